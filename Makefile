@@ -15,7 +15,7 @@ endif
 
 python := .build/python/bin/python
 shell_scripts := .ci/run deploy/install-dependencies.sh Tests/check-client.sh Tests/check-clocks.sh Tests/check-documentation.sh Tests/check-imports.sh Tests/check-strategies.sh \
-	Tests/Fuzz/fuzz.sh Tests/Sanitizers/sanitize.sh Tests/swift-tests.sh
+	Tests/Fuzz/fuzz.sh Tests/Sanitizers/sanitize.sh Tests/swift-tests.sh deploy/debian/build.sh
 
 .PHONY: help
 help: ## Lists the targets.
@@ -32,6 +32,16 @@ build: dependencies-build ## Builds both programs in release mode.
 	swift build -c release --product longwired
 	swift build -c release --product longwire
 
+OUTPUT ?= .build/packages
+.PHONY: deb
+deb: dependencies-build ## Makes the Debian packages longwire and longwire-apns in OUTPUT=.build/packages; they need no Swift.
+	deploy/install-dependencies.sh package
+	for program in longwired longwire longwire-apns; do \
+		swift build -c release --static-swift-stdlib --scratch-path .build/deb --product "$$program"; \
+	done
+	deploy/debian/build.sh --binaries .build/deb/release --output "$(OUTPUT)"
+	lintian --allow-root "$(OUTPUT)"/longwire*.deb
+
 .PHONY: test
 test: dependencies-test ## Installs what is missing and runs all tests, Swift's and the integration tests.
 	swift build --build-tests
@@ -39,7 +49,7 @@ test: dependencies-test ## Installs what is missing and runs all tests, Swift's 
 	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) -m pytest -q Tests/Integration
 
 .PHONY: check
-check: dependencies-build ## Warnings as errors, formatting, import, clock, strategy and word rules, shell syntax.
+check: dependencies-build ## Warnings as errors, formatting, import, clock, strategy and word rules, shell syntax, what deploy/ has.
 	LONGWIRE_CI=1 swift build $(check_flags) --build-tests
 	swift format lint --strict --recursive --parallel Package.swift Sources Tests Examples
 	Tests/check-imports.sh --self-test
@@ -59,6 +69,9 @@ check: dependencies-build ## Warnings as errors, formatting, import, clock, stra
 	for driver in mqtt redis; do cc -std=gnu17 -O2 -Wall -Wextra -Werror -fsyntax-only Tests/Benchmarks/peers/$${driver}_load.c; done
 	cc -std=gnu17 -O2 -Wall -Wextra -Werror -fsyntax-only Tests/Benchmarks/peers/net.c Tests/Benchmarks/peers/bare_router.c Tests/Benchmarks/peers/bare_fanout.c Tests/Benchmarks/check/allocations.c
 	Tests/Proof/table.py --check
+	deploy/install-dependencies.sh lint
+	/usr/bin/python3 Tests/check-deploy.py --self-test
+	/usr/bin/python3 Tests/check-deploy.py
 
 # SECONDS is bash's own word: only what is said on make's command line counts.
 fuzz_seconds := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
@@ -83,6 +96,12 @@ test-api: dependencies-test ## Asks a real gateway everything that docs/openapi.
 	swift build --product longwired
 	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) Tests/API/run.py --examples $(EXAMPLES) --seed $(SEED)
 
+.PHONY: screenshots
+screenshots: dependencies-test ## Takes pictures of every page of the console into .build/screenshots.
+	deploy/install-dependencies.sh screenshots
+	swift build --product longwired
+	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) Tests/Integration/screenshots.py .build/screenshots
+
 .PHONY: demo
 demo: dependencies-test ## Plays the whole story against a real gateway and prints each step.
 	swift build --product longwired
@@ -105,6 +124,15 @@ bench-apns: dependencies-test ## The part of bench that measures longwire-apns, 
 	deploy/install-dependencies.sh bench
 	$(python) Tests/Benchmarks/apns.py --runs $(RUNS)
 
+.PHONY: bench-cluster
+bench-cluster: dependencies-test ## Measures gateways on Redis beside the embedded engine, takeovers too (docs/Cluster.md): RUNS=3, about fifteen minutes.
+	$(python) Tests/Benchmarks/cluster.py --runs $(RUNS) --quiet-within 60
+
+.PHONY: simulate-cluster
+simulate-cluster: dependencies-build ## Simulates 256 gateways with a million devices, in which gateways come and go: about a minute.
+	swift build -c release --product longwire-simulate-cluster
+	.build/release/longwire-simulate-cluster
+
 .PHONY: bench-check
 bench-check: dependencies-test ## Counts what a message costs in a release build and compares with the committed thresholds.
 	deploy/install-dependencies.sh counting
@@ -116,10 +144,11 @@ soak_seconds := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 SEED ?= 1
 EXAMPLES ?= 60
 ROUNDS ?= 50
+CLUSTER_ROUNDS ?= 30
 CUTS ?= 500
 RUNS ?= 3
 .PHONY: soak
-soak: simulate rounds power ## Simulates for SECONDS=60 from SEED=1 on, kills a real gateway ROUNDS=50 times under load, and lets its power fail CUTS=500 times.
+soak: simulate worlds rounds cluster-rounds power ## Simulates for SECONDS=60 from SEED=1 on, kills a real gateway ROUNDS=50 times under load, breaks a cluster CLUSTER_ROUNDS=30 times, and lets a gateway's power fail CUTS=500 times.
 
 .PHONY: simulate
 simulate: dependencies-build ## The simulation's half of soak alone; figures go to .build/proof/soak.json.
@@ -127,12 +156,27 @@ simulate: dependencies-build ## The simulation's half of soak alone; figures go 
 	mkdir -p .build/proof
 	.build/release/longwire-soak --seed $(SEED) --seconds $(soak_seconds) --json $(if $(JSON),$(JSON),.build/proof/soak.json)
 
+WORLDS ?= 300
+.PHONY: worlds
+worlds: dependencies-test ## The engine on a simulated Redis, WORLDS=300 seeds from SEED=1 on; part of soak.
+	swift build --build-tests
+	LONGWIRE_REDIS_SEED=$(SEED) LONGWIRE_REDIS_SEEDS=$(WORLDS) swift test --skip-build --filter RedisWorldTests
+
 .PHONY: rounds
 rounds: dependencies-test ## The crash rounds' half of soak alone; figures go to .build/proof/rounds.json.
 	swift build -c release --product longwired
 	mkdir -p .build/proof
 	LONGWIRE_BIN="$(CURDIR)/.build/release" $(python) Tests/Integration/rounds.py --rounds $(ROUNDS) --seconds-per-round 5 \
 		--seed $(SEED) --json .build/proof/rounds.json
+
+.PHONY: cluster-rounds
+cluster-rounds: dependencies-test ## The crash rounds on Redis, with one gateway and with three; figures go to .build/proof/cluster.json.
+	swift build -c release --product longwired
+	mkdir -p .build/proof
+	LONGWIRE_BIN="$(CURDIR)/.build/release" $(python) Tests/Integration/rounds.py --rounds $(CLUSTER_ROUNDS) --seconds-per-round 5 \
+		--seed $(SEED) --store redis --json .build/proof/cluster-one.json
+	LONGWIRE_BIN="$(CURDIR)/.build/release" $(python) Tests/Integration/cluster_rounds.py --rounds $(CLUSTER_ROUNDS) --seed $(SEED) \
+		--beside .build/proof/cluster-one.json --json .build/proof/cluster.json
 
 .PHONY: power
 power: dependencies-test ## The power failures' part of soak alone; figures go to .build/proof/power.json.

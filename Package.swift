@@ -41,6 +41,7 @@ let package = Package(
         .systemLibrary(name: "CHiredis", providers: [.apt(["libhiredis-dev"])]),
         .systemLibrary(name: "CCurl", pkgConfig: "libcurl", providers: [.apt(["libcurl4-openssl-dev"])]),
         .target(name: "CSystem"),
+        .target(name: "CConsole", exclude: ["assets"]),
         .target(name: "CSimdjson", linkerSettings: [.linkedLibrary("simdjson"), .linkedLibrary("stdc++")]),
 
         // Pure modules: no socket, no clock, nothing that can block.
@@ -61,6 +62,7 @@ let package = Package(
             swiftSettings: common),
         .target(
             name: "HTTP2", dependencies: ["CNghttp2", "EventLoops", "Cryptography", "Platform"], swiftSettings: common),
+        .target(name: "Console", dependencies: ["CConsole"], swiftSettings: common),
         .target(name: "HTTPClient", dependencies: ["CCurl"], swiftSettings: common),
         .target(name: "Redis", dependencies: ["CHiredis", "Cryptography", "Platform"], swiftSettings: common),
         .target(name: "Journal", dependencies: ["Platform", "Structures"], swiftSettings: common),
@@ -79,7 +81,7 @@ let package = Package(
         .target(
             name: "Gateway",
             dependencies: [
-                "Cluster", "Redis",
+                "Cluster", "Redis", "Console",
                 "HTTPClient", "Configuration", "EventLoops", "MessageStore", "PushAPI", "Campaigns", "Delivery",
                 "Directory",
                 "Wire",
@@ -106,7 +108,7 @@ let package = Package(
             swiftSettings: common),
         .target(
             name: "CommandLineTool",
-            dependencies: ["LongwireClient", "LoadGenerator", "TextForms", "Wire", "Cryptography"],
+            dependencies: ["HTTPClient", "LongwireClient", "LoadGenerator", "TextForms", "Wire", "Cryptography"],
             swiftSettings: common),
         .target(
             name: "StoreCopying",
@@ -152,6 +154,9 @@ let package = Package(
         .target(
             name: "ClusterSimulation", dependencies: ["Cluster", "TestKit"], path: "Tests/Simulation/ClusterSimulation",
             swiftSettings: common),
+        .executableTarget(
+            name: "longwire-simulate-cluster", dependencies: ["ClusterSimulation"],
+            path: "Tests/Simulation/longwire-simulate-cluster", swiftSettings: common),
         .testTarget(name: "PushAPITests", dependencies: ["PushAPI", "TestKit"], swiftSettings: common),
         .testTarget(
             name: "GatewayTests",
@@ -174,6 +179,9 @@ let package = Package(
                 "Delivery", "Directory", "Wire", "Structures", "LongwireClient", "Cryptography", "TextForms", "TestKit",
             ],
             path: "Tests/Simulation/Simulation", swiftSettings: common),
+        .executableTarget(
+            name: "longwire-return-benchmark", dependencies: ["Cryptography", "Platform", "Wire"],
+            path: "Tests/Benchmarks/Return", swiftSettings: common),
         .executableTarget(
             name: "longwire-parse-benchmark", dependencies: ["PushAPI", "Delivery", "Cryptography", "Wire"],
             path: "Tests/Benchmarks/Parse", swiftSettings: common),

@@ -19,15 +19,16 @@ Campaigns: Delivery Wire
 Cluster:
 Platform: CSystem Glibc Synchronization
 Cryptography: COpenSSL Glibc
+Console: CConsole
 Configuration: Glibc Platform TextForms
 EventLoops: CLibevent Cryptography Glibc Platform Structures Synchronization TextForms
 HTTPClient: CCurl Glibc Synchronization
 HTTP2: CNghttp2 Cryptography EventLoops Platform
-Redis: CHiredis Cryptography Glibc Platform
+Redis: CHiredis Cryptography Glibc Platform Synchronization
 Journal: Glibc Platform Structures Synchronization
 MessageStore: CRocksDB Delivery Glibc Journal Platform Redis Structures Synchronization Wire
 PushAPI: CSimdjson Campaigns Cryptography Delivery Directory Structures TextForms Wire
-Gateway: Campaigns Cluster Configuration Cryptography Delivery Directory EventLoops FoundationEssentials Glibc Journal MessageStore Platform PushAPI Structures Synchronization TextForms Wire
+Gateway: Campaigns Cluster Configuration Console Cryptography Delivery Directory EventLoops FoundationEssentials Glibc Journal MessageStore Platform PushAPI Structures Synchronization TextForms Wire
 Gateway/Cluster: Redis
 Gateway/Outbound: HTTPClient
 APNsSender: APNs Configuration Cryptography EventLoops FakeAPNs Glibc HTTP2 HTTPClient Platform PushAPI Structures Synchronization TextForms
@@ -35,7 +36,7 @@ FakeAPNs: APNs Configuration Cryptography EventLoops HTTP2 Platform PushAPI Text
 LongwireClient: Darwin Glibc Musl Wire
 LongwireClient/Apple: CryptoKit Dispatch Foundation Network Security
 LongwireClient/Linux: Cryptography
-CommandLineTool: Cryptography Foundation FoundationEssentials FoundationNetworking Glibc LoadGenerator LongwireClient Synchronization TextForms Wire
+CommandLineTool: Cryptography Foundation FoundationEssentials Glibc HTTPClient LoadGenerator LongwireClient Synchronization TextForms Wire
 LoadGenerator: Cryptography FoundationEssentials Glibc Platform Synchronization TextForms Wire
 longwire-apns: APNsSender Glibc
 longwired: Gateway Glibc

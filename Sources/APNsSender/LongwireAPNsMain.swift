@@ -12,6 +12,8 @@ public enum LongwireAPNsMain {
     /// - Parameter arguments: without the program's name.
     /// - Returns: the exit code (docs/APNs.md).
     public static func run(_ arguments: [String]) -> Int32 {
+        StandardDescriptors.fill()
+        let terminal = StartingTerminal()
         signal(SIGPIPE, SIG_IGN)
         // Blocked before any thread exists, so that all threads inherit it; `sigtimedwait` takes them.
         var signals = sigset_t()
@@ -30,9 +32,9 @@ public enum LongwireAPNsMain {
             case .version: return tell("longwire-apns \(versionText)")
             case .check: return try check(parsed)
             case .doctor: return try doctor(parsed)
-            case .fake: return try fake(parsed, &signals)
+            case .fake: return try fake(parsed, terminal, &signals)
             case .channel, .broadcast: return try channel(parsed)
-            case .run: return try send(parsed, &signals)
+            case .run: return try send(parsed, terminal, &signals)
             }
         } catch let error as SenderArguments.UsageError {
             return fail(error.description, 64)
@@ -73,33 +75,50 @@ public enum LongwireAPNsMain {
         return isDone ? code : 1
     }
 
-    private static func send(_ parsed: SenderArguments, _ signals: inout sigset_t) throws -> Int32 {
+    private static func send(
+        _ parsed: SenderArguments, _ terminal: StartingTerminal, _ signals: inout sigset_t
+    ) throws -> Int32 {
         let configuration = try configuration(parsed)
         let log = SenderLog { event, text in write(event, text) }
         let program = try SenderProgram(configuration, log: log)
         try program.start()
         log.write("started", "version \(versionText)")
         greet("longwire-apns \(versionText) sends for \(configuration.link.url).", program.addresses)
+        let manager = ServiceManager()
+        let status = "Sending for \(configuration.link.url)"
+        manager.tellReady(status)
         loop: while true {
-            switch sigwaitinfo(&signals, nil) {
+            var second = timespec(tv_sec: 1, tv_nsec: 0)
+            switch sigtimedwait(&signals, nil, &second) {
             case SIGTERM, SIGINT: break loop
-            case SIGHUP: program.reload()
-            default: continue
+            case SIGHUP where terminal.hasClosed:
+                log.write("terminalClosed", "the terminal that it was started from closed")
+                break loop
+            case SIGHUP:
+                manager.tellReloading()
+                program.reload()
+                manager.tellReady(status)
+            default: break
             }
+            if program.pulse.isBeating() { manager.tellAlive() }
         }
         log.write("stopping", "no more jobs are taken")
+        // The stop's three waits, and what its threads may take to end.
+        manager.tellStopping(withinMilliseconds: configuration.stopMilliseconds + 14_000)
         program.stop()
         log.write("stopped", "clean")
         return 0
     }
 
-    private static func fake(_ parsed: SenderArguments, _ signals: inout sigset_t) throws -> Int32 {
+    private static func fake(
+        _ parsed: SenderArguments, _ terminal: StartingTerminal, _ signals: inout sigset_t
+    ) throws -> Int32 {
         let program = try FakeProgram(parsed.fake)
         try program.loop.start()
         greet("A fake Apple is ready.", program.addresses)
         while true {
             let number = sigwaitinfo(&signals, nil)
-            if number == SIGTERM || number == SIGINT { break }
+            if number == SIGTERM || number == SIGINT || number == SIGHUP && terminal.hasClosed { break }
         }
         program.loop.stop()
         program.loop.join()

@@ -192,7 +192,8 @@ struct SenderArguments: Equatable {
           --key FILE          The provider key it knows, made when it is not there (DIR/AuthKey.p8).
           --key-id, --team-id Its ids (FAKEKEY001, FAKETEAM01).
 
-        Signals: SIGTERM and SIGINT stop cleanly; SIGHUP reads keys, certificates and credentials again.
+        Signals: SIGTERM and SIGINT stop cleanly; SIGHUP reads keys, certificates and
+        credentials again; if the terminal has closed, it stops.
         Exit codes: 0 clean stop, 64 usage, 70 internal, 78 configuration; doctor, channel, broadcast: 1 when something is wrong.
         """
 }

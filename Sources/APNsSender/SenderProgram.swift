@@ -23,6 +23,8 @@ final class SenderProgram {
     /// Requests about channels that wait or are under way.
     private let channelCalls = Lock(0)
     let addresses: [(name: String, address: String)]
+    /// Whether the loop answers, for the service manager's watchdog.
+    let pulse: LoopPulse
 
     /// Opens credentials and listeners; starts nothing.
     init(_ configuration: SenderConfiguration, log: SenderLog) throws {
@@ -30,6 +32,7 @@ final class SenderProgram {
         self.log = log
         let loop = try EventLoop(index: 0, name: "apns")
         self.loop = loop
+        pulse = LoopPulse([loop])
         let tokens = Lock(configuration.tokens)
         self.tokens = tokens
         // The newest token goes out; the gateway knows the old one as long as it overlaps.

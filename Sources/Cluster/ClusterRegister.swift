@@ -28,6 +28,14 @@ package struct RegisterSnapshot: Hashable, Sendable {
     /// Parts that an operator placed, while the gateway is there.
     package var pins: [Int: NodeID]
 
+    /// The highest gateway time as far as it can be believed.
+    package var soundClockFloor: Int64 { Self.soundClockFloor(clockFloor, serverTime: serverTime) }
+
+    /// 0 for a time that no gateway can have; such a one never becomes another's time.
+    package static func soundClockFloor(_ floor: Int64, serverTime: Int64) -> Int64 {
+        (0...ClusterTiming.latestTime).contains(floor) && floor - serverTime <= ClusterTiming.clockStep ? floor : 0
+    }
+
     package init(version: UInt64, serverTime: Int64, clockFloor: Int64, partCount: Int) {
         (self.version, self.serverTime, self.clockFloor) = (version, serverTime, clockFloor)
         (members, drained, pins) = ([:], [], [:])
@@ -84,6 +92,8 @@ package enum RegisterError: Error, Hashable, Sendable, CustomStringConvertible {
     case worksAlone(address: String)
     case isFull
     case unknownNode(NodeID)
+    /// `longwire store copy` works on the cluster, or was cut off while it wrote to it.
+    case isCopied(isTarget: Bool, other: String)
 
     package var description: String {
         switch self {
@@ -98,6 +108,10 @@ package enum RegisterError: Error, Hashable, Sendable, CustomStringConvertible {
         case .worksAlone(let address):
             "another gateway\(address.isEmpty ? "" : " at \(address)") has this cluster.name; gateways work as one when each has cluster.listen"
         case .isFull: "the cluster has 1023 gateways, or gave that many numbers within a day"
+        case .isCopied(isTarget: true, let other):
+            "the cluster gets a copy of \(other) that has not ended: wait for longwire store copy, or, if it was cut off, run it again with --replace"
+        case .isCopied(isTarget: false, let other):
+            "the cluster is being copied to \(other): wait until longwire store copy has ended; if it was cut off, for a minute"
         case .unknownNode(let node): "no gateway with the number \(node) is in the cluster"
         }
     }

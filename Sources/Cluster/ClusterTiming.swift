@@ -33,6 +33,11 @@ package struct ClusterTiming: Hashable, Sendable {
 
     package init() {}
 
+    /// A gateway time that is further ahead of the server's is taken for broken: it would end every message of the cluster.
+    package static let clockStep: Int64 = 3_600_000
+    /// A time beyond the year 9999 is no time of ours, and sums could overflow.
+    package static let latestTime: Int64 = 253_402_300_799_999
+
     /// Parts that one node gives away at a time, to balance the load and when it leaves.
     package static let handoverCount = 1
     package static let leavingHandoverCount = 4

@@ -6,14 +6,22 @@ package struct MemberInfo: Hashable, Sendable {
     /// Where devices reach it; empty: they are relayed.
     package var deviceAddress = ""
     package var deviceTLSAddress = ""
-    /// Tells, without saying it, which secret its links have: gateways with different ones cannot talk.
-    package var secretMark = ""
+    /// Tell, without saying them, which secrets its links have: it uses the first and accepts each.
+    package var secretMarks: [String] = []
     /// It stops: it gives its parts away and takes none.
     package var isLeaving = false
     /// How often its lease ran out lately while it went on; others give it no part until it has been steady for a while.
     package var lapseCount = 0
 
     package init() {}
+
+    /// Whether links between the two work both ways: each accepts what the other one uses.
+    package func sharesSecret(with other: MemberInfo) -> Bool {
+        guard let own = secretMarks.first, let its = other.secretMarks.first else {
+            return secretMarks.isEmpty && other.secretMarks.isEmpty
+        }
+        return secretMarks.contains(its) && other.secretMarks.contains(own)
+    }
 
     /// `key=value` with blanks between, as the register keeps it.
     ///
@@ -25,7 +33,7 @@ package struct MemberInfo: Hashable, Sendable {
         add("release", release)
         add("devices", deviceAddress)
         add("devicesTLS", deviceTLSAddress)
-        add("mark", secretMark)
+        add("mark", secretMarks.joined(separator: ","))
         if isLeaving { add("leaving", "1") }
         if lapseCount > 0 { add("lapses", "\(lapseCount)") }
         return words.joined(separator: " ")
@@ -41,7 +49,7 @@ package struct MemberInfo: Hashable, Sendable {
             case "release": release = value
             case "devices": deviceAddress = value
             case "devicesTLS": deviceTLSAddress = value
-            case "mark": secretMark = value
+            case "mark": secretMarks = value.split(separator: ",").map { String($0) }
             case "leaving": isLeaving = value == "1"
             case "lapses": lapseCount = min(max(Int(value) ?? 0, 0), 1_000)
             default: break

@@ -70,6 +70,8 @@ package struct Membership: Sendable {
     private var wantsSnapshot = false
     private var steadySince: Int64
     private var targets: [NodeID?] = []
+    /// All is as it should be, and time alone changes nothing: only news do.
+    private var isAtRest = false
     private var actions: [MembershipAction] = []
 
     /// Begins with what the register answered to the join; `sentAt` is own monotonic time before that call.
@@ -113,12 +115,16 @@ package struct Membership: Sendable {
             changing.subtract(changes.map(\.part))
             isViewStale = true
         case .opened(let part, let epoch): opened(part, epoch)
-        case .epochTaken(let part, let epoch, let top): epochTaken(part, epoch, top)
+        case .epochTaken(let part, let epoch, let top): epochTaken(part, epoch, top, now)
         case .openFailed(let part, let epoch): openFailed(part, epoch, now)
         case .lost(let part, let epoch): lost(part, epoch, now)
         case .closed(let part, let epoch): closed(part, epoch, now)
         case .leave: info.isLeaving = true
         case .tick: break
+        }
+        switch input {
+        case .tick, .unchanged: if isAtRest { return actions }
+        default: break
         }
         wantsSnapshot = links.contains { $0.value == .refused && view.members[$0.key] != nil }
         revise(now)
@@ -187,8 +193,10 @@ package struct Membership: Sendable {
             .tell(.partTaken(part: part, epoch: epoch, from: seat.origin, wasPlanned: seat.wasGiven)))
     }
 
-    private mutating func epochTaken(_ part: Int, _ epoch: UInt64, _ top: UInt64) {
+    private mutating func epochTaken(_ part: Int, _ epoch: UInt64, _ top: UInt64, _ now: Int64) {
         guard let seat = seats[part], seat.epoch == epoch else { return }
+        // Behind such an epoch nobody can claim.
+        guard top < PartEntry.highestEpoch - 1 else { return openFailed(part, epoch, now) }
         takenEpochs[part] = max(takenEpochs[part] ?? 0, top, epoch)
         seats[part] = nil
         actions.append(.tell(.epochTaken(part: part, epoch: epoch, top: top)))
@@ -252,6 +260,11 @@ package struct Membership: Sendable {
         }
         showRoutes()
         showLinks()
+        isAtRest =
+            actions.isEmpty && orphans.isEmpty && handed.isEmpty && unreleased.isEmpty && changing.isEmpty
+            && blocked.isEmpty
+            && !isViewStale && !wantsSnapshot && !info.isLeaving && view.version != 0
+            && seats.values.allSatisfy { $0.phase == .open } && candidates.allSatisfy(\.mayGain) && isPlaced
         if info.isLeaving, seats.isEmpty, unreleased.isEmpty, changes.isEmpty, view.version != 0,
             !view.entries.contains(where: { $0.owner == node })
         {

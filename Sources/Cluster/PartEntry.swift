@@ -47,7 +47,7 @@ package struct PartEntry: Hashable, Sendable {
             return
         }
         let fields = text.split(separator: ":", omittingEmptySubsequences: false)
-        guard fields.count == 3, let epoch = UInt64(fields[0]), epoch > 0, epoch <= Self.highestEpoch,
+        guard fields.count == 3, let epoch = UInt64(fields[0]), epoch > 0, epoch < Self.highestEpoch,
             let number = UInt16(fields[2])
         else { return nil }
         let node = NodeID(number)
@@ -60,7 +60,7 @@ package struct PartEntry: Hashable, Sendable {
         }
     }
 
-    /// Far above what a part can reach; below what a script's numbers hold exactly.
+    /// Every epoch is below it: far above what a part can reach, and what a script's numbers hold exactly.
     package static let highestEpoch: UInt64 = 1 << 52
 }
 

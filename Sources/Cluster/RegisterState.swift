@@ -50,7 +50,8 @@ package struct RegisterState: Sendable {
         _ node: NodeID, instance: UInt64, info: MemberInfo, clock: Int64, seen: UInt64, now: Int64, nonce: UInt64
     ) throws(RegisterError) -> RenewReply {
         tend(now, nonce)
-        clockFloor = max(clockFloor, clock)
+        let highest = now + ClusterTiming.clockStep
+        if clock <= highest, clockFloor < clock || clockFloor > highest { clockFloor = clock }
         var isRecreated = false
         if var member = members[node] {
             guard member.instance == instance else { throw .replaced }

@@ -2,35 +2,61 @@ internal import Foundation
 
 /// The admin listener behind its bearer token.
 struct AdminClient {
-    private let client: HTTPClient
+    private let client: GatewayHTTP
 
     static let options: [CommandSyntax.Option] = [
         .value("admin", "ADDRESS", "The admin listener, host:port or a URL. Default: 127.0.0.1:7081."),
         .value("admin-token", "TOKEN", "The bearer token of a credential with the permission for this."),
-        Credentials.dataOption,
+        Credentials.authoritiesOption, Credentials.contextOption, Credentials.dataOption,
     ]
 
     init(_ credentials: Credentials, timeoutSeconds: Double = 30) throws(CommandFailure) {
-        client = HTTPClient(
+        client = GatewayHTTP(
             base: try credentials.adminBase(),
-            headers: ["Authorization": "Bearer \(try credentials.adminToken())"], timeoutSeconds: timeoutSeconds)
+            headers: ["Authorization": "Bearer \(try credentials.adminToken())"], timeoutSeconds: timeoutSeconds,
+            authoritiesFile: credentials.authoritiesFile)
     }
 
     /// The answer to a request that was granted.
-    func send(_ method: String, _ path: String, body: String? = nil) throws(CommandFailure) -> HTTPClient.Answer {
+    func send(
+        _ method: GatewayHTTP.Method, _ path: String, body: String? = nil
+    ) throws(CommandFailure) -> GatewayHTTP.Answer {
         let answer = try client.send(method, path, body: body)
-        guard (200..<300).contains(answer.status) else {
-            throw .refused("the gateway refused (HTTP \(answer.status)): \(Self.message(of: answer))")
-        }
+        try Self.requireGranted(answer)
         return answer
     }
 
-    static func message(of answer: HTTPClient.Answer) -> String {
+    /// The same; `nil` for what the gateway does not know.
+    func find(_ path: String) throws(CommandFailure) -> GatewayHTTP.Answer? {
+        let answer = try client.send(.get, path)
+        if answer.status == 404, (answer.object["error"] as? [String: Any])?["code"] as? String == "notFound" {
+            return nil
+        }
+        try Self.requireGranted(answer)
+        return answer
+    }
+
+    private static func requireGranted(_ answer: GatewayHTTP.Answer) throws(CommandFailure) {
+        guard (200..<300).contains(answer.status) else {
+            // The push API's errors have another form.
+            let isOtherListener = answer.object["error"] == nil && answer.object["code"] != nil
+            let hint =
+                isOtherListener ? "\nHint: this looks like the push API; the admin listener has a port of its own." : ""
+            throw .refused("the gateway refused (HTTP \(answer.status)): \(message(of: answer))\(hint)")
+        }
+    }
+
+    static func message(of answer: GatewayHTTP.Answer) -> String {
         let object = answer.object["error"] as? [String: Any] ?? answer.object
         if let text = object["msg"] as? String ?? object["message"] as? String {
             if let code = object["code"] { return "\(text) (code \(code))" }
             return text
         }
         return answer.body.isEmpty ? "no reason given" : answer.text
+    }
+
+    /// Text as a segment of a path.
+    static func segment(_ text: String) -> String {
+        text.addingPercentEncoding(withAllowedCharacters: .alphanumerics) ?? ""
     }
 }

@@ -4,14 +4,18 @@ internal import Foundation
 enum ClusterCommand {
     static let status = CommandSyntax(
         name: "cluster status", summary: "Shows the gateways of a cluster and the parts that each serves.",
-        options: [.flag("json", "Prints the gateway's JSON.")] + AdminClient.options,
+        options: formats + AdminClient.options,
         notes: [
-            "Any gateway of the cluster answers, as it sees the cluster. The credential needs the permission admin."
+            "Any gateway of the cluster answers, as it sees the cluster. A table for a terminal, JSON for a pipe. The credential "
+                + "needs the permission admin.",
+            "Exit code 1 when a part has no owner, when the gateway has not reached the register for two seconds, or when it is "
+                + "in no cluster.",
         ]
     ) { arguments, context in
-        let answer = try AdminClient(Credentials(arguments, context)).send("GET", "/v1/cluster")
-        context.write(arguments.has("json") ? answer.text : table(answer.object))
-        return .done
+        let answer = try AdminClient(Credentials(arguments, context)).send(.get, "/v1/cluster")
+        let view = try ClusterView(answer)
+        context.write(try wantsTable(arguments, context) ? view.table : answer.text)
+        return view.isWhole ? .done : .refused
     }
 
     static let drain = CommandSyntax(
@@ -19,15 +23,38 @@ enum ClusterCommand {
         options: [
             .value("node", "N", "The gateway's number. Default: the one that is asked."),
             .flag("undo", "Lets it have parts again."),
-        ] + AdminClient.options,
-        notes: ["The gateway goes on taking calls and devices. A stop drains by itself."]
+        ] + waiting + AdminClient.options,
+        notes: [
+            "Says how many parts are left and ends when there is none. The gateway goes on taking calls and devices, and its "
+                + "/readyz says draining. A stop drains by itself.",
+            "Exit code 1 when parts are left after the time.",
+        ]
     ) { arguments, context in
-        var body: [(String, JSONText)] = []
-        if let node = try arguments.number("node", in: 1...1_023) { body.append(("node", .integer(node))) }
-        if arguments.has("undo") { body.append(("undo", .bool(true))) }
         let client = try AdminClient(Credentials(arguments, context))
-        context.write(try client.send("POST", "/v1/cluster/drain", body: JSONText.object(body).text).text)
-        return .done
+        let before = try ClusterView(try client.send(.get, "/v1/cluster"))
+        let node = try arguments.number("node", in: 1...1_023).map { Int($0) } ?? before.node
+        guard before.nodes.contains(where: { $0.number == node }) else {
+            throw CommandFailure.refused(
+                "no gateway of cluster \(before.name) has the number \(node); see longwire cluster status")
+        }
+        var body: [(String, JSONText)] = [("node", .integer(Int64(node)))]
+        if arguments.has("undo") {
+            body.append(("undo", .bool(true)))
+        } else if !before.nodes.contains(where: { $0.number != node && !$0.isDrained && !$0.isLeaving }) {
+            throw CommandFailure.refused(
+                "no other gateway of cluster \(before.name) takes parts: gateway \(node) would keep them")
+        }
+        _ = try client.send(.post, "/v1/cluster/drain", body: JSONText.object(body).text)
+        if arguments.has("undo") {
+            context.write("gateway \(node) may have parts again")
+            return .done
+        }
+        return try wait(client, arguments, context, until: { $0.parts(of: node).isEmpty && $0.unserved.isEmpty }) {
+            view, isDone in
+            let count = view.parts(of: node).count
+            if isDone { return "gateway \(node) has given all its parts away" }
+            return "gateway \(node) has \(count == 1 ? "1 part" : "\(count) parts") left"
+        }
     }
 
     static let move = CommandSyntax(
@@ -35,42 +62,68 @@ enum ClusterCommand {
         options: [
             .value("part", "P", "The part."),
             .value("to", "N", "The gateway's number. Without it the part goes where the cluster would place it."),
-        ] + AdminClient.options,
-        notes: ["Its devices are told to come back, and reconnect within about a second."]
+        ] + waiting + AdminClient.options,
+        notes: [
+            "Ends when the part is served there; exit code 1 when it is not after the time. Its devices are told to come back, "
+                + "and reconnect within about a second."
+        ]
     ) { arguments, context in
         guard let part = try arguments.number("part", in: 0...255) else {
             throw CommandFailure.usage("--part is missing: the number that cluster status shows")
         }
         var body: [(String, JSONText)] = [("part", .integer(part))]
-        if let node = try arguments.number("to", in: 1...1_023) { body.append(("to", .integer(node))) }
+        let target = try arguments.number("to", in: 1...1_023)
+        if let target { body.append(("to", .integer(target))) }
         let client = try AdminClient(Credentials(arguments, context))
-        context.write(try client.send("POST", "/v1/cluster/move", body: JSONText.object(body).text).text)
-        return .done
+        _ = try client.send(.post, "/v1/cluster/move", body: JSONText.object(body).text)
+        guard let target else {
+            context.write("part \(part) goes where the cluster places it")
+            return .done
+        }
+        return try wait(client, arguments, context, until: { $0.owner(of: Int(part)) == Int(target) }) { view, isDone in
+            let owner = view.owner(of: Int(part))
+            if isDone { return "part \(part) is served by gateway \(target)" }
+            return "part \(part) is \(owner.map { "served by gateway \($0)" } ?? "on its way")"
+        }
     }
 
-    /// One line a gateway, then the parts that nobody serves.
-    private static func table(_ object: [String: Any]) -> String {
-        let nodes = object["nodes"] as? [[String: Any]] ?? []
-        let parts = object["parts"] as? [[String: Any]] ?? []
-        func number(_ value: Any?) -> Int { (value as? NSNumber)?.intValue ?? 0 }
-        func list(_ chosen: [[String: Any]]) -> String {
-            chosen.isEmpty ? "none" : chosen.map { "\(number($0["part"]))" }.joined(separator: " ")
+    // MARK: Output
+
+    private static let formats: [CommandSyntax.Option] = [
+        .flag("json", "Prints the gateway's JSON, on a terminal, too."),
+        .flag("table", "Prints the table, into a pipe, too."),
+    ]
+
+    private static func wantsTable(_ arguments: ParsedArguments, _ context: CommandContext) throws -> Bool {
+        guard !arguments.has("json") || !arguments.has("table") else {
+            throw CommandFailure.usage("--json and --table: one of them")
         }
-        var lines = ["cluster \(object["name"] as? String ?? ""), asked gateway \(number(object["node"]))"]
-        if let error = object["registerError"] as? String {
-            lines.append("the register was last reached \(number(object["registerAgeMilliseconds"])) ms ago: \(error)")
+        return arguments.has("table") || context.isTerminal && !arguments.has("json")
+    }
+
+    // MARK: Waiting
+
+    private static let waiting: [CommandSyntax.Option] = [
+        .value("wait-seconds", "S", "How long to wait for it, 0 to 3600; 0: not at all. Default: 60.")
+    ]
+
+    /// Asks again and again until it is done or the time is over; tells each change.
+    private static func wait(
+        _ client: AdminClient, _ arguments: ParsedArguments, _ context: CommandContext,
+        until isDone: (ClusterView) -> Bool, say: (ClusterView, Bool) -> String
+    ) throws -> ExitCode {
+        let seconds = try arguments.number("wait-seconds", in: 0...3_600) ?? 60
+        let end = Date().addingTimeInterval(Double(seconds))
+        var last = ""
+        while true {
+            let view = try ClusterView(try client.send(.get, "/v1/cluster"))
+            let isOver = isDone(view)
+            let words = say(view, isOver)
+            if words != last { context.write(words) }
+            last = words
+            if isOver || seconds == 0 { return .done }
+            guard Date() < end else { return .refused }
+            Thread.sleep(forTimeInterval: 0.2)
         }
-        for node in nodes {
-            let name = number(node["node"])
-            let own = parts.filter { number($0["node"]) == name && $0["state"] as? String == "open" }
-            var line =
-                "gateway \(name)  \(node["address"] as? String ?? "")  release \(node["release"] as? String ?? "")"
-            line += "  lease \(number(node["leaseMilliseconds"])) ms  parts \(list(own))"
-            if node["drained"] as? Bool == true { line += "  drained" }
-            if node["leaving"] as? Bool == true { line += "  leaving" }
-            lines.append(line)
-        }
-        lines.append("parts that nobody serves: \(list(parts.filter { $0["state"] as? String != "open" }))")
-        return lines.joined(separator: "\n")
     }
 }

@@ -8,12 +8,15 @@ package struct CommandContext: Sendable {
     /// Writes one line to standard output; whole lines only, from any thread.
     package var write: @Sendable (String) -> Void
     package var complain: @Sendable (String) -> Void
+    /// A person reads standard output.
+    package var isTerminal: Bool
 
     package init(
         environment: [String: String], readInput: @escaping @Sendable () -> [UInt8],
-        write: @escaping @Sendable (String) -> Void, complain: @escaping @Sendable (String) -> Void
+        write: @escaping @Sendable (String) -> Void, complain: @escaping @Sendable (String) -> Void,
+        isTerminal: Bool = false
     ) {
-        (self.environment, self.readInput) = (environment, readInput)
+        (self.environment, self.readInput, self.isTerminal) = (environment, readInput, isTerminal)
         (self.write, self.complain) = (write, complain)
     }
 
@@ -29,7 +32,7 @@ package struct CommandContext: Sendable {
                 _ = put("longwire: standard output cannot be written: \(failure)", on: STDERR_FILENO)
                 _exit(ExitCode.unwritable.rawValue)
             },
-            complain: { _ = put($0, on: STDERR_FILENO) })
+            complain: { _ = put($0, on: STDERR_FILENO) }, isTerminal: isatty(STDOUT_FILENO) == 1)
     }
 
     /// Writes a line; the reason if that fails.

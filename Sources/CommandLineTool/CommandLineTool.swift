@@ -5,8 +5,11 @@ package enum CommandLineTool {
     package static let version = "0.1.0"
 
     static let commands: [CommandSyntax] = [
-        ConnectCommand.syntax, PushCommand.syntax, HandoffCommand.lease, HandoffCommand.settle, TraceCommand.trace,
-        TraceCommand.device, ClusterCommand.status, ClusterCommand.drain, ClusterCommand.move,
+        ConnectCommand.syntax, PushCommand.syntax, RevokeCommand.syntax, TraceCommand.trace, DeviceCommand.list,
+        DeviceCommand.show, DeviceCommand.disconnect, DeviceCommand.device, AppCommand.list, AppCommand.show,
+        QueueCommand.peek, QueueCommand.purge, QueueCommand.replay, HandoffCommand.lease, HandoffCommand.settle,
+        TopCommand.syntax, DoctorCommand.syntax, ContextCommand.list, ContextCommand.use, ClusterCommand.status,
+        ClusterCommand.drain, ClusterCommand.move, HealthCommand.health,
         CommandSyntax(name: "version", summary: "Prints the version.") { _, context in
             context.write("longwire \(version)")
             return .done
@@ -79,26 +82,39 @@ package enum CommandLineTool {
         }
         let family = commands.filter { $0.name.hasPrefix(first + " ") }
         guard !family.isEmpty else {
-            throw CommandFailure.usage("there is no command \(first)\nTry: longwire --help")
+            let names = commands.flatMap { [$0.name, String($0.name.prefix { $0 != " " })] } + ["bench"]
+            let near = Suggestion.nearest(to: first, among: names).map { "; did you mean \($0)?" } ?? ""
+            throw CommandFailure.usage("there is no command \(first)\(near)\nTry: longwire --help")
         }
         if arguments.dropFirst().first == "--help" || arguments.dropFirst().first == "-h" {
             context.write(family.map(\.help).joined(separator: "\n\n"))
             return .done
         }
+        if let second = arguments.dropFirst().first {
+            let words = family.map { String($0.name.dropFirst(first.count + 1)) }
+            if let near = Suggestion.nearest(to: second, among: words) {
+                throw CommandFailure.usage(
+                    "there is no command \(first) \(second); did you mean longwire \(first) \(near)?")
+            }
+        }
         throw CommandFailure.usage("say which: \(family.map { "longwire \($0.name)" }.joined(separator: ", "))")
     }
 
     private static func overview(_ commands: [CommandSyntax]) -> String {
-        let list = commands.map { "  \(CommandSyntax.pad($0.name, 16))\($0.summary)" }
+        let bench = "Loads a gateway and reports what it did; it has options of its own (--help)."
+        let rows = commands.map { ($0.name, $0.summary) } + [("bench", bench)]
+        let width = 2 + (rows.map(\.0.count).max() ?? 0)
+        let list = rows.map { name, summary in "  \(CommandSyntax.pad(name, width))\(summary)" }
         return
             (["Talks to a Longwire gateway: as a device, as a publisher, as a sender service.", ""]
             + ["Usage: longwire COMMAND [options]", "", "Commands:"] + list + [
-                "  bench           Loads a gateway and reports what it did; it has options of its own (--help).",
                 "", "longwire COMMAND --help tells everything about one command.", "",
                 "Where credentials come from, the first found wins: options; the environment (LONGWIRE_APP_ID,",
                 "LONGWIRE_APP_KEY, LONGWIRE_APP_SECRET, LONGWIRE_MASTER_SECRET, LONGWIRE_ADMIN_TOKEN, LONGWIRE_DEVICE,",
-                "LONGWIRE_HTTP, LONGWIRE_ADMIN); demo.json in the gateway's data folder (--data, LONGWIRE_DATA, else",
-                "./longwire-data), which a gateway without a configuration writes.", "",
+                "LONGWIRE_HTTP, LONGWIRE_ADMIN, LONGWIRE_CA); the context in use (longwire context list; --context or",
+                "LONGWIRE_CONTEXT names another, which counts before the environment); demo.json in the gateway's data",
+                "folder (--data, LONGWIRE_DATA, else ./longwire-data), which a gateway without a configuration writes.",
+                "",
                 "Exit codes: 0 done, 1 refused by the gateway, 64 wrong usage, 69 nobody answers, 74 standard output cannot be",
                 "written.",
             ]).joined(separator: "\n")

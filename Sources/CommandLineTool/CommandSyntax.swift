@@ -46,7 +46,7 @@ package struct CommandSyntax: Sendable {
                 parsed.wantsHelp = true
                 return parsed
             case .option(let text):
-                guard let option = option(text) else { throw fault("unknown option \(text)") }
+                guard let option = option(text) else { throw fault("unknown option \(text)\(suggestion(text))") }
                 if option.placeholder == nil {
                     parsed.flags.insert(option.name)
                 } else {
@@ -67,6 +67,11 @@ package struct CommandSyntax: Sendable {
     private func option(_ text: String) -> Option? {
         guard text.hasPrefix("--") else { return nil }
         return options.first { $0.name == text.dropFirst(2) }
+    }
+
+    private func suggestion(_ text: String) -> String {
+        let names = (options + [Self.helpOption]).map { "--" + $0.name }
+        return Suggestion.nearest(to: text, among: names).map { "; did you mean \($0)?" } ?? ""
     }
 
     private func fault(_ fault: ArgumentFault) -> CommandFailure {
@@ -148,6 +153,17 @@ package struct ParsedArguments {
             throw .usage("--\(name) is \(text); it must be a number from \(range.lowerBound) to \(range.upperBound)")
         }
         return number
+    }
+
+    /// A time within `range`, in milliseconds; `nil` when the option is absent.
+    func duration(_ name: String, in range: ClosedRange<Int64>) throws(CommandFailure) -> Int64? {
+        guard let text = text(name) else { return nil }
+        guard let time = Durations.milliseconds(text), range.contains(time) else {
+            throw .usage(
+                "--\(name) is \(text); it must be a time such as 90s, 2h or 3d, or milliseconds from \(range.lowerBound) to "
+                    + "\(range.upperBound)")
+        }
+        return time
     }
 
     /// One of a few words.

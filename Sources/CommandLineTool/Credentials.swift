@@ -4,18 +4,34 @@ internal import Foundation
 struct Credentials {
     static let dataOption = CommandSyntax.Option.value(
         "data", "DIR", "The gateway's data folder, for its demo.json. Default: ./longwire-data.")
+    static let contextOption = CommandSyntax.Option.value(
+        "context", "NAME", "A context of the configuration file; see longwire context list.")
+    static let authoritiesOption = CommandSyntax.Option.value(
+        "ca", "FILE", "PEM certificates to trust instead of the system's.")
     static let appOption = CommandSyntax.Option.value("app", "ID", "The app's id.")
 
     private let arguments: ParsedArguments
     private let environment: [String: String]
     private let demo: [String: String]
     private let folder: String
+    /// The context that was named, or is in use; and whether it was named.
+    private let chosen: [String: String]
+    private let isNamed: Bool
 
     init(_ arguments: ParsedArguments, _ context: CommandContext) throws(CommandFailure) {
         self.arguments = arguments
         environment = context.environment
         folder = arguments.text("data") ?? context.environment["LONGWIRE_DATA"] ?? "./longwire-data"
         demo = try Self.readDemo(in: folder, isWanted: arguments.text("data") != nil)
+        let name =
+            arguments.text("context") ?? context.environment["LONGWIRE_CONTEXT"].flatMap { $0.isEmpty ? nil : $0 }
+        isNamed = name != nil
+        let contexts = try Contexts(context.environment)
+        guard let name = name ?? contexts.current else {
+            chosen = [:]
+            return
+        }
+        chosen = try contexts.context(name)
     }
 
     private static func readDemo(in folder: String, isWanted: Bool) throws(CommandFailure) -> [String: String] {
@@ -32,7 +48,9 @@ struct Credentials {
 
     /// The first non-empty value of: the option, the environment's variable, the member of demo.json; else `nil`.
     func find(_ option: String, _ variable: String, _ member: String) -> String? {
-        for candidate in [arguments.text(option), environment[variable], demo[member]] {
+        let (first, second) =
+            isNamed ? (chosen[member], environment[variable]) : (environment[variable], chosen[member])
+        for candidate in [arguments.text(option), first, second, demo[member]] {
             if let candidate, !candidate.isEmpty { return candidate }
         }
         return nil
@@ -53,6 +71,9 @@ struct Credentials {
     func adminToken() throws(CommandFailure) -> String {
         try require("admin-token", "LONGWIRE_ADMIN_TOKEN", "adminToken")
     }
+    var hasApp: Bool { find("app", "LONGWIRE_APP_ID", "appId") != nil }
+    /// PEM certificates to trust in place of the system's.
+    var authoritiesFile: String? { find("ca", "LONGWIRE_CA", "ca") }
     /// Needed only by a device that is not registered yet.
     var appSecret: String { find("app-secret", "LONGWIRE_APP_SECRET", "appSecret") ?? "" }
 

@@ -23,7 +23,7 @@ enum HandoffCommand {
             ("waitSeconds", .integer(wait)),
         ])
         let client = try AdminClient(Credentials(arguments, context), timeoutSeconds: Double(wait) + 30)
-        context.write(try client.send("POST", "/v1/handoff/lease", body: body.text).text)
+        context.write(try client.send(.post, "/v1/handoff/lease", body: body.text).text)
         return .done
     }
 
@@ -60,7 +60,7 @@ enum HandoffCommand {
             result.append(("retryAfterSeconds", .integer(seconds)))
         }
         let client = try AdminClient(Credentials(arguments, context))
-        let answer = try client.send("POST", "/v1/handoff/results", body: JSONText.array([.object(result)]).text)
+        let answer = try client.send(.post, "/v1/handoff/results", body: JSONText.array([.object(result)]).text)
         context.write(answer.text)
         return .done
     }

@@ -4,24 +4,24 @@ internal import Foundation
 /// `longwire push`: publishes one message over the push API, as a business server does.
 enum PushCommand {
     static let syntax = CommandSyntax(
-        name: "push", summary: "Publishes one message to one device.",
+        name: "push", summary: "Publishes one message to a device, an alias, a tag, a list of devices, or all.",
         options: [
-            .value("cid", "CID", "The device: 32 hex digits."),
+            .value("cid", "CID", "To one device: 32 hex digits."),
+            .value("alias", "ALIAS", "To the devices of an alias."),
+            .value("tag", "TAG", "To the devices that have a tag."),
+            .value("list", "FILE", "To the devices of a file, one cid a line."),
+            .flag("all", "To every device of the app."),
             .value("payload", "TEXT", "The message. Without it, standard input is read to its end."),
-            .value("ttl", "MS", "Time to live: 0 one live attempt, -1 no offline storage. Default: two hours."),
+            .value(
+                "ttl", "TIME",
+                "Time to live: 90s, 2h, 3d, or milliseconds; 0 one live attempt, -1 no offline storage. Default: 2h."),
             .value("strategy", "N", "1 live, else vendor; 2 vendor only; 3 live only; 4 vendor first. Default: 1."),
             .value("alert-title", "TEXT", "What the vendor shows. With --alert-body, or alone."),
             .value("alert-body", "TEXT", "The text below the title."),
             .value("badge", "CHANGE", "The icon's number: +1, -1 or 5."),
             .value("collapse-key", "KEY", "A newer message of the same key ends older unsent ones."),
             .value("request-id", "ID", "10 to 32 characters; repeating a call with the same id sends nothing twice."),
-            .flag("json", "Print the gateway's answer as it came."),
-            .value("http", "ADDRESS", "The push API, host:port or a URL. Default: 127.0.0.1:7080."),
-            Credentials.appOption,
-            .value("app-key", "KEY", "The app's key."),
-            .value("master-secret", "SECRET", "The app's master secret; better given by the environment."),
-            Credentials.dataOption,
-        ],
+        ] + Display.options + PublishClient.options,
         notes: [
             "When it returns with 0, the message is on disk. It prints the task, the device and the gateway's word: "
                 + "successed_online (sent at once) or successed_offline (queued, or with the vendor), then what the "
@@ -29,27 +29,92 @@ enum PushCommand {
         ],
         run: { try run($0, $1) })
 
+    /// Whom a push is for.
+    enum Audience: Equatable {
+        case device(String), alias(String), tag(String), list(String), all
+
+        var path: String {
+            switch self {
+            case .device: "push/single/cid"
+            case .alias: "push/single/alias"
+            case .tag: "push/fast_custom_tag"
+            case .list: "push/list/message"
+            case .all: "push/all"
+            }
+        }
+
+        /// As the body of the call has it.
+        var json: JSONText {
+            switch self {
+            case .device(let cid): .object([("cid", .array([.string(cid)]))])
+            case .alias(let alias): .object([("alias", .array([.string(alias)]))])
+            case .tag(let tag): .object([("fast_custom_tag", .string(tag))])
+            case .list, .all: .string("all")
+            }
+        }
+    }
+
     private static func run(_ arguments: ParsedArguments, _ context: CommandContext) throws(CommandFailure) -> ExitCode
     {
+        let audience = try audience(arguments)
         let body = try body(arguments, context)
-        let credentials = try Credentials(arguments, context)
-        let appID = try credentials.appID()
-        var client = HTTPClient(base: try credentials.httpBase())
-        client.headers["token"] = try token(
-            client, appID: appID, appKey: try credentials.appKey(), masterSecret: try credentials.masterSecret())
-        let answer = try granted(client.send("POST", path(appID, "push/single/cid"), body: body.text))
-        if arguments.has("json") {
-            context.write(answer.text)
-        } else {
-            for line in describe(answer) { context.write(line) }
+        let cids = try devices(audience)
+        let client = try PublishClient(Credentials(arguments, context))
+        let answer = try client.send(.post, audience.path, body: body.text)
+        let display = Display(arguments, context)
+        func show(_ answer: GatewayHTTP.Answer) {
+            for line in display.isJSON ? [answer.text] : describe(answer) { context.write(line) }
+        }
+        guard case .list = audience else {
+            show(answer)
+            return .done
+        }
+        let task = Fields(answer.object).fields("data").text("taskid") ?? ""
+        // As many as one call takes.
+        for start in stride(from: 0, to: cids.count, by: 1_000) {
+            let page = cids[start..<min(start + 1_000, cids.count)]
+            let call = JSONText.object([
+                ("taskid", .string(task)),
+                ("audience", .object([("cid", .array(page.map { .string($0) }))])),
+            ])
+            show(try client.send(.post, "push/list/cid", body: call.text))
         }
         return .done
     }
 
+    static func audience(_ arguments: ParsedArguments) throws(CommandFailure) -> Audience {
+        var given: [Audience] = []
+        if let cid = arguments.text("cid") { given.append(.device(cid)) }
+        if let alias = arguments.text("alias") { given.append(.alias(alias)) }
+        if let tag = arguments.text("tag") { given.append(.tag(tag)) }
+        if let file = arguments.text("list") { given.append(.list(file)) }
+        if arguments.has("all") { given.append(.all) }
+        guard let audience = given.first else {
+            throw .usage("say for whom: --cid, --alias, --tag, --list or --all")
+        }
+        guard given.count == 1 else { throw .usage("give only one of --cid, --alias, --tag, --list and --all") }
+        return audience
+    }
+
+    /// The cids of a list's file.
+    private static func devices(_ audience: Audience) throws(CommandFailure) -> [String] {
+        guard case .list(let path) = audience else { return [] }
+        guard let data = FileManager.default.contents(atPath: path) else {
+            throw .usage("--list names \(path), which cannot be read")
+        }
+        let lines = String(decoding: data, as: UTF8.self).split(whereSeparator: \.isNewline)
+        let cids = lines.map { $0.trimmingCharacters(in: .whitespaces) }.filter { !$0.isEmpty }
+        for (number, cid) in cids.enumerated() where !TraceCommand.isHexDigits(cid) {
+            throw .usage("\(path): entry \(number + 1) is \(cid); it must be 32 lower-case hex digits")
+        }
+        guard !cids.isEmpty else { throw .usage("\(path) has no cid") }
+        return cids
+    }
+
     static func body(_ arguments: ParsedArguments, _ context: CommandContext) throws(CommandFailure) -> JSONText {
-        let cid = try arguments.required("cid", "the device to send to")
+        let audience = try audience(arguments)
         var settings: [(String, JSONText)] = []
-        if let ttl = try arguments.number("ttl", in: -1...259_200_000) { settings.append(("ttl", .integer(ttl))) }
+        if let ttl = try arguments.duration("ttl", in: -1...259_200_000) { settings.append(("ttl", .integer(ttl))) }
         if let strategy = try arguments.number("strategy", in: 1...4) {
             settings.append(("strategy", .object([("default", .integer(strategy))])))
         }
@@ -71,8 +136,7 @@ enum PushCommand {
         }
 
         var members: [(String, JSONText)] = [
-            ("request_id", .string(try requestID(arguments))),
-            ("audience", .object([("cid", .array([.string(cid)]))])),
+            ("request_id", .string(try requestID(arguments))), ("audience", audience.json),
         ]
         if !settings.isEmpty { members.append(("settings", .object(settings))) }
         members.append(("push_message", .object([("transmission", .string(payload))])))
@@ -102,37 +166,12 @@ enum PushCommand {
         return id
     }
 
-    private static func token(
-        _ client: HTTPClient, appID: String, appKey: String, masterSecret: String
-    ) throws(CommandFailure) -> String {
-        let timestamp = String(Int64(Date().timeIntervalSince1970 * 1_000))
-        let body = JSONText.object([
-            ("appkey", .string(appKey)), ("timestamp", .string(timestamp)),
-            ("sign", .string(SHA256.digest(Array((appKey + timestamp + masterSecret).utf8)).hex)),
-        ])
-        let answer = try granted(client.send("POST", path(appID, "auth"), body: body.text))
-        guard let data = answer.object["data"] as? [String: Any], let token = data["token"] as? String else {
-            throw .refused("the gateway's answer to auth has no token: \(answer.text)")
-        }
-        return token
-    }
-
-    private static func path(_ appID: String, _ rest: String) -> String {
-        "/v2/\(appID.addingPercentEncoding(withAllowedCharacters: .alphanumerics) ?? "")/\(rest)"
-    }
-
-    private static func granted(_ answer: HTTPClient.Answer) throws(CommandFailure) -> HTTPClient.Answer {
-        guard answer.status == 200, (answer.object["code"] as? NSNumber)?.intValue == 0 else {
-            throw .refused("the gateway refused (HTTP \(answer.status)): \(AdminClient.message(of: answer))")
-        }
-        return answer
-    }
-
-    private static func describe(_ answer: HTTPClient.Answer) -> [String] {
+    private static func describe(_ answer: GatewayHTTP.Answer) -> [String] {
         var lines: [String] = []
         for (task, devices) in answer.object["data"] as? [String: [String: String]] ?? [:] {
             for (cid, status) in devices { lines.append("task \(task) device \(cid) \(status)") }
         }
+        if let task = Fields(answer.object).fields("data").text("taskid") { lines.append("task \(task)") }
         if let more = answer.object["longwire"],
             let data = try? JSONSerialization.data(withJSONObject: more, options: [.sortedKeys])
         {

@@ -18,7 +18,7 @@ package enum FileText {
 
     package struct Contents {
         package var bytes: [UInt8]
-        /// Others than the owner may read it.
+        /// Others than the owner, root and this process's own group may read it.
         package var isReadableByOthers: Bool
     }
 
@@ -44,7 +44,13 @@ package enum FileText {
             bytes.append(contentsOf: chunk[..<count])
             guard bytes.count <= limit else { throw Failure(path: path, reason: "more than \(limit) bytes") }
         }
-        return Contents(bytes: bytes, isReadableByOthers: status.st_mode & 0o077 != 0)
+        return Contents(bytes: bytes, isReadableByOthers: isReadableByOthers(status))
+    }
+
+    /// A file of root's that the service's group may read is how an administrator hands a secret to a service.
+    private static func isReadableByOthers(_ status: stat) -> Bool {
+        if status.st_mode & 0o007 != 0 { return true }
+        return status.st_mode & 0o070 != 0 && !(status.st_uid == 0 && (status.st_gid == getegid() || geteuid() == 0))
     }
 
     /// Replaces `path` by a file that only its owner can read: all of it or, after a crash or a power failure, none of it.

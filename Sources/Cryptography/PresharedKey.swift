@@ -5,9 +5,11 @@ package struct PresharedKey: Sendable {
     /// Bytes that a secret must have at least: as many as the key has.
     package static let secretByteCount = 32
 
-    /// Sent in the clear before the handshake.
+    /// Sent in the clear before the handshake: says which group and which secret, and nothing of the secret.
     let identity: [UInt8]
     let key: [UInt8]
+    /// Tells secrets of one group apart without saying them: 16 hexadecimal digits.
+    package let mark: String
 
     /// Derives the key of one group from a secret, by HKDF-SHA256: two groups with one secret have different keys.
     ///
@@ -18,7 +20,10 @@ package struct PresharedKey: Sendable {
                 "the secret of the cluster has \(secret.count) bytes and must have \(Self.secretByteCount) at least; "
                     + "make one with: openssl rand -base64 48")
         }
-        identity = Array("longwire link 1 \(group)".utf8)
+        let marked = HKDFSHA256.key(
+            secret: secret, salt: Array("longwire link mark 1".utf8), information: Array(group.utf8))
+        mark = marked.prefix(8).map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()
+        identity = Array("longwire link 1 \(mark) \(group)".utf8)
         key = HKDFSHA256.key(secret: secret, salt: Array("longwire link 1".utf8), information: Array(group.utf8))
     }
 }
@@ -32,23 +37,32 @@ package enum HKDFSHA256 {
     }
 }
 
-/// A pre-shared key where OpenSSL's callbacks find it: its address is kept in the context, which it outlives.
+/// Pre-shared keys where OpenSSL's callbacks find them: the address is kept in the context, which they outlive.
+///
+/// A client offers the first; a server takes each.
 final class PresharedKeyMemory {
+    private struct Entry {
+        let identity: UnsafeMutableBufferPointer<UInt8>
+        let key: [UInt8]
+    }
+
     /// The place of a context's data that OpenSSL leaves to its user.
     private static let place: CInt = 0
     /// TLS_AES_128_GCM_SHA256, as the protocol names it.
     private static let suite: [UInt8] = [0x13, 0x01]
 
-    private let identity: UnsafeMutableBufferPointer<UInt8>
-    private let key: [UInt8]
+    private let entries: [Entry]
 
-    init(_ key: PresharedKey) {
-        identity = .allocate(capacity: key.identity.count)
-        _ = identity.initialize(from: key.identity)
-        self.key = key.key
+    init(_ keys: [PresharedKey]) {
+        precondition(!keys.isEmpty, "a context of pre-shared keys has one at least")
+        entries = keys.map { key in
+            let identity = UnsafeMutableBufferPointer<UInt8>.allocate(capacity: key.identity.count)
+            _ = identity.initialize(from: key.identity)
+            return Entry(identity: identity, key: key.key)
+        }
     }
 
-    deinit { identity.deallocate() }
+    deinit { for entry in entries { entry.identity.deallocate() } }
 
     private static func of(_ session: OpaquePointer?) -> PresharedKeyMemory? {
         guard let session, let context = SSL_get_SSL_CTX(session), let data = SSL_CTX_get_ex_data(context, place) else {
@@ -63,32 +77,34 @@ final class PresharedKeyMemory {
         SSL_CTX_set_psk_find_session_callback(context) { session, identity, count, found in
             found?.pointee = nil
             guard let memory = PresharedKeyMemory.of(session), let identity,
-                UnsafeBufferPointer(start: identity, count: count).elementsEqual(memory.identity)
+                let entry = memory.entries.first(where: {
+                    UnsafeBufferPointer(start: identity, count: count).elementsEqual($0.identity)
+                })
             else {
-                // Another name: the handshake goes on without a key, and ends, since there is no certificate.
+                // Another name, or another secret: the handshake goes on without a key, and ends, since there is no certificate.
                 return 1
             }
-            found?.pointee = memory.makeSession(for: session)
+            found?.pointee = PresharedKeyMemory.makeSession(for: session, entry.key)
             return found?.pointee == nil ? 0 : 1
         }
         SSL_CTX_set_psk_use_session_callback(context) { session, digest, identity, count, found in
             found?.pointee = nil
             identity?.pointee = nil
             count?.pointee = 0
-            guard let memory = PresharedKeyMemory.of(session) else { return 0 }
+            guard let entry = PresharedKeyMemory.of(session)?.entries.first else { return 0 }
             // After a retry the digest is decided; the key is for this one.
             if let digest, EVP_MD_get_type(digest) != NID_sha256 { return 1 }
-            found?.pointee = memory.makeSession(for: session)
+            found?.pointee = PresharedKeyMemory.makeSession(for: session, entry.key)
             guard found?.pointee != nil else { return 0 }
-            identity?.pointee = UnsafePointer(memory.identity.baseAddress)
-            count?.pointee = memory.identity.count
+            identity?.pointee = UnsafePointer(entry.identity.baseAddress)
+            count?.pointee = entry.identity.count
             return 1
         }
     }
 
     /// The session that stands for the key; OpenSSL frees it.
-    private func makeSession(for connection: OpaquePointer?) -> OpaquePointer? {
-        guard let session = SSL_SESSION_new(), let cipher = SSL_CIPHER_find(connection, Self.suite),
+    private static func makeSession(for connection: OpaquePointer?, _ key: [UInt8]) -> OpaquePointer? {
+        guard let session = SSL_SESSION_new(), let cipher = SSL_CIPHER_find(connection, suite),
             SSL_SESSION_set1_master_key(session, key, key.count) == 1, SSL_SESSION_set_cipher(session, cipher) == 1,
             SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION) == 1
         else { return nil }

@@ -61,7 +61,10 @@ package final class TLSContext: @unchecked Sendable {
     ///
     /// The key proves who the peers are; each connection's own keys come from an exchange besides it (ECDHE). So a
     /// recorded connection stays closed to who learns the key later.
-    package init(psk key: PresharedKey) throws(TLSFailure) {
+    ///
+    /// - Parameter keys: a client offers the first, a server takes each: so a secret can be changed one process at a time.
+    /// - Throws: when OpenSSL does not know the suite.
+    package init(psk keys: [PresharedKey]) throws(TLSFailure) {
         let raw = try Self.makeContext(TLS_method())
         SSL_CTX_ctrl(raw, SSL_CTRL_SET_MIN_PROTO_VERSION, Int(TLS1_3_VERSION), nil)
         // The one suite for which the callbacks' session is made; a key belongs to a suite's digest.
@@ -71,11 +74,14 @@ package final class TLSContext: @unchecked Sendable {
         }
         SSL_CTX_ctrl(raw, SSL_CTRL_SET_SESS_CACHE_MODE, Int(SSL_SESS_CACHE_OFF), nil)
         SSL_CTX_set_num_tickets(raw, 0)
-        let memory = PresharedKeyMemory(key)
+        let memory = PresharedKeyMemory(keys)
         memory.install(in: raw)
         self.raw = raw
         presharedKey = memory
     }
+
+    /// The same with one key.
+    package convenience init(psk key: PresharedKey) throws(TLSFailure) { try self.init(psk: [key]) }
 
     /// What clients will find wrong with the certificate's dates; `nil`: nothing, today.
     package func dateProblem() -> String? {
@@ -84,6 +90,16 @@ package final class TLSContext: @unchecked Sendable {
         if X509_cmp_current_time(X509_get0_notBefore(certificate)) >= 0 { return "the certificate is not valid yet" }
         if X509_cmp_current_time(X509_get0_notAfter(certificate)) <= 0 { return "the certificate has expired" }
         return nil
+    }
+
+    /// When the certificate ends, in seconds since 1970; `nil`: there is none, or its date cannot be read.
+    package var certificateEnd: Int64? {
+        guard let certificate = SSL_CTX_get0_certificate(raw) else { return nil }
+        var (days, seconds): (CInt, CInt) = (0, 0)
+        guard let epoch = ASN1_TIME_set(nil, 0) else { return nil }
+        defer { ASN1_STRING_free(epoch) }
+        guard ASN1_TIME_diff(&days, &seconds, epoch, X509_get0_notAfter(certificate)) == 1 else { return nil }
+        return Int64(days) * 86_400 + Int64(seconds)
     }
 
     /// A client's context.

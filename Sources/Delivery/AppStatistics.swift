@@ -19,6 +19,15 @@ package struct AppStatistics: Sendable {
 
     package init() {}
 
+    /// Adds what an earlier shard of the same part counted here, without what is true of a moment.
+    package mutating func addCounters(of earlier: AppStatistics) {
+        accepted &+= earlier.accepted
+        refusedOverShare &+= earlier.refusedOverShare
+        expired &+= earlier.expired
+        overflowed &+= earlier.overflowed
+        failed &+= earlier.failed
+    }
+
     mutating func count(_ state: FinalState) {
         switch state {
         case .expired: expired &+= 1

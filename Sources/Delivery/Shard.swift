@@ -34,8 +34,11 @@ package struct Shard: ~Copyable {
 
     var outbox: Outbox
     var heldReplies: [StoreReply] = []
+    /// Reads find nothing any more: see `abandon`.
+    var isAbandoned = false
     var continuations: [ReadToken: Continuation] = [:]
     var searches = MessageSearches()
+    var refusals = RefusalLog()
 
     var batch = OpenBatch()
     /// Until this ticket is durable the shard sends a connected device nothing: see `end`.

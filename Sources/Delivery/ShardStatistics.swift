@@ -60,4 +60,20 @@ package struct ShardStatistics: Sendable {
     }
 
     package func ended(_ state: FinalState) -> UInt64 { finals[Int(state.rawValue) - 1] }
+
+    /// Adds what an earlier shard of the same part counted here, without what is true of a moment.
+    package mutating func addCounters(of earlier: ShardStatistics) {
+        for state in finals.indices { finals[state] &+= earlier.finals[state] }
+        for counter in Self.counters { self[keyPath: counter] &+= earlier[keyPath: counter] }
+        for channel in VendorChannel.allCases { self[channel].addCounters(of: earlier[channel]) }
+    }
+
+    static var counters: [WritableKeyPath<ShardStatistics, UInt64>] {
+        [
+            \.accepted, \.refusedOverShare, \.repeatedRequests, \.deliversSent, \.deliversResent, \.broadcastDelivers,
+            \.broadcastMessages, \.broadcastEnumerated, \.broadcastPassed, \.acksIgnored, \.acksAboveHighest,
+            \.feedbackIgnored, \.missedAckDeadlines, \.heartbeatTimeouts, \.suspectTimeouts, \.helloRefused,
+            \.registrations, \.storeReadFailures, \.damagedRows,
+        ]
+    }
 }

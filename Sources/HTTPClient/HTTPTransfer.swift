@@ -3,10 +3,10 @@ internal import Glibc
 
 /// A request, as its sender writes it.
 package struct HTTPCall: Sendable {
-    package enum Method: Sendable { case get, post }
+    package enum Method: Sendable { case get, post, delete }
 
     package var method = Method.post
-    /// `https://…`, or `http://…` of this machine: every plain connection is held to a loopback address.
+    /// `https://…`, or `http://…` of this machine: see `isLoopbackOnly`.
     package var url: String
     package var headers: [(name: String, value: String)]
     /// With POST only.
@@ -16,6 +16,8 @@ package struct HTTPCall: Sendable {
     package var timeoutMilliseconds: Int
     /// PEM certificates to trust in place of the system's; `nil`: the system's.
     package var authoritiesFile: String?
+    /// Every plain connection is held to a loopback address.
+    package var isLoopbackOnly = true
     /// An answer's body beyond this ends the request.
     package var answerByteLimit = 64 << 20
 
@@ -41,7 +43,7 @@ package struct HTTPReply: Sendable, Equatable {
 /// Why a request brought no answer; the text names the address.
 package struct HTTPCallFailure: Error, Equatable, CustomStringConvertible {
     package enum Kind: Sendable, Equatable {
-        case resolve, connect, tls, timeout, tooLarge, notLoopback, cancelled, other
+        case resolve, connect, tls, certificate, timeout, tooLarge, notLoopback, cancelled, other
     }
     package var kind: Kind
     package var description: String
@@ -126,6 +128,7 @@ package final class HTTPTransfer {
             codes.append(longwire_curl_set_size(handle, CURLOPT_POSTFIELDSIZE_LARGE, curl_off_t(call.body.count)))
         }
         codes.append(longwire_curl_set_pointer(handle, CURLOPT_HTTPHEADER, headerList))
+        if call.method == .delete { set(CURLOPT_CUSTOMREQUEST, "DELETE") }
         set(CURLOPT_CONNECTTIMEOUT_MS, min(call.connectMilliseconds, call.timeoutMilliseconds))
         set(CURLOPT_TIMEOUT_MS, call.timeoutMilliseconds)
         set(CURLOPT_SSL_VERIFYPEER, 1)
@@ -140,7 +143,7 @@ package final class HTTPTransfer {
                     let transfer = Unmanaged<HTTPTransfer>.fromOpaque(context).takeUnretainedValue()
                     return transfer.receive(UnsafeRawBufferPointer(start: bytes, count: size * count))
                 }, context))
-        if !call.isSecure {
+        if !call.isSecure, call.isLoopbackOnly {
             // "localhost" is a name, and names can change their mind between the check and the connection.
             codes.append(longwire_curl_set_pointer(handle, CURLOPT_OPENSOCKETDATA, context))
             codes.append(longwire_curl_set_socket_opener(handle, openLoopbackSocket))
@@ -171,8 +174,8 @@ package final class HTTPTransfer {
         case CURLE_COULDNT_RESOLVE_HOST: return failure(.resolve, text)
         case CURLE_COULDNT_CONNECT: return failure(.connect, text)
         case CURLE_OPERATION_TIMEDOUT: return failure(.timeout, text)
-        case CURLE_SSL_CONNECT_ERROR, CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_CACERT_BADFILE, CURLE_SSL_CERTPROBLEM:
-            return failure(.tls, text)
+        case CURLE_PEER_FAILED_VERIFICATION: return failure(.certificate, text)
+        case CURLE_SSL_CONNECT_ERROR, CURLE_SSL_CACERT_BADFILE, CURLE_SSL_CERTPROBLEM: return failure(.tls, text)
         default: return failure(.other, text)
         }
     }

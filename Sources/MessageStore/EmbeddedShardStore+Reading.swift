@@ -166,6 +166,16 @@ extension EmbeddedShardStore {
                 return .row(index[number].pointee.isDeleted ? nil : keep(number, operation))
             }
             return .row(StoredRow(key: cold.key, wakeAt: cold.wakeAt, value: cold.value))
+        case .traces(let bucket, let limit, let matches):
+            var rows = part.rows.map { StoredRow(key: $0.key, wakeAt: 0, value: $0.value) }
+            var known = Set(rows.map(\.key))
+            loggedRows.visit(.trace, of: bucket) { key, location in
+                let value = value(at: location)
+                guard matches(key, value), known.insert(key).inserted else { return }
+                rows.append(StoredRow(key: key, wakeAt: 0, value: operation.keep(value)))
+            }
+            rows.sort { $1.key < $0.key }
+            return .rows(Array(rows.prefix(max(0, limit))), isComplete: rows.count <= limit)
         }
     }
 

@@ -1,8 +1,44 @@
 package import Delivery
 internal import Journal
+internal import Platform
 internal import Wire
 
 extension EmbeddedStore {
+    static func copyMark(of folder: String) -> String { folder + "/copying" }
+
+    /// Whether the folder is the target of a copy that has not ended.
+    package static func isUnfinishedCopy(_ folder: String) -> Bool { FileSystem.exists(copyMark(of: folder)) }
+
+    /// Marks the folder as the target of a copy, durably; no gateway starts on it before `endCopy`.
+    ///
+    /// - Parameters:
+    ///   - folder: a store's.
+    ///   - source: what is copied, for who looks into the file.
+    /// - Throws: what writing the mark came upon.
+    package static func beginCopy(to folder: String, from source: String) throws(StoreError) {
+        do throws(SystemError) {
+            try FileSystem.createDirectory(folder)
+            try FileSystem.replace(copyMark(of: folder), with: Array("a copy of \(source) has not ended\n".utf8))
+        } catch { throw StoreError(error) }
+    }
+
+    /// Removes the mark: the store is whole.
+    package static func endCopy(to folder: String) throws(StoreError) {
+        do throws(SystemError) {
+            try FileSystem.removeFile(copyMark(of: folder))
+            try FileSystem.synchronizeDirectory(folder)
+        } catch { throw StoreError(error) }
+    }
+
+    /// Removes what a store has in a folder that no process works on; the number of the next owner stays.
+    package static func empty(_ folder: String) throws(StoreError) {
+        do throws(SystemError) {
+            for name in ["spill", "rows", "journal"] { try FileSystem.removeTree(folder + "/" + name) }
+            try FileSystem.removeFile(folder + "/format")
+            try FileSystem.synchronizeDirectory(folder)
+        } catch { throw StoreError(error) }
+    }
+
     /// Lends every row of a table, ordered by key within a bucket: for a copy, before a shard writes anything.
     ///
     /// - Parameters:

@@ -6,6 +6,7 @@
 //     FOLDER/journal/  segments
 //     FOLDER/rows/     RocksDB
 //     FOLDER/spill/    files on their way into RocksDB; emptied at each start
+//     FOLDER/copying   there while the folder is the target of a copy: what it has is not whole
 //
 // Threads: one committer, one spiller, a few readers, all made and joined here. Shards are made before the loops run
 // and closed on their loops before the store is.
@@ -59,6 +60,8 @@ package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendabl
         package var committerFault: (@Sendable (Int) -> SystemFault?)?
         package var spillerTickMilliseconds = Limits.spillerTickMilliseconds
         package var spillFault: (@Sendable (SpillStep) -> Void)?
+        /// Opens the target of a copy that has not ended; otherwise it is refused.
+        package var isCopyTarget = false
 
         package init(folder: String) { self.folder = folder }
     }
@@ -113,6 +116,9 @@ package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendabl
         self.configuration = configuration
         let began = SystemClock.monotonicMilliseconds
         let lock = try Self.takeFolder(configuration.folder)
+        guard configuration.isCopyTarget || !FileSystem.exists(Self.copyMark(of: configuration.folder)) else {
+            throw .unfinishedCopy(folder: configuration.folder)
+        }
         let format = try StoreFormat(of: configuration.folder)
         try Self.prepareFolder(configuration.folder)
         let folder = SegmentFolder(

@@ -107,6 +107,10 @@ package enum Limits {
     static let commitMilliseconds = 2_500
     /// Within it, how long a server waits for its replicas before it says how many have it.
     static let replicaMilliseconds = 500
+    /// Lanes that share the parts of one server out: while one waits for the replicas, another one writes.
+    static let commitLanesOfServer = 2
+    /// Lanes for servers, those of servers that have gone included.
+    static let laneCount = 512
     /// Trouble with commits that goes on is reported this often.
     static let reportMilliseconds: UInt64 = 5_000
     /// A span of the log ends at this size.
@@ -118,6 +122,8 @@ package enum Limits {
     static let rowBatchByteCount = 512 << 10
     /// Batches of several groups that are sent together.
     static let rowWriteByteCount = 4 << 20
+    /// Rows of one reply when all of a store are copied: some megabytes if each is as large as a row can be.
+    static let copiedRowsPerPage = 200
     /// A spill that failed is tried again after this.
     static let spillRetryMilliseconds: UInt64 = 500
     /// A takeover's pieces of log between two writes of rows, and its pages.
@@ -131,8 +137,13 @@ package enum Limits {
     static let rowsPerPage = 512
     static let rowsPerRead = 64
     static let alarmsPerPage = 128
-    /// Request ids and traces of this time go together, a day after its end.
-    static let redisPeriodMilliseconds: Int64 = 12 * 3_600_000
+    /// Request ids and traces of this time go together, a day after its end, or before where their bytes are too many.
+    static let redisPeriodMilliseconds: Int64 = 4 * 3_600_000
+    /// What a server needs for a field of a large hash, beside its key and value.
+    static let redisFieldByteCount = 64
+    /// Shares of the servers' memory that request ids and traces take at most, whatever their bounds in bytes are.
+    static let redisRequestShare = 8
+    static let redisTraceShare = 16
     /// A part looks for periods that are over this often, and ends this number at a time.
     static let housekeepingMilliseconds: UInt64 = 5_000
     static let periodsPerTurn = 8

@@ -66,6 +66,9 @@ final class Readers: Sendable {
                     return false
                 }
                 operation.parts[index].isComplete = true
+            case .traces(let bucket, let limit, let matches):
+                operation.parts[index].rows = try traces(of: bucket, limit, matches, operation)
+                operation.parts[index].isComplete = true
             }
         }
         guard var alarms = operation.alarms else { return }
@@ -90,6 +93,22 @@ final class Readers: Sendable {
             if let row = try find(family.family) { return row }
         }
         return nil
+    }
+
+    /// The traces that match, from all periods.
+    private func traces(
+        of bucket: Bucket, _ limit: Int, _ matches: (StoreKey, UnsafeRawBufferPointer) -> Bool,
+        _ operation: ReadOperation
+    ) throws(StoreError) -> [ColdRow] {
+        var found = HighestRows(limit: limit)
+        for period in database.families(of: .trace) {
+            try database.visit(.trace, of: bucket.index, in: period.family) { key, stored in
+                let value = UnsafeRawBufferPointer(rebasing: stored[KeyCoding.rowPrefixByteCount...])
+                if matches(key, value) { found.add(key, stored) }
+                return true
+            }
+        }
+        return found.taken(operation)
     }
 
     private static func row(_ key: StoreKey, _ stored: UnsafeRawBufferPointer, _ operation: ReadOperation) -> ColdRow? {

@@ -31,6 +31,10 @@ package enum StoreError: Error, Equatable, CustomStringConvertible {
     case epochTaken(part: Int, epoch: UInt64)
     /// An entry of a part's log on Redis is not what was written.
     case damagedLog(stream: String, entry: String, what: String)
+    /// A row on Redis is not what was written.
+    case damagedRow(place: String, what: String)
+    /// The folder is the target of a copy that did not end.
+    case unfinishedCopy(folder: String)
     /// A server does not answer, or answers with an error.
     case redis(what: String)
 
@@ -71,6 +75,11 @@ package enum StoreError: Error, Equatable, CustomStringConvertible {
         case .damagedLog(let stream, let entry, let what):
             "entry \(entry) of the stream \(stream) is damaged: \(what). Accepted messages may be lost; nothing was changed. "
                 + "Restore the Redis server's data from a backup, or remove the entry with XDEL to go on without its messages"
+        case .damagedRow(let place, let what):
+            "the key \(place) on Redis is damaged: \(what). Restore the Redis server's data from a backup"
+        case .unfinishedCopy(let folder):
+            "the store in \(folder) is a copy that did not end, so it is not whole: run longwire store copy to it again "
+                + "with --replace, or remove the folder"
         case .redis(let what):
             "the store on Redis failed (\(what)): look at the server's log; nothing that was accepted is lost"
         }

@@ -34,12 +34,20 @@ package struct StoreStatistics: Sendable, Equatable {
     /// Size of RocksDB's files.
     package var rowFileByteCount = 0
     package var ephemeralFileByteCount = 0
+    /// What the primaries of Redis use and may use, all together; 0 without Redis, and without a bound.
+    package var redisByteCount = 0
+    package var redisByteLimit = 0
     package var requests = Retention()
     package var traces = Retention()
     /// Why the spiller is waiting, or waited last: a full disk.
     package var lastSpillFailure: String?
     /// Attempts to spill, or to make room for it, that failed and will be repeated.
     package var spillFailureCount = 0
+    /// Of a store on Redis: commits that were tried again.
+    package var failedCommitCount = 0
+    /// Of a store on Redis: round trips of cold reads, as `commitTimes`.
+    package var readTimes: [Int] = []
+    package var totalReadTime: UInt64 = 0
 
     package init() {}
 }

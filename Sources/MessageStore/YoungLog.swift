@@ -104,6 +104,21 @@ struct YoungLog: ~Copyable {
         return nil
     }
 
+    /// Visits the rows of a table in a bucket, newest first.
+    func visit(_ table: StoreKey.Table, of bucket: Bucket, _ body: (StoreKey, ValueLocation) -> Void) {
+        var next = heads[Int(bucket.index)]
+        while next > firstPage << Self.pageShift {
+            let row = self[next - 1]
+            if row.pointee.table == table.rawValue {
+                body(
+                    row.pointee.key,
+                    ValueLocation(
+                        block: row.pointee.block, offset: row.pointee.offset, byteCount: row.pointee.byteCount))
+            }
+            next = row.pointee.before
+        }
+    }
+
     /// The next row for the spiller, oldest first; `nil` when all up to `ticket` have been given.
     mutating func collect(upTo ticket: UInt64) -> UInt64? {
         guard firstUncollected < end, self[firstUncollected].pointee.ticket <= ticket else { return nil }

@@ -37,6 +37,19 @@ package struct RemoteAddress: Sendable, Equatable {
         return found
     }
 
+    /// The numeric host, without brackets, as `SocketAddress` writes it.
+    package var host: String {
+        var text = [CChar](repeating: 0, count: Int(NI_MAXHOST))
+        let result = bytes.withUnsafeBytes { bytes in
+            bytes.withMemoryRebound(to: sockaddr.self) {
+                getnameinfo(
+                    $0.baseAddress, socklen_t(bytes.count), &text, socklen_t(text.count), nil, 0, NI_NUMERICHOST)
+            }
+        }
+        guard result == 0 else { return "" }
+        return text.withUnsafeBufferPointer { $0.baseAddress.map { String(cString: $0) } ?? "" }
+    }
+
     /// Opens a non-blocking socket and begins to connect it.
     package func beginConnecting() throws(SystemError) -> CInt {
         let kind = CInt(SOCK_STREAM.rawValue | SOCK_NONBLOCK.rawValue | SOCK_CLOEXEC.rawValue)

@@ -17,6 +17,10 @@ package enum AdminAction {
     case device(DeviceAddress)
     /// Ask the message's loop; then `AdminAnswer.trace`, which hides apps outside the scope.
     case message(MessageID, scope: Set<AppKey>?)
+    /// An operator's push to one device, as `PublicAPI.push` reads its body; `by`: the credential's name, for the log.
+    case push(App, by: String)
+    /// What begins from a complaint; then the answer of `InspectionAnswers` that its case names.
+    case inspect(InspectionRequest)
     /// The page, with figures of no app outside the scope.
     case metrics(scope: Set<AppKey>?)
     /// `ClusterAnswer.status`, or `ClusterAnswer.none`.
@@ -123,13 +127,16 @@ package final class AdminAPI {
                 throw .invalid("msgId is 32 lower-case hex digits as the gateway gave them")
             }
             return .message(message, scope: credential.apps)
-        case .device:
-            let credential = try authorize(request, for: .trace)
-            guard let app = registry[path.text(2)], credential.sees(app.key) else {
-                throw AdminFault(.notFound, "no such app, or not one of this credential's")
-            }
-            guard let cid = DeviceID(hex: path[4]) else { throw .invalid("cid is 32 lower-case hex digits") }
-            return .device(DeviceAddress(app: app.key, bucket: app.bucket(of: cid), cid: cid))
+        case .apps:
+            let credential = try authorize(request, for: nil)
+            return .respond(AdminAnswer.apps(registry.appIDs { credential.sees($0) }))
+        case .push:
+            let (app, credential) = try app(path, request, for: .admin)
+            return .push(app, by: credential.name)
+        case .device: return .device(try device(path, request, at: 4, for: .trace).address)
+        case .devices, .deviceMessages, .devicePurge, .deviceReplay, .deviceDisconnect, .alias, .task, .taskMessage,
+            .request, .jobs:
+            return .inspect(try inspection(endpoint, request, path))
         case .metrics:
             return .metrics(scope: try authorize(request, for: nil).apps)
         case .cluster:
@@ -141,6 +148,17 @@ package final class AdminAPI {
         case .healthz: return .healthz
         case .readyz: return .readyz
         }
+    }
+
+    /// The app that the path names, if the request's credential may see it and has `permission`.
+    func app(
+        _ path: RequestPath, _ request: APIRequest, for permission: Credential.Permission
+    ) throws(AdminFault) -> (app: App, credential: Credential) {
+        let credential = try authorize(request, for: permission)
+        guard let app = registry[path.text(2)], credential.sees(app.key) else {
+            throw AdminFault(.notFound, "no such app, or not one of this credential's")
+        }
+        return (app, credential)
     }
 
     /// Finds the request's credential and checks that it has `permission`; `nil`: any credential will do.

@@ -60,6 +60,23 @@ package enum AdminAnswer {
         return APIResponse(status: 200, body: writer.bytes)
     }
 
+    /// The apps that a credential sees.
+    static func apps(_ ids: [String]) -> APIResponse {
+        var writer = JSONWriter(capacity: 16 + 32 * ids.count)
+        writer.beginObject()
+        writer.key("apps")
+        writer.beginArray()
+        for id in ids {
+            writer.beginObject()
+            writer.key("appId")
+            writer.string(id)
+            writer.endObject()
+        }
+        writer.endArray()
+        writer.endObject()
+        return APIResponse(status: 200, body: writer.bytes)
+    }
+
     /// Whether an alert could reach the device through APNs now, and what came of the last one.
     private static func writeFallback(_ status: DeviceStatus, to writer: inout JSONWriter) {
         let hasToken = status.tokens.contains { $0.kind == .alert && !$0.isQuarantined }
@@ -125,6 +142,11 @@ package enum AdminAnswer {
             return AdminFault(.notFound, "no such message, or its trace is older than a day").response
         }
         var writer = JSONWriter(capacity: 512 + 96 * trace.steps.count)
+        write(trace, registry, to: &writer)
+        return APIResponse(status: 200, body: writer.bytes)
+    }
+
+    static func write(_ trace: MessageTrace, _ registry: AppRegistry, to writer: inout JSONWriter) {
         writer.beginObject()
         writer.key("msgId")
         writer.string(trace.message.description)
@@ -186,7 +208,6 @@ package enum AdminAnswer {
         }
         writer.endArray()
         writer.endObject()
-        return APIResponse(status: 200, body: writer.bytes)
     }
 }
 

@@ -1,14 +1,28 @@
 /// What the admin listener serves; as `PublicEndpoint`.
 package enum AdminEndpoint: Sendable, Hashable, CaseIterable {
-    case lease, results, extend, message, device, metrics, healthz, readyz
+    case lease, results, extend, message, apps, device, push, metrics, healthz, readyz
     case cluster, clusterDrain, clusterMove
+    case devices, deviceMessages, devicePurge, deviceReplay, deviceDisconnect
+    case alias, task, taskMessage, request, jobs
 
     package static let table = RouteTable<AdminEndpoint>([
         .init("/v1/handoff/lease", [.post(.lease)]),
         .init("/v1/handoff/results", [.post(.results)]),
         .init("/v1/handoff/extend", [.post(.extend)]),
         .init("/v1/messages/{msgId}", [.get(.message)]),
+        .init("/v1/apps", [.get(.apps)]),
         .init("/v1/apps/{appId}/devices/{cid}", [.get(.device)]),
+        .init("/v1/apps/{appId}/push", [.post(.push)]),
+        .init("/v1/apps/{appId}/devices", [.get(.devices)]),
+        .init("/v1/apps/{appId}/devices/{cid}/messages", [.get(.deviceMessages)]),
+        .init("/v1/apps/{appId}/devices/{cid}/purge", [.post(.devicePurge)]),
+        .init("/v1/apps/{appId}/devices/{cid}/replay", [.post(.deviceReplay)]),
+        .init("/v1/apps/{appId}/devices/{cid}/disconnect", [.post(.deviceDisconnect)]),
+        .init("/v1/apps/{appId}/aliases/{alias}", [.get(.alias)]),
+        .init("/v1/apps/{appId}/tasks/{taskId}", [.get(.task)]),
+        .init("/v1/apps/{appId}/tasks/{taskId}/devices/{cid}", [.get(.taskMessage)]),
+        .init("/v1/apps/{appId}/requests/{requestId}", [.get(.request)]),
+        .init("/v1/handoff/jobs", [.get(.jobs)]),
         .init("/v1/cluster", [.get(.cluster)]),
         .init("/v1/cluster/drain", [.post(.clusterDrain)]),
         .init("/v1/cluster/move", [.post(.clusterMove)]),

@@ -62,14 +62,11 @@ package struct AppRegistry: Sendable {
     package subscript(appID: String) -> App? { byID[appID] }
     package subscript(key: AppKey) -> App? { byKey[key] }
 
-    /// The app's id for rendering; empty for an app that has left the configuration.
-    func appID(of key: AppKey) -> String { byKey[key]?.appID ?? "" }
-}
+    /// The ids of the apps that `isSeen` says yes to, in their order.
+    func appIDs(where isSeen: (AppKey) -> Bool) -> [String] {
+        byID.values.filter { isSeen($0.key) }.map(\.appID).sorted()
+    }
 
-/// A device together with its bucket.
-package struct DeviceAddress: Hashable, Sendable, Codable {
-    package var app: AppKey
-    package var bucket: Bucket
-    package var cid: DeviceID
-    package init(app: AppKey, bucket: Bucket, cid: DeviceID) { (self.app, self.bucket, self.cid) = (app, bucket, cid) }
+    /// The app's id for rendering; empty for an app that has left the configuration.
+    package func appID(of key: AppKey) -> String { byKey[key]?.appID ?? "" }
 }

@@ -51,12 +51,14 @@ extension AdminAPI {
             case .otherMethod(let allow): throw .method(allow)
             case .none: throw .notFound
             case .endpoint(let endpoint):
-                let takesBody: Bool
-                switch endpoint {
-                case .lease, .results, .extend: takesBody = true
-                default: takesBody = false
-                }
-                if takesBody { _ = try authorize(request, for: .handoff) }
+                let permission: Credential.Permission? =
+                    switch endpoint {
+                    case .lease, .results, .extend: .handoff
+                    case .push: .admin
+                    default: nil
+                    }
+                if let permission { _ = try authorize(request, for: permission) }
+                let takesBody = permission != nil
                 let limit = takesBody ? Limits.adminBodyByteCount : Limits.openBodyByteCount
                 guard bodyByteCount <= limit else {
                     throw AdminFault(.bodyTooLarge, "a body has at most \(limit) bytes")

@@ -140,5 +140,7 @@ extension App {
         ListTarget(cid: cid, bucket: bucket(of: cid), digest: messageDigest(of: task, for: cid))
     }
 
-    func address(_ cid: DeviceID) -> DeviceAddress { DeviceAddress(app: key, bucket: bucket(of: cid), cid: cid) }
+    package func address(_ cid: DeviceID) -> DeviceAddress {
+        DeviceAddress(app: key, bucket: bucket(of: cid), cid: cid)
+    }
 }

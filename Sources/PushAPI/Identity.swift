@@ -60,6 +60,14 @@ func requestKey(app: AppKey, endpoint: StaticString, requestID: UnsafeRawBufferP
     }
 }
 
+/// The same for a broadcast: task and request are one batch, so the request's row is in the app's bucket, too.
+func broadcastRequestKey(
+    app: AppKey, endpoint: StaticString, requestID: UnsafeRawBufferPointer
+) -> (UInt64, UInt64) {
+    let digest = requestKey(app: app, endpoint: endpoint, requestID: requestID)
+    return (UInt64(app.home.index) << 52 | digest.0 >> 12, digest.1)
+}
+
 extension UnsafeMutableRawBufferPointer.SubSequence {
     fileprivate func copyBytes(from source: UnsafeRawBufferPointer) {
         UnsafeMutableRawBufferPointer(rebasing: self).copyMemory(from: source)

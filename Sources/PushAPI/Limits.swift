@@ -22,6 +22,10 @@ package enum Limits {
     package static let tagValueCount = 10_000
     /// Getui: request_id has 10 to 32 characters.
     package static let requestIDCharacterCount = 10...32
+    /// Bytes of the longest request id.
+    package static let requestIDByteCount = 4 * requestIDCharacterCount.upperBound
+    /// Messages, devices or jobs that the admin API lists when the caller names no number.
+    package static let inspectedCount = 20
     /// Getui: msg_list.
     package static let batchItemCount = 200
     /// Getui: cids or aliases of one list call.

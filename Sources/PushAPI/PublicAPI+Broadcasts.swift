@@ -42,9 +42,7 @@ extension PublicAPI {
         let content = try messages.content(body, app: app, task: task, settings: settings)
         try take(audience.rate, app, now: now)
 
-        // Task and request are one batch, so the request's row is in the app's bucket, too.
-        let digest = requestKey(app: app.key, endpoint: audience.endpoint, requestID: requestID)
-        let key = (UInt64(home.index) << 52 | digest.0 >> 12, digest.1)
+        let key = broadcastRequestKey(app: app.key, endpoint: audience.endpoint, requestID: requestID)
         let start = max(now, settings.scheduleAt)
         var record = TaskRecord(
             id: task, app: app.key, state: settings.scheduleAt > 0 ? .scheduled : .open, createdAt: now,

@@ -1,5 +1,5 @@
 internal import Cryptography
-internal import Delivery
+package import Delivery
 internal import Wire
 
 // Pushes.
@@ -11,6 +11,16 @@ extension PublicAPI {
         let push = try messages.parse(
             body, app: app, endpoint: "push/single/cid", itemIndex: 0, requestDigest: digest, now: now)
         return .push([push], PushForm(kind: .single, notes: messages.notes))
+    }
+
+    /// The same for an operator, whose right to the app was looked at.
+    package func push(_ request: APIRequest, app: App, now: GatewayTime) -> PublicAction {
+        messages.begin()
+        do throws(GetuiFault) {
+            return try pushSingle(request, app: app, now: now)
+        } catch {
+            return .respond(error.response)
+        }
     }
 
     /// `POST /push/single/batch/cid`: every item stands on its own; a bad one does not spoil the others.

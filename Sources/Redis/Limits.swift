@@ -8,6 +8,10 @@ package enum Limits {
     package static let connectMilliseconds = 2_000
     /// A server that gives no reply in this time counts as gone.
     package static let commandMilliseconds = 5_000
+    /// A server that does not tell the map in this time is passed over for another one.
+    package static let mapMilliseconds = 500
+    /// A server that was silent is asked for the map after the others for so long.
+    static let silenceMilliseconds: UInt64 = 10_000
     /// The map of slots is asked for again after this at the earliest: each asking costs a server some microseconds.
     static let mapPauseMilliseconds: UInt64 = 100
     /// The pauses between two tries, from the first to the longest.

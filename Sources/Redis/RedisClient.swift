@@ -1,3 +1,5 @@
+internal import Synchronization
+
 /// One command and the slot of its keys.
 package struct RedisRequest: Sendable {
     package var command: RedisCommand
@@ -18,13 +20,14 @@ package final class RedisClient {
     package struct Attempt {
         package var replies: [RedisReply]
         package var address: RedisAddress
-        /// Differs for each connection that this client has made: `WAIT` counts for its own connection only.
+        /// Differs for each connection of this process: `WAIT` counts for its own connection only.
         package var connection: UInt64
     }
 
     package let cluster: RedisCluster
     private var links: [RedisAddress: Link] = [:]
-    private var lastNumber: UInt64 = 0
+    /// Of all clients: what one of them has written, the wait of another one does not speak for.
+    private static let lastNumber = Atomic<UInt64>(0)
 
     package init(_ cluster: RedisCluster) { self.cluster = cluster }
 
@@ -54,7 +57,7 @@ package final class RedisClient {
         if let connection, links[address]?.number != connection {
             throw .broken(address, "it is another connection now")
         }
-        let link = try link(to: address)
+        let link = try link(to: address, min(timeoutMilliseconds, Limits.connectMilliseconds))
         do throws(RedisError) {
             var replies = try link.connection.run(commands, timeoutMilliseconds: timeoutMilliseconds)
             guard replies.count == commands.count else {
@@ -65,15 +68,22 @@ package final class RedisClient {
         } catch {
             link.connection.close()
             if links[address]?.number == link.number { links[address] = nil }
+            if case .timedOut = error { cluster.noteSilence(of: address) }
             throw error
         }
     }
 
-    private func link(to address: RedisAddress) throws(RedisError) -> Link {
+    private func link(to address: RedisAddress, _ timeoutMilliseconds: Int) throws(RedisError) -> Link {
         if let link = links[address] { return link }
-        let connection = try network.connect(to: address, timeoutMilliseconds: Limits.connectMilliseconds)
-        lastNumber += 1
-        let link = Link(connection: connection, number: lastNumber)
+        let connection: any RedisConnection
+        do throws(RedisError) {
+            connection = try network.connect(to: address, timeoutMilliseconds: timeoutMilliseconds)
+        } catch {
+            cluster.noteSilence(of: address)
+            throw error
+        }
+        let number = Self.lastNumber.add(1, ordering: .relaxed).newValue
+        let link = Link(connection: connection, number: number)
         links[address] = link
         return link
     }
@@ -91,10 +101,19 @@ package final class RedisClient {
             $0 > missing[0] && ["SET", "WAIT", "WAITAOF"].contains(commands[$0].name)
         }
         let places = missing + waits
-        let again = places.map { commands[$0].withSource }
-        for (place, reply) in zip(places, try link.connection.run(again, timeoutMilliseconds: timeoutMilliseconds)) {
-            replies[place] = reply
+        // `ASKING` speaks for one command: each that it stood before needs it again.
+        var again: [RedisCommand] = []
+        var targets: [Int?] = []
+        for place in places {
+            if place > 0, commands[place - 1].name == "ASKING" {
+                again.append(commands[place - 1])
+                targets.append(nil)
+            }
+            again.append(commands[place].withSource)
+            targets.append(place)
         }
+        let answers = try link.connection.run(again, timeoutMilliseconds: timeoutMilliseconds)
+        for case (let place?, let reply) in zip(targets, answers) { replies[place] = reply }
     }
 
     // MARK: One slot
@@ -120,10 +139,11 @@ package final class RedisClient {
             guard let address = target else {
                 throw .noOwner(slot: slot, "the cluster's map has no server for it")
             }
+            // `ASKING` speaks for the next command only.
             var attempt = try exchange(
-                isAsking ? [RedisCommand("ASKING")] + commands : commands, at: address,
+                isAsking ? commands.flatMap { [RedisCommand("ASKING"), $0] } : commands, at: address,
                 timeoutMilliseconds: timeoutMilliseconds)
-            if isAsking { attempt.replies.removeFirst() }
+            if isAsking { attempt.replies = commands.indices.map { attempt.replies[2 * $0 + 1] } }
             guard let next = redirect(attempt.replies[0], from: address) else { return attempt }
             (target, isAsking) = next
             last = attempt
@@ -170,6 +190,8 @@ package final class RedisClient {
         var pending = Array(requests.indices)
         var pause = Limits.retryMilliseconds
         var redirects = 0
+        // What a server said tells more than the time that ran out while it was asked again.
+        var refusal: RedisError?
         while !pending.isEmpty {
             var failure: RedisError?
             if !cluster.isKnown {
@@ -187,6 +209,9 @@ package final class RedisClient {
                     byServer.append((address, [place]))
                 }
             }
+            // One that was silent comes last: it may use up the time that is left.
+            byServer =
+                byServer.filter { !cluster.isSilent($0.address) } + byServer.filter { cluster.isSilent($0.address) }
             let before = pending.count
             for (address, places) in byServer {
                 do throws(RedisError) {
@@ -199,7 +224,8 @@ package final class RedisClient {
             if pending.isEmpty { break }
             let now = network.monotonicMilliseconds
             let error = failure ?? .noOwner(slot: requests[pending[0]].slot, "the servers send each other's addresses")
-            guard now < deadline, error.isPassing else { throw error }
+            if case .refused = error { refusal = error }
+            guard now < deadline, error.isPassing else { throw now < deadline ? error : refusal ?? error }
             // What was redirected is noted: that server is asked next, and not one whose map may be older.
             if case .refused(_, let fault) = error, case .moved(_, .some) = fault.kind, redirects < Limits.redirectCount
             {
@@ -228,7 +254,7 @@ package final class RedisClient {
         let wanted = minReplicas.map { max($0, cluster.replicaCount(of: address)) }
         if let wanted {
             commands.append(touchCommand(slot: requests[places[0]].slot))
-            commands.append(waitCommand(wanted, timeoutMilliseconds: timeout / 2))
+            commands.append(waitCommand(wanted, at: address, timeoutMilliseconds: timeout / 2))
         }
         let attempt = try exchange(commands, at: address, timeoutMilliseconds: timeout)
         var failure: RedisError?
@@ -237,6 +263,7 @@ package final class RedisClient {
             attempt.replies[places.count].fault != nil || !Self.isDurable(attempt.replies[places.count + 1], wanted)
         {
             isDurable = false
+            noteRefusal(of: commands[places.count + 1], attempt.replies[places.count + 1], at: address)
             failure = .refused(address, RedisFault("NOREPLICAS fewer than \(wanted) replicas have the rows"))
         }
         for (place, reply) in zip(places, attempt.replies) {
@@ -247,7 +274,7 @@ package final class RedisClient {
                 var again = [RedisCommand("ASKING"), requests[place].command]
                 if let wanted {
                     again += [RedisCommand("ASKING"), touchCommand(slot: requests[place].slot)]
-                    again.append(waitCommand(wanted, timeoutMilliseconds: timeout / 2))
+                    again.append(waitCommand(wanted, at: target, timeoutMilliseconds: timeout / 2))
                 }
                 let asked = try exchange(again, at: target, timeoutMilliseconds: timeout)
                 guard asked.replies[1].fault?.isPassing != true else { continue }
@@ -268,10 +295,17 @@ package final class RedisClient {
         RedisCommand("SET", RedisSlot.key(in: slot), "1", "PX", "60000")
     }
 
-    /// Waits until replicas have what this connection has written; where the server can, until it is on their disks.
-    package func waitCommand(_ replicas: Int, timeoutMilliseconds: Int) -> RedisCommand {
-        if cluster.hasWaitAOF { return RedisCommand("WAITAOF", "1", "\(replicas)", "\(timeoutMilliseconds)") }
+    /// Waits until replicas have what this connection has written; where all of them can, until it is on their disks.
+    package func waitCommand(_ replicas: Int, at address: RedisAddress?, timeoutMilliseconds: Int) -> RedisCommand {
+        if let address, cluster.waitsForDisks(at: address) {
+            return RedisCommand("WAITAOF", "1", "\(replicas)", "\(timeoutMilliseconds)")
+        }
         return RedisCommand("WAIT", "\(replicas)", "\(timeoutMilliseconds)")
+    }
+
+    /// Takes note of a server that refuses `WAITAOF`: the next wait does without.
+    package func noteRefusal(of command: RedisCommand, _ reply: RedisReply, at address: RedisAddress) {
+        if command.name == "WAITAOF", reply.fault != nil { cluster.noteRefusedWaitAOF(at: address) }
     }
 
     /// Whether the reply to `waitCommand` says that enough have it.
@@ -297,26 +331,55 @@ package final class RedisClient {
         // A replica of a cluster tells all of it; without cluster mode, what is no replica counts.
         var pending = cluster.candidates
         var asked: Set<RedisAddress> = []
+        // A server that is cut off from its cluster goes on telling an old map.
+        var doubtful: Map?
         while !pending.isEmpty {
             let address = pending.removeFirst()
             guard asked.insert(address).inserted else { continue }
             do throws(RedisError) {
-                if let primary = try takeMap(from: address) {
+                switch try map(of: address) {
+                case .map(let map):
+                    guard map.isWhole, map.epoch >= cluster.epoch else {
+                        if doubtful.map({ ($0.isWhole ? 1 : 0, $0.epoch) < (map.isWhole ? 1 : 0, map.epoch) }) ?? true {
+                            doubtful = map
+                        }
+                        continue
+                    }
+                    return take(map)
+                case .replica(let primary):
                     if !asked.contains(primary) { pending.insert(primary, at: 0) }
                     failure = .noOwner(slot: 0, "\(address) is a replica of \(primary), which gave no map")
-                    continue
                 }
-                return
             } catch { failure = error }
         }
-        throw failure
+        guard let doubtful else { throw failure }
+        take(doubtful)
     }
 
-    /// Takes the map of one server; returns the primary to ask instead when that is a replica without cluster mode.
-    private func takeMap(from address: RedisAddress) throws(RedisError) -> RedisAddress? {
+    private func take(_ map: Map) { cluster.take(map.ranges, isCluster: map.isCluster, epoch: map.epoch) }
+
+    /// What a server tells of the whole.
+    private struct Map {
+        var ranges: [SlotRange]
+        var isCluster: Bool
+        /// The server sees a cluster that serves all slots.
+        var isWhole = true
+        var epoch = 0
+    }
+
+    private enum Answer {
+        case map(Map)
+        /// A replica without cluster mode: its primary is to be asked.
+        case replica(of: RedisAddress)
+    }
+
+    /// Asks one server.
+    private func map(of address: RedisAddress) throws(RedisError) -> Answer {
         let replies = try exchange(
-            [RedisCommand("INFO", "server"), RedisCommand("CLUSTER", "SLOTS"), RedisCommand("INFO", "replication")],
-            at: address
+            [
+                RedisCommand("INFO", "server"), RedisCommand("CLUSTER", "SLOTS"), RedisCommand("INFO", "replication"),
+                RedisCommand("CLUSTER", "INFO"),
+            ], at: address, timeoutMilliseconds: Limits.mapMilliseconds
         ).replies
         for reply in replies {
             if let fault = reply.fault, fault.kind == .notAllowed { throw .refused(address, fault) }
@@ -325,25 +388,26 @@ package final class RedisClient {
         guard let server = replies[0].text, let replication = replies[2].text else {
             throw .unexpected(address, command: "INFO", "no text")
         }
-        let hasWaitAOF = RedisInformation(server).version >= (7, 2, 0)
+        cluster.note(version: RedisInformation(server).version, of: address)
         if replies[1].array != nil {
             guard let ranges = SlotRange.parse(replies[1], askedAt: address) else {
                 throw .unexpected(address, command: "CLUSTER SLOTS", "no ranges of slots with their servers")
             }
             // A server that knows no slot has not joined, or has forgotten its cluster.
             guard !ranges.isEmpty else { throw .refused(address, RedisFault("CLUSTERDOWN it knows no slots")) }
-            cluster.take(ranges, isCluster: true, hasWaitAOF: hasWaitAOF)
-            return nil
+            let state = RedisInformation(replies[3].text ?? "")
+            return .map(
+                Map(
+                    ranges: ranges, isCluster: true, isWhole: state["cluster_state"] != "fail",
+                    epoch: state.number("cluster_current_epoch") ?? 0))
         }
         let information = RedisInformation(replication)
         if information["role"] == "slave" {
             guard let host = information["master_host"], let port = information["master_port"].flatMap({ UInt16($0) })
             else { throw .unexpected(address, command: "INFO", "a replica without a primary") }
-            return RedisAddress(host: host, port: port)
+            return .replica(of: RedisAddress(host: host, port: port))
         }
         let primary = RedisCluster.Primary(address: address, replicas: information.replicas)
-        cluster.take(
-            [SlotRange(slots: 0...(RedisSlot.count - 1), primary: primary)], isCluster: false, hasWaitAOF: hasWaitAOF)
-        return nil
+        return .map(Map(ranges: [SlotRange(slots: 0...(RedisSlot.count - 1), primary: primary)], isCluster: false))
     }
 }

@@ -25,7 +25,16 @@ package final class RedisCluster: Sendable {
         /// The map has an answer of a server, not only seeds.
         var isKnown = false
         var askedAt: UInt64?
-        var hasWaitAOF = false
+        /// The cluster's own count of its changes, as the map's server has it.
+        var epoch = 0
+        /// Servers that were asked, and whether they know `WAITAOF` (7.2 and later).
+        var waitsForDisks: [RedisAddress: Bool] = [:]
+        /// Servers that refused it.
+        var refusesWaitAOF: Set<RedisAddress> = []
+        /// Primaries that a redirect named: which replicas they have, no map has told.
+        var noted: Set<RedisAddress> = []
+        /// Servers that did not answer, and when.
+        var silent: [RedisAddress: UInt64] = [:]
     }
 
     package let network: any RedisNetwork
@@ -43,8 +52,30 @@ package final class RedisCluster: Sendable {
     package var primaries: [Primary] { map.withLock { $0.primaries } }
     /// Whether the servers run in cluster mode.
     package var isCluster: Bool { map.withLock { $0.isCluster } }
-    /// Whether every server that was asked knows `WAITAOF` (7.2 and later).
-    package var hasWaitAOF: Bool { map.withLock { $0.hasWaitAOF } }
+    /// The count of the cluster's changes that the map goes with.
+    var epoch: Int { map.withLock { $0.epoch } }
+
+    /// Notes a server's version.
+    package func note(version: (Int, Int, Int), of address: RedisAddress) {
+        map.withLock { $0.waitsForDisks[address] = version >= (7, 2, 0) }
+    }
+
+    /// Notes that a server does not take `WAITAOF` from this user, or does not know it.
+    package func noteRefusedWaitAOF(at address: RedisAddress) {
+        map.withLock { _ = $0.refusesWaitAOF.insert(address) }
+    }
+
+    /// Whether a primary and all its replicas are known to know `WAITAOF`.
+    ///
+    /// While servers of several versions serve, some do not.
+    package func waitsForDisks(at address: RedisAddress) -> Bool {
+        map.withLock { map in
+            guard !map.refusesWaitAOF.contains(address),
+                let primary = map.primaries.first(where: { $0.address == address }), !map.noted.contains(address)
+            else { return false }
+            return ([address] + primary.replicas).allSatisfy { map.waitsForDisks[$0] == true }
+        }
+    }
     package var isKnown: Bool { map.withLock { $0.isKnown } }
 
     /// The server that has a slot, as far as the map knows.
@@ -60,9 +91,12 @@ package final class RedisCluster: Sendable {
         map.withLock { map in map.owners[slot] < 0 ? nil : Int(map.owners[slot]) }
     }
 
-    /// How many replicas the map names for a primary.
+    /// How many replicas the map names for a primary; of one that no map has named yet, as many as any has.
     package func replicaCount(of address: RedisAddress) -> Int {
-        map.withLock { map in map.primaries.first { $0.address == address }?.replicas.count ?? 0 }
+        map.withLock { map in
+            if map.noted.contains(address) { return map.primaries.map(\.replicas.count).max() ?? 0 }
+            return map.primaries.first { $0.address == address }?.replicas.count ?? 0
+        }
     }
 
     /// Takes a server's word for where a slot is.
@@ -72,6 +106,7 @@ package final class RedisCluster: Sendable {
                 map.owners[slot] = Int16(place)
             } else {
                 map.primaries.append(Primary(address: address, replicas: []))
+                map.noted.insert(address)
                 map.owners[slot] = Int16(map.primaries.count - 1)
             }
             // What else has moved, and which replicas it has, the next map tells.
@@ -88,15 +123,39 @@ package final class RedisCluster: Sendable {
         }
     }
 
-    /// Servers to ask for the map, those of the present map first.
+    /// A server did not answer in time.
+    func noteSilence(of address: RedisAddress) {
+        let now = network.monotonicMilliseconds
+        map.withLock { map in
+            map.silent = map.silent.filter { $0.value + Limits.silenceMilliseconds > now }
+            map.silent[address] = now
+        }
+    }
+
+    /// A server did not answer a moment ago.
+    package func isSilent(_ address: RedisAddress) -> Bool {
+        let now = network.monotonicMilliseconds
+        return map.withLock {
+            ($0.silent[address] ?? 0) + Limits.silenceMilliseconds > now && $0.silent[address] != nil
+        }
+    }
+
+    /// Servers to ask for the map, those of the present map first, and those last that were silent a moment ago.
     var candidates: [RedisAddress] {
-        let known = map.withLock { map in map.primaries.flatMap { [$0.address] + $0.replicas } }
+        let now = network.monotonicMilliseconds
+        let (known, silent) = map.withLock { map in
+            (
+                map.primaries.flatMap { [$0.address] + $0.replicas },
+                map.silent.filter { $0.value + Limits.silenceMilliseconds > now }
+            )
+        }
         var seen: Set<RedisAddress> = []
-        return (known + seeds).filter { seen.insert($0).inserted }
+        let all = (known + seeds).filter { seen.insert($0).inserted }
+        return all.filter { silent[$0] == nil } + all.filter { silent[$0] != nil }
     }
 
     /// Takes a map that a server gave.
-    func take(_ ranges: [SlotRange], isCluster: Bool, hasWaitAOF: Bool) {
+    func take(_ ranges: [SlotRange], isCluster: Bool, epoch: Int) {
         map.withLock { map in
             var primaries: [Primary] = []
             var places: [RedisAddress: Int] = [:]
@@ -111,7 +170,8 @@ package final class RedisCluster: Sendable {
                 for slot in range.slots { owners[slot] = Int16(place) }
             }
             (map.primaries, map.owners) = (primaries, owners)
-            (map.isCluster, map.isKnown, map.hasWaitAOF) = (isCluster, true, hasWaitAOF)
+            (map.isCluster, map.isKnown, map.epoch) = (isCluster, true, epoch)
+            map.noted.removeAll()
         }
     }
 }

@@ -205,6 +205,8 @@ private final class SocketConnection: RedisConnection {
                     }
                 } catch { throw .malformed(address, error.what) }
                 if replies.count == count { return 0 }
+                // A short read has emptied the socket; a session may have more of a record.
+                if session == nil, byteCount < input.count { return POLLIN }
             case .wantsRead: return POLLIN
             case .wantsWrite: return POLLOUT
             case .ended: throw .broken(address, "the server closed it")

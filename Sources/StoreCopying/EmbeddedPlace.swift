@@ -1,43 +1,90 @@
 package import Delivery
 internal import MessageStore
 internal import Platform
+internal import Wire
 
 /// A folder of the embedded engine.
 package final class EmbeddedPlace: CopyPlace {
     package let name: String
-    private let store: EmbeddedStore
     private let loop = CopyLoop()
+    private var store: EmbeddedStore?
     private var writer: ShardWriter?
 
-    /// Opens a folder that no process works in.
-    ///
-    /// - Parameters:
-    ///   - folder: the gateway's `store.path`.
-    ///   - mustExist: a source has to be there already.
-    /// - Throws: `CopyFailure` for a folder that is in use or no store's; the store's error otherwise.
-    package init(_ folder: String, mustExist: Bool) throws {
-        name = folder
-        // A folder that is not there would become a new and empty store, and the copy one of nothing.
-        if mustExist, !FileSystem.exists(folder + "/format") { throw CopyFailure("there is no store in \(folder)") }
-        let configuration = EmbeddedStore.Configuration(folder: folder)
+    /// Names the folder, the gateway's `store.path`; nothing is opened yet.
+    package init(_ folder: String) { name = folder }
+
+    private func open(isTarget: Bool) throws {
+        var configuration = EmbeddedStore.Configuration(folder: name)
+        configuration.isCopyTarget = isTarget
         store = try EmbeddedStore(configuration)
     }
 
-    package func visitRows(of table: StoreKey.Table, _ body: (StoredRow) -> Void) throws {
-        try store.visitRows(of: table, body)
+    package func beginReading(for target: String) throws {
+        // A folder that is not there would become a new and empty store, and the copy one of nothing.
+        guard FileSystem.exists(name + "/format") else { throw CopyFailure("there is no store in \(name)") }
+        try open(isTarget: false)
     }
 
-    package func write(_ rows: [CopiedRow]) {
+    package func beginWriting(from source: String, isReplacing: Bool) throws {
+        let isHalf = EmbeddedStore.isUnfinishedCopy(name)
+        guard !isHalf || isReplacing else {
+            throw CopyFailure("\(name) has a copy that did not end; run it again with --replace")
+        }
+        let isNew = !FileSystem.exists(name)
+        try open(isTarget: true)
+        var rowCount = 0
+        try visitRows { _ in rowCount += 1 }
+        if rowCount > 0, !isReplacing {
+            throw CopyFailure(
+                "\(name) is not empty: it has \(rowCount) rows; nothing was copied. With --replace they are removed")
+        }
+        // From here on a gateway refuses the folder until the copy has ended.
+        try EmbeddedStore.beginCopy(to: name, from: source)
+        guard rowCount > 0 || !isNew else { return }
+        closeStore()
+        try EmbeddedStore.empty(name)
+        try open(isTarget: true)
+    }
+
+    package func visitRows(_ body: (StoredRow) throws -> Void) throws {
+        guard let store else { return }
+        for table in StoreKey.Table.allCases {
+            var failure: (any Error)?
+            try store.visitRows(of: table) { row in
+                guard failure == nil else { return }
+                do { try body(row) } catch { failure = error }
+            }
+            if let failure { throw failure }
+        }
+    }
+
+    package func write(_ rows: [CopiedRow]) throws {
+        guard let store else { return }
         let writer = writer ?? ShardWriter([store.makeLoopStore(index: 0, of: 1, post: loop.post)], loop)
         self.writer = writer
-        writer.write(rows)
+        for (_, rows) in Dictionary(grouping: rows, by: { $0.key.bucket }).sorted(by: { $0.key.index < $1.key.index }) {
+            writer.write(rows)
+        }
     }
 
-    package func finishWriting() { writer?.finish() }
+    /// What was written is read again from the disk, as a start would read it.
+    package func finishWriting() throws {
+        writer?.finish()
+        closeStore()
+        try open(isTarget: true)
+    }
 
-    package func close() {
+    package func complete() throws {
+        guard EmbeddedStore.isUnfinishedCopy(name) else { return }
+        try EmbeddedStore.endCopy(to: name)
+    }
+
+    private func closeStore() {
         writer?.close()
         writer = nil
-        store.close()
+        store?.close()
+        store = nil
     }
+
+    package func close() { closeStore() }
 }

@@ -3,27 +3,26 @@ internal import Foundation
 internal import MessageStore
 internal import Redis
 
-extension StoreCommands {
-    /// `longwire redis check`: what a gateway's start would say about its Redis servers.
-    static let redisCheck = CommandSyntax(
-        name: "redis check", summary: "Looks whether Redis servers are set up as a gateway needs them.",
-        operands: [("SERVERS", "host:port of one or more servers, with commas between; the others are found by them.")],
-        options: [
-            .value("user", "NAME", "The ACL user. Default: the default one."),
-            .value("password-file", "FILE", "A file with the password in its first line."),
-            .flag("tls", "Speaks TLS to the servers."),
-            .value("ca", "FILE", "PEM certificates of the authorities to trust, with --tls. Default: the system's."),
-            .value("min-replicas", "N", "Replicas that each primary must have, 0 to 5. Default: 1."),
-        ],
-        notes: ["Prints a line for each problem, with what to change. Exit code 1 when there is one."]
-    ) { arguments, context in
-        let seeds = try arguments.operands[0].split(separator: ",").map { text -> RedisAddress in
-            guard let address = RedisAddress(text) else {
-                throw CommandFailure.usage("\(text) is no host:port")
-            }
+/// The options that say how to reach Redis servers, and what is asked of them.
+enum RedisOptions {
+    static let all: [CommandSyntax.Option] = [
+        .value("user", "NAME", "The ACL user. Default: the default one."),
+        .value("password-file", "FILE", "A file with the password in its first line."),
+        .flag("tls", "Speaks TLS to the servers."),
+        .value("ca", "FILE", "PEM certificates of the authorities to trust, with --tls. Default: the system's."),
+        .value("server-name", "NAME", "What the servers' certificates must name. Default: each server's host."),
+        .value("certificate", "FILE", "PEM chain that this side shows, with --tls."),
+        .value("key", "FILE", "Its key."),
+        .value("min-replicas", "N", "Replicas that each primary must have, 0 to 5. Default: 1."),
+    ]
+
+    /// The servers named `host:port`, with commas between.
+    static func cluster(_ text: some StringProtocol, _ arguments: ParsedArguments) throws -> RedisCluster {
+        let seeds = try text.split(separator: ",").map { text -> RedisAddress in
+            guard let address = RedisAddress(text) else { throw CommandFailure.usage("\(text) is no host:port") }
             return address
         }
-        guard !seeds.isEmpty else { throw CommandFailure.usage("SERVERS names no server") }
+        guard !seeds.isEmpty else { throw CommandFailure.usage("no server is named") }
         var access = RedisAccess(user: arguments.text("user"))
         if let file = arguments.text("password-file") {
             guard let text = try? String(contentsOfFile: file, encoding: .utf8) else {
@@ -31,11 +30,30 @@ extension StoreCommands {
             }
             access.password = text.split(whereSeparator: \.isNewline).first.map(String.init)
         }
+        if arguments.has("tls") {
+            let certificate = arguments.text("certificate").map { (path: $0, keyPath: arguments.text("key")) }
+            access.security = try RedisAccess.Security(
+                caFile: arguments.text("ca"), serverName: arguments.text("server-name"), certificate: certificate)
+        }
+        return RedisCluster(seeds: seeds, network: RedisSockets(access))
+    }
+
+    static func minReplicas(_ arguments: ParsedArguments) throws -> Int {
+        Int(try arguments.number("min-replicas", in: 0...5) ?? 1)
+    }
+}
+
+extension StoreCommands {
+    /// `longwire redis check`: what a gateway's start would say about its Redis servers.
+    static let redisCheck = CommandSyntax(
+        name: "redis check", summary: "Looks whether Redis servers are set up as a gateway needs them.",
+        operands: [("SERVERS", "host:port of one or more servers, with commas between; the others are found by them.")],
+        options: RedisOptions.all,
+        notes: ["Prints a line for each problem, with what to change. Exit code 1 when there is one."]
+    ) { arguments, context in
         do {
-            if arguments.has("tls") { access.security = try RedisAccess.Security(caFile: arguments.text("ca")) }
-            let cluster = RedisCluster(seeds: seeds, network: RedisSockets(access))
-            let count = Int(try arguments.number("min-replicas", in: 0...5) ?? 1)
-            let problems = try RedisSettings.check(cluster, minReplicas: count)
+            let cluster = try RedisOptions.cluster(arguments.operands[0], arguments)
+            let problems = try RedisSettings.check(cluster, minReplicas: try RedisOptions.minReplicas(arguments))
             guard problems.isEmpty else {
                 throw CommandFailure.refused(problems.map(\.description).joined(separator: "\n"))
             }

@@ -1,28 +1,40 @@
 package import CommandLineTool
+internal import MessageStore
 
 /// `longwire store …`: what is done to a store while no gateway works on it.
 package enum StoreCommands {
     package static let all: [CommandSyntax] = [copy, redisCheck]
 
     static let copy = CommandSyntax(
-        name: "store copy", summary: "Copies a stopped gateway's store into an empty one, and compares them.",
+        name: "store copy", summary: "Copies the store of stopped gateways into an empty one, and compares them.",
         operands: [
-            ("FROM", "The store to copy: a folder, as the gateway's store.path names it. It is not changed."),
-            ("TO", "Where to: a folder that is empty or not there."),
+            (
+                "FROM",
+                "The store to copy, which keeps all that it has. A folder, as the gateway's store.path names it; or "
+                    + "redis://HOST:PORT[,HOST:PORT…][/NAME], NAME as in cluster.name (default: longwire)."
+            ),
+            ("TO", "Where to, in the same form: a folder that is empty or not there, or a cluster that has no data."),
         ],
+        options: [
+            .flag("replace", "Removes what TO has, an unfinished copy for instance."),
+            .value("parts", "N", "Parts of a new cluster, as in cluster.parts: a power of two up to 256. Default: 16."),
+        ] + RedisOptions.all,
         notes: [
             "Prints rows, bytes and a digest for each table, then reads both stores again and compares them. Exit code 1 when a "
-                + "store is in use, the target is not empty, or the copy is not the same."
+                + "gateway works on a store, TO is not empty, or the copy is not the same.",
+            "A copy counts as a whole or not at all: until it has ended no gateway starts on TO, and --replace begins anew.",
         ]
     ) { arguments, context in
         do {
-            let source = try open(arguments.operands[0], mustExist: true)
-            defer { source.close() }
             guard arguments.operands[0] != arguments.operands[1] else {
                 throw CommandFailure.usage("FROM and TO are the same store")
             }
+            let source = try place(arguments.operands[0], arguments)
+            defer { source.close() }
+            let target = try place(arguments.operands[1], arguments)
+            defer { target.close() }
             let sums = try StoreCopy.run(
-                from: source, to: { try open(arguments.operands[1], mustExist: false) }, tell: context.write)
+                from: source, to: target, isReplacing: arguments.has("replace"), tell: context.write)
             let (rows, bytes) = sums.values.reduce((0, 0)) { ($0.0 + $1.rowCount, $0.1 + $1.byteCount) }
             context.write("copied \(rows) rows, \(bytes) bytes; the stores are the same")
             return .done
@@ -33,7 +45,18 @@ package enum StoreCommands {
         }
     }
 
-    private static func open(_ name: String, mustExist: Bool) throws -> any CopyPlace {
-        try EmbeddedPlace(name, mustExist: mustExist)
+    private static func place(_ text: String, _ arguments: ParsedArguments) throws -> any CopyPlace {
+        guard text.hasPrefix("redis://") else { return EmbeddedPlace(text) }
+        let rest = text.dropFirst("redis://".count).split(
+            separator: "/", maxSplits: 1, omittingEmptySubsequences: false)
+        var configuration = RedisEngine.Configuration()
+        if rest.count > 1, !rest[1].isEmpty { configuration.name = String(rest[1]) }
+        configuration.minReplicas = try RedisOptions.minReplicas(arguments)
+        let count = try arguments.number("parts", in: 1...256).map(Int.init)
+        if let count, count & (count - 1) != 0 {
+            throw CommandFailure.usage("--parts is \(count); it must be a power of two up to 256")
+        }
+        return RedisPlace(
+            name: text, try RedisOptions.cluster(rest.first ?? "", arguments), configuration, partCount: count)
     }
 }

@@ -8,15 +8,22 @@ internal import Cryptography
 internal import MessageStore
 internal import Wire
 
-/// A store as a copy sees it.
+/// A store as a copy sees it: a source is begun, read and completed; a target begun, written, finished, read and completed.
 package protocol CopyPlace: AnyObject {
     /// How the operator named it.
     var name: String { get }
-    /// Lends every row of a table, in any order; before the first write.
-    func visitRows(of table: StoreKey.Table, _ body: (StoredRow) -> Void) throws
-    /// Writes rows of one bucket; they are durable after `finishWriting`.
+    /// Opens the store, which no gateway may work on.
+    func beginReading(for target: String) throws
+    /// Opens a store that is empty, or empties it, and marks it: no gateway starts on it before `complete`.
+    func beginWriting(from source: String, isReplacing: Bool) throws
+    /// Lends every row once, in any order.
+    func visitRows(_ body: (StoredRow) throws -> Void) throws
+    /// Writes rows, each of which is new; they are durable and visible after `finishWriting`.
     func write(_ rows: [CopiedRow]) throws
     func finishWriting() throws
+    /// The copy has ended well.
+    func complete() throws
+    /// In any case the last call.
     func close()
 }
 
@@ -71,83 +78,69 @@ package struct CopyFailure: Error, Equatable, CustomStringConvertible {
 
 package enum StoreCopy {
     /// Rows and bytes that are on their way at a time.
-    static let batchRowCount = 500
-    static let batchByteCount = 512 << 10
+    static let batchRowCount = 10_000
+    static let batchByteCount = 4 << 20
+    /// A line of progress follows each of these numbers of rows.
+    static let progressRowCount = 1_000_000
 
-    /// Copies everything, then reads the target and compares.
+    /// Copies everything, then reads both and compares.
+    ///
+    /// A copy that does not end leaves a target that no gateway starts on, and that a copy with `isReplacing` empties.
     ///
     /// - Parameters:
-    ///   - source: is not changed.
-    ///   - openTarget: opens the target; called twice, the second time to read what was written.
-    ///   - tell: gets a line of progress for each table.
+    ///   - source: keeps all that it has.
+    ///   - target: gets it.
+    ///   - isReplacing: what the target has is removed.
+    ///   - tell: gets lines of progress, and one for each table.
     /// - Returns: what each table has.
     /// - Throws: `CopyFailure` when the target is not empty, or not the same afterwards; what the stores throw.
     package static func run(
-        from source: any CopyPlace, to openTarget: () throws -> any CopyPlace, tell: (String) -> Void
+        from source: any CopyPlace, to target: any CopyPlace, isReplacing: Bool = false, tell: (String) -> Void
     ) throws -> [StoreKey.Table: TableSum] {
+        try source.beginReading(for: target.name)
+        try target.beginWriting(from: source.name, isReplacing: isReplacing)
         var sums: [StoreKey.Table: TableSum] = [:]
-        do {
-            let target = try openTarget()
-            defer { target.close() }
-            for table in StoreKey.Table.allCases {
-                var count = 0
-                try target.visitRows(of: table) { _ in count += 1 }
-                guard count == 0 else {
-                    throw CopyFailure(
-                        "\(target.name) is not empty: it has \(count) rows of table \(table); nothing was copied")
-                }
-            }
-            for table in StoreKey.Table.allCases {
-                sums[table] = try copy(table, from: source, to: target)
-                tell(line(table, sums[table] ?? TableSum()))
-            }
-            try target.finishWriting()
-        }
-        tell("reading \(source.name) and the copy again to compare")
-        let target = try openTarget()
-        defer { target.close() }
-        for table in StoreKey.Table.allCases {
-            var (again, copied) = (TableSum(), TableSum())
-            try source.visitRows(of: table) { again.add($0) }
-            try target.visitRows(of: table) { copied.add($0) }
-            guard again == sums[table] else {
-                throw CopyFailure("\(source.name) changed while it was copied: table \(table)")
-            }
-            guard copied == again else {
-                throw CopyFailure(
-                    "the copy is not the same: table \(table) has \(copied.rowCount) rows with digest \(copied.text), and "
-                        + "\(source.name) has \(again.rowCount) with \(again.text); remove the copy and try again")
-            }
-        }
-        return sums
-    }
-
-    private static func copy(
-        _ table: StoreKey.Table, from source: any CopyPlace, to target: any CopyPlace
-    ) throws -> TableSum {
-        var sum = TableSum()
         var batch: [CopiedRow] = []
-        var byteCount = 0
-        var failure: (any Error)?
-        func flush() {
-            guard !batch.isEmpty, failure == nil else { return }
-            do { try target.write(batch) } catch { failure = error }
+        var (byteCount, rowCount) = (0, 0)
+        try source.visitRows { row in
+            sums[row.key.table, default: TableSum()].add(row)
+            batch.append(CopiedRow(row))
+            byteCount += row.value.count
+            rowCount += 1
+            if rowCount % progressRowCount == 0 { tell("\(rowCount) rows so far") }
+            guard batch.count >= batchRowCount || byteCount >= batchByteCount else { return }
+            try target.write(batch)
             batch.removeAll(keepingCapacity: true)
             byteCount = 0
         }
-        try source.visitRows(of: table) { row in
-            sum.add(row)
-            if batch.count == batchRowCount || byteCount + row.value.count > batchByteCount
-                || batch.last.map({ $0.key.bucket != row.key.bucket }) ?? false
-            {
-                flush()
+        if !batch.isEmpty { try target.write(batch) }
+        try target.finishWriting()
+        for table in StoreKey.Table.allCases { tell(line(table, sums[table] ?? TableSum())) }
+        tell("reading \(source.name) and the copy again to compare")
+        let again = try read(source)
+        let copied = try read(target)
+        for table in StoreKey.Table.allCases {
+            let (first, second, copy) = (
+                sums[table] ?? TableSum(), again[table] ?? TableSum(), copied[table] ?? TableSum()
+            )
+            guard first == second else {
+                throw CopyFailure("\(source.name) changed while it was copied: table \(table)")
             }
-            batch.append(CopiedRow(row))
-            byteCount += row.value.count
+            guard copy == second else {
+                throw CopyFailure(
+                    "the copy is not the same: table \(table) has \(copy.rowCount) rows with digest \(copy.text), and "
+                        + "\(source.name) has \(second.rowCount) with \(second.text); run it again with --replace")
+            }
         }
-        flush()
-        if let failure { throw failure }
-        return sum
+        try target.complete()
+        try source.complete()
+        return sums
+    }
+
+    private static func read(_ place: any CopyPlace) throws -> [StoreKey.Table: TableSum] {
+        var sums: [StoreKey.Table: TableSum] = [:]
+        try place.visitRows { sums[$0.key.table, default: TableSum()].add($0) }
+        return sums
     }
 
     static func line(_ table: StoreKey.Table, _ sum: TableSum) -> String {

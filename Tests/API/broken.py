@@ -52,6 +52,7 @@ def parameters(operation):
         "taskId": hooks.WORLD["tasks"][0], "taskIds": ",".join(hooks.WORLD["tasks"]), "alias": hooks.WORLD["aliases"][0],
         "tag": "vip", "type": "wx", "token": "x" * 64, "group": "g", "date": hooks.WORLD["dates"][0],
         "msgId": hooks.WORLD["messages"][0],
+        "requestId": "fill-000000",
     }
     return {name: values[name] for name in values if "{" + name + "}" in operation.path}
 

@@ -26,16 +26,16 @@ def chosen(text, names, kind):
 
 
 # Calls that take something away get names of their own, so that the others still find theirs.
-TAKES_AWAY = {"bindAliases", "unbindAliases", "unbindAlias", "blacklist", "unblacklist", "stopTask"}
+TAKES_AWAY = {"bindAliases", "unbindAliases", "unbindAlias", "blacklist", "unblacklist", "stopTask", "purgeDevice", "disconnectDevice"}
 
 
 def world(operation, always):
     """The names for a call, by kind; `always`: nothing is left as it came."""
-    names = {kind: WORLD[kind] for kind in ("cids", "tasks", "messages", "aliases", "dates", "spareTokens")}
+    names = {kind: WORLD[kind] for kind in ("cids", "tasks", "messages", "aliases", "dates", "spareTokens", "requests")}
     names["always"] = always
     if operation in TAKES_AWAY:
         names |= {"cids": WORLD["spareCids"], "tasks": WORLD["spareTasks"], "aliases": ["spare"]}
-    if operation == "getMessageDetail":
+    if operation in ("getMessageDetail", "findTaskMessage"):
         names["tasks"] = WORLD["tasksOfAll"]  # Any other device has no message of the task.
     if operation in ("getSchedule", "deleteSchedule"):
         names["tasks"] = WORLD["timedTasks"]
@@ -54,6 +54,8 @@ def real(text, kind, names):
         return TASK.sub(lambda match: chosen(match.group(), names, "tasks"), text)
     if kind == "alias":
         return chosen(text, names, "aliases")
+    if kind == "requestId":
+        return chosen(text, names, "requests")
     if kind == "token":
         return chosen(text, names, "spareTokens")
     if kind == "date":

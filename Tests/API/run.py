@@ -83,6 +83,7 @@ def fill(gateway):
         "tasksOfAll": lists[:1],
         "spareTasks": [lists[3]] + [message["taskId"] for message in singles[6:]],
         "messages": [message["msgId"] for message in singles[:6]],
+        "requests": ["fill-000000", "fill-000001"],
         "dates": [(now - datetime.timedelta(days=1)).strftime("%Y-%m-%d")],
         "secrets": {device.state.cid.hex(): device.state.secret.hex() for device in devices},
         "spareTokens": [gateway.authenticate() for _ in range(3)],

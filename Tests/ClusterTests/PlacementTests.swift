@@ -95,7 +95,7 @@ struct PlacementTests {
             .claimed(node), .open(node), .released(heir: node), .released(heir: nil), .failed(by: node),
         ]
         for state in states {
-            let entry = PartEntry(epoch: PartEntry.highestEpoch, state: state)
+            let entry = PartEntry(epoch: PartEntry.highestEpoch - 1, state: state)
             #expect(PartEntry(text: entry.text) == entry)
         }
         #expect(PartEntry(text: "") == PartEntry())

@@ -54,7 +54,14 @@ struct CommandLineToolTests {
             (["push", "--cid", "c", "--payload", "x", "--json=yes"], "takes no value"),
             (["push", "--cid", "c", "--payload", "x"], "LONGWIRE_APP_ID"),
             (["push", "--cid", "c", "--payload", "x", "--request-id", "short"], "10 to 32"),
-            (["trace"], "MSGID is missing"), (["trace", "xyz"], "32 lower-case hex digits"),
+            (["trace"], "ID is missing"), (["trace", "--cid", "xyz"], "32 lower-case hex digits"),
+            (["trace", "--cid", "--task", "x"], "exclude each other"), (["trcae"], "did you mean trace"),
+            (["device", "lst"], "did you mean longwire device list"),
+            (["push", "--payloda", "x"], "did you mean --payload"),
+            (["push", "--cid", "c", "--all", "--payload", "x"], "only one of"),
+            (["queue", "purge"], "--cid is missing"),
+            (["context", "use", "x"], "has no context x"),
+            (["push", "--all", "--payload", "x", "--context", "x"], "has no context x"),
             (["trace", "a", "b"], "one word too many"), (["connect", "--app", "a", "--state", "asleep"], "foreground"),
             (["connect", "--app", "a", "--topic", "t"], "--token"),
             (["connect", "--app", "a", "--token", "aa", "--channel", "post"], "apns"),
@@ -156,5 +163,94 @@ extension Terminal {
             environment: ["LONGWIRE_DATA": "/nonexistent"], readInput: { [] },
             write: { line in self.lock.withLock { self.output.append(line) } },
             complain: { line in self.lock.withLock { self.errors.append(line) } })
+    }
+}
+
+@Suite("Commands for people")
+struct CommandsForPeopleTests {
+    @Test(
+        "times are read as people write them",
+        arguments: [
+            ("0", 0), ("-1", -1), ("1500", 1_500), ("500ms", 500), ("90s", 90_000), ("5m", 300_000), ("5min", 300_000),
+            ("2h", 7_200_000), ("3d", 259_200_000), ("h", nil), ("2x", nil), ("1.5h", nil), ("", nil),
+            ("9223372036854775807d", nil),
+        ] as [(String, Int64?)])
+    func durations(text: String, milliseconds: Int64?) {
+        #expect(Durations.milliseconds(text) == milliseconds)
+    }
+
+    @Test("a slip of the fingers has a suggestion, another word has none")
+    func suggestions() {
+        let words = ["trace", "push", "device", "queue"]
+        for (typed, meant) in [
+            ("trcae", "trace"), ("psh", "push"), ("deivce", "device"), ("queue", nil), ("dance", nil),
+        ] {
+            #expect(Suggestion.nearest(to: typed, among: words) == meant)
+        }
+    }
+
+    @Test("a context is read from its file, its secrets from theirs, and use notes it beside")
+    func contexts() throws {
+        let folder = FileManager.default.temporaryDirectory.appendingPathComponent("longwire-\(UUID().uuidString)")
+        let home = folder.appendingPathComponent("longwire")
+        try FileManager.default.createDirectory(at: home, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(at: folder) }
+        let file = home.appendingPathComponent("config.json5")
+        let text =
+            "{ /* mine */ contexts: {prod: {adminAddress: 'https://h:1', adminTokenFile: 't', appId: 'shop'}, test: {}} }"
+        try Data(text.utf8).write(to: file)
+        try Data("secret\n".utf8).write(to: home.appendingPathComponent("t"))
+        let environment = ["XDG_CONFIG_HOME": folder.path, "NO_COLOR": "1"]
+        let terminal = Terminal()
+        #expect(terminal.run("context", "use", "prod", environment: environment) == .done)
+        #expect(terminal.run("context", "list", "--text", environment: environment) == .done)
+        #expect(terminal.text.contains("* prod  https://h:1") && terminal.text.contains("  test"))
+        #expect(try Data(contentsOf: file) == Data(text.utf8), "the person's file stays")
+        var context = Terminal().context
+        context.environment = environment
+        func credentials(_ words: String...) throws -> Credentials {
+            try Credentials(TraceCommand.trace.parse(["x"] + words), context)
+        }
+        #expect(try credentials().adminToken() == "secret" && credentials().appID() == "shop")
+        #expect(try credentials().adminBase().absoluteString == "https://h:1")
+        context.environment["LONGWIRE_APP_ID"] = "other"
+        #expect(try credentials().appID() == "other" && credentials("--context", "prod").appID() == "shop")
+        #expect(try credentials("--context", "prod", "--app", "third").appID() == "third")
+        try Data("{contexts: {prod: {admintoken: 'x'}}}".utf8).write(to: file)
+        let wrong = Terminal()
+        #expect(wrong.run("context", "list", environment: environment) == .usage)
+        #expect(wrong.complaints.contains("did you mean adminToken"), "\(wrong.complaints)")
+    }
+
+    @Test("a page of metrics is read with its labels")
+    func metrics() {
+        let page = MetricsText(
+            """
+            # HELP a help
+            a{app="x \\"y\\", z",state="b"} 2
+            a{app="c",state="b"} 3.5
+            c 7
+            broken
+            """)
+        #expect(page.samples.count == 3 && page.samples[0].labels == ["app": "x \"y\", z", "state": "b"])
+        #expect(page.sum("a") == 5.5 && page.sum("c") == 7 && page.values("a", by: "state").map(\.1) == [5.5])
+    }
+
+    @Test("a trace's sentences say why it waits, without colours where none are wanted")
+    func sentences() throws {
+        let display = Display(try TraceCommand.trace.parse(["x", "--text"]), Terminal().context)
+        let trace: [String: Any] = [
+            "msgId": "m", "taskId": "t", "appId": "a", "cid": "c", "state": "pending", "acceptedAt": 1_000,
+            "expiresAt": 9_000,
+            "fallback": "none", "fallbackReason": "noToken", "offline": true,
+            "steps": [["event": "accepted", "time": 1_000], ["event": "unheardOf", "time": 1_500]],
+        ]
+        let words = TraceWords(Fields(trace), device: Fields(["connected": false]), display)
+        let text = words.lines.joined(separator: "\n")
+        #expect(text.contains("not connected") && text.contains("noToken") && text.contains("unheardOf"))
+        #expect(!text.contains("\u{1B}"))
+        var ended = trace
+        (ended["state"], ended["reason"]) = ("revoked", "purged")
+        #expect(TraceWords(Fields(ended), device: nil, display).lines.last?.contains("an operator purged") == true)
     }
 }

@@ -134,6 +134,31 @@ struct PresharedKeyTests {
         }
     }
 
+    @Test("a server takes each of its keys, and a client offers its first: a secret can be changed step by step")
+    func change() throws {
+        let (old, new) = ([UInt8](repeating: 1, count: 32), [UInt8](repeating: 2, count: 32))
+        let steps = [[old], [old, new], [new, old], [new]]
+        func context(_ secrets: [[UInt8]]) throws -> TLSContext {
+            try TLSContext(psk: secrets.map { try PresharedKey(secret: $0, group: "here") })
+        }
+        func talk(_ server: [[UInt8]], _ client: [[UInt8]]) throws -> Bool {
+            var isDone = false
+            try withLoop { loop in
+                let port = try loop.serve(tls: try context(server)) { TestDelegate() }
+                let peer = try TestClient(port: port)
+                let session = try TLSSession(
+                    connecting: try context(client), descriptor: peer.descriptor, serverName: "longwire-link")
+                isDone = session.handshake() == .done && session.usesPresharedKey
+                peer.close()
+            }
+            return isDone
+        }
+        for (step, next) in zip(steps, steps.dropFirst()) {
+            #expect(try talk(step, next) && talk(next, step), "a step of the change parts the gateways")
+        }
+        #expect(try !talk([old], [new, old]), "a key that the server does not have")
+    }
+
     @Test("a secret that is too short is refused with its length; keys depend on secret and name")
     func derivation() throws {
         #expect(throws: TLSFailure.self) { try PresharedKey(secret: [UInt8](repeating: 1, count: 31), group: "a") }

@@ -27,9 +27,9 @@ struct ConfigurationFileTests {
     func defaults() throws {
         let configuration = try ConfigurationFile.load(nil)
         #expect(configuration.device.plain?.description == "127.0.0.1:7000")
-        #expect(configuration.senders?.description == "127.0.0.1:7001")
+        #expect(configuration.senders.plain?.description == "127.0.0.1:7001")
         #expect(configuration.http.plain?.description == "127.0.0.1:7080")
-        #expect(configuration.admin.description == "127.0.0.1:7081")
+        #expect(configuration.admin.plain?.description == "127.0.0.1:7081")
         #expect(configuration.storePath == "longwire-data")
         #expect(configuration.usesDemoApp)
         #expect(configuration.durability == .fsync)
@@ -68,7 +68,7 @@ struct ConfigurationFileTests {
         #expect(configuration.device.tls?.address.description == "[::]:7443")
         #expect(configuration.device.tls?.certificateFile == "\(folder.path)/cert.pem")
         #expect(configuration.allowPlaintextRegistration)
-        #expect(configuration.senders == nil)
+        #expect(configuration.senders.plain == nil)
         #expect(configuration.http.plain == nil)
         #expect(configuration.http.tls?.keyFile == "\(folder.path)/key.pem")
         #expect(configuration.storePath == "\(folder.path)/data")
@@ -154,6 +154,11 @@ struct ConfigurationFileTests {
         ),
         ("{demo: true, admin: {listen: 'off'}}", "admin.listen"),
         ("{demo: true, admin: {listen: '0.0.0.0:7081'}}", "admin.listen"),
+        (
+            "{demo: true, admin: {tls: {listen: '0.0.0.0:1', certificate: '/dev/null', key: '/dev/null'}}}",
+            "admin.tls.listen"
+        ),
+        ("{demo: true, senders: {tls: {listen: '[::1]:1'}}}", "senders.tls.key"),
         ("{demo: true, admin: {listen: '127.0.0.1:7080'}}", "admin.listen"),
         (
             "{demo: true, limits: {heartbeatMinimumSeconds: 60, heartbeatMaximumSeconds: 50}}",
@@ -220,6 +225,10 @@ struct ConfigurationFileTests {
         let configuration = try ConfigurationFile.load(file)
         #expect(configuration.apps[0].appSecrets == [Secret("secret-one")])
         #expect(configuration.warnings.count == 2)
+        // The group may read what is root's: so an administrator hands a secret to a service.
+        chmod(file, 0o640)
+        chmod("\(folder.path)/secret", 0o640)
+        #expect(try ConfigurationFile.load(file).warnings.count == (geteuid() == 0 ? 0 : 2))
         chmod(file, 0o600)
         chmod("\(folder.path)/secret", 0o600)
         #expect(try ConfigurationFile.load(file).warnings.isEmpty)

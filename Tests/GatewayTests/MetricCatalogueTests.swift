@@ -12,6 +12,7 @@ struct MetricCatalogueTests {
         "ShardStatistics.sessions": "longwire_sessions tells the loop's own table",
         "ShardStatistics.deliversSent": "longwire_delivers_sent_total counts the frames that went out",
         "StoreStatistics.lastSpillFailure": "a text: the log has it with spillFailed",
+        "StoreStatistics.readTimes": "an array: as commitTimes",
         "StoreStatistics.commitTimes": "an array: MetricsTests.commitTimes looks at its histogram",
     ]
 
@@ -21,7 +22,10 @@ struct MetricCatalogueTests {
     func names() {
         for metric in MetricCatalogue.all {
             let words = metric.name.split(separator: "_")
-            #expect(words.first == "longwire" && metric.name.wholeMatch(of: /[a-z][a-z0-9_]*/) != nil, "\(metric.name)")
+            // The second prefix is every exporter's for the figures of a process.
+            #expect(
+                (words.first == "longwire" || words.first == "process")
+                    && metric.name.wholeMatch(of: /[a-z][a-z0-9_]*/) != nil, "\(metric.name)")
             #expect((metric.kind == .counter) == (words.last == "total"), "\(metric.name)")
             for unit in ["bytes", "seconds"] {
                 #expect(words.contains { $0 == unit } == (metric.unit.word == unit), "\(metric.name)")
@@ -61,6 +65,7 @@ struct MetricCatalogueTests {
     private func page(_ change: (inout MetricFigures) -> Void = { _ in }) -> [Substring] {
         var figures = MetricFigures()
         figures.hook = HookState()
+        figures.cluster = ClusterFigures()
         figures.appIDs = ["app"]
         figures.loops = [LoopFigures()]
         figures.loops[0].apps = [AppStatistics()]

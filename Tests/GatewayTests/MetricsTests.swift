@@ -15,9 +15,12 @@ struct MetricsTests {
     @Test("samples of several loops add up, and every line is of the text format")
     func loopsAddUp() throws {
         var figures = MetricFigures()
-        figures.connections = 5
+        (figures.deviceConnections, figures.senderConnections) = (5, 2)
+        (figures.status.disk, figures.status.certificates) = ((1, 2), [("device", 3)])
         figures.status.clockOffset = -250
         figures.hook = HookState()
+        figures.cluster = ClusterFigures()
+        figures.cluster?.links = [ClusterFigures.Link(peer: "10.0.0.2:7100")]
         figures.appIDs = ["one"]
         for loop in 1...3 {
             var part = LoopFigures()
@@ -34,7 +37,7 @@ struct MetricsTests {
         #expect(lines.contains("longwire_messages_ended_total{state=\"deliveredOffline\"} 6"))
         #expect(lines.contains("longwire_acks_received_total 6"))
         #expect(lines.contains("longwire_http_requests_total{listener=\"admin\",status=\"4xx\"} 6"))
-        #expect(lines.contains("longwire_connections 5"))
+        #expect(lines.contains(#"longwire_connections{listener="device"} 5"#))
         #expect(lines.contains("longwire_clock_offset_seconds -0.25"))
         #expect(lines.contains("longwire_broadcasts_live 3"), "every loop has the same ones")
         #expect(
@@ -188,5 +191,27 @@ struct MetricsTests {
         #expect(LoopCounter.refused(.accepted) == nil)
         #expect(LoopCounter.refused(.busy) == .refusedBusy)
         #expect(LoopCounter.closed(.badAck) == .closedForProtocol)
+    }
+}
+
+@Suite("Certificates that end")
+struct ExpiryWatchTests {
+    private let day: Int64 = 86_400
+
+    @Test("an end within two weeks is news once a day for each listener, and a renewed certificate is none")
+    func news() {
+        var watch = ExpiryWatch()
+        func isNews(_ listener: String, _ end: Int64, _ now: Int64) -> Bool {
+            watch.isNews(listener, end: end, now: now)
+        }
+        let end = 1_000_000 * day
+        #expect(!isNews("device", end, end - 14 * day))
+        #expect(isNews("device", end, end - 14 * day + 1))
+        #expect(isNews("http", end, end - 14 * day + 1))
+        #expect(!isNews("device", end, end - 13 * day))
+        #expect(isNews("device", end, end - 13 * day + 1))
+        #expect(!isNews("device", end + 90 * day, end - 13 * day + 2))
+        #expect(isNews("device", end, end - 13 * day + 3), "told anew after a renewal")
+        #expect(isNews("device", end, end + day))
     }
 }

@@ -46,6 +46,15 @@ final class RedisServerProcess {
 
     private let running: Process
 
+    /// Runs one command of texts over a connection of its own.
+    func command(_ words: String...) throws -> RedisReply {
+        let connection = try RedisSockets().connect(to: address, timeoutMilliseconds: 2_000)
+        defer { connection.close() }
+        var command = RedisCommand()
+        for word in words { command.append(word) }
+        return try connection.run([command], timeoutMilliseconds: 2_000)[0]
+    }
+
     deinit { Self.end(running) }
 
     /// It inherits the mask of the thread that started it, so SIGTERM may never reach it; it keeps nothing.
@@ -234,6 +243,56 @@ struct RedisRegisterTests {
         }
         #expect(throws: RegisterError.replaced) { try register.change(first.node, instance: 77, []) }
         #expect(throws: RegisterError.replaced) { try register.leave(first.node, instance: 77) }
+    }
+
+    @Test("a clock that cannot be right is not kept, and one that is there is replaced")
+    func wrongClock() throws {
+        guard let server = try RedisServerProcess() else { return }
+        let register = register(server, name: "clock")
+        defer { register.close() }
+        let joined = try register.join(JoinRequest(instance: 1, info: info(1), constants: constants()))
+        let now = joined.snapshot.serverTime
+        func floor(after clock: Int64) throws -> Int64 {
+            switch try register.renew(joined.node, instance: 1, info: info(1), clock: clock, seen: 0) {
+            case .changed(let snapshot, _): snapshot.clockFloor
+            case .unchanged(_, let floor): floor
+            }
+        }
+        #expect(try floor(after: now + 30_000) == now + 30_000)
+        #expect(try floor(after: now + 30 * 86_400_000) == now + 30_000)
+        for wrong in ["\(Int64.max)", "\(now + 86_400_000)", "-", "1e400"] {
+            _ = try server.command("HSET", "{lw:clock}:c", "clock", wrong)
+            #expect(try floor(after: now + 40_000) == now + 40_000, "\(wrong)")
+        }
+    }
+
+    @Test("no gateway follows a time that is far ahead of the server's")
+    func soundClock() {
+        func sound(_ floor: Int64) -> Int64 { RegisterSnapshot.soundClockFloor(floor, serverTime: 10_000) }
+        #expect(sound(9_000) == 9_000 && sound(10_000 + ClusterTiming.clockStep) == 10_000 + ClusterTiming.clockStep)
+        #expect(sound(10_001 + ClusterTiming.clockStep) == 0 && sound(.max) == 0 && sound(-1) == 0 && sound(.min) == 0)
+    }
+
+    @Test("while a store is copied every call is refused, and a source only for a time")
+    func copied() throws {
+        guard let server = try RedisServerProcess() else { return }
+        let register = register(server, name: "copied")
+        defer { register.close() }
+        let joined = try register.join(JoinRequest(instance: 1, info: info(1), constants: constants()))
+        _ = try server.command("HSET", "{lw:copied}:c", "copy", "to", "copyUntil", "1", "copyOther", "a folder")
+        #expect(throws: RegisterError.isCopied(isTarget: true, other: "a folder")) {
+            try register.join(JoinRequest(instance: 2, info: info(2), constants: constants()))
+        }
+        #expect(throws: RegisterError.isCopied(isTarget: true, other: "a folder")) {
+            try register.renew(joined.node, instance: 1, info: info(1), clock: 0, seen: 0)
+        }
+        _ = try server.command(
+            "HSET", "{lw:copied}:c", "copy", "from", "copyUntil", "\(joined.snapshot.serverTime + 60_000)")
+        #expect(throws: RegisterError.isCopied(isTarget: false, other: "a folder")) {
+            try register.join(JoinRequest(instance: 2, info: info(2), constants: constants()))
+        }
+        _ = try server.command("HSET", "{lw:copied}:c", "copyUntil", "1")
+        _ = try register.join(JoinRequest(instance: 2, info: info(2), constants: constants()))
     }
 
     @Test("a lease that runs out ends the member for all; its renewal brings it back under its number")

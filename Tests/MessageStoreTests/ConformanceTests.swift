@@ -53,6 +53,15 @@ struct ConformanceTests {
         try harness.waitForAlarms(3)
     }
 
+    @Test("a narrow read goes on behind rows that are deleted young", arguments: [false, true])
+    func narrowScan(isFake: Bool) throws {
+        if isFake { return try checkNarrowScan(MemoryStoreHarness()) }
+        let folder = try TemporaryFolder()
+        let harness = try EmbeddedStoreHarness(StoreFixture.configuration(folder), isSpilling: true)
+        defer { harness.close() }
+        try checkNarrowScan(harness)
+    }
+
     @Test("a message whose job's row cannot be read has an alarm at its end", arguments: [false, true])
     func unreadableSuccessor(isFake: Bool) throws {
         if isFake { return try checkUnreadableSuccessor(MemoryStoreHarness()) }

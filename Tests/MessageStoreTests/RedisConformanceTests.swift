@@ -43,6 +43,14 @@ struct RedisConformanceTests {
         try checkAlarmSuccessors(harness)
     }
 
+    @Test("a narrow read goes on behind rows that are deleted young")
+    func narrowScan() throws {
+        let servers = try RedisServers()
+        let harness = try RedisStoreHarness(servers.makeCluster(), RedisFixture.configuration())
+        defer { harness.close() }
+        try checkNarrowScan(harness)
+    }
+
     @Test("a message whose job's row cannot be read has an alarm at its end")
     func unreadableSuccessor() throws {
         let servers = try RedisServers()

@@ -103,7 +103,7 @@ final class RedisServers {
         throw WaitFailed(description: "the replicas do not come in step")
     }
 
-    private static func freePort() throws -> UInt16 {
+    static func freePort() throws -> UInt16 {
         let descriptor = socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0)
         defer { Glibc.close(descriptor) }
         var address = sockaddr_in()

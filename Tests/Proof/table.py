@@ -21,10 +21,10 @@ DETAILS, SUMMARY = ROOT / "docs/Measurements.md", ROOT / "docs/Testing.md"
 BEGIN, END = "<!-- proof: begin -->", "<!-- proof: end -->"
 # The head of each part begins so, and so does its row in the summary.
 HEADS = {
-    "soak": "Simulation", "planted": "Planted faults", "rounds": "Crash rounds", "power": "Power failures", "fuzz": "Fuzzing",
+    "soak": "Simulation", "planted": "Planted faults", "rounds": "Crash rounds", "cluster": "Cluster rounds", "power": "Power failures", "fuzz": "Fuzzing",
     "roam": "Random requests", "sanitize": "Sanitizers",
 }
-FILES = ("soak", "planted", "rounds", "power", "fuzz", "roam", "sanitize")
+FILES = ("soak", "planted", "rounds", "cluster", "power", "fuzz", "roam", "sanitize")
 
 
 def grouped(value):
@@ -63,6 +63,17 @@ def rounds(result):
     return "### Crash rounds with real processes (`make rounds`)\n\n" + table(
         ("what", "figure"), [(words(name), value) for name, value in result.items() if not isinstance(value, (list, dict))]
     )
+
+
+def cluster(result):
+    """Several runs side by side: one gateway on Redis, three gateways."""
+    names = list(dict.fromkeys(name for one in result.values() for name, value in one.items() if isinstance(value, int)))
+    rows = [(words(name), *(one.get(name, "") for one in result.values())) for name in names]
+    faults = sorted({fault for one in result.values() for fault in one["serverFaults"]})
+    times = [(words(fault), *(one["serverFaults"].get(fault, "") for one in result.values())) for fault in faults]
+    return "\n\n".join([
+        "### Cluster rounds with real processes (`make cluster-rounds`)",
+        table(("what", *result), rows), table(("fault", *result), times)])
 
 
 def power(result):
@@ -113,6 +124,14 @@ def row(name, result):
     if name == "rounds":
         done = (count(result["rounds"], "round"), count(result["kills"], "kill"), count(result["accepted"], "message"))
         return ", ".join(done), f"{result['lost']} lost, {result['repeated']} repeated, {result['outOfOrder']} out of order"
+    if name == "cluster":
+        runs = result.values()
+        done = [count(sum(one["rounds"] for one in runs), "round")]
+        done.append(count(sum(sum(one["serverFaults"].values()) for one in runs), "fault"))
+        done.append(count(sum(one["accepted"] for one in runs), "message"))
+        found = [(sum(one[kind] for one in runs), text) for kind, text in (
+            ("lost", "lost"), ("repeated", "repeated"), ("outOfOrder", "out of order"))]
+        return ", ".join(done), ", ".join(f"{number} {text}" for number, text in found)
     if name == "power":
         return ", ".join(f"{count(one['cuts'], 'failure')} with `{durability}`" for durability, one in result.items()), count(
             sum(one["violations"] for one in result.values()), "violation")

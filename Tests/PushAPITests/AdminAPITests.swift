@@ -38,7 +38,7 @@ struct AdminAPITests {
     }
 
     private func refusal(_ action: AdminAction) -> APIResponse? {
-        if case .respond(let response) = action { return response }
+        if case .respond(let response) = action, response.status >= 400 { return response }
         return nil
     }
 
@@ -211,9 +211,60 @@ struct AdminAPITests {
         case .device:
             Rule(
                 method: .get, target: "/v1/apps/demoApp/devices/\(Fixture.cid)", permissions: [.trace], namesApp: true)
+        case .apps: Rule(method: .get, target: "/v1/apps", permissions: Set(Credential.Permission.allCases))
+        case .push: Rule(target: "/v1/apps/demoApp/push", body: "{}", permissions: [], namesApp: true)
+        case .devices: traceRule("/v1/apps/demoApp/devices")
+        case .deviceMessages: traceRule("/v1/apps/demoApp/devices/\(Fixture.cid)/messages")
+        case .devicePurge: changeRule("purge")
+        case .deviceReplay: changeRule("replay")
+        case .deviceDisconnect: changeRule("disconnect")
+        case .alias: traceRule("/v1/apps/demoApp/aliases/alice")
+        case .task: traceRule("/v1/apps/demoApp/tasks/\(Self.task)")
+        case .taskMessage: traceRule("/v1/apps/demoApp/tasks/\(Self.task)/devices/\(Fixture.cid)")
+        case .request: traceRule("/v1/apps/demoApp/requests/request-0001")
+        case .jobs:
+            Rule(method: .get, target: "/v1/handoff/jobs", permissions: [.trace]) {
+                if case .inspect(.jobs(let apps, _)) = $0 { .some(apps) } else { .none }
+            }
         case .metrics: Rule(method: .get, target: "/metrics", permissions: Set(Credential.Permission.allCases))
         case .healthz: Rule(method: .get, target: "/healthz", permissions: nil)
         case .readyz: Rule(method: .get, target: "/readyz", permissions: nil)
+        }
+    }
+
+    private static let task = "RASL_1121_6aad9b8ecc60ab4eb1b62f0e"
+
+    private func traceRule(_ target: String) -> Rule {
+        Rule(method: .get, target: target, permissions: [.trace], namesApp: true)
+    }
+
+    private func changeRule(_ change: String) -> Rule {
+        Rule(target: "/v1/apps/demoApp/devices/\(Fixture.cid)/\(change)", permissions: [], namesApp: true)
+    }
+
+    @Test("what begins from a complaint takes its numbers from the query, and says what it cannot read")
+    func inspections() {
+        guard
+            case .inspect(.devices(app.key, after: let start?, limit: 7)) = call(
+                .get, "/v1/apps/demoApp/devices?limit=7&after=\(Fixture.cid)"),
+            case .inspect(.recent(let address, limit: Limits.inspectedCount)) = call(
+                .get, "/v1/apps/demoApp/devices/\(Fixture.cid)/messages"),
+            case .inspect(.alias(let alias, _)) = call(.get, "/v1/apps/demoApp/aliases/%E7%8E%8B?alias_type=home"),
+            case .inspect(.request(let name)) = call(.get, "/v1/apps/demoApp/requests/a%2Fb%20c")
+        else {
+            Issue.record("a route is missing")
+            return
+        }
+        #expect(start == DeviceCursor(address) && address.cid == Fixture.cid)
+        #expect(alias == AliasName(app: app.key, text: "王", type: "home"))
+        #expect(name.text == "a/b c" && name.singles.count == 3 && name.calls.count == 8)
+        #expect(Set(name.singles + name.calls.map(\.key)).count == 11, "each endpoint has request ids of its own")
+        for target in [
+            "devices?limit=0", "devices?limit=501", "devices?limit=x", "devices?after=x", "devices/x/messages",
+            "aliases/a%20b", "aliases/a?alias_type=-", "tasks/x", "tasks/\(Self.task)/devices/x",
+            "requests/\(String(repeating: "x", count: 129))",
+        ] {
+            expect(call(.get, "/v1/apps/demoApp/\(target)"), 400, "invalidParameter")
         }
     }
 
@@ -250,6 +301,21 @@ struct AdminAPITests {
             let action = call(rule.method, rule.target, rule.body, bearer: bearer, isLoopback: true)
             if rule.permissions == nil { #expect(refusal(action) == nil) } else { expect(action, 401, "unauthorized") }
         }
+    }
+
+    @Test("a credential is told of its own apps; a test push is for admins alone")
+    func apps() {
+        func text(_ bearer: String) -> String? {
+            if case .respond(let response) = call(.get, "/v1/apps", bearer: bearer) { response.text } else { nil }
+        }
+        #expect(text("support-token") == #"{"apps":[{"appId":"demoApp"}]}"#)
+        #expect(text("root-token") == #"{"apps":[{"appId":"demoApp"},{"appId":"otherApp"}]}"#)
+        expect(call(.post, "/v1/apps/demoApp/push", "{}", bearer: "support-token"), 403, "forbidden", "admin")
+        guard case .push(let pushed, let name) = call(.post, "/v1/apps/demoApp/push", "{}") else {
+            Issue.record("no push")
+            return
+        }
+        #expect(pushed.key == app.key && name == "root")
     }
 
     @Test("a generated credential serves loopback peers only")

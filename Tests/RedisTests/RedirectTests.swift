@@ -51,6 +51,7 @@ struct RedirectTests {
                     .integer(0), .integer(16_383), node(owner), node(RedisAddress(host: "", port: 9)),
                 ])
             ]), .bytes(Array("role:master\r\n".utf8)),
+            .bytes(Array("cluster_state:ok\r\ncluster_current_epoch:1\r\n".utf8)),
         ]
     }
 
@@ -197,6 +198,42 @@ struct RedirectTests {
         #expect(network.log.count == 2 && network.log.allSatisfy { $0.contains("; WAIT 1 ") })
     }
 
+    /// The first server sends on to the second, which takes what stands behind ASKING and knows no script by its digest.
+    private func migrating() -> ScriptedNetwork {
+        let network = ScriptedNetwork()
+        network.answers[Self.first] = { commands in
+            if commands[0][0] == "INFO" { return Self.map(Self.first) }
+            return commands.map { $0[0] == "WAIT" ? .integer(1) : .error(RedisFault("ASK 12182 h:2")) }
+        }
+        network.answers[Self.second] = { commands in
+            var isAsking = false
+            return commands.map { words -> RedisReply in
+                defer { isAsking = words[0] == "ASKING" }
+                return switch words[0] {
+                case "ASKING": .status("OK")
+                case "WAIT": .integer(1)
+                case _ where !isAsking: .error(RedisFault("MOVED 12182 h:1"))
+                case "EVALSHA": .error(RedisFault("NOSCRIPT No matching script"))
+                default: .status(words[0])
+                }
+            }
+        }
+        return network
+    }
+
+    @Test("a script whose slot is on its way is sent whole to the server that has the keys")
+    func scriptsOfMigratingSlots() throws {
+        let network = migrating()
+        let command = RedisCommand(RedisScript("return 2"), keys: [Array("foo".utf8)])
+        let request = RedisRequest(command, slot: 12_182)
+        let deadline = network.now + 1_000
+        #expect(
+            try make(network).run([request], isDurable: true, minReplicas: 1, deadline: deadline) == [.status("EVAL")])
+        let wait = RedisCommand("WAIT", "1", "10")
+        let attempt = try make(network).attempt([command, wait, get("foo").command], slot: 12_182)
+        #expect(attempt.replies == [.status("EVAL"), .integer(1), .status("GET")])
+    }
+
     @Test("a server without cluster mode leads to its primary")
     func plain() throws {
         let network = ScriptedNetwork()
@@ -207,6 +244,7 @@ struct RedirectTests {
                         .bytes(Array("redis_version:7.2.4\r\n".utf8)),
                         .error(RedisFault("ERR This instance has cluster support disabled")),
                         .bytes(Array(role.utf8)),
+                        .error(RedisFault("ERR This instance has cluster support disabled")),
                     ] : commands.map { .status($0[1]) }
             }
         }
@@ -216,7 +254,7 @@ struct RedirectTests {
         let client = make(network)
         #expect(try client.run([get("foo")], deadline: network.now + 1_000) == [.status("foo")])
         #expect(client.cluster.primaries == [RedisCluster.Primary(address: Self.second, replicas: [Self.first])])
-        #expect(!client.cluster.isCluster && client.cluster.hasWaitAOF)
+        #expect(!client.cluster.isCluster && client.cluster.waitsForDisks(at: Self.second))
     }
 
     @Test("maps that make no sense are refused")

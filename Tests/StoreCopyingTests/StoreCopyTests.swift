@@ -32,11 +32,22 @@ final class StoreCopyTests {
             let wakeAt = table.hasAlarms && random.next() % 2 == 0 ? Int64(random.next() % 1_000_000) : 0
             rows[key] = value.withUnsafeBytes { CopiedRow(StoredRow(key: key, wakeAt: wakeAt, value: $0)) }
         }
-        let place = try EmbeddedPlace(path, mustExist: false)
-        for (_, rows) in Dictionary(grouping: rows.values, by: { $0.key.bucket }) { place.write(rows) }
-        place.finishWriting()
-        place.close()
+        let place = EmbeddedPlace(path)
+        defer { place.close() }
+        try place.beginWriting(from: "a test", isReplacing: false)
+        try place.write(Array(rows.values))
+        try place.finishWriting()
+        try place.complete()
         return rows.mapValues(\.value)
+    }
+
+    private func read(_ path: String) throws -> [StoreKey: [UInt8]] {
+        let place = EmbeddedPlace(path)
+        defer { place.close() }
+        try place.beginReading(for: "a test")
+        var found: [StoreKey: [UInt8]] = [:]
+        try place.visitRows { found[$0.key] = Array($0.value) }
+        return found
     }
 
     private func longwire(_ words: String...) -> (code: ExitCode, text: String) {
@@ -60,13 +71,7 @@ final class StoreCopyTests {
         for table in StoreKey.Table.allCases {
             #expect(result.text.contains("\(table): \(rows.keys.count { $0.table == table }) rows"))
         }
-        let place = try EmbeddedPlace(path("b"), mustExist: true)
-        defer { place.close() }
-        var found: [StoreKey: [UInt8]] = [:]
-        for table in StoreKey.Table.allCases {
-            try place.visitRows(of: table) { found[$0.key] = Array($0.value) }
-        }
-        #expect(found == rows)
+        #expect(try read(path("b")) == rows)
     }
 
     @Test("what is in use, not empty or no store is refused, and nothing is changed")
@@ -80,7 +85,8 @@ final class StoreCopyTests {
         #expect(
             !FileManager.default.fileExists(atPath: path("none")) && !FileManager.default.fileExists(atPath: path("c")))
         #expect(longwire("store", "copy", path("a"), path("a")).code == .usage)
-        let place = try EmbeddedPlace(path("a"), mustExist: true)
+        let place = EmbeddedPlace(path("a"))
+        try place.beginReading(for: "a test")
         let used = longwire("store", "copy", path("a"), path("c"))
         place.close()
         #expect(used.code == .refused && used.text.contains(path("a")), "\(used.text)")
@@ -90,12 +96,68 @@ final class StoreCopyTests {
     @Test("a copy that is not the same is noticed", arguments: ["lost", "changed", "moved", "added"])
     func differences(fault: String) throws {
         _ = try fill(path("a"), seed: 4, count: 400)
-        let source = try EmbeddedPlace(path("a"), mustExist: true)
-        defer { source.close() }
-        #expect(throws: CopyFailure.self) {
-            _ = try StoreCopy.run(
-                from: source, to: { FaultyPlace(try EmbeddedPlace(self.path("b"), mustExist: false), fault) },
-                tell: { _ in })
+        let source = EmbeddedPlace(path("a"))
+        let target = FaultyPlace(EmbeddedPlace(path("b")), fault)
+        #expect(throws: CopyFailure.self) { _ = try StoreCopy.run(from: source, to: target, tell: { _ in }) }
+        source.close()
+        target.close()
+        // It is not taken for a store until a copy has ended well.
+        #expect(longwire("store", "copy", path("b"), path("c")).text.contains("is a copy that did not end"))
+        #expect(longwire("store", "copy", path("a"), path("b")).text.contains("run it again with --replace"))
+        #expect(longwire("store", "copy", path("a"), path("b"), "--replace").code == .done)
+        #expect(try read(path("b")) == read(path("a")))
+    }
+
+    @Test("a store is replaced when that is asked for, and keeps the number of its owners")
+    func replaces() throws {
+        let rows = try fill(path("a"), seed: 5, count: 300)
+        _ = try fill(path("b"), seed: 6, count: 500)
+        let result = longwire("store", "copy", path("a"), path("b"), "--replace")
+        #expect(result.code == .done, "\(result.text)")
+        #expect(try read(path("b")) == rows)
+        func epoch(_ name: String) throws -> Int? {
+            let text = try String(contentsOfFile: path(name) + "/epoch", encoding: .utf8)
+            return text.split(separator: " ").last.flatMap { Int($0.dropLast()) }
+        }
+        #expect(try #require(try epoch("b")) > 2)
+    }
+
+    @Test("a row that the source lost to its disk stops the copy")
+    func damage() throws {
+        _ = try fill(path("a"), seed: 7)
+        // What the journal has goes to RocksDB's files when the store is opened again.
+        #expect(try read(path("a")).count > 0)
+        let files = try FileManager.default.subpathsOfDirectory(atPath: path("a") + "/rows")
+        let table = try #require(
+            files.filter { $0.hasSuffix(".sst") }.map { path("a") + "/rows/" + $0 }.max { size($0) < size($1) })
+        let handle = try #require(FileHandle(forUpdatingAtPath: table))
+        let place = UInt64(size(table) / 3)
+        try handle.seek(toOffset: place)
+        let old = try #require(try handle.read(upToCount: 1)?.first)
+        try handle.seek(toOffset: place)
+        try handle.write(contentsOf: Data([~old]))
+        try handle.close()
+        let result = longwire("store", "copy", path("a"), path("b"))
+        #expect(
+            result.code == .refused && result.text.contains("damaged") || result.text.contains("orruption"),
+            "\(result.text)")
+        #expect(longwire("store", "copy", path("b"), path("c")).code == .refused)
+    }
+
+    private func size(_ path: String) -> Int {
+        (try? FileManager.default.attributesOfItem(atPath: path)[.size] as? Int) ?? 0
+    }
+
+    @Test("words that name no servers and no number of parts are refused")
+    func redisWords() {
+        for words in [
+            ["redis://", "b"], ["redis://nowhere", "b"], ["a", "redis://127.0.0.1:1", "--parts", "12"],
+            ["a", "redis://127.0.0.1:1", "--min-replicas", "9"],
+        ] {
+            let result = longwire(
+                "store", "copy", words[0], words[1], words.count > 2 ? words[2] : "--min-replicas",
+                words.count > 3 ? words[3] : "0")
+            #expect(result.code == .usage, "\(words): \(result.text)")
         }
     }
 
@@ -117,25 +179,28 @@ private final class FaultyPlace: CopyPlace {
     init(_ place: EmbeddedPlace, _ fault: String) { (self.place, self.fault) = (place, fault) }
 
     var name: String { place.name }
-    func visitRows(of table: StoreKey.Table, _ body: (StoredRow) -> Void) throws {
-        try place.visitRows(of: table, body)
+    func beginReading(for target: String) throws { try place.beginReading(for: target) }
+    func beginWriting(from source: String, isReplacing: Bool) throws {
+        try place.beginWriting(from: source, isReplacing: isReplacing)
     }
+    func visitRows(_ body: (StoredRow) throws -> Void) throws { try place.visitRows(body) }
     func write(_ rows: [CopiedRow]) throws {
         var rows = rows
-        if !isDone, rows[0].key.table == .message {
+        if !isDone, let first = rows.firstIndex(where: { $0.key.table == .message }) {
             isDone = true
             switch fault {
-            case "lost": rows.removeFirst()
-            case "changed": rows[0].value.append(1)
-            case "moved": rows[0].wakeAt += 1
+            case "lost": rows.remove(at: first)
+            case "changed": rows[first].value.append(1)
+            case "moved": rows[first].wakeAt += 1
             default:
-                var more = rows[0]
+                var more = rows[first]
                 more.key.item += 1_000
                 rows.append(more)
             }
         }
-        if !rows.isEmpty { place.write(rows) }
+        if !rows.isEmpty { try place.write(rows) }
     }
-    func finishWriting() { place.finishWriting() }
+    func finishWriting() throws { try place.finishWriting() }
+    func complete() throws { try place.complete() }
     func close() { place.close() }
 }

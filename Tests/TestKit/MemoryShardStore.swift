@@ -448,6 +448,15 @@ package final class MemoryShardStore: ShardStore {
                 return .row(nil)
             }
             return .row(visible(key).map { bytes.row(key, $0.wakeAt, $0.value) })
+        case .traces(let bucket, let limit, let matches):
+            let keys = Set(cold.keys).union(young.keys).filter { $0.bucket == bucket && $0.table == .trace }
+            var rows: [StoredRow] = []
+            for key in keys.sorted().reversed() {
+                guard let row = visible(key), row.value.withUnsafeBytes({ matches(key, $0) }) else { continue }
+                guard rows.count < limit else { return .rows(rows, isComplete: false) }
+                rows.append(bytes.row(key, row.wakeAt, row.value))
+            }
+            return .rows(rows, isComplete: true)
         }
     }
 

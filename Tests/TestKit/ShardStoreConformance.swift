@@ -95,6 +95,34 @@ package func checkAlarmSuccessors(_ harness: any ShardStoreHarness) throws {
     }
 }
 
+/// Checks that a read with room for one row finds it behind rows whose deletions are young.
+///
+/// - Parameter harness: an empty store.
+/// - Throws: `ConformanceFailure` for a row that was not found; what the harness throws.
+package func checkNarrowScan(_ harness: any ShardStoreHarness) throws {
+    let bucket = Bucket(7)
+    func key(_ item: UInt64) -> StoreKey { StoreKey(bucket, .tag, ownerHigh: 7, ownerLow: 1, item: item) }
+    let witness = AlarmWitness()
+    harness.store.observer = witness
+    harness.store.beginBatch(bucket)
+    for item in UInt64(1)...5 {
+        let bytes = [UInt8](repeating: UInt8(item), count: 50)
+        harness.store.put(key(item), wakeAt: 0, prior: .none, byteCount: 50) { $0.copyBytes(from: bytes) }
+    }
+    _ = harness.store.endBatch()
+    try harness.sync()
+    try harness.cool()
+    harness.store.beginBatch(bucket)
+    for item in UInt64(1)...3 { harness.store.delete(key(item), prior: .maybe(wakeAt: 0)) }
+    _ = harness.store.endBatch()
+    try harness.sync()
+    _ = harness.store.read([.scan(partition: key(1), rowLimit: 1, byteLimit: 1)])
+    try harness.answerReads()
+    guard witness.found == [key(4)] else {
+        throw ConformanceFailure(description: "\(witness.found.map(\.item)) in place of the fourth row")
+    }
+}
+
 /// Checks that a job's row which cannot be read leaves its message the alarm of its end.
 ///
 /// - Parameter harness: an empty store.
@@ -412,7 +440,11 @@ private struct ConformanceDriver {
         for _ in 0..<Int.random(in: 1...3, using: &random) {
             var key = key()
             let rowLimit = Int.random(in: 1...6, using: &random)
-            switch Int.random(in: 0..<4, using: &random) {
+            switch Int.random(in: 0..<5, using: &random) {
+            case 4:
+                let parity = UInt8.random(in: 0...1, using: &random)
+                reads.append(
+                    .traces(bucket: key.bucket, limit: rowLimit) { ($0.ownerLow & 1 == 0) != ($1.count & 1 == parity) })
             case 0 where !key.table.isEphemeral:
                 if Bool.random(using: &random) { key.item = 0 }
                 reads.append(.measure(partition: key, rowLimit: rowLimit * 4))

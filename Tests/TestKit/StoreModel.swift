@@ -147,6 +147,13 @@ package final class StoreModel: ShardStoreObserver {
             if first != expected.first?.key.item ?? 0 || last != expected.last?.key.item ?? 0 {
                 fail("measure of \(start) has the items \(first) and \(last)")
             }
+        case (.traces(let bucket, let limit, let isMeant), .rows(let found, _)):
+            let expected = rows.filter { key, row in
+                key.bucket == bucket && key.table == .trace && row.value.withUnsafeBytes { isMeant(key, $0) }
+            }.sorted { $1.key < $0.key }.prefix(limit)
+            let isEqual =
+                found.count == expected.count && zip(found, expected).allSatisfy { matches($0, $1.key, $1.value) }
+            if !isEqual { fail("\(found.count) traces of bucket \(bucket.index), \(expected.count) expected") }
         default: fail("a result of another kind than the request")
         }
     }

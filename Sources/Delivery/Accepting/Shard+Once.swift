@@ -150,6 +150,7 @@ extension Shard {
         _ kept: KeptPublish, _ slot: DeviceSlot, completion: @escaping (inout Shard, Withdrawal) -> Void
     ) {
         let command = kept.command
+        guard knowsBroadcasts(of: command.app) else { return completion(&self, .unreadable) }
         let live = broadcasts.log(of: command.app)?.live.first { $0.task == command.revokes && !$0.isOver }
         guard let broadcast = live else { return completion(&self, .unseen) }
         resolveBroadcasts(slot) { shard, reading in

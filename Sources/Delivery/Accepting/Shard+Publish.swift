@@ -55,10 +55,19 @@ extension Shard {
     mutating func refuse(
         _ command: PublishCommand, _ code: PublishOutcome.Code, reason: PublishOutcome.FallbackReason = .applies
     ) {
+        if let kept = code.kept(reason) { noteRefusal(command, kept) }
         outbox.send(
             .publishAnswered(
                 command.origin,
                 PublishOutcome(code: code, cid: command.cid, task: command.task, fallbackReason: reason)))
+    }
+
+    /// Keeps for a while that, and why, a publish made no message.
+    mutating func noteRefusal(_ command: PublishCommand, _ reason: RefusedPublish.Reason) {
+        refusals.note(
+            RefusedPublish(
+                time: now, reason: reason, app: command.app, cid: command.cid, task: command.task,
+                request: CallKey(high: command.requestKey.0, low: command.requestKey.1)))
     }
 
     // MARK: Request ids
@@ -72,6 +81,7 @@ extension Shard {
         }
         // A revoke goes on: a message that waits for an ignored device must not reach it later.
         guard !isIgnored(slot) || !command.revokes.isNone else {
+            noteRefusal(command, devices.at(slot).value.flags.contains(.blacklisted) ? .blacklisted : .inactive)
             answer(command, PublishOutcome(code: .ignored, cid: command.cid, task: command.task), slot: .none)
             return
         }

@@ -10,6 +10,9 @@ struct BroadcastTable {
     /// Devices whose broadcast cursor moved and whose row does not have it yet.
     private var movedCursors: [DeviceSlot] = []
     private(set) var cursorsDueAt = GatewayTime.max
+    /// The shards that have not told of the logs in their buckets yet, of `shardCount`.
+    private var untold: Set<Int> = []
+    private var shardCount = 1
 
     init(encoder: any BroadcastEncoder) { self.encoder = encoder }
 
@@ -65,6 +68,28 @@ struct BroadcastTable {
     }
 
     mutating func forget(_ task: TaskID, _ app: AppKey) { logs[app]?.live.removeAll { $0.task == task } }
+
+    // MARK: Logs of other shards
+
+    /// Takes it that all logs but those of this share are unknown.
+    mutating func knowsOnly(_ share: LoopShare) {
+        shardCount = share.count
+        untold = Set(0..<share.count).subtracting([share.index])
+    }
+
+    /// The logs in this shard's buckets are known from now on.
+    ///
+    /// - Returns: true when they were unknown.
+    mutating func told(by shard: Int) -> Bool { untold.remove(shard) != nil }
+
+    /// True while the shard with the app's log has not told of it.
+    func isUnknown(_ app: AppKey) -> Bool { !untold.isEmpty && untold.contains(app.home.loop(of: shardCount)) }
+
+    /// Forgets what the home has closed: it is not in the home's log any more.
+    mutating func forgetClosed(_ log: AppBroadcasts) {
+        let live = Set(log.records.compactMap { $0.broadcast?.number })
+        logs[log.app]?.live.removeAll { $0.number <= log.head && !live.contains($0.number) }
+    }
 
     // MARK: Scans of sessions
 

@@ -97,15 +97,17 @@ package struct BroadcastStart: Sendable {
     fileprivate(set) var records: [TaskRecord] = []
     /// The buckets whose scans the shard resumes: its own.
     var share = LoopShare(index: 0, count: 1)
+    /// The logs of other shards' apps are not among them: they tell of them later (`Shard.learn`).
+    var hasOwnOnly = false
     /// Rows whose bytes are not what they should be.
     package private(set) var damagedRows = 0
 
     package init() {}
 
     /// The same for the shard of one loop.
-    package func of(_ share: LoopShare) -> BroadcastStart {
+    package func of(_ share: LoopShare, hasOwnOnly: Bool = false) -> BroadcastStart {
         var copy = self
-        copy.share = share
+        (copy.share, copy.hasOwnOnly) = (share, hasOwnOnly && share.count > 1)
         return copy
     }
 

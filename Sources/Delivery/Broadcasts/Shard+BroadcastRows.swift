@@ -23,10 +23,15 @@ private final class Resolution {
 extension Shard {
     /// Brings every pending message of a live broadcast into memory, unless it is there.
     ///
-    /// The device is ready, and held until the end of this, so that messages in memory stay there.
+    /// The device is ready, and held until the end of this, so that messages in memory stay there. It is unreadable while
+    /// the app's log is unknown: what is pending cannot be told.
     mutating func resolveBroadcasts(_ slot: DeviceSlot, completion: @escaping (inout Shard, Reading) -> Void) {
         guard !devices.at(slot).value.flags.contains(.resolved) else {
             completion(&self, .whole)
+            return
+        }
+        guard knowsBroadcasts(of: apps[Int(devices.at(slot).value.appIndex)].key) else {
+            completion(&self, .unreadable)
             return
         }
         whileBusy(slot, { shard, done in shard.askLedger(slot, completion: done) }, then: completion)
@@ -264,6 +269,7 @@ extension Shard {
         completion: @escaping (inout Shard, Found<PendingMessage>) -> Void
     ) {
         let app = apps[Int(devices.at(slot).value.appIndex)].key
+        guard knowsBroadcasts(of: app) else { return completion(&self, .unreadable) }
         guard let broadcast = broadcast(number, of: app) else { return completion(&self, .absent) }
         let key = StoreKey(devices.at(slot).value.bucket, .taskMessage, broadcast.task, item: id.low)
         lookUp(key) { shard, found in

@@ -20,6 +20,7 @@ extension Shard {
     /// Takes the broadcasts that a start found in the logs.
     mutating func restore(_ start: BroadcastStart) {
         numbers.damagedRows &+= UInt64(start.damagedRows)
+        if start.hasOwnOnly { broadcasts.knowsOnly(start.share) }
         for (app, head) in start.heads { broadcasts.raiseHead(of: app, to: head) }
         broadcasts.setApps(apps)
         let records = start.records.sorted {
@@ -46,28 +47,72 @@ extension Shard {
     /// Launches a broadcast: the shard evaluates it for connected devices, a slice a turn.
     ///
     /// The gateway calls `continueWork` turn by turn while `hasWorkAtHand`. `loopCount` loops share its speed.
-    package mutating func launch(_ record: TaskRecord, loopCount: Int, now: GatewayTime) {
+    ///
+    /// - Returns: false when the shard does not know all before it: it takes nothing, and the gateway has it `learn` the
+    ///   whole log. With a hole in the log, devices would be passed over for what is in the hole.
+    @discardableResult
+    package mutating func launch(_ record: TaskRecord, loopCount: Int, now: GatewayTime) -> Bool {
         begin(now)
-        guard let number = record.broadcast?.number, number > 0 else { return }
+        guard let number = record.broadcast?.number, number > 0 else { return true }
+        let head = broadcasts.log(of: record.app)?.head ?? 0
+        // Known already, perhaps over and forgotten.
+        guard number > head else { return true }
+        guard number == head + 1, !broadcasts.isUnknown(record.app) else { return false }
         if record.isStreamed { broadcasts.keep(record) }
         broadcasts.raiseHead(of: record.app, to: number)
         broadcasts.setApps(apps)
-        guard record.isStreamed else { return }
+        guard record.isStreamed else { return true }
         broadcasts.scan(record.app, slotCount: sessions.slotCount, loopCount: loopCount)
         scanSessions()
+        return true
     }
 
-    /// Takes over the logs of apps whose home is another shard; what it knows already stays.
-    package mutating func learn(_ logs: [AppBroadcasts], loopCount: Int, now: GatewayTime) {
+    /// Takes over the logs of apps whose home is another shard; what that has closed is forgotten here.
+    ///
+    /// Devices that came before their app's log was known meet its broadcasts now.
+    package mutating func learn(_ logs: [AppBroadcasts], of home: Int, loopCount: Int, now: GatewayTime) {
         begin(now)
-        for log in logs {
+        let isNews = broadcasts.told(by: home)
+        for log in logs where log.app.home.loop(of: loopCount) == home {
+            broadcasts.forgetClosed(log)
             broadcasts.raiseHead(of: log.app, to: log.head)
             for record in log.records where record.isStreamed { broadcasts.keep(record) }
             broadcasts.scan(log.app, slotCount: sessions.slotCount, loopCount: loopCount)
         }
         broadcasts.setApps(apps)
+        // Now that the log is whole: what is pending comes into memory before anything new is evaluated.
+        if isNews { resolveSessions(of: home, of: loopCount) }
         scanSessions()
     }
+
+    /// Looks up the pending messages of devices that were welcomed before their app's log was known, a slice a turn.
+    private mutating func resolveSessions(of home: Int, of loopCount: Int, from first: Int = 0) {
+        let end = min(sessions.slotCount, first + limits.broadcastSlice)
+        for place in first..<max(first, end) {
+            guard let slot = sessions.device(at: UInt32(place)) else { continue }
+            let device = devices.at(slot)
+            guard !device.value.flags.contains(.resolved),
+                apps[Int(device.value.appIndex)].key.home.loop(of: loopCount) == home
+            else { continue }
+            whenReady(slot) { shard, slot, readiness in
+                guard readiness == .ready else { return shard.endUnresolved(slot) }
+                shard.resolveBroadcasts(slot) { shard, reading in
+                    if reading == .whole { shard.pump(slot) } else { shard.endUnresolved(slot) }
+                }
+            }
+        }
+        guard end < sessions.slotCount else { return }
+        later { $0.resolveSessions(of: home, of: loopCount, from: end) }
+    }
+
+    /// A session without its pending broadcasts would miss them: the device comes again.
+    private mutating func endUnresolved(_ slot: DeviceSlot) {
+        guard devices.isOccupied(slot), devices.at(slot).value.isConnected else { return }
+        close(slot, .storeUnavailable, "the device's broadcasts cannot be read now")
+    }
+
+    /// True when the shard has all that it needs to know of an app's broadcasts.
+    package func knowsBroadcasts(of app: AppKey) -> Bool { !broadcasts.isUnknown(app) }
 
     package var hasBroadcastsAtHand: Bool { broadcasts.nextStep <= now }
 

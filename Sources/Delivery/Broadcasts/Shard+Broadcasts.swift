@@ -314,6 +314,8 @@ extension Shard {
         device.value.lastHeardAt = self.now
         let position = StreamPosition(stream: 1, sequence: cumulative, ranges: ranges)
         let highest = ranges.reduce(cumulative) { max($0, $1.last) }
+        // Nothing of the log was sent in this session.
+        guard knowsBroadcasts(of: apps[Int(device.value.appIndex)].key) else { return }
         guard highest <= broadcastLog(device)?.head ?? 0 else {
             numbers.acksAboveHighest &+= 1
             close(slot, .badAck, "an ack of a broadcast above the highest ever given")

@@ -41,6 +41,8 @@ struct DeviceTable: ~Copyable {
     }
 
     var count: Int { entries.count }
+    /// Every slot that was ever used.
+    func slots() -> SlotRange<Device> { entries.slots() }
     /// Devices that have a queue.
     var queueCount: Int { queues.value.count }
     @inline(__always) func isOccupied(_ slot: DeviceSlot) -> Bool { entries.isOccupied(slot) }

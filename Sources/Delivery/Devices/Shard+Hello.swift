@@ -51,6 +51,8 @@ extension Shard {
                     }
                     // Rows of what the user opened; the shard pages the backlog after that.
                     shard.settleOpened(arrival) { shard in
+                        // Its broadcasts wait until the app's log is known; nobody else's failure keeps it out.
+                        guard shard.knowsBroadcasts(of: command.app) else { return done(&shard, nil) }
                         // Ledger rows of live broadcasts.
                         shard.resolveBroadcasts(slot) { shard, reading in
                             let reason: StaticString = "the device's broadcasts cannot be read now"
@@ -78,6 +80,11 @@ extension Shard {
             !retiredApps.contains(command.app)
         else {
             turnAway(command, Refusal(.storeUnavailable, "registration is not possible now"))
+            return nil
+        }
+        // Which broadcasts are from before it cannot be told. The next try has another cid, of another part perhaps.
+        guard knowsBroadcasts(of: command.app) else {
+            turnAway(command, Refusal(.storeUnavailable, "the app's broadcasts are not known yet; try again"))
             return nil
         }
         let slot = deviceSlot(command.cid, bucket: command.bucket)
@@ -155,7 +162,9 @@ extension Shard {
         var arrival = Arrival(command: command, slot: slot)
         guard command.hello.queueEpoch == device.value.queueEpoch else { return arrival }
         let own = command.hello.positions.first { $0.stream == 0 }
-        let broadcast = command.hello.positions.first { $0.stream == 1 }
+        // A position counts only beside the log that gave it.
+        let broadcast =
+            knowsBroadcasts(of: command.app) ? command.hello.positions.first { $0.stream == 1 } : nil
         let isBeyondLog = broadcast.map { $0.highest > broadcastLog(device)?.head ?? 0 } ?? false
         let isBeyondQueue = own.map { $0.highest >= device.value.nextSequence } ?? false
         if isBeyondLog || isBeyondQueue && !isPlanted(.positionsIgnored) {

@@ -75,6 +75,11 @@ extension Shard {
     // MARK: Reading
 
     mutating func read(_ requests: [StoreRead], then continuation: @escaping Continuation) {
+        guard !isAbandoned else {
+            // No store gives such a token: the numbers of real reads begin at the other end.
+            continuations[.max - ReadToken(continuations.count)] = continuation
+            return
+        }
         continuations[store.read(requests)] = continuation
     }
 

@@ -152,6 +152,11 @@ struct JobTable: ~Copyable {
         lists[Self.list(of: app, channel, isBulk: false)].count + lists[Self.list(of: app, channel, isBulk: true)].count
     }
 
+    func heldCount(of app: Int, _ channel: VendorChannel) -> Int {
+        lists[Self.list(of: app, channel, isBulk: false)].heldCount
+            + lists[Self.list(of: app, channel, isBulk: true)].heldCount
+    }
+
     func dueCount(of app: Int) -> Int { lists(of: app).reduce(0) { $0 + $1.count } }
     func heldCount(of app: Int) -> Int { lists(of: app).reduce(0) { $0 + $1.heldCount } }
 

@@ -84,4 +84,15 @@ package struct VendorStatistics: Sendable {
     package var leasedJobs = 0
 
     package init() {}
+
+    mutating func addCounters(of earlier: VendorStatistics) {
+        for counter in Self.counters { self[keyPath: counter] &+= earlier[keyPath: counter] }
+    }
+
+    static var counters: [WritableKeyPath<VendorStatistics, UInt64>] {
+        [
+            \.jobsCreated, \.leasesGiven, \.leasesLapsed, \.resultsAccepted, \.resultsRetry, \.resultsUnsent,
+            \.resultsRejected, \.resultsBadToken, \.resultsStale, \.jobsExhausted, \.alertedTwice,
+        ]
+    }
 }

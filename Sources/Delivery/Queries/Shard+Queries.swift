@@ -82,15 +82,29 @@ extension Shard {
     }
 
     private mutating func tellPending(_ slot: MessageSlot, _ origin: Origin) {
+        addLateEvents(pendingTrace(slot), origin)
+    }
+
+    /// The steps so far of a message in memory.
+    func pendingTrace(_ slot: MessageSlot) -> MessageTrace {
         let entry = messages.at(slot)
         let row = entry.value.job == .none ? nil : jobs.at(entry.value.job).value.row
         var steps = row?.steps ?? []
         if entry.value.sentAt > 0, !steps.contains(where: { $0.event == .sent }) {
             steps.insert(MessageTrace.Step(event: .sent, time: entry.value.sentAt), at: 0)
         }
-        let trace = Self.pendingTrace(
+        return Self.pendingTrace(
             entry.value.facts, steps: steps, attempts: row?.attempts ?? 0, isOffline: entry.value.isOffline)
-        addLateEvents(trace, origin)
+    }
+
+    /// The steps so far of a message of which only the rows are there.
+    static func pendingTrace(_ facts: MessageFacts, _ job: JobRow?, at now: GatewayTime) -> MessageTrace {
+        // As for a message that comes into memory.
+        let isMissed = facts.fallbackAt > 0 && facts.fallbackAt <= now
+        let row = job ?? (facts.hasDueJob(at: now) ? JobRow(impliedBy: facts) : nil)
+        return pendingTrace(
+            facts, steps: row?.steps ?? [], attempts: row?.attempts ?? 0,
+            isOffline: facts.flags.contains(.offline) || isMissed)
     }
 
     private mutating func traceStored(_ message: MessageID, mayBePending: Bool, _ origin: Origin) {
@@ -147,12 +161,7 @@ extension Shard {
                 let key = stored.key
                 let cid = DeviceID(high: key.ownerHigh, low: key.ownerLow)
                 let facts = row.facts(cid: cid, table: key.table, item: key.item)
-                // As for a message that comes into memory.
-                let isMissed = facts.fallbackAt > 0 && facts.fallbackAt <= shard.now
-                let isOffline = facts.flags.contains(.offline) || isMissed
-                let steps = facts.hasDueJob(at: shard.now) ? JobRow(impliedBy: facts).steps : []
-                return shard.addLateEvents(
-                    Self.pendingTrace(facts, steps: steps, attempts: 0, isOffline: isOffline), origin)
+                return shard.addLateEvents(Self.pendingTrace(facts, nil, at: shard.now), origin)
             }
             // It may have ended meanwhile.
             shard.readTrace(message, bucket: bucket) { shard, trace in
@@ -186,7 +195,7 @@ extension Shard {
         return trace
     }
 
-    private static func endedTrace(_ row: TraceRow) -> MessageTrace {
+    static func endedTrace(_ row: TraceRow) -> MessageTrace {
         var trace = MessageTrace(
             message: row.facts.message, task: row.facts.task, cid: row.facts.cid, app: row.facts.app,
             strategy: row.facts.strategy, isOffline: row.isOffline, sequence: row.facts.sequence,

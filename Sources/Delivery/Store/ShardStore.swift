@@ -122,6 +122,10 @@ package typealias ReadToken = UInt64
     /// The answer is the row as it is now, or none if it is gone. A reader runs `matches` on its thread, over all rows
     /// of the table. So this is for people's questions.
     case search(bucket: Bucket, table: StoreKey.Table, matches: @Sendable (UnsafeRawBufferPointer) -> Bool)
+    /// The rows of a bucket's traces that `matches`, as `.rows`: those of the highest keys, highest first, `limit` at most.
+    ///
+    /// The readers and the loop run `matches`, over all traces of the bucket. So this is for people's questions, too.
+    case traces(bucket: Bucket, limit: Int, matches: @Sendable (StoreKey, UnsafeRawBufferPointer) -> Bool)
 }
 
 /// The answer to one `StoreRead`.

@@ -39,6 +39,7 @@ extension Shard {
         case .end(let key, let outcomes): endCall(key, outcomes, origin)
         case .joinGroup(let task, let bucket, let owner): joinGroup(task, bucket, owner, origin)
         case .group(let bucket, let owner): readGroup(bucket, owner, from: 0, found: [], origin)
+        case .inspect(let inspection): inspect(inspection, origin)
         case .liveBroadcasts(let share): answer(origin, .liveBroadcasts(broadcasts.live(of: share)))
         }
     }

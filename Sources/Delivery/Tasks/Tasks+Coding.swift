@@ -6,13 +6,13 @@ extension TaskCommand: Codable {
     private enum Kind: String, Codable {
         case create, load, change, park, targets, scan, advance, sweep, totals, day, foldable, removeCounters, online,
             message, stopSingle, keepSiblings, endSibling, settleFirstAck, begin, end, joinGroup, group,
-            liveBroadcasts
+            liveBroadcasts, inspect
     }
 
     private enum Key: String, CodingKey {
         case kind, record, requestKey, digest, task, app, change, devices, from, scan, position, state, share, day,
             days,
-            cid, bucket, first, call, outcomes, owner
+            cid, bucket, first, call, outcomes, owner, inspection
     }
 
     package func encode(to encoder: any Encoder) throws {
@@ -98,6 +98,9 @@ extension TaskCommand: Codable {
         case .liveBroadcasts(let share):
             try put(.liveBroadcasts)
             try container.encode(share, forKey: .share)
+        case .inspect(let inspection):
+            try put(.inspect)
+            try container.encode(inspection, forKey: .inspection)
         case .group(let bucket, let owner):
             try put(.group)
             try container.encode(bucket, forKey: .bucket)
@@ -145,6 +148,7 @@ extension TaskCommand: Codable {
             case .end: .end(try get(.call), try container.decodeIfPresent([PublishOutcome].self, forKey: .outcomes))
             case .joinGroup: .joinGroup(try get(.task), bucket: try get(.bucket), owner: try words(.owner))
             case .liveBroadcasts: .liveBroadcasts(try get(.share))
+            case .inspect: .inspect(try get(.inspection))
             case .group: .group(bucket: try get(.bucket), owner: try words(.owner))
             }
     }

@@ -123,6 +123,8 @@ package enum TaskCommand: Sendable {
     case end(CallKey, [PublishOutcome]?)
     case joinGroup(TaskID, bucket: Bucket, owner: (UInt64, UInt64))
     case group(bucket: Bucket, owner: (UInt64, UInt64))
+    /// An operator's question or order, which need not be about a task.
+    case inspect(Inspection)
     /// The live broadcasts of the apps whose logs are in these buckets, for a shard that starts elsewhere.
     case liveBroadcasts(LoopShare)
 }
@@ -194,6 +196,7 @@ package enum TaskAnswer: Sendable, Codable {
     case done
     case group([TaskID])
     case liveBroadcasts([AppBroadcasts])
+    case inspected(InspectionAnswer)
 }
 
 /// The outcomes of a task's messages, or of some of them: sums over its rows.

@@ -65,6 +65,9 @@ struct Outbox: ~Copyable {
 
     mutating func endRelease() { isReleasing = false }
 
+    /// The next effect that waits, whatever it waits for; of a shard that is given up.
+    mutating func popWaiting() -> PendingEffect? { waiting.popFirst() }
+
     /// The next effect whose ticket is durable, or, with `beforeSync` (a planted fault), the next one.
     mutating func popDue(beforeSync: Bool) -> PendingEffect? {
         guard let first = waiting.first, first.ticket <= committedTicket || beforeSync else { return nil }

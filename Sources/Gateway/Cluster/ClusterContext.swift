@@ -3,6 +3,7 @@ internal import EventLoops
 internal import Platform
 internal import PushAPI
 internal import Synchronization
+internal import Wire
 
 /// What the loops of a gateway know of the cluster: its own number, who owns which part, and the links.
 final class ClusterContext: Sendable {
@@ -11,8 +12,10 @@ final class ClusterContext: Sendable {
     private let ownNode: Atomic<Int>
     let links: any GatewayLinks
     private let owners: [Owner]
+    var partCount: Int { owners.count }
     private let pages = Lock<Pages?>(nil)
     private let addresses = Lock<[Int: DeviceAddresses]>([:])
+    private let sentAway = Lock(SentAway())
 
     /// A number that loops read for each message: relaxed, because a message to the wrong gateway is only refused.
     private final class Owner: Sendable {
@@ -28,12 +31,16 @@ final class ClusterContext: Sendable {
     /// What the membership does for the admin API; set once, before the loops run.
     struct Pages: Sendable {
         var status: @Sendable () -> ClusterStatus
+        var health: @Sendable (ClusterContext) -> ClusterHealth
+        var figures: @Sendable (ClusterContext) -> ClusterFigures
         /// `done` runs on a thread of the membership's.
         var wish: @Sendable (ClusterRequest, _ done: @escaping @Sendable (APIResponse) -> Void) -> Void
     }
 
     func setPages(_ pages: Pages) { self.pages.withLock { $0 = pages } }
     func status() -> ClusterStatus? { pages.withLock { $0 }?.status() }
+    func health() -> ClusterHealth? { pages.withLock { $0 }?.health(self) }
+    func figures() -> ClusterFigures? { pages.withLock { $0 }?.figures(self) }
 
     func wish(_ request: ClusterRequest, done: @escaping @Sendable (APIResponse) -> Void) {
         guard let pages = pages.withLock({ $0 }) else { return done(ClusterAnswer.none) }
@@ -49,6 +56,11 @@ final class ClusterContext: Sendable {
         return isSecure ? addresses?.secure : addresses?.plain
     }
 
+    /// Whether a device is told where its gateway is; false when it was told a moment ago and is here again.
+    ///
+    /// Some networks let a device reach one gateway and not the other: it is relayed then.
+    func maySendAway(_ device: DeviceID, now: UInt64) -> Bool { sentAway.withLock { $0.take(device, now: now) } }
+
     /// What the other gateways advertise to devices.
     func setDeviceAddresses(_ all: [Int: DeviceAddresses]) { addresses.withLock { $0 = all } }
 
@@ -61,6 +73,31 @@ final class ClusterContext: Sendable {
     }
 
     func setOwner(_ node: Int, of part: Int) { owners[part].node.store(node, ordering: .relaxed) }
+}
+
+/// Devices that were told of another gateway's address a moment ago: as many as a table of fixed size remembers.
+struct SentAway {
+    /// A device tries an address for some seconds, and then comes back after its own backoff.
+    static let milliseconds: UInt64 = 60_000
+    private static let capacity = 1 << 14
+
+    private struct Entry {
+        var device = DeviceID.none
+        var at: UInt64 = 0
+    }
+
+    /// Empty until the first device comes.
+    private var entries: [Entry] = []
+
+    /// Notes that a device is told now; false when it was told a moment ago.
+    mutating func take(_ device: DeviceID, now: UInt64) -> Bool {
+        if entries.isEmpty { entries = Array(repeating: Entry(), count: Self.capacity) }
+        let place = Int(truncatingIfNeeded: device.low) & (Self.capacity - 1)
+        let entry = entries[place]
+        if entry.device == device, now < entry.at + Self.milliseconds { return false }
+        entries[place] = Entry(device: device, at: now)
+        return true
+    }
 }
 
 /// The addresses at which devices reach a gateway, past any balancer.
@@ -82,7 +119,7 @@ protocol GatewayLinks: AnyObject, Sendable {
     /// False when there is no link, and nobody waits for them.
     func send(_ answers: AnswerBatch, loop: Int, to node: Int) -> Bool
 
-    /// Answers as busy what a gateway was asked of a part that it does not own any more.
+    /// Answers as busy what a gateway was asked of a part that it does not own any more, and ends the relays of its devices.
     func forget(part: Int, at node: Int)
 
     /// Tells every other gateway that a link reaches.

@@ -90,9 +90,10 @@ final class ClusterHost: @unchecked Sendable {
         reported.withLock { $0 }(report)
         switch report {
         case .opened, .lost: break
-        case .failed(let part, _, _), .closed(let part, _):
+        case .failed(let part, let ended, _), .closed(let part, let ended):
             var epoch: UInt64?
             state.broadcast { state in
+                guard state.openings[part]?.epoch == ended else { return }
                 state.openings[part] = nil
                 epoch = state.next.removeValue(forKey: part)
             }
@@ -132,11 +133,18 @@ final class ClusterHost: @unchecked Sendable {
 
     /// Stops serving it; ends with `closed`.
     func close(_ part: Int, epoch: UInt64, isLost: Bool = false) {
-        state.broadcast { if $0.wanted[part] == epoch { $0.wanted[part] = nil } }
+        var opening: PartOpening?
+        state.broadcast { state in
+            if state.wanted[part] == epoch { state.wanted[part] = nil }
+            // What is said of an earlier epoch may come late: it is not for the part's present seat.
+            if let present = state.openings[part], present.epoch == epoch { opening = present }
+        }
+        guard let opening else { return }
         if cluster.owner(of: part) == cluster.node { cluster.setOwner(0, of: part) }
         context.members[part].submit { member in
             // Still being opened: the opening sees that it is given up, and ends it.
-            guard member.isHere(part) else { return }
+            guard member.isHere(part), opening.isSeated, !opening.isLeaving else { return }
+            opening.isLeaving = true
             member.welcomesDevices = false
             member.leaveSeat(isLost: isLost) { [self] in
                 onWorker { [self] in
@@ -195,6 +203,9 @@ final class ClusterHost: @unchecked Sendable {
             if part == 0 { askForTokens() }
         }
     }
+
+    /// A gateway's own link to this one is there, perhaps again: what it told meanwhile did not come.
+    func heard(_ node: Int) { if cluster.owner(of: 0) == node { askForTokens() } }
 
     /// The gateway takes work once it knows an owner of every part.
     private func readyIfServed() {

@@ -29,13 +29,17 @@ final class ClusterNode {
     private let links: ClusterLinks
     private let register: RedisRegister
     private let runner: MembershipRunner
+    private let counts = Lock(ClusterFigures.Counts())
+    private var isClockOff = false
+    private var isClockRefused = false
     private var hasStarted = false
 
     /// Checks the servers' settings, and joins.
     ///
     /// - Throws: `ClusterFailure` with every problem and what to do, `ListenFailure` for `cluster.listen`, `StoreError`.
     init(
-        _ configuration: GatewayConfiguration, loops: [EventLoop], log: Log, time: SharedTime, spares: SpareBatches
+        _ configuration: GatewayConfiguration, loops: [EventLoop], log: Log, time: SharedTime, spares: SpareBatches,
+        acceptsClock: Bool
     ) throws {
         guard let redis = configuration.redis, let settings = configuration.cluster else {
             preconditionFailure("a cluster needs store.redis")
@@ -45,30 +49,34 @@ final class ClusterNode {
             seeds: redis.nodes.map { RedisAddress(host: $0.host, port: $0.port) },
             network: RedisSockets(try Self.access(redis)))
         try Self.check(servers, redis)
+        if !acceptsClock, let problem = try ClockCheck.problem(servers) {
+            throw ClusterFailure(description: problem + ", or with --accept-clock")
+        }
         let instance = SecureRandom.word()
         let info = Self.info(settings)
         register = RedisRegister(servers, name: settings.name, minReplicas: redis.minReplicas)
         let sentAt = SystemClock.monotonicTime
         let joined = try Self.join(register, settings, instance, info)
         if let other = joined.snapshot.members.first(where: {
-            $0.key != joined.node && $0.value.info.secretMark != info.secretMark
+            $0.key != joined.node && !info.sharesSecret(with: $0.value.info)
         }) {
             // It would be given parts, and nobody could reach them.
             do throws(RegisterError) { try register.leave(joined.node, instance: instance) } catch {}
             throw ClusterFailure(
                 description: "cluster.secretFile: gateway \(other.key) at \(other.value.info.address) of cluster "
-                    + "\(settings.name) has another secret; give all gateways of a cluster the same one")
+                    + "\(settings.name) has another secret; give all gateways of a cluster the same one. To change it, see "
+                    + "\"Changing the secret\" in docs/Cluster.md")
         }
         let constants = joined.constants
         (partCount, queueEpoch, tokenKey) = (constants.partCount, constants.queueEpoch, constants.tokenKey)
         let hub: LinkHub?
         if let listen = settings.listen {
-            guard let secret = settings.secrets.first else {
+            guard !settings.secrets.isEmpty else {
                 throw ClusterFailure(description: "cluster.secretFile: missing; cluster.listen needs it")
             }
             let key: TLSContext
             do throws(TLSFailure) {
-                key = try TLSContext(psk: PresharedKey(secret: Array(secret.exposed.utf8), group: settings.name))
+                key = try TLSContext(psk: Self.keys(settings))
             } catch { throw ClusterFailure(description: "cluster.secretFile: \(error)") }
             hub = try LinkHub(
                 listen: listen.description,
@@ -85,6 +93,8 @@ final class ClusterNode {
         engineSettings.name = settings.name
         engineSettings.minReplicas = redis.minReplicas
         engineSettings.logByteLimit = Int(configuration.limits.journalBytes)
+        engineSettings.requestByteLimit = Int(configuration.limits.requestBytes)
+        engineSettings.traceByteLimit = Int(configuration.limits.traceBytes)
         engineSettings.uncommittedByteLimit = configuration.limits.uncommittedBytes
         engineSettings.youngMilliseconds = UInt64(configuration.limits.spillAfterSeconds * 1_000)
         engineSettings.now = { time.now }
@@ -97,7 +107,7 @@ final class ClusterNode {
         self.host = host
         runner = MembershipRunner(
             register, joined: joined, instance: instance, info: info, sentAt: sentAt,
-            outlet: Self.outlet(host, links, context, log, time))
+            outlet: Self.outlet(host, links, context, log, time, counts))
         openPages(settings.name)
         log.write(
             .info, .clusterJoined,
@@ -133,16 +143,21 @@ final class ClusterNode {
         }
     }
 
+    /// The first is used, each is accepted.
+    private static func keys(_ settings: ClusterConfiguration) throws(TLSFailure) -> [PresharedKey] {
+        var keys: [PresharedKey] = []
+        for secret in settings.secrets {
+            keys.append(try PresharedKey(secret: Array(secret.exposed.utf8), group: settings.name))
+        }
+        return keys
+    }
+
     private static func info(_ settings: ClusterConfiguration) -> MemberInfo {
         var info = MemberInfo()
         info.address = settings.listen == nil ? "" : (settings.advertise ?? settings.listen)?.description ?? ""
         info.release = Version.text
-        if let secret = settings.secrets.first {
-            let mark = HKDFSHA256.key(
-                secret: Array(secret.exposed.utf8), salt: Array("longwire register 1".utf8),
-                information: Array(settings.name.utf8))
-            info.secretMark = mark.prefix(8).map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()
-        }
+        // A secret that is too short has no mark; the links' own start says so.
+        info.secretMarks = ((try? Self.keys(settings)) ?? []).map(\.mark)
         info.deviceAddress = settings.deviceAddress?.description ?? ""
         info.deviceTLSAddress = settings.deviceTLSAddress?.description ?? ""
         return info
@@ -153,7 +168,7 @@ final class ClusterNode {
         _ register: RedisRegister, _ settings: ClusterConfiguration, _ instance: UInt64, _ info: MemberInfo
     ) throws -> JoinReply {
         let constants = ClusterConstants(
-            format: 1, partCount: settings.partCount, tokenKey: SecureRandom.bytes(32),
+            format: RegisterKeys.format, partCount: settings.partCount, tokenKey: SecureRandom.bytes(32),
             queueEpoch: SecureRandom.word() | 1)
         let request = JoinRequest(instance: instance, info: info, constants: constants)
         let end = SystemClock.monotonicTime + 3 * ClusterTiming().lease
@@ -174,7 +189,8 @@ final class ClusterNode {
     // MARK: What membership wants
 
     private static func outlet(
-        _ host: ClusterHost, _ links: ClusterLinks, _ context: ClusterContext, _ log: Log, _ time: SharedTime
+        _ host: ClusterHost, _ links: ClusterLinks, _ context: ClusterContext, _ log: Log, _ time: SharedTime,
+        _ counts: Lock<ClusterFigures.Counts>
     ) -> MembershipRunner.Outlet {
         MembershipRunner.Outlet(
             seat: { host.open($0, epoch: $1) },
@@ -199,7 +215,10 @@ final class ClusterNode {
                         }))
             },
             nudge: { links.nudge(Int($0.number)) },
-            tell: { log.write($0.level, $0.logName, [.detail: .text($0.text)]) },
+            tell: { event in
+                counts.withLock { $0.note(event) }
+                log.write(event.level, event.logName, [.detail: .text(event.text)])
+            },
             failed: { log.write(.warning, .clusterRegisterFailed, [.error: .text("\($0)")]) },
             clock: { time.now ?? 0 })
     }
@@ -210,12 +229,32 @@ final class ClusterNode {
     var clockFloor: Int64 { runner.view.clockFloor }
     var view: MembershipRunner.View { runner.view }
 
+    /// Looks at this machine's clock beside the server's; about once a second.
+    func tend() {
+        let view = runner.view
+        if let clock = view.refusedClock, !isClockRefused {
+            log.write(
+                .error, .clusterClockRefused, [.detail: .text("\(clock) in the register, milliseconds since 1970")])
+        }
+        isClockRefused = view.refusedClock != nil
+        let offset = view.clockOffset
+        if !isClockOff, abs(offset) > ClockCheck.longestOffset {
+            isClockOff = true
+            log.write(.warning, .clusterClockOff, [.offsetMilliseconds: LogValue(offset)])
+        } else if isClockOff, abs(offset) < ClockCheck.agreedOffset {
+            isClockOff = false
+            log.write(.info, .clusterClockAgrees)
+        }
+    }
+
     /// What the admin API shows of the cluster, and what it asks for.
     private func openPages(_ name: String) {
-        let runner = runner
+        let (runner, links, counts) = (runner, links, counts)
         context.setPages(
             ClusterContext.Pages(
                 status: { runner.view.status(name) },
+                health: { runner.view.health($0, links) },
+                figures: { runner.view.figures($0, links, counts.withLock { $0 }) },
                 wish: { request, done in
                     guard let wish = ClusterWish(request, own: runner.view.node, parts: runner.view.partCount) else {
                         return done(ClusterAnswer.refused("the cluster has no such part, or no such gateway"))
@@ -255,6 +294,7 @@ final class ClusterNode {
             case .down(let node, let wasRefused, let reason):
                 log.write(.warning, .linkDown, [.node: LogValue(node), .reason: .text(reason)])
                 if let node = NodeID(node) { runner.take(wasRefused ? .linkRefused(node) : .linkDown(node)) }
+            case .heard(let node): host.heard(node)
             case .refused(let peer, _, let reason):
                 log.write(.warning, .linkRefused, [.peer: .text(peer), .reason: .text(reason)])
             }

@@ -32,19 +32,69 @@ extension GatewayLoop {
         guard isDone || loop.now >= deadline else {
             return campaigns.coordinator.later(5) { [unowned self] in finishLeaving(until: deadline, done: done) }
         }
+        answerAll()
         store.turnEnded()
         store.close()
         seat(ShardStart(vacant: now, LoopShare(index: index, count: loopCount)))
+        answerDeferredSoon()
         done()
     }
 
-    /// Tells a part that is served elsewhere now of this part's live broadcasts.
+    /// Answers as busy whatever still waits for this part's shard or store: its callers ask the next owner.
+    ///
+    /// Some of it may be durable. A caller that repeats its request under the same id learns which.
+    private func answerAll() {
+        campaigns.coordinator.seatLeft()
+        withShard { $0.abandon(now: now) }
+        for portion in lists.popOverdue(now: .max) { portion.forEach { answerBusy($0) } }
+        let waiters = metaWaiters
+        metaWaiters = []
+        for waiter in waiters { waiter.failed() }
+    }
+
+    // MARK: Broadcasts of other parts' apps
+
+    /// Tells a part that is served elsewhere now all that this part has of its apps' broadcasts.
     func announceBroadcasts(to part: Int) {
         guard core.pointee.isSeated else { return }
         campaigns.coordinator.ask(index, .liveBroadcasts(LoopShare(index: index, count: loopCount))) {
             [unowned self] answer in
             guard case .liveBroadcasts(let logs) = answer else { return }
-            for log in logs { for record in log.records { send(.launched(record), to: part) } }
+            // No broadcasts are news, too: until then the part takes no registrations of these apps.
+            send(.broadcasts(logs, home: index), to: part)
+        }
+    }
+
+    /// Takes over what another part has of its apps' broadcasts.
+    func learn(_ logs: [AppBroadcasts], of home: Int) {
+        withShard { $0.learn(logs, of: home, loopCount: loopCount, now: now) }
+        continueWork()
+    }
+
+    /// Asks a part for its apps' broadcasts until it has told of them; `tried` runs after the first answer, whatever it was.
+    func learnBroadcasts(of home: Int, tried: @escaping () -> Void = {}) {
+        guard learning.updateValue(true, forKey: home) == nil else { return tried() }
+        askForBroadcasts(of: home, seat: seatNumber, delay: 20, tried: tried)
+    }
+
+    private func askForBroadcasts(of home: Int, seat: Int, delay: Int64, tried: @escaping () -> Void = {}) {
+        guard isStill(seat) else { return tried() }
+        learning[home] = false
+        campaigns.coordinator.ask(home, .liveBroadcasts(LoopShare(index: home, count: loopCount))) {
+            [unowned self] answer in
+            guard isStill(seat) else { return tried() }
+            let isAskedAgain = learning[home] ?? false
+            guard case .liveBroadcasts(let logs) = answer else {
+                // Nobody has the part, or its owner cannot be reached: it tells when it is served again.
+                tried()
+                return campaigns.coordinator.later(delay) { [unowned self] in
+                    askForBroadcasts(of: home, seat: seat, delay: min(500, delay * 2))
+                }
+            }
+            learn(logs, of: home)
+            tried()
+            // One came meanwhile that these logs may not have.
+            if isAskedAgain { askForBroadcasts(of: home, seat: seat, delay: 20) } else { learning[home] = nil }
         }
     }
 }

@@ -8,10 +8,12 @@ final class IncomingLink: LinkConnection {
     private(set) var peer: LinkHello?
     private(set) var port: LinkPort?
     private let peerAddress: String
+    /// Whose place it takes among the strangers (`LinkDesk.accept`).
+    let place: String
     private var preamble: RelayPreamble?
 
-    init(_ desk: LinkDesk, peerAddress: String) {
-        self.peerAddress = peerAddress
+    init(_ desk: LinkDesk, peerAddress: String, place: String) {
+        (self.peerAddress, self.place) = (peerAddress, place)
         super.init(desk)
     }
 
@@ -100,6 +102,8 @@ final class IncomingLink: LinkConnection {
         desk.strangerLeft(self)
         desk.relayArrived(connection, preamble)
     }
+
+    override var countingPort: LinkPort? { port }
 
     // MARK: End
 

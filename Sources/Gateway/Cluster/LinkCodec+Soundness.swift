@@ -32,6 +32,12 @@ extension LoopMessage {
         case .directory(let command): return isHere(command.bucket) && command.isSound(inPart: part, of: parts)
         case .task(let command, _): return command.isSound(inPart: part, of: parts)
         case .launched(let record): return record.isSound
+        case .broadcasts(let logs, let home):
+            return 0..<parts ~= home
+                && logs.allSatisfy { log in
+                    log.app.home.loop(of: parts) == home
+                        && log.records.allSatisfy { $0.app == log.app && $0.isSound }
+                }
         case .question(.charge(_, let app), _): return isHere(app.home)
         case .question(.testDevices(let request, _, let limit), _):
             return isHere(Bucket(0)) && request.isSound && limit >= 0
@@ -100,6 +106,24 @@ extension TaskCommand {
         case .end(let key, let outcomes):
             return isHere(key.bucket) && outcomes?.count ?? 0 <= TaskBounds.callTargets
         case .joinGroup(_, let bucket, _), .group(let bucket, _): return isHere(bucket)
+        case .inspect(let inspection): return inspection.isSound(inPart: part, of: parts)
+        }
+    }
+}
+
+extension Inspection {
+    fileprivate func isSound(inPart part: Int, of parts: Int) -> Bool {
+        func isHere(_ bucket: Bucket) -> Bool { bucket.loop(of: parts) == part }
+        switch self {
+        case .recent(let place, let limit): return isHere(place.bucket) && 1...Self.answerLimit ~= limit
+        case .requests(_, let keys, let tasks, let share):
+            return keys.count <= Self.keyLimit && tasks.count <= Self.keyLimit && share.isSound(inPart: part, of: parts)
+        case .call(let key): return isHere(key.bucket)
+        case .single(let task, _): return isHere(task.home)
+        case .devices(_, _, let limit, let share):
+            return 1...Self.answerLimit ~= limit && share.isSound(inPart: part, of: parts)
+        case .jobs(_, let limit): return 1...Self.answerLimit ~= limit
+        case .change(let place, _): return isHere(place.bucket)
         }
     }
 }

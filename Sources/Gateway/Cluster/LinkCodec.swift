@@ -29,7 +29,8 @@ enum LinkCodec {
 
     /// The kinds of a `message` frame; numbers are never given again.
     enum MessageKind: UInt8 {
-        case lease = 1, settle, extend, deviceStatus, trace, receipt, directory, task, launched, question, news
+        case lease = 1, settle, extend, deviceStatus, trace, receipt, directory, task, launched, question, news,
+            broadcasts
     }
 
     /// The kinds of an `answer` frame; numbers are never given again.
@@ -41,6 +42,11 @@ enum LinkCodec {
     struct Addressed<Value: Codable & Sendable>: Codable, Sendable {
         var origin: Origin
         var value: Value
+    }
+
+    private struct Broadcasts: Codable {
+        var home: Int
+        var logs: [AppBroadcasts]
     }
 
     private struct Settlement: Codable {
@@ -84,6 +90,7 @@ enum LinkCodec {
         case .directory(let command): put(.directory, command)
         case .task(let command, let origin): put(.task, Addressed(origin: origin, value: command))
         case .launched(let record): put(.launched, record)
+        case .broadcasts(let logs, let home): put(.broadcasts, Broadcasts(home: home, logs: logs))
         case .question(let question, let origin): put(.question, Addressed(origin: origin, value: question))
         case .news(let news): put(.news, news)
         }
@@ -160,6 +167,9 @@ enum LinkCodec {
             let form: Addressed<TaskCommand> = try value()
             return .task(form.value, form.origin)
         case .launched: return .launched(try value())
+        case .broadcasts:
+            let form: Broadcasts = try value()
+            return .broadcasts(form.logs, home: form.home)
         case .question:
             let form: Addressed<GatewayQuestion> = try value()
             return .question(form.value, form.origin)

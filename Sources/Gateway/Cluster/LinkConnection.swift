@@ -42,6 +42,9 @@ class LinkConnection: StreamDelegate {
 
     // MARK: What subclasses say
 
+    /// Where the bytes are counted, once the peer is known.
+    var countingPort: LinkPort? { nil }
+
     /// Takes a frame; false stops the reading of what follows it.
     func take(_ frame: LinkFrame) throws(LinkFault) -> Bool { preconditionFailure("override take(_:)") }
 
@@ -51,6 +54,9 @@ class LinkConnection: StreamDelegate {
     /// This side ends the connection: what its owner expects of it, it does not do any more.
     func closes() {}
 
+    /// The peer said nothing for the bound of silence; its host is gone, stands still or is cut off.
+    func wentSilent() {}
+
     /// A block went to the stream, or will not go any more.
     func released(_ block: LinkBlock) { desk.spares.keep(block) }
 
@@ -59,6 +65,7 @@ class LinkConnection: StreamDelegate {
     override func received(_ bytes: UnsafeRawBufferPointer, on stream: ByteStream) -> Int {
         lastHeardAt = desk.loop.now
         desk.counters.received(bytes.count)
+        countingPort?.countReceived(bytes.count)
         do throws(LinkFault) {
             let count = try reader.read(bytes) { (frame) throws(LinkFault) in
                 // After a Close nothing more is of interest.
@@ -115,6 +122,7 @@ class LinkConnection: StreamDelegate {
                 let isTaken = block.withBytes { stream.write(UnsafeRawBufferPointer(rebasing: $0[offset..<end])) }
                 guard isTaken else { return }
                 desk.counters.sent(end - offset)
+                countingPort?.countSent(end - offset)
                 lastSaidAt = desk.loop.now
                 offset = end
             }
@@ -134,6 +142,7 @@ class LinkConnection: StreamDelegate {
     func tick(_ now: UInt64) {
         guard isIdentified, closing == nil, let stream else { return }
         if now >= lastHeardAt + desk.settings.times.silenceMilliseconds, !stream.isReadingPaused {
+            wentSilent()
             close(.unavailable, "the peer said nothing for \(now - lastHeardAt) ms")
             self.stream?.close(.timedOut)
         } else if firstQueued == queue.count, now >= lastSaidAt + desk.settings.times.heartbeatMilliseconds {

@@ -13,6 +13,8 @@ enum LinkEvent: Sendable, Equatable {
     ///
     /// Told once for each change: a link that is down and then refused is told of twice.
     case down(node: Int, wasRefused: Bool, reason: String)
+    /// The node's own link to this gateway is there: what it tells comes from now on.
+    case heard(node: Int)
     /// A peer was turned away; without a code, before it had proven the secret.
     case refused(peer: String, code: LinkClose.Code?, reason: String)
 }
@@ -114,6 +116,7 @@ final class LinkDesk {
     private let batches: SpareBatches
     private let ports: LinkPorts
     private let resolver: LinkResolver
+    private let relays: RelayTable
     private weak var receiver: (any LinkReceiver)?
     /// This gateway's number; 0: none yet.
     private(set) var node = 0
@@ -121,6 +124,8 @@ final class LinkDesk {
     private var outgoing: [Int: OutgoingLink] = [:]
     private var incoming: [Int: IncomingLink] = [:]
     private var strangers: [ObjectIdentifier: IncomingLink] = [:]
+    /// How many of them come from each gateway's address, and from all others together, by the empty text.
+    private var strangerCounts: [String: Int] = [:]
 
     /// What one part gets at the end of the turn, and whose questions they are.
     private struct Inbox {
@@ -137,10 +142,10 @@ final class LinkDesk {
 
     init(
         loop: EventLoop, settings: LinkSettings, ports: LinkPorts, spares: SpareBlocks, batches: SpareBatches,
-        counters: LinkCounters, resolver: LinkResolver
+        counters: LinkCounters, resolver: LinkResolver, relays: RelayTable
     ) {
         (self.loop, self.settings, self.ports, self.spares) = (loop, settings, ports, spares)
-        (self.batches, self.counters, self.resolver) = (batches, counters, resolver)
+        (self.batches, self.counters, self.resolver, self.relays) = (batches, counters, resolver, relays)
         codec = LinkCodec.Reader(parts: settings.parts, spares: batches)
         inboxes = (0..<settings.parts).map { _ in Inbox() }
         loop.onTick { [unowned self] now in tick(now) }
@@ -188,8 +193,12 @@ final class LinkDesk {
         for (node, link) in outgoing where !wanted.contains(node) {
             outgoing[node] = nil
             link.stop("the node has left")
+            relays.close(node)
         }
     }
+
+    /// A node says nothing any more: its devices come back here, and are told where its parts are now.
+    func wentSilent(_ node: Int) { relays.close(node) }
 
     func forget(part: Int, at node: Int) { outgoing[node]?.forget(part: part) }
 
@@ -200,17 +209,27 @@ final class LinkDesk {
     }
 
     private func accept(_ connection: DetachedConnection) {
-        // A stranger costs a handshake: beyond the bound the next one waits for its own retry.
-        guard strangers.count < LinkLimits.strangerCount else {
+        // A stranger costs a handshake: beyond the bound the next one waits for its own retry. Gateways have places of their
+        // own: neither strangers nor devices that are relayed keep a link from coming back.
+        let host = connection.peer.map { $0.host.hasPrefix("::ffff:") ? String($0.host.dropFirst(7)) : $0.host }
+        let memberCount = host.map { host in outgoing.values.count { $0.hosts.contains(host) } } ?? 0
+        let limit = memberCount > 0 ? memberCount * LinkLimits.memberStrangerCount : LinkLimits.strangerCount
+        let place = memberCount > 0 ? host ?? "" : ""
+        guard strangerCounts[place, default: 0] < limit else {
             counters.count(.refusedPeers)
             return connection.turnAway(with: UnsafeRawBufferPointer(start: nil, count: 0))
         }
-        let link = IncomingLink(self, peerAddress: connection.peer?.description ?? "")
+        let link = IncomingLink(self, peerAddress: connection.peer?.description ?? "", place: place)
+        strangerCounts[place, default: 0] += 1
         strangers[ObjectIdentifier(link)] = link
         link.attach(connection, serverName: nil)
     }
 
-    func strangerLeft(_ link: IncomingLink) { strangers[ObjectIdentifier(link)] = nil }
+    func strangerLeft(_ link: IncomingLink) {
+        guard strangers.removeValue(forKey: ObjectIdentifier(link)) != nil else { return }
+        let count = strangerCounts[link.place, default: 0]
+        strangerCounts[link.place] = count > 1 ? count - 1 : nil
+    }
 
     /// Takes a peer's link in place of its earlier one.
     ///
@@ -229,6 +248,7 @@ final class LinkDesk {
         if isPaused { link.pauseReading() }
         let port = ports.make(hello.node)
         port.setAsking(true)
+        tell(.heard(node: hello.node))
         return port
     }
 
@@ -287,6 +307,8 @@ final class LinkDesk {
             receiver?.receive(news)
             return
         }
+        var message = message
+        message.setAsker(link.peer?.node ?? 0)
         inboxes[part].messages.append(message)
         inboxes[part].senders.append(link)
         touched.insert(part)
@@ -331,7 +353,7 @@ final class LinkDesk {
         for (index, message) in messages.enumerated() {
             let place = takenCount + index - keptCount
             switch message {
-            case .answers, .launched: inboxes[part].kept.append(message)
+            case .answers, .launched, .broadcasts: inboxes[part].kept.append(message)
             default: if place >= 0, let sender = senders[place] { answerBusy(message, to: sender) }
             }
         }

@@ -39,7 +39,7 @@ final class LinkHub: GatewayLinks {
         (self.settings, self.batches) = (settings, batches)
         let desk = LinkDesk(
             loop: loop, settings: settings, ports: ports, spares: spares, batches: batches, counters: counters,
-            resolver: resolver)
+            resolver: resolver, relays: relays)
         self.desk = Confined(value: desk)
         parcels = Mailbox(into: loop, capacity: LinkLimits.parcelCount) { [unowned desk] parcels in
             desk.send(parcels)
@@ -73,8 +73,13 @@ final class LinkHub: GatewayLinks {
     /// Keeps links to these nodes and to no others; the node's own number among them is passed over.
     func setPeers(_ peers: [LinkPeer]) { loop.submit { [desk] in desk.value.setPeers(peers) } }
 
-    /// Answers as busy what was asked of a part that the node does not own any more.
-    func forget(part: Int, at node: Int) { loop.submit { [desk] in desk.value.forget(part: part, at: node) } }
+    /// Answers as busy what was asked of a part that the node does not own any more, and ends the relays of its devices.
+    ///
+    /// An owner that gave the part away has told its devices; one that is gone without a word has not.
+    func forget(part: Int, at node: Int) {
+        relays.close(node, part: part)
+        loop.submit { [desk] in desk.value.forget(part: part, at: node) }
+    }
 
     var statistics: LinkStatistics { counters.statistics }
     func isUp(_ node: Int) -> Bool { ports[node]?.isLinkUp ?? false }
@@ -88,7 +93,7 @@ final class LinkHub: GatewayLinks {
     func send(_ messages: inout [LoopMessage], part: Int, to node: Int) -> Bool {
         guard !messages.isEmpty else { return true }
         guard let port = ports[node], port.mayAsk(byteLimit: settings.waitingByteLimit) else {
-            counters.count(.refusedBatches)
+            countRefused(node)
             return false
         }
         let block = spares.take()
@@ -102,7 +107,7 @@ final class LinkHub: GatewayLinks {
         guard parcels.send(parcel) else {
             port.leave(block)
             spares.keep(block)
-            counters.count(.refusedBatches)
+            countRefused(node)
             return false
         }
         for message in messages {
@@ -120,7 +125,7 @@ final class LinkHub: GatewayLinks {
     ///   itself then, or will when the link breaks.
     func send(_ answers: AnswerBatch, loop: Int, to node: Int) -> Bool {
         guard let port = ports[node], port.mayAnswer(byteLimit: settings.waitingByteLimit) else {
-            counters.count(.refusedBatches)
+            countRefused(node)
             return false
         }
         let block = spares.take()
@@ -129,11 +134,19 @@ final class LinkHub: GatewayLinks {
         guard parcels.send(LinkParcel(node: node, isAnswers: true, block: block)) else {
             port.answersLeft(block)
             spares.keep(block)
-            counters.count(.refusedBatches)
+            countRefused(node)
             return false
         }
         return true
     }
+
+    private func countRefused(_ node: Int) {
+        counters.count(.refusedBatches)
+        ports[node]?.countRefused()
+    }
+
+    /// What went over the links with a node, both ways.
+    func figures(of node: Int) -> LinkFigures { ports[node]?.figures ?? LinkFigures() }
 
     func tell(_ news: GatewayNews) {
         for node in ports.linked {
@@ -158,7 +171,9 @@ final class LinkHub: GatewayLinks {
             parts: settings.parts)
         let preamble = RelayPreamble(
             hello: hello, peer: connection.peer?.description ?? "", isSecure: isSecure, device: device)
-        let relay = Relay(node: node, table: relays, farewell: Self.farewell, ended: ended)
+        let relay = Relay(
+            node: node, part: device.bucket.loop(of: settings.parts), table: relays, farewell: Self.farewell,
+            ended: ended)
         relay.start(
             connection, on: loop, to: ports[node]?.address, preamble, tls: settings.tls,
             timeoutMilliseconds: settings.times.identificationMilliseconds)
@@ -169,13 +184,9 @@ final class LinkHub: GatewayLinks {
         var close = Close()
         close.code = CloseCode.overloaded.rawValue
         close.reason = "the gateway that serves this device cannot be reached; come back"
-        // A part is taken over within seconds.
-        (close.retryAfterMinimum, close.retryAfterMaximum) = (200, 2_000)
+        (close.retryAfterMinimum, close.retryAfterMaximum) = GatewayLoop.refusedWindow
         var bytes: [UInt8] = []
         close.appendFrame(to: &bytes)
         return bytes
     }()
-
-    /// Ends the relays to a node that is gone without a word: their devices come back and find the new owner.
-    func closeRelays(to node: Int) { relays.close(node) }
 }

@@ -18,8 +18,12 @@ enum LinkLimits {
     static let questionCount = 1 << 20
     /// Parcels that may wait for the link loop from all other loops.
     static let parcelCount = 1 << 16
-    /// Connections to the cluster's port that have not said who they are.
+    /// Connections to the cluster's port that have not said who they are, from addresses that no gateway has.
     static let strangerCount = 256
+    /// Such connections from each gateway's address: its relays, and room for its link, which must not wait for them.
+    static let memberStrangerCount = openingRelayCount + 64
+    /// Relays to one gateway that it has not taken yet; the next device is told to come back.
+    static let openingRelayCount = 256
     /// Answers that may wait for a loop whose mailbox is full, before nothing more is read from any link.
     static let undeliveredCount = 64
     /// A queue of blocks keeps an empty one of up to this size for another turn.

@@ -2,6 +2,14 @@ internal import EventLoops
 internal import Platform
 internal import Synchronization
 
+/// What went over the links with one other node, both ways.
+struct LinkFigures: Sendable, Equatable {
+    var sentBytes: UInt64 = 0
+    var receivedBytes: UInt64 = 0
+    /// Batches that did not go because the link was down or full.
+    var refusedBatches: UInt64 = 0
+}
+
 /// What all loops may know and change of the links with one other node.
 final class LinkPort: Sendable {
     let node: Int
@@ -14,6 +22,9 @@ final class LinkPort: Sendable {
     private let isAsking = Atomic<Bool>(false)
     private let numbers = Atomic<UInt32>(0)
     private let addresses = Lock<[RemoteAddress]>([])
+    private let sent = Atomic<UInt64>(0)
+    private let received = Atomic<UInt64>(0)
+    private let refused = Atomic<UInt64>(0)
 
     init(node: Int) { self.node = node }
 
@@ -61,6 +72,20 @@ final class LinkPort: Sendable {
     }
 
     func setAsking(_ isAsking: Bool) { self.isAsking.store(isAsking, ordering: .relaxed) }
+
+    // MARK: Figures
+
+    func countSent(_ count: Int) { sent.wrappingAdd(UInt64(count), ordering: .relaxed) }
+    func countReceived(_ count: Int) { received.wrappingAdd(UInt64(count), ordering: .relaxed) }
+    /// Batches that did not go because the link was down or full.
+    func countRefused() { refused.wrappingAdd(1, ordering: .relaxed) }
+
+    /// Both directions together, since the port was made.
+    var figures: LinkFigures {
+        LinkFigures(
+            sentBytes: sent.load(ordering: .relaxed), receivedBytes: received.load(ordering: .relaxed),
+            refusedBatches: refused.load(ordering: .relaxed))
+    }
 
     // MARK: For relays
 

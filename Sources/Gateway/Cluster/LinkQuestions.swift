@@ -19,11 +19,13 @@ struct LinkQuestions {
     var count: Int { publishes.count + rareCount }
 
     mutating func add(_ asked: LinkCodec.AskedPublish, number: UInt32, part: Int) {
+        var asked = asked
+        asked.origin = asked.origin.asked(by: 0)
         publishes.insert(asked, number: number, part: part)
     }
 
     mutating func add(_ question: LinkCodec.Question) {
-        rare[question.busy.origin, default: []].append(
+        rare[question.busy.origin.asked(by: 0), default: []].append(
             Rare(number: question.number, part: question.part, busy: question.busy))
         rareCount += 1
     }
@@ -32,8 +34,9 @@ struct LinkQuestions {
     ///
     /// - Returns: false when there is no such question; the answer is nobody's then.
     mutating func take(_ answer: LoopAnswer) -> Bool {
-        if case .published(let origin, let outcome) = answer { return publishes.remove(origin, outcome.cid) }
-        let origin = answer.origin
+        // The other gateway's answer names this one by its number; the question did not.
+        let origin = answer.origin.asked(by: 0)
+        if case .published(_, let outcome) = answer { return publishes.remove(origin, outcome.cid) }
         guard let waiting = rare[origin], let place = waiting.firstIndex(where: { $0.busy.isAnswered(by: answer) })
         else { return false }
         rareCount -= 1

@@ -36,6 +36,15 @@ final class MembershipRunner: @unchecked Sendable {
         /// Parts that are open here.
         var openParts: [Int] = []
         var seatCount = 0
+        /// As it was after the last step.
+        var membership: Membership
+        /// Round trips of renewals that succeeded.
+        var registerTimes = MetricHistogram()
+        var registerFailures = 0
+        /// This machine's clock less the server's, in milliseconds.
+        var clockOffset: Int64 = 0
+        /// A gateway time in the register that cannot be right.
+        var refusedClock: Int64?
     }
 
     private struct Inbox {
@@ -48,6 +57,7 @@ final class MembershipRunner: @unchecked Sendable {
     private let register: any ClusterRegister
     private let outlet: Outlet
     private let constants: ClusterConstants
+    private let pause: @Sendable (UInt64) -> Void
     private let inbox = Monitor(Inbox())
     private let shown: Lock<View>
     private var membership: Membership
@@ -55,15 +65,15 @@ final class MembershipRunner: @unchecked Sendable {
 
     init(
         _ register: any ClusterRegister, joined: JoinReply, instance: UInt64, info: MemberInfo, sentAt: Int64,
-        outlet: Outlet
+        outlet: Outlet, pause: @escaping @Sendable (UInt64) -> Void = { Pause.milliseconds($0) }
     ) {
-        (self.register, self.outlet, constants) = (register, outlet, joined.constants)
+        (self.register, self.outlet, self.pause, constants) = (register, outlet, pause, joined.constants)
         membership = Membership(
             joined, instance: instance, info: info, sentAt: sentAt, now: SystemClock.monotonicTime)
         shown = Lock(
             View(
-                node: joined.node, snapshot: joined.snapshot, clockFloor: joined.snapshot.clockFloor,
-                renewedAt: sentAt))
+                node: joined.node, snapshot: joined.snapshot, clockFloor: joined.snapshot.soundClockFloor,
+                renewedAt: sentAt, membership: membership))
     }
 
     var view: View { shown.withLock { $0 } }
@@ -158,17 +168,29 @@ final class MembershipRunner: @unchecked Sendable {
 
     private func renew() {
         let sentAt = SystemClock.monotonicTime
+        let (wall, began) = (ClockCheck.now(), SystemClock.monotonicNanoseconds)
         do throws(RegisterError) {
             let reply = try register.renew(
                 membership.node, instance: membership.instance, info: membership.info, clock: outlet.clock(),
                 seen: membership.seenVersion)
-            shown.withLock { $0.failure = nil }
+            let serverTime =
+                switch reply {
+                case .unchanged(let time, _): time
+                case .changed(let snapshot, _): snapshot.serverTime
+                }
+            let time = (SystemClock.monotonicNanoseconds - began) / 1_000
+            shown.withLock { view in
+                view.failure = nil
+                view.registerTimes.observe(Int64(time))
+                view.clockOffset = ClockCheck.offset(
+                    before: wall, after: ClockCheck.now(), server: serverTime)
+            }
             switch reply {
             case .unchanged(let serverTime, let floor):
-                shown.withLock { $0.clockFloor = max($0.clockFloor, floor) }
+                take(clockFloor: floor, serverTime: serverTime)
                 feed(.unchanged(serverTime: serverTime, sentAt: sentAt))
             case .changed(let snapshot, let isRecreated):
-                shown.withLock { $0.clockFloor = max($0.clockFloor, snapshot.clockFloor) }
+                take(clockFloor: snapshot.clockFloor, serverTime: serverTime)
                 outlet.members(snapshot.members.mapValues(\.info))
                 feed(.snapshot(snapshot, isRecreated: isRecreated, sentAt: sentAt))
             }
@@ -176,7 +198,17 @@ final class MembershipRunner: @unchecked Sendable {
             note(error)
             if case .replaced = error { return rejoin() }
             // The register is away: asked again soon, but not at once.
-            Pause.milliseconds(100)
+            pause(Self.failurePause)
+        }
+    }
+
+    private static let failurePause: UInt64 = 100
+
+    private func take(clockFloor: Int64, serverTime: Int64) {
+        let sound = RegisterSnapshot.soundClockFloor(clockFloor, serverTime: serverTime)
+        shown.withLock { view in
+            view.clockFloor = max(view.clockFloor, sound)
+            view.refusedClock = sound == clockFloor ? nil : clockFloor
         }
     }
 
@@ -191,12 +223,16 @@ final class MembershipRunner: @unchecked Sendable {
             membership = Membership(
                 reply, instance: membership.instance, info: membership.info, sentAt: sentAt,
                 now: SystemClock.monotonicTime)
-        } catch { note(error) }
+        } catch {
+            note(error)
+            pause(Self.failurePause)
+        }
     }
 
     private func note(_ error: RegisterError) {
         let isNew = shown.withLock { view in
             defer { view.failure = error }
+            view.registerFailures += 1
             return view.failure != error
         }
         if isNew { outlet.failed(error) }
@@ -205,6 +241,7 @@ final class MembershipRunner: @unchecked Sendable {
     private func show() {
         shown.withLock { view in
             (view.node, view.snapshot, view.renewedAt) = (membership.node, membership.view, membership.renewedAt)
+            view.membership = membership
             view.openParts = membership.seats.filter { $0.value.phase == .open }.keys.sorted()
             view.seatCount = membership.seats.count
         }

@@ -27,9 +27,11 @@ final class OutgoingLink {
             super.init(link.desk)
         }
 
+        override var countingPort: LinkPort? { port }
         override func handshakeFinished(_ stream: ByteStream) { send(.hello, desk.hello(for: port.node).bytes) }
         override func take(_ frame: LinkFrame) throws(LinkFault) -> Bool { try link?.take(frame, on: self) ?? true }
         override func ended(_ reason: CloseReason) { link?.ended(self, reason) }
+        override func wentSilent() { desk.wentSilent(port.node) }
         override func closes() { link?.ended(self, .closedHere) }
         override func released(_ block: LinkBlock) {
             port.leave(block)
@@ -42,7 +44,11 @@ final class OutgoingLink {
     let port: LinkPort
     private var address: LinkAddress
     private var state = State.paused(until: 0)
-    private var resolved: [RemoteAddress] = []
+    private var resolved: [RemoteAddress] = [] {
+        didSet { if !resolved.isEmpty { hosts = Set(resolved.map(\.host)) } }
+    }
+    /// Where the node was found last.
+    private(set) var hosts: Set<String> = []
     private var tries = 0
     private var upSince: UInt64 = 0
     private var questions = LinkQuestions()

@@ -11,8 +11,10 @@ internal import Wire
 //   loop     meanwhile asks the owner of part 0 which days are folded and which tokens are void
 //   worker   reads the counters, which needs both
 //   loop     seats the shard, then asks every other part's shard for the live broadcasts of its apps
-//   loop     welcomes devices when it has all of them
+//   loop     welcomes devices when each has answered once, or a second has passed
 //
+// The broadcasts of an app whose home has no owner stay unknown to the shard: devices of that app are welcomed, and their
+// broadcasts wait until the home is served again. So a part that nobody can open stops no device of another part.
 // A broadcast that starts meanwhile is not missed: its home tells it to this part either in its answer or, once it
 // knows that the part is here, by itself (`ClusterHost.setRoute`).
 
@@ -27,7 +29,10 @@ final class PartOpening: @unchecked Sendable {
     private var meta: MetaRows?
     private var broadcasts = BroadcastStart()
     private var fold: CounterFold?
-    private var isSeated = false
+    /// Of the part's loop.
+    private(set) var isSeated = false
+    /// Of the part's loop: the seat ends once, whatever says so.
+    var isLeaving = false
 
     init(_ part: Int, epoch: UInt64, host: ClusterHost) { (self.part, self.epoch, self.host) = (part, epoch, host) }
 
@@ -90,8 +95,8 @@ final class PartOpening: @unchecked Sendable {
         guard let store, let fold else { return }
         do throws(StoreError) {
             let start = try ShardStart(
-                store, LoopShare(index: part, count: host.context.loopCount), broadcasts: broadcasts, fold: fold,
-                now: host.time.now ?? 0)
+                store, LoopShare(index: part, count: host.context.loopCount), broadcasts: broadcasts, hasOwnOnly: true,
+                fold: fold, now: host.time.now ?? 0)
             if let meta { host.restore(meta) }
             let box = Unchecked(start)
             onLoop { self.seat(box.value, on: $0) }
@@ -105,38 +110,25 @@ final class PartOpening: @unchecked Sendable {
         member.seat(start)
         isSeated = true
         host.seated(part)
-        gather(on: member, missing: Set(0..<host.context.loopCount).subtracting([part]), delay: 20)
+        gather(on: member)
     }
 
-    /// Asks the other parts for their apps' broadcasts; those that do not answer are asked again.
-    private func gather(on member: GatewayLoop, missing: Set<Int>, delay: Int64) {
-        guard !host.isGivenUp(part, epoch: epoch), member.isHere(part) else { return }
-        guard !missing.isEmpty else {
+    /// How long devices wait for other parts to tell of their apps' broadcasts.
+    private static let gatherMilliseconds: Int64 = 1_000
+
+    /// Asks the other parts for their apps' broadcasts, and welcomes devices.
+    private func gather(on member: GatewayLoop) {
+        var isOpen = false
+        let open: () -> Void = { [self, unowned member] in
+            guard !isOpen, !host.isGivenUp(part, epoch: epoch), member.isHere(part) else { return }
+            isOpen = true
             member.welcomesDevices = true
-            return host.report(.opened(part, epoch: epoch))
+            host.report(.opened(part, epoch: epoch))
         }
-        let count = host.context.loopCount
-        let gathering = Gathering<(Int, TaskAnswer)>(count: missing.count) { [unowned member] answers in
-            var left: Set<Int> = []
-            for (part, answer) in answers {
-                guard case .liveBroadcasts(let logs) = answer else {
-                    left.insert(part)
-                    continue
-                }
-                guard !logs.isEmpty, member.isHere(self.part) else { continue }
-                member.withShard { $0.learn(logs, loopCount: count, now: member.now) }
-            }
-            guard !left.isEmpty else { return self.gather(on: member, missing: left, delay: delay) }
-            // A part without owner keeps its apps' broadcasts to itself; it tells of them when it is served again.
-            member.campaigns.coordinator.later(delay) { [unowned member] in
-                self.gather(on: member, missing: left, delay: min(500, delay * 2))
-            }
-        }
-        for other in missing {
-            member.campaigns.coordinator.ask(other, .liveBroadcasts(LoopShare(index: other, count: count))) {
-                gathering.take((other, $0))
-            }
-        }
+        let others = (0..<host.context.loopCount).filter { $0 != part }
+        let gathering = Gathering<Void>(count: others.count) { _ in open() }
+        for other in others { member.learnBroadcasts(of: other) { gathering.take(()) } }
+        member.campaigns.coordinator.later(Self.gatherMilliseconds, open)
     }
 
     /// The part is another gateway's before it was served here.

@@ -1,5 +1,6 @@
 package import Cluster
 internal import Cryptography
+internal import MessageStore
 package import Redis
 internal import TextForms
 
@@ -23,7 +24,7 @@ package final class RedisRegister: ClusterRegister {
         timeoutMilliseconds: Int = 800
     ) {
         client = RedisClient(cluster)
-        keys = ["c", "n", "l", "o", "w", "u"].map { Array("{lw:\(name)}:\($0)".utf8) }
+        keys = RegisterKeys.all(name)
         slot = RedisSlot.of(keys[0])
         (self.timing, self.minReplicas, self.timeoutMilliseconds) = (timing, minReplicas, timeoutMilliseconds)
     }
@@ -125,17 +126,18 @@ package final class RedisRegister: ClusterRegister {
             var commands = [command]
             var replicas = 0
             if mustBeDurable {
-                if let address = client.cluster.primary(of: slot) {
-                    replicas = client.cluster.replicaCount(of: address)
-                }
+                let address = client.cluster.primary(of: slot)
+                if let address { replicas = client.cluster.replicaCount(of: address) }
                 replicas = max(replicas, minReplicas)
                 if replicas > 0 {
-                    commands.append(client.waitCommand(replicas, timeoutMilliseconds: timeoutMilliseconds / 2))
+                    commands.append(
+                        client.waitCommand(replicas, at: address, timeoutMilliseconds: timeoutMilliseconds / 2))
                 }
             }
             let attempt = try client.attempt(commands, slot: slot, timeoutMilliseconds: timeoutMilliseconds)
             if let fault = attempt.replies[0].fault { throw .refused(attempt.address, fault) }
             if commands.count > 1, !RedisClient.isDurable(attempt.replies[1], replicas) {
+                client.noteRefusal(of: commands[1], attempt.replies[1], at: attempt.address)
                 throw .refused(
                     attempt.address, RedisFault("NOREPLICAS fewer than \(replicas) replicas have the change"))
             }
@@ -192,6 +194,8 @@ package final class RedisRegister: ClusterRegister {
         case "parts": throw .partCountDiffers(Int(detail) ?? 0)
         case "alone": throw .worksAlone(address: detail)
         case "full": throw .isFull
+        case "copyTo": throw .isCopied(isTarget: true, other: detail)
+        case "copyFrom": throw .isCopied(isTarget: false, other: detail)
         default: if isChecked { throw .malformed("the status \(status)") }
         }
         return Parts(all: all, status: status, detail: detail)

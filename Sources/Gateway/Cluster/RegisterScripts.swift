@@ -1,10 +1,12 @@
+internal import Cluster
 internal import Redis
 
 /// The register's steps as scripts, all on keys of one slot.
 ///
 /// `RegisterState` (Cluster) says the same over plain memory; `RedisRegisterTests` holds the two together. Keys behind
 /// `{lw:NAME}:`
-/// - `c`: format, parts, tokenKey, queueEpoch, lastNode, clock, version, last (the server's time at the last call)
+/// - `c`: format, parts, tokenKey, queueEpoch, lastNode, clock, version, last (the server's time at the last call), and
+///   what a copy of the store leaves there (`RegisterKeys.CopyField`)
 /// - `n`: node → `instance since info`
 /// - `l`: nodes by the end of their leases
 /// - `o`: part → `epoch:state:node`
@@ -21,6 +23,9 @@ enum RegisterScripts {
         local call = redis.call
         local time = call('TIME')
         local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+        local copy = call('HMGET', c, 'copy', 'copyUntil', 'copyOther')
+        if copy[1] == 'to' then return {'copyTo', copy[3] or ''} end
+        if copy[1] == 'from' and tonumber(copy[2]) > now then return {'copyFrom', copy[3] or ''} end
         local function text(number) return string.format('%.0f', number) end
         local function changed() call('HSET', c, 'version', nonce) end
         local last = tonumber(call('HGET', c, 'last') or '0')
@@ -86,10 +91,13 @@ enum RegisterScripts {
     /// Arguments: node, instance, info, clock, version seen.
     static let renew = RedisScript(
         opening + """
-            local id, clock = ARGV[3], call('HGET', c, 'clock')
+            local id, clock = ARGV[3], tonumber(call('HGET', c, 'clock') or '')
             local known = instance(id)
             if known and known ~= ARGV[4] then return {'replaced', ''} end
-            if not clock or tonumber(clock) < tonumber(ARGV[6]) then call('HSET', c, 'clock', ARGV[6]) end
+            local highest = now + \(ClusterTiming.clockStep)
+            if tonumber(ARGV[6]) <= highest and (not clock or clock < tonumber(ARGV[6]) or clock > highest) then
+                call('HSET', c, 'clock', ARGV[6])
+            end
             local since, info = text(now), nil
             if known then since, info = string.match(call('HGET', n, id), '^%d+ (%d+) (.*)$') end
             keep(id)
@@ -98,7 +106,7 @@ enum RegisterScripts {
                 changed()
             end
             if call('HGET', c, 'version') == ARGV[7] then
-                return {'same', '', ARGV[7], text(now), call('HGET', c, 'clock')}
+                return {'same', '', ARGV[7], text(now), call('HGET', c, 'clock') or '0'}
             end
             return snapshot('ok', known and '' or 'recreated')
             """)

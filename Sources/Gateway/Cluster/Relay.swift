@@ -24,6 +24,7 @@ final class Relay {
     }
 
     private let node: Int
+    private let part: Int
     private let table: RelayTable
     private let farewell: [UInt8]
     private var ended: (() -> Void)?
@@ -32,10 +33,12 @@ final class Relay {
     private let reader = LinkFrameReader()
     /// The owner took the device.
     private var isOpen = false
+    /// It counts among those that the owner has not taken yet.
+    private var isOpening = false
     private var number: UInt64?
 
-    init(node: Int, table: RelayTable, farewell: [UInt8], ended: @escaping () -> Void) {
-        (self.node, self.table, self.farewell, self.ended) = (node, table, farewell, ended)
+    init(node: Int, part: Int, table: RelayTable, farewell: [UInt8], ended: @escaping () -> Void) {
+        (self.node, self.part, self.table, self.farewell, self.ended) = (node, part, table, farewell, ended)
     }
 
     func start(
@@ -48,12 +51,15 @@ final class Relay {
         guard let address, let body = try? preamble.encoded(), body.count <= LinkLimits.firstFrameByteCount else {
             return sayFarewell()
         }
+        guard table.beginOpening(to: node) else { return sayFarewell() }
+        isOpening = true
         do throws(SystemError) {
             let connection = try DetachedConnection(connectingTo: address)
             owner = ByteStream(
                 attaching: connection, on: loop, delegate: Side(self, isDevice: false),
                 outboxByteLimit: max(outboxByteLimit, 2 * body.count), tls: tls, serverName: LinkDesk.serverName)
         } catch {
+            endOpening()
             return sayFarewell()
         }
         owner?.setTimeout(afterMilliseconds: timeoutMilliseconds)
@@ -63,7 +69,7 @@ final class Relay {
         block.endFrame(start)
         // It waits in the outbox until TLS is there.
         block.withBytes { _ = owner?.write($0) }
-        number = table.add(self, to: node, on: loop)
+        number = table.add(self, to: node, part: part, on: loop)
     }
 
     // MARK: Bytes
@@ -97,6 +103,7 @@ final class Relay {
                 return bytes.count
             }
             isOpen = true
+            endOpening()
             owner?.clearTimeout()
             device?.resumeReading()
         }
@@ -115,6 +122,7 @@ final class Relay {
             owner?.closeAfterFlush()
         } else {
             owner = nil
+            endOpening()
             if isOpen { device?.closeAfterFlush() } else { sayFarewell() }
         }
     }
@@ -125,10 +133,17 @@ final class Relay {
         device?.closeAfterFlush()
     }
 
+    private func endOpening() {
+        guard isOpening else { return }
+        isOpening = false
+        table.endOpening(to: node)
+    }
+
     /// The owner is gone.
     func close() { owner?.close() }
 
     private func finish() {
+        endOpening()
         if let number { table.remove(number, of: node) }
         number = nil
         ended?()
@@ -139,6 +154,7 @@ final class Relay {
 /// The relays of all loops, by the node that they lead to.
 final class RelayTable: Sendable {
     private struct Entry: Sendable {
+        let part: Int
         let loop: EventLoop
         let relay: LoopBound<WeakRelay>
     }
@@ -152,17 +168,36 @@ final class RelayTable: Sendable {
     private struct State {
         var last: UInt64 = 0
         var entries: [Int: [UInt64: Entry]] = [:]
+        /// Relays to each node that it has not taken yet.
+        var opening: [Int: Int] = [:]
     }
 
     private let state = Lock(State())
 
     /// Adds a relay, on its loop.
-    func add(_ relay: Relay, to node: Int, on loop: EventLoop) -> UInt64 {
-        let entry = Entry(loop: loop, relay: LoopBound(WeakRelay(relay), on: loop))
+    func add(_ relay: Relay, to node: Int, part: Int, on loop: EventLoop) -> UInt64 {
+        let entry = Entry(part: part, loop: loop, relay: LoopBound(WeakRelay(relay), on: loop))
         return state.withLock { state in
             state.last += 1
             state.entries[node, default: [:]][state.last] = entry
             return state.last
+        }
+    }
+
+    /// Counts a relay that is about to begin; false when the node has enough to take.
+    func beginOpening(to node: Int) -> Bool {
+        state.withLock { state in
+            let count = state.opening[node, default: 0]
+            guard count < LinkLimits.openingRelayCount else { return false }
+            state.opening[node] = count + 1
+            return true
+        }
+    }
+
+    func endOpening(to node: Int) {
+        state.withLock { state in
+            let count = state.opening[node, default: 0]
+            state.opening[node] = count > 1 ? count - 1 : nil
         }
     }
 
@@ -173,8 +208,11 @@ final class RelayTable: Sendable {
         }
     }
 
-    func close(_ node: Int) {
+    /// Ends the relays to a node, or those of one part: their devices come back and find the new owner.
+    func close(_ node: Int, part: Int? = nil) {
         let entries = state.withLock { $0.entries[node] ?? [:] }
-        for entry in entries.values { entry.loop.submit { entry.relay.wrapped.relay?.close() } }
+        for entry in entries.values where part == nil || entry.part == part {
+            entry.loop.submit { entry.relay.wrapped.relay?.close() }
+        }
     }
 }

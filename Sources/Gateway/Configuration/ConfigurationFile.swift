@@ -121,18 +121,17 @@ struct ConfigurationReader {
             http.finish()
         }
         if let senders = root.object("senders") {
-            configuration.senders = readAddress(senders, default: configuration.senders)
+            configuration.senders = readListener(senders, default: configuration.senders.plain, mayBeOff: true)
             senders.finish()
         }
         if let admin = root.object("admin") {
-            configuration.admin =
-                readAddress(admin, default: configuration.admin, canBeOff: false) ?? configuration.admin
+            configuration.admin = readListener(admin, default: configuration.admin.plain)
             admin.finish()
         }
     }
 
     private func readListener(
-        _ object: ConfigurationObject, default address: ListenAddress?
+        _ object: ConfigurationObject, default address: ListenAddress?, mayBeOff: Bool = false
     ) -> GatewayConfiguration.Listener {
         var listener = GatewayConfiguration.Listener(plain: readAddress(object, default: address))
         if let tls = object.object("tls") {
@@ -147,7 +146,7 @@ struct ConfigurationReader {
                     address: address, certificateFile: certificate, keyFile: key)
             }
         }
-        if listener.plain == nil, !object.has("tls") {
+        if listener.plain == nil, !mayBeOff, !object.has("tls") {
             object.report("listen", "\"off\" is not allowed without tls: nothing would listen")
         }
         return listener
@@ -177,13 +176,11 @@ struct ConfigurationReader {
 
     private func checkAddresses(_ configuration: GatewayConfiguration) {
         var owners: [ListenAddress: String] = [:]
-        let all: [(String, ListenAddress?)] = [
-            ("device.listen", configuration.device.plain), ("device.tls.listen", configuration.device.tls?.address),
-            ("http.listen", configuration.http.plain), ("http.tls.listen", configuration.http.tls?.address),
-            ("senders.listen", configuration.senders), ("admin.listen", configuration.admin),
-            ("cluster.listen", configuration.cluster?.listen),
-        ]
-        for (key, address) in all {
+        let all: [(String, ListenAddress?)] = GatewayConfiguration.listeners.flatMap { name, path in
+            let listener = configuration[keyPath: path]
+            return [("\(name).listen", listener.plain), ("\(name).tls.listen", listener.tls?.address)]
+        }
+        for (key, address) in all + [("cluster.listen", configuration.cluster?.listen)] {
             guard let address, address.port != 0 else { continue }
             if let owner = owners[address] {
                 // SO_REUSEPORT would let both bind, and the kernel would deal connections to either at random.
@@ -329,11 +326,14 @@ struct ConfigurationReader {
                 root.report("credentials", "\"\(credential.name)\" has a token that stands twice")
             }
         }
-        if configuration.credentials.isEmpty, !configuration.admin.isLoopback {
+        guard configuration.credentials.isEmpty else { return }
+        for (key, address) in [
+            ("admin.listen", configuration.admin.plain), ("admin.tls.listen", configuration.admin.tls?.address),
+        ] {
+            guard let address, !address.isLoopback else { continue }
             problems.report(
-                "admin.listen", at: nil,
-                "\(configuration.admin) is not allowed without credentials; a loopback address, or configure credentials"
-            )
+                key, at: nil,
+                "\(address) is not allowed without credentials; a loopback address, or configure credentials")
         }
     }
 

@@ -13,7 +13,16 @@ package struct GatewayConfiguration: Sendable, Equatable {
         package var plain: ListenAddress?
         package var tls: TLSListener?
         package init(plain: ListenAddress?, tls: TLSListener? = nil) { (self.plain, self.tls) = (plain, tls) }
+
+        /// Both addresses, as far as there are any.
+        package var addresses: [ListenAddress] { [plain, tls?.address].compactMap(\.self) }
     }
+
+    /// The listeners, as the file names them.
+    package static let listeners:
+        [(name: String, path: any WritableKeyPath<GatewayConfiguration, Listener> & Sendable)] = [
+            ("device", \.device), ("http", \.http), ("senders", \.senders), ("admin", \.admin),
+        ]
 
     package struct TLSListener: Sendable, Equatable {
         package var address: ListenAddress
@@ -65,8 +74,8 @@ package struct GatewayConfiguration: Sendable, Equatable {
 
     package var device = Listener(plain: ListenAddress(host: "127.0.0.1", port: 7_000))
     package var http = Listener(plain: ListenAddress(host: "127.0.0.1", port: 7_080))
-    package var senders: ListenAddress? = ListenAddress(host: "127.0.0.1", port: 7_001)
-    package var admin = ListenAddress(host: "127.0.0.1", port: 7_081)
+    package var senders = Listener(plain: ListenAddress(host: "127.0.0.1", port: 7_001))
+    package var admin = Listener(plain: ListenAddress(host: "127.0.0.1", port: 7_081))
     /// Registration over plain TCP from beyond loopback.
     ///
     /// Otherwise it needs TLS, as the device's secret travels.
@@ -175,12 +184,11 @@ extension GatewayConfiguration {
     /// The keys whose change from `old` counts only after a restart; a reload keeps their old values.
     package func keysNeedingRestart(since old: GatewayConfiguration) -> [String] {
         var keys: [String] = []
-        if device.plain != old.device.plain { keys.append("device.listen") }
-        if device.tls?.address != old.device.tls?.address { keys.append("device.tls.listen") }
-        if http.plain != old.http.plain { keys.append("http.listen") }
-        if http.tls?.address != old.http.tls?.address { keys.append("http.tls.listen") }
-        if senders != old.senders { keys.append("senders.listen") }
-        if admin != old.admin { keys.append("admin.listen") }
+        for (name, path) in Self.listeners {
+            let (new, old) = (self[keyPath: path], old[keyPath: path])
+            if new.plain != old.plain { keys.append("\(name).listen") }
+            if new.tls?.address != old.tls?.address { keys.append("\(name).tls.listen") }
+        }
         if storePath != old.storePath { keys.append("store.path") }
         if durability != old.durability { keys.append("store.durability") }
         if loopCount != old.loopCount { keys.append("loops") }
@@ -213,12 +221,11 @@ extension GatewayConfiguration {
     package func applied(over old: GatewayConfiguration) -> GatewayConfiguration {
         var next = self
         next.version = old.version + 1
-        next.device.plain = old.device.plain
-        next.http.plain = old.http.plain
         // A TLS listener keeps its address and takes its new files; one that appears or goes waits for the restart.
-        next.device.tls = Self.reloaded(device.tls, over: old.device.tls)
-        next.http.tls = Self.reloaded(http.tls, over: old.http.tls)
-        (next.senders, next.admin) = (old.senders, old.admin)
+        for (_, path) in Self.listeners {
+            next[keyPath: path].plain = old[keyPath: path].plain
+            next[keyPath: path].tls = Self.reloaded(self[keyPath: path].tls, over: old[keyPath: path].tls)
+        }
         (next.storePath, next.durability, next.loopCount) = (old.storePath, old.durability, old.loopCount)
         next.loopTables = old.loopTables
         (next.redis, next.cluster) = (old.redis, old.cluster)

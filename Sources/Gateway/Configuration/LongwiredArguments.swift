@@ -74,7 +74,8 @@ package struct LongwiredArguments: Equatable, Sendable {
           --help          This text.
           --version       The version.
 
-        Signals: SIGTERM and SIGINT stop cleanly; SIGHUP reads the configuration again.
+        Signals: SIGTERM and SIGINT stop cleanly; SIGHUP reads the configuration again; if the terminal has closed,
+        it stops.
         Exit codes: 0 clean stop, 64 usage, 70 internal, 74 store, 78 configuration.
         """
 }

@@ -40,7 +40,8 @@ final class CounterKeeper {
         let change = fold.change(parts, today: today, reportDays: UInt32(PushAPI.Limits.reportDays))
         guard !change.isEmpty else { return remove(change) }
         // Its rows by bucket go only when the sum of them is on the disk.
-        owner.metaWaiters.append((fold.write(change, to: owner.store), { [weak self] in self?.remove(change) }))
+        owner.metaWaiters.append(
+            MetaWaiter(ticket: fold.write(change, to: owner.store), done: { [weak self] in self?.remove(change) }))
     }
 
     private func remove(_ change: CounterFold.Change) {

@@ -59,6 +59,10 @@ final class HandoffCoordinator {
     private var rounds = StampedTable<Round>(limit: HandoffCoordinator.roundLimit)
     private var settlements = StampedTable<Settlement>(limit: HandoffCoordinator.settlementLimit)
     var outlet: Outlet?
+    /// What the hook's receiver has answered.
+    private(set) lazy var kept = KeptResults { [unowned self] results, complete in
+        settle(results, apps: nil, complete: complete)
+    }
 
     init(loop: Int, loopCount: Int) { (self.loop, self.loopCount) = (loop, loopCount) }
 
@@ -116,10 +120,13 @@ final class HandoffCoordinator {
     }
 
     /// Called about once a second.
-    func tick(now: Int64) { lookAgain(now: now) { _ in true } }
+    func tick(now: Int64) {
+        lookAgain(now: now) { _ in true }
+        kept.tick(now: now)
+    }
 
-    /// True while a caller waits for the answer to something that a shard was asked.
-    var hasWorkUnderWay: Bool { rounds.count > 0 || settlements.count > 0 }
+    /// True while a caller waits for the answer to something that a shard was asked, or a part has results to take.
+    var hasWorkUnderWay: Bool { rounds.count > 0 || settlements.count > 0 || kept.count > 0 }
 
     /// Ends all waiting; for a stop.
     ///

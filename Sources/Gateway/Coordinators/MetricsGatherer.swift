@@ -12,10 +12,12 @@ enum MetricsGatherer {
     static func gather(_ asker: GatewayLoop, scope: Set<AppKey>?, complete: @escaping ([UInt8]) -> Void) {
         let context = asker.context
         let apps = asker.snapshot.settings.filter { scope?.contains($0.key) ?? true }.prefix(MetricFigures.appLimit)
+        let limits = asker.limits
         let (keys, ids) = (apps.map(\.key), apps.map(\.appID))
         asker.askAll({ $0.figures(of: keys) }) { parts in
             var figures = context.figures
             (figures.loops, figures.appIDs) = (parts, ids)
+            figures.limits = limits
             complete(MetricsPage.render(figures))
         }
     }
@@ -28,11 +30,13 @@ extension GatewayContext {
         figures.status = status.withLock { $0 }
         figures.uptimeMilliseconds = ClockReader.monotonic() - figures.status.startedAtMonotonic
         figures.lostLogLines = Int(log.lostLineCount)
-        figures.connections = deviceConnections.value + senderConnections.value
+        figures.cpuNanoseconds = SystemClock.processNanoseconds
+        (figures.deviceConnections, figures.senderConnections) = (deviceConnections.value, senderConnections.value)
         figures.bodyBytes = bodies.byteCount
         figures.store = store.statistics
         figures.acceptsWrites = store.acceptsWrites
         figures.hook = hook.withLock { $0 }?.figures
+        figures.cluster = cluster?.figures()
         return figures
     }
 }
@@ -43,7 +47,11 @@ extension GatewayLoop {
         var figures = LoopFigures()
         figures.metrics = metrics
         figures.shard = statistics
+        figures.shard.addCounters(of: endedFigures.shard)
         figures.apps = core.pointee.seat.statistics(of: apps)
+        for (place, app) in apps.enumerated() {
+            if let earlier = endedFigures.apps[app] { figures.apps[place].addCounters(of: earlier) }
+        }
         (figures.deviceSessions, figures.senderSessions) = (sessions.count, senders.count)
         (figures.httpConnections, figures.adminConnections) = (publicRoom.count, adminRoom.count)
         (figures.httpDisplaced, figures.adminDisplaced) = (publicRoom.displacedCount, adminRoom.displacedCount)
@@ -52,5 +60,16 @@ extension GatewayLoop {
         figures.mailboxItems = mailboxes[index].count
         figures.youngRows = store.youngRowCount
         return figures
+    }
+}
+
+/// What the shards counted that a loop served before its present one.
+struct EndedFigures {
+    private(set) var shard = ShardStatistics()
+    private(set) var apps: [AppKey: AppStatistics] = [:]
+
+    mutating func add(_ ended: ShardStatistics, _ keys: [AppKey], _ endedApps: [AppStatistics]) {
+        shard.addCounters(of: ended)
+        for (key, app) in zip(keys, endedApps) { apps[key, default: AppStatistics()].addCounters(of: app) }
     }
 }

@@ -10,13 +10,15 @@ extension TaskCoordinator {
     final class BroadcastRun {
         var record: TaskRecord
         let purpose: BroadcastScan.Purpose
+        /// The shard on whose behalf it runs: the broadcast's home, until the part leaves.
+        let seat: Int
         /// Where the scan is, and how far that is written down.
         var position: Int
         var written: Int
         let done: (Bool) -> Void
 
-        init(_ record: TaskRecord, _ purpose: BroadcastScan.Purpose, done: @escaping (Bool) -> Void) {
-            (self.record, self.purpose, self.done) = (record, purpose, done)
+        init(_ record: TaskRecord, _ purpose: BroadcastScan.Purpose, seat: Int, done: @escaping (Bool) -> Void) {
+            (self.record, self.purpose, self.seat, self.done) = (record, purpose, seat, done)
             position = record.broadcast?.position ?? 0
             written = position
         }
@@ -29,13 +31,14 @@ extension TaskCoordinator {
 
     /// A broadcast's home says what is to be done for it now.
     func broadcastDue(_ record: TaskRecord, done: @escaping (TaskAnswer) -> Void) {
+        let seat = owner.seatNumber
         switch record.state {
         case .open:
-            run(BroadcastRun(record, record.isStreamed ? .enumerate : .deal) { _ in done(.done) })
+            run(BroadcastRun(record, record.isStreamed ? .enumerate : .deal, seat: seat) { _ in done(.done) })
         case .ending:
             guard record.isStreamed else { return finish(record, .ended, done) }
             run(
-                BroadcastRun(record, .close(.expired)) { [weak self] isWhole in
+                BroadcastRun(record, .close(.expired), seat: seat) { [weak self] isWhole in
                     guard let self, isWhole else { return done(.busy) }
                     finish(record, .ended, done)
                 })
@@ -46,7 +49,7 @@ extension TaskCoordinator {
                     return finish(record, .stopped, done)
                 }
                 run(
-                    BroadcastRun(record, .close(.revoked)) { [weak self] isWhole in
+                    BroadcastRun(record, .close(.revoked), seat: seat) { [weak self] isWhole in
                         guard let self, isWhole else { return done(.busy) }
                         finish(record, .stopped, done)
                     })
@@ -59,9 +62,7 @@ extension TaskCoordinator {
     private func finish(_ record: TaskRecord, _ change: TaskChange, _ done: @escaping (TaskAnswer) -> Void) {
         ask(home: record.id, .change(record.id, record.app, change)) { [weak self] answer in
             if case .record = answer, let self {
-                owner.context.tellAll { loop in
-                    loop.withShard { $0.forgetBroadcast(record.id, record.app) }
-                }
+                owner.context.tellEveryGateway(.broadcastEnded(record.id, record.app))
             }
             done(answer)
         }
@@ -82,7 +83,7 @@ extension TaskCoordinator {
     // MARK: Steps
 
     private func run(_ run: BroadcastRun) {
-        guard !owner.context.isStopping else { return run.done(false) }
+        guard goesOn(run.seat) else { return run.done(false) }
         guard run.position < Bucket.count else { return write(run) }
         var isPaced = run.record.broadcast?.speed ?? 0 > 0
         if case .close = run.purpose { isPaced = false }
@@ -152,6 +153,7 @@ extension TaskCoordinator {
 
     /// Writes down where the scan is; a task that was stopped or has ended meanwhile ends the scan.
     private func write(_ run: BroadcastRun, then goOn: (() -> Void)? = nil) {
+        guard goesOn(run.seat) else { return run.done(false) }
         let place = TaskCommand.advance(
             run.record.id, run.record.app, position: run.position, during: run.record.state)
         ask(home: run.record.id, place) { [weak self] answer in

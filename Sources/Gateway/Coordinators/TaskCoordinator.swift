@@ -32,11 +32,13 @@ final class TaskCoordinator {
     static let pendingLimit = 65_536
     /// Stored messages that this loop has at hand.
     static let cacheLimit = 1_024
+    /// A stop is told to all gateways, but a broken link may lose the word: no copy counts for longer.
+    static let cacheMilliseconds: UInt64 = 5_000
 
     unowned let owner: GatewayLoop
     private var asks = StampedTable<Ask>(limit: TaskCoordinator.pendingLimit)
     private var lists = StampedTable<PendingList>(limit: TaskCoordinator.pendingLimit)
-    private var cache: [TaskID: TaskRecord] = [:]
+    private var cache: [TaskID: (record: TaskRecord, until: UInt64)] = [:]
     private var cacheOrder: [TaskID] = []
     /// Tasks that this loop is sending or stopping on its own account.
     private var underWay: Set<Work> = []
@@ -121,7 +123,9 @@ final class TaskCoordinator {
 
     /// The task's row, from this loop's cache if it is one that takes targets.
     func record(_ task: TaskID, _ app: AppKey, told: @escaping (TaskAnswer) -> Void) {
-        if let record = cache[task] { return told(record.app == app ? .record(record) : .unknown) }
+        if let (record, until) = cache[task], until > owner.loop.now {
+            return told(record.app == app ? .record(record) : .unknown)
+        }
         ask(home: task, .load(task, app)) { [weak self] answer in
             if case .record(let record) = answer, record.state == .open { self?.keep(record) }
             told(answer)
@@ -129,7 +133,8 @@ final class TaskCoordinator {
     }
 
     private func keep(_ record: TaskRecord) {
-        guard cache.updateValue(record, forKey: record.id) == nil else { return }
+        let kept = (record: record, until: owner.loop.now + Self.cacheMilliseconds)
+        guard cache.updateValue(kept, forKey: record.id) == nil else { return }
         cacheOrder.append(record.id)
         guard cacheOrder.count > Self.cacheLimit else { return }
         cache[cacheOrder.removeFirst()] = nil
@@ -265,15 +270,26 @@ final class TaskCoordinator {
 
     // MARK: A task's time
 
+    /// The part has left: the work of its tasks is the next owner's.
+    ///
+    /// Each run looks before its next step whether the shard that began it is still here (`goesOn`).
+    func seatLeft() { underWay.removeAll() }
+
+    /// True while work that a task's home began may go on.
+    func goesOn(_ seat: Int) -> Bool { !owner.context.isStopping && owner.isStill(seat) }
+
     /// The home of a task says that it is due, or was left half done.
     func taskDue(_ record: TaskRecord) {
-        let work = Work(task: record.id, state: record.state)
+        let (work, seat) = (Work(task: record.id, state: record.state), owner.seatNumber)
         guard !owner.context.isStopping, underWay.insert(work).inserted else { return }
-        let done: (TaskAnswer) -> Void = { [weak self] _ in self?.underWay.remove(work) }
+        let done: (TaskAnswer) -> Void = { [weak self] _ in
+            guard let self, owner.seatNumber == seat else { return }
+            underWay.remove(work)
+        }
         guard record.broadcast == nil else { return broadcastDue(record, done: done) }
         switch record.state {
         case .stopping: sweep(record.id, record.app, told: done)
-        case .running: sendScheduled(record, from: 0, done: done)
+        case .running: sendScheduled(record, from: 0, seat: seat, done: done)
         case .open, .scheduled, .stopped, .cancelled, .ending, .ended: done(.done)
         }
     }
@@ -281,15 +297,17 @@ final class TaskCoordinator {
     /// Page by page; a page that could not be taken leaves the task as it is, and its home takes it up again.
     ///
     /// Devices that have it already answer so: a repetition reaches nobody twice.
-    private func sendScheduled(_ record: TaskRecord, from item: UInt64, done: @escaping (TaskAnswer) -> Void) {
-        guard let app = owner.registry[record.app] else { return done(.busy) }
+    private func sendScheduled(
+        _ record: TaskRecord, from item: UInt64, seat: Int, done: @escaping (TaskAnswer) -> Void
+    ) {
+        guard goesOn(seat), let app = owner.registry[record.app] else { return done(.busy) }
         ask(home: record.id, .targets(record.id, from: item)) { [weak self] answer in
             guard let self, case .targets(let cids, let next) = answer else { return done(.busy) }
             let sending = Sending(
                 task: record.id, app: record.app, createdAt: record.createdAt, content: record.content, isBulk: true)
             fanOut(sending, cids.map { app.target($0, of: record.id) }) { [weak self] outcomes in
                 guard let self, !outcomes.contains(where: { $0.code.isRetryable }) else { return done(.busy) }
-                if let next { return sendScheduled(record, from: next, done: done) }
+                if let next { return sendScheduled(record, from: next, seat: seat, done: done) }
                 ask(home: record.id, .change(record.id, record.app, .sent), told: done)
             }
         }

@@ -21,10 +21,12 @@ final class AdminFront {
     // The loop outlives all that belongs to it: it ends its streams and servers before it goes.
     private unowned(unsafe) let owner: GatewayLoop
     private let api: AdminAPI
+    private let inspections: InspectionFront
     private var pending = StampedTable<Pending>(limit: AdminFront.pendingLimit)
 
     init(_ owner: GatewayLoop) {
         self.owner = owner
+        inspections = InspectionFront(owner)
         api = AdminAPI(registry: owner.registry, credentials: owner.snapshot.credentials)
     }
 
@@ -35,6 +37,7 @@ final class AdminFront {
 
     /// As `PublicFront.judge`.
     func judge(_ head: HTTPRequestHead) -> HTTPJudgement {
+        if ConsolePage.isTarget(head.target) { return .take(byteLimit: 0, isProven: false) }
         let judgement = api.judge(head.request, bodyByteCount: head.bodyByteCount)
         if case .refuse(let response) = judgement {
             owner.metrics.count(.answered(response.status, isAdmin: true))
@@ -43,6 +46,12 @@ final class AdminFront {
     }
 
     func handle(_ exchange: HTTPExchange) {
+        if ConsolePage.isTarget(exchange.rawTargetBytes) {
+            let reply = ConsolePage.reply(exchange.method, exchange.rawTargetBytes)
+            owner.metrics.count(.answered(reply.status, isAdmin: true))
+            return exchange.respond(
+                status: reply.status, contentType: reply.contentType, headers: reply.headers, body: reply.body)
+        }
         switch exchange.withRequest({ api.handle($0, now: owner.now) }) {
         case .respond(let response): respond(exchange, response)
         case .lease(let request): lease(exchange, request)
@@ -64,6 +73,12 @@ final class AdminFront {
         case .message(let message, let scope):
             guard let bucket = message.bucket else { return }
             ask(exchange, .message(scope: scope)) { owner.queryTrace(of: message, bucket: bucket, origin: $0) }
+        case .push(let app, let credential):
+            owner.log.write(.info, .operatorPush, [.name: .text(credential), .app: .text(app.appID)])
+            owner.publicFront.push(exchange, app: app)
+        case .inspect(let request):
+            guard owner.context.isReady else { return respond(exchange, .adminUnavailable("the gateway is starting")) }
+            inspections.handle(request) { [weak self] response in self?.respond(exchange, response) }
         case .metrics(let scope):
             MetricsGatherer.gather(owner, scope: scope) { [weak self] page in
                 self?.respond(exchange, APIResponse(status: 200, contentType: .metrics, body: page))

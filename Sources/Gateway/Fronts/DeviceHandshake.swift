@@ -57,6 +57,7 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         device.stream = ByteStream(
             attaching: adopted.connection, on: owner.loop, delegate: device,
             outboxByteLimit: owner.limits.outboxBytes)
+        guard !adopted.isRelayed || device.isOnce(adopted.hello) else { return }
         device.enter(adopted.hello)
     }
 
@@ -136,27 +137,21 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
             for secret in app.appSecrets
             where HMACSHA256.isCode(hello.proof, of: transcript.bytes, key: Array(secret.utf8)) { isProven = true }
             guard isProven else { return close(.badProof, reason: "the proof does not match the app's secret") }
-            let (now, tolerance) = (owner.now, owner.limits.shardLimits.clockTolerance)
-            let verdict = owner.context.replays.withLock {
-                $0.take(hello.proof, timestamp: hello.timestamp, now: now, tolerance: tolerance)
-            }
-            switch verdict {
-            case .fresh: break
-            case .stale: return close(.clockSkew, reason: ReplayGuard.staleReason)
-            case .full: return close(.overloaded, reason: ReplayGuard.fullReason)
-            }
-            let (high, low) = SecureRandom.words()
-            adopted.cid = DeviceID(high: high, low: low)
+            adopted.cid = owner.mintDevice(of: app, for: hello.proof)
             adopted.newSecret = SecureRandom.bytes(32)
         } else if hello.cid.isNone {
             return close(.malformed, reason: "a Hello names a cid or asks for a registration")
         }
         adopted.bucket = app.bucket(of: adopted.cid)
+        let target = adopted.bucket.loop(of: owner.loopCount)
+        var otherCluster = owner.isHere(target) ? nil : owner.context.cluster
+        if let cluster = otherCluster, cluster.owner(of: target) == cluster.node { otherCluster = nil }
+        // Another gateway judges what is for it, wherever the Hello comes from.
+        guard otherCluster != nil || isOnce(adopted) else { return }
         owner.endHandshake(self)
         phase = .awaitingWelcome
-        let target = adopted.bucket.loop(of: owner.loopCount)
         if owner.isHere(target) { return enter(adopted) }
-        if let cluster = owner.context.cluster, cluster.owner(of: target) != cluster.node {
+        if let cluster = otherCluster {
             return leave(adopted, for: cluster.owner(of: target), of: cluster, after: rest)
         }
         guard let connection = stream?.detach(unconsumed: rest) else {
@@ -166,12 +161,29 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         owner.move(AdoptedConnection(connection: connection, isSecure: isSecure, hello: adopted), to: target)
     }
 
+    /// Takes a registration's proof once; says why not.
+    private func isOnce(_ adopted: AdoptedHello) -> Bool {
+        guard adopted.newSecret != nil else { return true }
+        let (now, tolerance) = (owner.now, owner.limits.shardLimits.clockTolerance)
+        let verdict = owner.context.replays.withLock {
+            $0.take(adopted.hello.proof, timestamp: adopted.hello.timestamp, now: now, tolerance: tolerance)
+        }
+        switch verdict {
+        case .fresh: return true
+        case .stale: close(.clockSkew, reason: ReplayGuard.staleReason)
+        case .full: close(.overloaded, reason: ReplayGuard.fullReason)
+        }
+        return false
+    }
+
     /// The device is another gateway's: relays the connection there, or says where that is.
     private func leave(
         _ adopted: AdoptedHello, for node: Int, of cluster: ClusterContext, after rest: UnsafeRawBufferPointer
     ) {
         guard node != 0 else { return close(.moved, reason: "no gateway serves this device now; come back") }
-        if let address = cluster.deviceAddress(of: node, isSecure: isSecure), adopted.newSecret == nil {
+        if let address = cluster.deviceAddress(of: node, isSecure: isSecure), adopted.newSecret == nil,
+            cluster.maySendAway(adopted.cid, now: owner.loop.now)
+        {
             guard let stream else { return }
             let frame = owner.closeFrame(.moved, reason: "this gateway serves the device", alternate: address)
             _ = frame.withUnsafeBytes { stream.write($0) }
@@ -235,13 +247,19 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
     func close(_ code: CloseCode, reason: StaticString, isForgotten: Bool = false) {
         guard phase != .closed else { return }
         if isForgotten { isKnownToShard = false }
-        if let stream { Self.write(code, reason: reason, to: stream, owner) } else { Self.note(code, reason, owner) }
+        if let stream {
+            Self.write(code, reason: reason, to: stream, owner, isRefusal: true)
+        } else {
+            Self.note(code, reason, owner)
+        }
         finish(code)
     }
 
     /// Writes the Close frame.
-    static func write(_ code: CloseCode, reason: StaticString, to stream: ByteStream, _ owner: GatewayLoop) {
-        _ = owner.closeFrame(code, reason: reason).withUnsafeBytes { stream.write($0) }
+    static func write(
+        _ code: CloseCode, reason: StaticString, to stream: ByteStream, _ owner: GatewayLoop, isRefusal: Bool = false
+    ) {
+        _ = owner.closeFrame(code, reason: reason, isRefusal: isRefusal).withUnsafeBytes { stream.write($0) }
         note(code, reason, owner)
     }
 
@@ -289,5 +307,19 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         if wasShakingHands { owner.endHandshake(self) }
         leave()
         owner.endConnection(.device)
+    }
+}
+
+extension GatewayLoop {
+    /// A new cid; in a cluster one of the part that the proof names, so that one gateway is asked whether it was taken before.
+    ///
+    /// Without the app's secret nobody can choose a proof, so registrations go to all parts alike.
+    fileprivate func mintDevice(of app: App, for proof: [UInt8]) -> DeviceID {
+        let wanted = Int(proof.prefix(4).reduce(UInt32(0)) { $0 << 8 | UInt32($1) }) % loopCount
+        while true {
+            let (high, low) = SecureRandom.words()
+            let cid = DeviceID(high: high, low: low)
+            if context.cluster == nil || app.bucket(of: cid).loop(of: loopCount) == wanted { return cid }
+        }
     }
 }

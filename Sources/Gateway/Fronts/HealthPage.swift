@@ -10,18 +10,53 @@ enum HealthPage {
 
     static func readiness(_ context: GatewayContext) -> APIResponse {
         let status = context.status.withLock { $0 }
-        let acceptsWrites = context.store.acceptsWrites
+        let cluster = context.cluster?.health()
         let word =
             switch status.phase {
             case .starting: "starting"
             case .stopping: "stopping"
-            case .ready: acceptsWrites ? "ready" : "storeBusy"
+            case .ready: cluster?.fault?.rawValue ?? (context.store.acceptsWrites ? "ready" : "storeBusy")
             }
-        let durability = context.isFsync ? "fsync" : "os"
-        let body = """
-            {"status":"\(word)","configuration":\(status.configurationVersion),"durability":"\(durability)",\
-            "loops":\(context.loopCount),"queueEpoch":"\(context.queueEpoch)"}
-            """
-        return APIResponse(status: word == "ready" ? 200 : 503, body: Array(body.utf8))
+        var writer = JSONWriter(capacity: 256)
+        writer.beginObject()
+        writer.key("status")
+        writer.string(word)
+        writer.key("configuration")
+        writer.integer(status.configurationVersion)
+        writer.key("durability")
+        writer.string(context.isFsync ? "fsync" : "os")
+        writer.key("loops")
+        writer.integer(Int64(context.loopCount))
+        writer.key("queueEpoch")
+        writer.string("\(context.queueEpoch)")
+        if let cluster { write(cluster, to: &writer) }
+        writer.endObject()
+        return APIResponse(status: word == "ready" ? 200 : 503, body: writer.bytes)
+    }
+
+    /// What the cluster adds; `reason` also tells what is missing on a gateway that is ready.
+    private static func write(_ cluster: ClusterHealth, to writer: inout JSONWriter) {
+        writer.key("node")
+        writer.integer(Int64(cluster.node))
+        writer.key("partsOwned")
+        writer.integer(Int64(cluster.ownedParts))
+        writer.key("partsWithoutOwner")
+        writer.beginArray()
+        for part in cluster.partsWithoutOwner { writer.integer(Int64(part)) }
+        writer.endArray()
+        if let since = cluster.redisAwaySince {
+            writer.key("redisAwaySince")
+            writer.integer(since)
+        }
+        if !cluster.linksDown.isEmpty {
+            writer.key("linksDown")
+            writer.beginArray()
+            for address in cluster.linksDown { writer.string(address) }
+            writer.endArray()
+        }
+        if let reason = cluster.reason {
+            writer.key("reason")
+            writer.string(reason)
+        }
     }
 }

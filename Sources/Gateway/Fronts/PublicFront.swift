@@ -81,7 +81,15 @@ final class PublicFront {
     }
 
     func handle(_ exchange: HTTPExchange) {
-        let action = exchange.withRequest { api.handle($0, now: owner.now) }
+        perform(exchange, exchange.withRequest { api.handle($0, now: owner.now) })
+    }
+
+    /// An operator's push to one device of `app`.
+    func push(_ exchange: HTTPExchange, app: App) {
+        perform(exchange, exchange.withRequest { api.push($0, app: app, now: owner.now) })
+    }
+
+    private func perform(_ exchange: HTTPExchange, _ action: PublicAction) {
         switch action {
         case .respond(let response): respond(exchange, response)
         case .push(let pushes, let form): push(exchange, pushes, form)

@@ -37,12 +37,14 @@ final class SenderConnection: StreamDelegate, Handshaking {
 
     private init(owner: GatewayLoop) { self.owner = owner }
 
-    static func accept(_ connection: DetachedConnection, on owner: GatewayLoop) {
+    static func accept(_ connection: DetachedConnection, tls: TLSContext?, on owner: GatewayLoop) {
         owner.metrics.count(.senderAccepted)
-        guard owner.admit(.sender, from: connection.peer) else { return owner.turnAway(connection, isSecure: false) }
+        guard owner.admit(.sender, from: connection.peer) else {
+            return owner.turnAway(connection, isSecure: tls != nil)
+        }
         let sender = SenderConnection(owner: owner)
         sender.stream = ByteStream(
-            attaching: connection, on: owner.loop, delegate: sender, outboxByteLimit: 8 << 20)
+            attaching: connection, on: owner.loop, delegate: sender, outboxByteLimit: 8 << 20, tls: tls)
         owner.beginHandshake(sender, from: connection.peer)
     }
 

@@ -26,9 +26,12 @@ final class Gateway {
     private var hook: HookSender?
     private var listeners: [(loop: EventLoop, close: () -> Void)] = []
     private var deviceTLS: Lock<TLSContext>?
-    private var httpTLS: [(loop: EventLoop, server: LoopBound<HTTPServer>)] = []
+    private var sendersTLS: Lock<TLSContext>?
+    private var httpTLS: [(loop: EventLoop, service: HTTPService, server: LoopBound<HTTPServer>)] = []
     private(set) var addresses = Addresses()
     private var lastClockRecord: Int64 = 0
+    private var lastLook: Int64 = .min / 2
+    private var expiryWatch = ExpiryWatch()
     private var isStoreBusy = false
     private var spillFailureCount = 0
     private var requestWatch = RetentionWatch("requests", limitName: "requestBytes")
@@ -39,9 +42,11 @@ final class Gateway {
         var device = ""
         var deviceTLS = ""
         var senders = ""
+        var sendersTLS = ""
         var http = ""
         var httpTLS = ""
         var admin = ""
+        var adminTLS = ""
     }
 
     /// What `SteppedGateway` does itself in place of the system and the control thread.
@@ -82,12 +87,13 @@ final class Gateway {
             for member in members { member.connect(mailboxes) }
             context.setMembers(members.map { GatewayMember($0) })
             for member in members { member.loop.closingStreamLimit = descriptors.closingPerLoop }
-            context.status.withLock { $0.connections = snapshot.connections }
+            context.status.withLock { ($0.connections, $0.startedAt) = (snapshot.connections, ClockReader.wall()) }
             if let meta = start.meta { context.members[0].submit { meta.write(on: $0) } }
             guard stepping == nil else { return }
             try listen(try ListeningSockets(configuration))
             warnOfFewDescriptors(snapshot.connections)
             try warnOfDates(configuration)
+            note(try Self.certificates(configuration))
             if let hook = configuration.hook { self.hook = try HookSender(hook, context: context, log: log) }
         } catch {
             start.close()
@@ -98,8 +104,9 @@ final class Gateway {
     /// A limit that the system will not grant is better known at the start than at the peak.
     private func warnOfFewDescriptors(_ limits: ConnectionLimits) {
         guard limits.isBelow(configuration.limits) else { return }
+        // Who wrote no configuration asked for no such number, and serves one machine.
         log.write(
-            .warning, .fewDescriptors,
+            configuration.file == nil ? .info : .warning, .fewDescriptors,
             [
                 .limit: LogValue(descriptors.capacity), .devices: LogValue(limits.devices),
                 .senders: LogValue(limits.senders), .http: LogValue(limits.http), .admin: LogValue(limits.admin),
@@ -120,7 +127,14 @@ final class Gateway {
             }
         }
         if let handles = sockets.senders {
-            addresses.senders = try open(handles, "senders") { SenderConnection.accept($1, on: $0) }
+            addresses.senders = try open(handles, "senders") { SenderConnection.accept($1, tls: nil, on: $0) }
+        }
+        if let handles = sockets.sendersTLS, let listener = configuration.senders.tls {
+            let tls = Lock(try Self.tlsContext(listener))
+            sendersTLS = tls
+            addresses.sendersTLS = try open(handles, "senders.tls") {
+                SenderConnection.accept($1, tls: tls.withLock { $0 }, on: $0)
+            }
         }
         if let handles = sockets.http {
             addresses.http = try openHTTP(handles, "http", tls: nil, .publicHTTP)
@@ -129,7 +143,12 @@ final class Gateway {
             addresses.httpTLS = try openHTTP(
                 handles, "http.tls", tls: try Self.tlsContext(listener), .publicHTTP)
         }
-        addresses.admin = try openHTTP(sockets.admin, "admin", tls: nil, .admin)
+        if let handles = sockets.admin {
+            addresses.admin = try openHTTP(handles, "admin", tls: nil, .admin)
+        }
+        if let handles = sockets.adminTLS, let listener = configuration.admin.tls {
+            addresses.adminTLS = try openHTTP(handles, "admin.tls", tls: try Self.tlsContext(listener), .admin)
+        }
     }
 
     /// Loads what a start would load, and drops it; says what is wrong with the files that a start would take, too.
@@ -137,8 +156,8 @@ final class Gateway {
     /// - Throws: for the first file that cannot serve.
     static func checkCertificates(_ configuration: GatewayConfiguration) throws(TLSFailure) -> [String] {
         var problems: [String] = []
-        for listener in [configuration.device.tls, configuration.http.tls] {
-            guard let listener, let problem = try tlsContext(listener).dateProblem() else { continue }
+        for (_, listener, tls) in try certificates(configuration) {
+            guard let problem = tls.dateProblem() else { continue }
             problems.append("\(listener.certificateFile): \(problem)")
         }
         return problems
@@ -149,6 +168,18 @@ final class Gateway {
         for problem in try Self.checkCertificates(configuration) {
             log.write(.warning, .configurationWarning, [.detail: .text(problem)])
         }
+    }
+
+    /// What the listeners with TLS need, loaded; in the order of `GatewayConfiguration.listeners`.
+    private static func certificates(
+        _ configuration: GatewayConfiguration
+    ) throws(TLSFailure) -> [(name: String, listener: GatewayConfiguration.TLSListener, tls: TLSContext)] {
+        var all: [(name: String, listener: GatewayConfiguration.TLSListener, tls: TLSContext)] = []
+        for (name, path) in GatewayConfiguration.listeners {
+            guard let listener = configuration[keyPath: path].tls else { continue }
+            all.append((name, listener, try tlsContext(listener)))
+        }
+        return all
     }
 
     private static func tlsContext(_ listener: GatewayConfiguration.TLSListener) throws(TLSFailure) -> TLSContext {
@@ -184,7 +215,7 @@ final class Gateway {
             let server = httpServer(on: member, service, tls: tls)
             try server.listen(socket.take())
             listeners.append((member.loop, { server.stopAccepting() }))
-            if tls != nil { httpTLS.append((member.loop, LoopBound(server, on: member.loop))) }
+            if tls != nil { httpTLS.append((member.loop, service, LoopBound(server, on: member.loop))) }
         }
         let bound = sockets[0].address.description
         log.write(.info, .listening, [.listener: .text(name), .address: .text(bound)])
@@ -238,6 +269,7 @@ final class Gateway {
         if let floor = node?.clockFloor, clock.raise(to: floor, at: reading) {
             log.write(.warning, .clockRaised, [.offsetMilliseconds: LogValue(clock.offset)])
         }
+        node?.tend()
         switch clock.observe(reading) {
         case .forwardStepRefused(let offset):
             log.write(.error, .clockStepRefused, [.offsetMilliseconds: LogValue(offset)])
@@ -265,6 +297,10 @@ final class Gateway {
         }
         requestWatch.look(at: store.requests, log)
         traceWatch.look(at: store.traces, log)
+        if reading.boot - lastLook > 10_000 {
+            lastLook = reading.boot
+            look()
+        }
         if reading.boot - lastClockRecord > 10_000 {
             lastClockRecord = reading.boot
             let record = clock.record(reading)
@@ -272,11 +308,44 @@ final class Gateway {
         }
     }
 
+    /// Asks the kernel what `/metrics` tells of the process, on the control thread: counting descriptors takes its time.
+    private func look() {
+        let figures = ProcessFigures.now()
+        let disk = configuration.redis == nil ? ProcessFigures.room(at: configuration.storePath) : nil
+        let certificates = context.status.withLock { status in
+            (status.process, status.disk) = (figures, disk)
+            return status.certificates
+        }
+        for (listener, end) in certificates {
+            expiryWatch.look(at: listener, end: end, now: ClockReader.wall() / 1_000, log)
+        }
+    }
+
+    /// Notes when the certificates in force end.
+    private func note(_ all: [(name: String, listener: GatewayConfiguration.TLSListener, tls: TLSContext)]) {
+        let certificates = all.compactMap { name, _, tls in tls.certificateEnd.map { (listener: name, end: $0) } }
+        context.status.withLock { $0.certificates = certificates }
+    }
+
+    /// Whether the event loops answer, for the service manager's watchdog.
+    private(set) lazy var pulse = LoopPulse(loops)
+
     /// Every event loop once.
     private var loops: [EventLoop] {
         var loops: [EventLoop] = []
         for member in members where !loops.contains(where: { $0 === member.loop }) { loops.append(member.loop) }
         return loops
+    }
+
+    /// New connections of a listener use these certificates from now on.
+    private func renew(_ listener: String, _ tls: TLSContext) {
+        switch listener {
+        case "device": deviceTLS?.withLock { $0 = tls }
+        case "senders": sendersTLS?.withLock { $0 = tls }
+        default:
+            let service: HTTPService = listener == "admin" ? .admin : .publicHTTP
+            for (loop, one, server) in httpTLS where one == service { loop.submit { server.wrapped.renewTLS(tls) } }
+        }
     }
 
     /// Reads the configuration again and puts in force what can change, or keeps the old one and says why.
@@ -287,8 +356,7 @@ final class Gateway {
             _ = try GeneratedCredentials.complete(&next, random: &random)
             // All that can fail comes first, so that a refused file changes nothing.
             let applied = try next.reloaded(over: configuration)
-            let newDeviceTLS = try applied.device.tls.map { try Self.tlsContext($0) }
-            let newHTTPTLS = try applied.http.tls.map { try Self.tlsContext($0) }
+            let certificates = try Self.certificates(applied)
             try warnOfDates(applied)
             if let settings = applied.hook, hook == nil {
                 hook = try HookSender(settings, context: context, log: log)
@@ -298,10 +366,8 @@ final class Gateway {
             }
             next = applied
             configuration = next
-            if let newDeviceTLS { deviceTLS?.withLock { $0 = newDeviceTLS } }
-            if let newHTTPTLS {
-                for (loop, server) in httpTLS { loop.submit { server.wrapped.renewTLS(newHTTPTLS) } }
-            }
+            for (name, _, tls) in certificates { renew(name, tls) }
+            note(certificates)
             let snapshot = GatewaySnapshot(next, descriptors)
             context.tellAll { $0.reload(snapshot) }
             hook?.update(next.hook)
@@ -325,6 +391,13 @@ final class Gateway {
         log.write(.info, .draining, [.milliseconds: LogValue(configuration.limits.drainSeconds * 1_000)])
         context.status.withLock { $0.phase = .stopping }
         return ClockReader.monotonic() + configuration.limits.drainSeconds * 1_000
+    }
+
+    /// A clean stop from `beginDrain` on takes no longer, a disk that stalls apart.
+    ///
+    /// The hook has half of the time for a stop to itself, parts that move another whole one, and ten seconds are the rest's.
+    var longestStopMilliseconds: Int64 {
+        (configuration.limits.drainSeconds + 3 * configuration.limits.stopTimeoutSeconds + 10) * 1_000
     }
 
     /// The clean stop: no new connections, everyone told to come back, what was taken in is answered, then the end.

@@ -95,6 +95,14 @@ struct GatewayStatus: Sendable {
     /// The limits in force, as far as there are descriptors.
     var connections = ConnectionLimits(devices: 0, senders: 0, http: 0, admin: 0)
     var startedAtMonotonic: Int64 = ClockReader.monotonic()
+    /// By the wall clock, for people alone.
+    var startedAt: Int64 = 0
+    /// Of the last look, some seconds ago at most.
+    var process = ProcessFigures()
+    /// Free and all bytes of the file system that has the store; `nil` where none was asked.
+    var disk: (free: Int64, all: Int64)?
+    /// When the certificate of a listener ends, in seconds since 1970.
+    var certificates: [(listener: String, end: Int64)] = []
     var configurationVersion: UInt64 = 1
     var reloadsApplied = 0
     var reloadsRefused = 0

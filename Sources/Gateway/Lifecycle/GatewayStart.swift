@@ -88,7 +88,9 @@ struct GatewayStart {
         do {
             try set.make(configuration.loopCount)
             let spares = SpareBatches()
-            let node = try ClusterNode(configuration, loops: set.loops, log: log, time: time, spares: spares)
+            let node = try ClusterNode(
+                configuration, loops: set.loops, log: log, time: time, spares: spares,
+                acceptsClock: acceptsClock)
             joined = node
             let clock = GatewayClock(
                 ClockReader.reading(), bootID: ClockReader.bootID(),

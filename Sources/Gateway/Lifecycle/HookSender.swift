@@ -32,6 +32,8 @@ final class HookSender: Sendable {
     private static let leaseMilliseconds: Int64 = 300_000
     private static let prolongMilliseconds: Int64 = 120_000
     private static let waitMilliseconds: Int64 = 30_000
+    /// When leases are prolonged again that some part did not prolong.
+    private static let repeatMilliseconds: Int64 = 2_000
 
     private let state: Lock<State>
     private let context: GatewayContext
@@ -71,7 +73,9 @@ final class HookSender: Sendable {
                 deadline: Int64(loop.loop.now) + Self.waitMilliseconds, leaseID: SecureRandom.words(),
                 isCallerPresent: { dispatcher.room > 0 },
                 complete: { [registry = loop.registry] jobs in self.post(jobs, registry: registry, by: dispatcher) })
-            if !loop.handoff.lease(call, now: Int64(loop.loop.now)) {
+            // Jobs whose results cannot be told would be alerted again.
+            let isFull = loop.handoff.kept.count >= KeptResults.fullCount
+            if isFull || !loop.handoff.lease(call, now: Int64(loop.loop.now)) {
                 self.state.withLock { $0.isLeasing = false }
             }
         }
@@ -104,28 +108,44 @@ final class HookSender: Sendable {
         settle(jobs.map { JobResult(job: $0.message, leaseID: $0.leaseID, outcome: .unsent, reason: "hookNotReached") })
     }
 
+    /// Tells the parts; what a part cannot take now it is told again, for as long as a lease may last.
     private func settle(_ results: [JobResult]) {
         context.members[0].submit { loop in
-            if !loop.handoff.settle(results, apps: nil, complete: { _ in }) {
-                loop.log.write(.warning, .hookGivenUp, [.reason: "too many settlements are under way"])
+            let kept = loop.handoff.kept
+            kept.givenUp = { [unowned loop] count in
+                loop.log.write(
+                    .error, .hookGivenUp,
+                    [.count: LogValue(count), .reason: "no part took the results before their leases ended"])
             }
+            kept.settle(results, until: Int64(loop.loop.now) + Self.leaseMilliseconds)
         }
     }
 
     private func prolong() {
         let now = ClockReader.monotonic()
-        let due = state.withLock { state -> [ExtendItem] in
-            var items: [ExtendItem] = []
+        let due = state.withLock { state -> [(id: String, items: [ExtendItem])] in
+            var due: [(id: String, items: [ExtendItem])] = []
             for (id, batch) in state.batches where batch.prolongAt <= now {
                 state.batches[id]?.prolongAt = now + Self.prolongMilliseconds
-                items += batch.delivery.jobs.map { ExtendItem(job: $0.message, leaseID: $0.leaseID) }
+                due.append((id, batch.delivery.jobs.map { ExtendItem(job: $0.message, leaseID: $0.leaseID) }))
             }
-            return items
+            return due
         }
         guard !due.isEmpty else { return }
         context.members[0].submit { loop in
-            _ = loop.handoff.extend(due, milliseconds: Self.leaseMilliseconds, apps: nil) { _ in }
+            for (id, items) in due {
+                let isSent = loop.handoff.extend(items, milliseconds: Self.leaseMilliseconds, apps: nil) { verdicts in
+                    if verdicts.contains(where: { $0.verdict == .storeFailed }) { self.prolongSoon(id) }
+                }
+                if !isSent { self.prolongSoon(id) }
+            }
         }
+    }
+
+    /// A part that moves has not heard of it: it is asked again.
+    private func prolongSoon(_ id: String) {
+        let time = ClockReader.monotonic() + Self.repeatMilliseconds
+        state.withLock { $0.batches[id]?.prolongAt = time }
     }
 }
 

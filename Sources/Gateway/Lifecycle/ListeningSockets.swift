@@ -6,9 +6,11 @@ struct ListeningSockets {
     var device: [ListeningSocket.Handle]?
     var deviceTLS: [ListeningSocket.Handle]?
     var senders: [ListeningSocket.Handle]?
+    var sendersTLS: [ListeningSocket.Handle]?
     var http: [ListeningSocket.Handle]?
     var httpTLS: [ListeningSocket.Handle]?
-    var admin: [ListeningSocket.Handle]
+    var admin: [ListeningSocket.Handle]?
+    var adminTLS: [ListeningSocket.Handle]?
 
     /// - Throws: names the address that cannot be had, and what to do.
     init(_ configuration: GatewayConfiguration) throws(ListenFailure) {
@@ -19,9 +21,11 @@ struct ListeningSockets {
         }
         device = try group(configuration.device.plain)
         deviceTLS = try group(configuration.device.tls?.address)
-        senders = try group(configuration.senders)
+        senders = try group(configuration.senders.plain)
+        sendersTLS = try group(configuration.senders.tls?.address)
         http = try group(configuration.http.plain)
         httpTLS = try group(configuration.http.tls?.address)
-        admin = try ListeningSocket.group(configuration.admin.description, count: count)
+        admin = try group(configuration.admin.plain)
+        adminTLS = try group(configuration.admin.tls?.address)
     }
 }

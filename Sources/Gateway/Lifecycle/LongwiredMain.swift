@@ -13,6 +13,7 @@ package enum LongwiredMain {
     /// - Returns: the exit code (docs/Errors.md, "Exit codes of `longwired`").
     package static func run(_ arguments: [String]) -> Int32 {
         StandardDescriptors.fill()
+        let terminal = StartingTerminal()
         // A peer that closes early must be an error of one write, not the end of the process. The rest is taken by
         // `waitForSignal`; blocked here, before any thread exists, so that all threads inherit it.
         signal(SIGPIPE, SIG_IGN)
@@ -38,14 +39,14 @@ package enum LongwiredMain {
         }
 
         do {
-            return try serve(parsed, &signals)
+            return try serve(parsed, terminal, &signals)
         } catch {
             return fail(error.description, .configuration)
         }
     }
 
     private static func serve(
-        _ parsed: LongwiredArguments, _ signals: inout sigset_t
+        _ parsed: LongwiredArguments, _ terminal: StartingTerminal, _ signals: inout sigset_t
     ) throws(ConfigurationError) -> Int32 {
         var configuration = try ConfigurationFile.load(parsed.configurationFile)
         if parsed.action == .check {
@@ -84,8 +85,9 @@ package enum LongwiredMain {
         log.write(
             .info, .started, [.version: .text(Version.text), .loops: LogValue(gateway.configuration.loopCount)])
         greet(gateway, generated)
-        serve(gateway, &signals)
-        drain(gateway, &signals)
+        let manager = ServiceManager()
+        serve(gateway, terminal, manager, log, &signals)
+        drain(gateway, manager, &signals)
         gateway.stop()
         return ExitCode.success.rawValue
     }
@@ -98,22 +100,40 @@ package enum LongwiredMain {
         }
     }
 
-    /// Takes signals and tends the gateway about once a second, until a signal asks for the end.
-    private static func serve(_ gateway: Gateway, _ signals: inout sigset_t) {
+    /// Takes signals and tends the gateway about once a second, until something asks for the end.
+    private static func serve(
+        _ gateway: Gateway, _ terminal: StartingTerminal, _ manager: ServiceManager, _ log: Log,
+        _ signals: inout sigset_t
+    ) {
+        let addresses = gateway.addresses
+        let status = "Serving: devices \(addresses.device), HTTP \(addresses.http), admin \(addresses.admin)"
+        // Without a configuration it is a trial, and no operator looks for it in the background.
+        let isTrial = gateway.configuration.file == nil
+        manager.tellReady(status)
         while true {
             var second = timespec(tv_sec: 1, tv_nsec: 0)
             switch sigtimedwait(&signals, nil, &second) {
             case SIGTERM, SIGINT: return
-            case SIGHUP: gateway.reload()
-            default: gateway.tend()
+            case SIGHUP where terminal.hasClosed:
+                log.write(.info, .terminalClosed)
+                return
+            case SIGHUP:
+                manager.tellReloading()
+                gateway.reload()
+                manager.tellReady(status)
+            default:
+                gateway.tend()
+                if isTrial, StandardDescriptors.haveLostReaders { return }
             }
+            if gateway.pulse.isBeating() { manager.tellAlive() }
         }
     }
 
     /// Goes on serving while `/readyz` says no, so that a load balancer has seen it when the listeners close.
     ///
     /// A second signal ends the wait.
-    private static func drain(_ gateway: Gateway, _ signals: inout sigset_t) {
+    private static func drain(_ gateway: Gateway, _ manager: ServiceManager, _ signals: inout sigset_t) {
+        manager.tellStopping(withinMilliseconds: UInt64(gateway.longestStopMilliseconds))
         let end = gateway.beginDrain()
         while ClockReader.monotonic() < end {
             var moment = timespec(tv_sec: 0, tv_nsec: 100_000_000)
@@ -138,9 +158,14 @@ package enum LongwiredMain {
         add("devices", addresses.device)
         add("devices (TLS)", addresses.deviceTLS)
         add("senders", addresses.senders)
+        add("senders (TLS)", addresses.sendersTLS)
         add("push API", addresses.http.isEmpty ? "" : "http://\(addresses.http)/v2/{appId}")
         add("push API (TLS)", addresses.httpTLS.isEmpty ? "" : "https://\(addresses.httpTLS)/v2/{appId}")
-        add("admin API", "http://\(addresses.admin)")
+        add("admin API", addresses.admin.isEmpty ? "" : "http://\(addresses.admin)")
+        add("admin API (TLS)", addresses.adminTLS.isEmpty ? "" : "https://\(addresses.adminTLS)")
+        add(
+            "console",
+            addresses.admin.isEmpty ? "https://\(addresses.adminTLS)/console" : "http://\(addresses.admin)/console")
         add("data", gateway.configuration.storePath)
         if let demo = generated.demo {
             lines.append("A demo app was generated; its secrets are in \(gateway.configuration.storePath)/demo.json:")

@@ -131,42 +131,57 @@ package struct MetaRows: Sendable {
     }
 
     static func write(_ record: ClockRecord, on loop: GatewayLoop, done: @escaping () -> Void = {}) {
-        loop.putMeta(high: Kind.clock.rawValue, low: 0, item: 0, record.bytes, done: done)
+        loop.putMeta(high: Kind.clock.rawValue, low: 0, item: 0, record.bytes, done: done, failed: done)
     }
 
-    static func write(_ token: TokenID, on loop: GatewayLoop, done: @escaping () -> Void) {
+    static func write(
+        _ token: TokenID, on loop: GatewayLoop, done: @escaping () -> Void, failed: @escaping () -> Void
+    ) {
         loop.putMeta(
             high: Kind.revokedToken.rawValue, low: token.random, item: UInt64(bitPattern: token.expiresAt), [1],
-            done: done)
+            done: done, failed: failed)
     }
+}
+
+/// What waits for a row of the gateway's own.
+struct MetaWaiter {
+    var ticket: Ticket
+    var done: () -> Void
+    /// The part has left, and whether the row is durable is not known.
+    var failed: () -> Void = {}
 }
 
 extension GatewayLoop {
     /// Writes a row of the table `meta`; only on the loop that owns bucket 0.
     ///
-    /// `done` runs when it is durable.
-    func putMeta(high: UInt64, low: UInt64, item: UInt64, _ value: [UInt8], done: @escaping () -> Void) {
+    /// `done` runs when it is durable; `failed` when the part left before that was known.
+    func putMeta(
+        high: UInt64, low: UInt64, item: UInt64, _ value: [UInt8], done: @escaping () -> Void,
+        failed: @escaping () -> Void = {}
+    ) {
         let bucket = Bucket(0)
         precondition(bucket.loop(of: loopCount) == index, "meta rows belong to bucket 0")
+        guard isHere(index) else { return failed() }
         store.beginBatch(bucket)
         store.put(
             StoreKey(bucket, .meta, ownerHigh: high, ownerLow: low, item: item), wakeAt: 0, prior: .maybe(wakeAt: 0),
             byteCount: value.count
         ) { $0.copyBytes(from: value) }
-        metaWaiters.append((store.endBatch(), done))
+        metaWaiters.append(MetaWaiter(ticket: store.endBatch(), done: done, failed: failed))
     }
 
     /// Removes such a row.
     func deleteMeta(high: UInt64, low: UInt64, item: UInt64) {
+        guard isHere(index) else { return }
         store.beginBatch(Bucket(0))
         store.delete(
             StoreKey(Bucket(0), .meta, ownerHigh: high, ownerLow: low, item: item), prior: .maybe(wakeAt: 0))
-        metaWaiters.append((store.endBatch(), {}))
+        metaWaiters.append(MetaWaiter(ticket: store.endBatch(), done: {}))
     }
 
     /// Runs `done` when everything written to `meta` so far is durable.
-    func afterMeta(_ done: @escaping () -> Void) {
+    func afterMeta(_ done: @escaping () -> Void, failed: @escaping () -> Void) {
         guard let last = metaWaiters.last else { return done() }
-        metaWaiters.append((last.ticket, done))
+        metaWaiters.append(MetaWaiter(ticket: last.ticket, done: done, failed: failed))
     }
 }

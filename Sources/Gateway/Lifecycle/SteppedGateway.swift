@@ -96,7 +96,7 @@ package final class SteppedGateway {
         case .http: servers[loop].http.accept(connection)
         case .admin: servers[loop].admin.accept(connection)
         case .device: DeviceHandshake.accept(connection, tls: nil, on: member)
-        case .senders: SenderConnection.accept(connection, on: member)
+        case .senders: SenderConnection.accept(connection, tls: nil, on: member)
         }
         return ends.1
     }

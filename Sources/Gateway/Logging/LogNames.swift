@@ -12,16 +12,22 @@ package enum LogName: String, Sendable, CaseIterable {
     case stopped
     /// The gateway cannot start or go on; the process ends with `exitCode`.
     case fatal
+    /// SIGHUP came because the terminal that the gateway was started from closed; a clean stop follows.
+    case terminalClosed
     /// A listener is open; fields: listener, address.
     case listening
     /// A listener ran out of descriptors or its accept failed; fields: count, since the last such line.
     case acceptFailed
     /// Something allowed in the configuration is unwise.
     case configurationWarning
+    /// An operator purged a device's queue, had its jobs tried again or ended its session; fields: name, app, cid, detail, count.
+    case operatorChange
     /// A reload took effect; fields: configuration.
     case reloaded
     /// A reload was refused; the old configuration stays.
     case reloadRefused
+    /// The certificate of a listener ends within two weeks, or has ended; once a day. Fields: listener, milliseconds (left).
+    case certificateEnds
     /// A changed key counts only after a restart; fields: key.
     case restartNeeded
 
@@ -41,6 +47,11 @@ package enum LogName: String, Sendable, CaseIterable {
     /// Fields of these: detail.
     case memberJoined, memberLeft, memberExpired, partTaken, partGiven, partLost, partEpochTaken, registerCorrected,
         leaseLapsed, clusterLeft
+    /// This machine's clock and that of Redis differ by more than a second; fields: offsetMilliseconds.
+    case clusterClockOff
+    case clusterClockAgrees
+    /// The register has a gateway time that cannot be right, and it is not followed; fields: detail.
+    case clusterClockRefused
     /// A part's log could not be opened; tried again; fields: part, error.
     case partNotOpened
     /// Links to other gateways; fields: node, version; node, reason; peer, reason.
@@ -69,6 +80,9 @@ package enum LogName: String, Sendable, CaseIterable {
     case storeFailed
     /// An event of the delivery core or the store, under its own name in `name`.
     case reported
+
+    /// A credential of the admin listener sent a test message; fields: name, app.
+    case operatorPush
 
     /// A connection was closed by us; fields: reason, code.
     case connectionClosed

@@ -42,6 +42,13 @@ final class CommandBatch: @unchecked Sendable {
         return capacity <= Self.keptByteCount
     }
 
+    /// Writes into each command which other gateway asked for it.
+    func setAsker(_ node: Int) {
+        for index in entries.indices {
+            entries[index].command.origin = entries[index].command.origin.asked(by: node)
+        }
+    }
+
     /// Copies the command and everything it points to.
     func append(_ command: borrowing PublishCommand) {
         var copy = copy command

@@ -90,7 +90,7 @@ extension GatewayLoop {
 
     func answer(_ answer: LoopAnswer) {
         guard let route = Route(answer.origin.route) else { return }
-        if route.node != context.node {
+        if route.node != 0 {
             let batch = core.pointee.remoteAnswers[route.node] ?? context.spares.takeAnswers()
             batch.append(answer)
             core.pointee.remoteAnswers[route.node] = batch

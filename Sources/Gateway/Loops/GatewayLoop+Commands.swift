@@ -65,7 +65,10 @@ extension GatewayLoop {
 
     /// A broadcast is out: this loop's devices meet it.
     func launch(_ record: TaskRecord) {
-        withShard { $0.launch(record, loopCount: loopCount, now: now) }
+        var isTaken = true
+        withShard { isTaken = $0.launch(record, loopCount: loopCount, now: now) }
+        // One before it was told to nobody here: a link was down, or the part was on its way to this gateway.
+        if !isTaken { learnBroadcasts(of: record.app.home.loop(of: loopCount)) }
         continueWork()
     }
 
@@ -135,8 +138,22 @@ extension GatewayLoop {
         core.pointee.outgoing[target].messages = local
         guard !remote.isEmpty else { return }
         if owner != 0, cluster.links.send(&remote, part: target, to: owner) { return }
-        for message in remote { answerBusy(message) }
+        for message in remote {
+            // Nobody asks for what a part tells of its broadcasts: it is told again.
+            switch message {
+            case .launched, .broadcasts: if owner != 0 { core.pointee.untold.insert(target) }
+            default: answerBusy(message)
+            }
+        }
         answerDeferredSoon()
+    }
+
+    /// Tells parts of this part's broadcasts that a full or broken link kept from them; about once a second.
+    func tellAgain() {
+        guard !core.pointee.untold.isEmpty else { return }
+        let targets = core.pointee.untold
+        core.pointee.untold = []
+        for target in targets { announceBroadcasts(to: target) }
     }
 
     func dispatchRemoteAnswers() {
@@ -160,7 +177,7 @@ extension GatewayLoop {
             switch message {
             case .publishes, .list, .receipt: answerBusy(message)
             case .adopt, .lease, .settle, .extend, .deviceStatus, .trace, .directory, .task, .answers, .question, .news,
-                .launched:
+                .launched, .broadcasts:
                 kept.append(message)
             }
         }
@@ -203,6 +220,7 @@ extension GatewayLoop {
             case .task(let command, let origin): task(command, on: index, origin: origin)
             case .list(let fanout): publish(fanout, on: index)
             case .launched(let record): launch(record)
+            case .broadcasts(let logs, let home): learn(logs, of: home)
             case .question(let question, let origin): self.question(question, on: index, origin: origin)
             case .news(let news): take(news)
             }
@@ -216,6 +234,7 @@ extension GatewayLoop {
         switch news {
         case .jobsAvailable(let channel): handoff.jobsAvailable(ChannelSet(channel), now: Int64(loop.now))
         case .taskChanged(let task): campaigns.coordinator.forget(task)
+        case .broadcastEnded(let task, let app): withShard { $0.forgetBroadcast(task, app) }
         case .tokenRevoked(let token): publicFront.revoke(token)
         // For the membership, which is no loop's.
         case .registerChanged: break

@@ -102,17 +102,35 @@ extension GatewayLoop {
     static let noRoom: StaticString = "the gateway holds as many connections as it may; come back later"
 
     /// A Close frame's bytes.
-    func closeFrame(_ code: CloseCode, reason: StaticString, alternate: String = "") -> [UInt8] {
+    ///
+    /// - Parameters:
+    ///   - code: says whether to come back, and when.
+    ///   - reason: for people.
+    ///   - alternate: where the client goes at once.
+    ///   - isRefusal: the client was not welcome yet.
+    /// - Returns: the whole frame.
+    func closeFrame(
+        _ code: CloseCode, reason: StaticString, alternate: String = "", isRefusal: Bool = false
+    ) -> [UInt8] {
         var close = Close()
         close.code = code.rawValue
         close.reason = "\(reason)"
         close.alternate = alternate
         close.serverTime = UInt64(now)
-        (close.retryAfterMinimum, close.retryAfterMaximum) = retryWindow(for: code)
+        if alternate.isEmpty {
+            (close.retryAfterMinimum, close.retryAfterMaximum) =
+                isRefusal && code == .moved ? Self.refusedWindow : retryWindow(for: code)
+        }
         var bytes: [UInt8] = []
         close.appendFrame(to: &bytes)
         return bytes
     }
+
+    /// When a device whose part nobody serves may come back.
+    ///
+    /// A client takes a window from a second on as it is. A shorter one does not stop its waits from doubling with each
+    /// refusal: by the simulation of a large cluster the last of a million devices came back 13 s after a part was served.
+    static let refusedWindow: (UInt32, UInt32) = (1_000, 1_500)
 
     /// When a closed client may come back: at random in this window, which both ends at 0 leave to the client.
     func retryWindow(for code: CloseCode) -> (UInt32, UInt32) {

@@ -45,12 +45,18 @@ final class GatewayLoop {
     private(set) lazy var directoryFront = DirectoryFront(self)
     private(set) lazy var adminFront = AdminFront(self)
     private(set) lazy var campaigns = CampaignFront(self)
+    /// What shards counted that are no longer seated here: counters of `/metrics` never fall.
+    private(set) var endedFigures = EndedFigures()
     /// On the loop that owns the gateway's own rows.
     private lazy var campaignKeeper = CampaignKeeper(self)
     /// On the loop of bucket 0.
     private(set) var counterKeeper: CounterKeeper?
     /// Rows of the gateway's own that wait to be durable.
-    var metaWaiters: [(ticket: Ticket, done: () -> Void)] = []
+    var metaWaiters: [MetaWaiter] = []
+    /// Rises whenever the part's shard here is another one: what an earlier one began goes on no more.
+    private(set) var seatNumber = 0
+    /// Parts that are asked for their apps' broadcasts, and whether to ask again when they have answered.
+    var learning: [Int: Bool] = [:]
 
     /// What this turn gathered for one other loop.
     struct Outgoing {
@@ -71,6 +77,8 @@ final class GatewayLoop {
         var round: [LoopAnswer] = []
         var isAnswering = false
         var outgoing: [Outgoing]
+        /// Parts that were not told of a broadcast of this part's.
+        var untold: Set<Int> = []
         /// Answers to other gateways, by their numbers.
         var remoteAnswers: [Int: AnswerBatch] = [:]
         var jobNews: ChannelSet = []
@@ -160,14 +168,17 @@ final class GatewayLoop {
 
     /// Puts another shard in the place of the present one; of a part that begins or ends to be served here.
     ///
-    /// The present one's store has been closed, and nothing of it is under way.
+    /// The present one's store has been closed, and its callers were answered (`leaveSeat`).
     func seat(_ start: ShardStart) {
         core.pointee.isSeated = start.isSeated
         store = start.store
+        let apps = snapshot.settings.map(\.key)
+        endedFigures.add(statistics, apps, core.pointee.seat.statistics(of: apps))
         core.pointee.seat.replace(with: Self.shard(start, context, snapshot, now))
         counterKeeper = start.fold.map { CounterKeeper(self, $0) }
         campaignKeeper = CampaignKeeper(self)
-        metaWaiters = []
+        seatNumber += 1
+        learning = [:]
         store.observer = self
     }
 
@@ -185,6 +196,9 @@ final class GatewayLoop {
     }
 
     func connect(_ mailboxes: [Mailbox<LoopMessage>]) { self.mailboxes = mailboxes }
+
+    /// True while the shard that is here is still the one of that number.
+    func isStill(_ seat: Int) -> Bool { seat == seatNumber && core.pointee.isSeated }
 
     /// Gateway time, read once a turn.
     var now: GatewayTime {
@@ -219,6 +233,7 @@ final class GatewayLoop {
             handoff.tick(now: Int64(loop.now))
             reportAcceptFailures()
             store.secondPassed()
+            tellAgain()
             if isHere(0) {
                 campaignKeeper.tick()
                 counterKeeper?.tick()
@@ -304,7 +319,7 @@ final class GatewayLoop {
 
     /// Names what waits for an answer on this loop.
     func route(_ kind: Route.Kind, _ slot: UInt32, _ stamp: UInt32) -> Route {
-        Route(kind, node: context.node, loop: index, slot: slot, stamp: stamp)
+        Route(kind, node: 0, loop: index, slot: slot, stamp: stamp)
     }
 
     /// Whether the shard of a part is this loop's; otherwise what is for it is sent.

@@ -61,6 +61,8 @@ extension GatewayLoop {
                 context.tellEveryGateway(.tokenRevoked(token))
                 // Behind the revocation in every loop's queue, the asking one's included.
                 inNextTurn { $0.answer(.gateway(origin, .revoked)) }
+            } failed: { [unowned self] in
+                answer(.gateway(origin, .busy))
             }
         case .onlinePoints(let app):
             let points = context.online.points(of: app).map { OnlinePoint(time: $0.time, count: $0.count) }
@@ -84,6 +86,8 @@ extension GatewayLoop {
         afterMeta { [unowned self] in
             answer(.gateway(origin, .testDevices(result)))
             answerDeferredSoon()
+        } failed: { [unowned self] in
+            answer(.gateway(origin, .busy))
         }
     }
 }

@@ -8,7 +8,7 @@ extension LoopMessage {
     var isForShard: Bool {
         switch self {
         case .publishes, .lease, .settle, .extend, .deviceStatus, .trace, .receipt, .directory, .task, .list, .launched,
-            .question:
+            .broadcasts, .question:
             true
         case .answers, .news, .adopt: false
         }
@@ -37,7 +37,41 @@ extension LoopMessage {
         case .task(_, let origin): body(.task(origin, .busy))
         case .question(_, let origin): body(.gateway(origin, .busy))
         // A device comes back by itself; a broadcast's home tells of it again when the part is taken over.
-        case .adopt, .launched, .answers, .news: break
+        case .adopt, .launched, .broadcasts, .answers, .news: break
         }
+    }
+
+    /// Writes into every question of the message which other gateway asked it.
+    mutating func setAsker(_ node: Int) {
+        switch self {
+        case .publishes(let batch): batch.setAsker(node)
+        case .list(let fanout): self = .list(fanout.asked(by: node))
+        case .lease(var command):
+            command.origin = command.origin.asked(by: node)
+            self = .lease(command)
+        case .settle(let results, let apps, let origin):
+            self = .settle(results, apps: apps, origin.asked(by: node))
+        case .extend(let items, let milliseconds, let apps, let origin):
+            self = .extend(items, milliseconds: milliseconds, apps: apps, origin.asked(by: node))
+        case .deviceStatus(let device, let origin): self = .deviceStatus(device, origin.asked(by: node))
+        case .trace(let message, let origin): self = .trace(message, origin.asked(by: node))
+        case .receipt(var command):
+            command.origin = command.origin.asked(by: node)
+            self = .receipt(command)
+        case .directory(var command):
+            command.origin = command.origin.asked(by: node)
+            self = .directory(command)
+        case .task(let command, let origin): self = .task(command, origin.asked(by: node))
+        case .question(let question, let origin): self = .question(question, origin.asked(by: node))
+        case .answers, .adopt, .launched, .broadcasts, .news: break
+        }
+    }
+}
+
+extension Fanout {
+    fileprivate func asked(by node: Int) -> Fanout {
+        Fanout(
+            task: task, app: app, createdAt: createdAt, content: content, isBulk: isBulk,
+            route: Origin(route: route, request: 0).asked(by: node).route, targets: targets)
     }
 }

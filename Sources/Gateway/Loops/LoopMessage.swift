@@ -28,6 +28,8 @@ enum LoopMessage: Sendable {
     case list(Fanout)
     /// A broadcast is out: this loop's devices are to meet it.
     case launched(TaskRecord)
+    /// All that a part knows of its own apps' broadcasts, for a part that may have missed some.
+    case broadcasts([AppBroadcasts], home: Int)
     /// A question to the gateway itself, on the receiving loop.
     case question(GatewayQuestion, Origin)
     /// Something that every loop of the receiving gateway is told.
@@ -40,6 +42,8 @@ enum GatewayNews: Sendable, Codable {
     case jobsAvailable(VendorChannel)
     /// The task does not take devices as its cached record says.
     case taskChanged(TaskID)
+    /// The broadcast's home has closed it: every device that it was for has its end.
+    case broadcastEnded(TaskID, AppKey)
     /// The push API takes this token no more.
     case tokenRevoked(TokenID)
     /// The cluster's register has something new for the receiving gateway's membership.

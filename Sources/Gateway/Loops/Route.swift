@@ -32,7 +32,10 @@ struct Route: Equatable, Sendable {
     static let stampMask: UInt32 = (1 << 18) - 1
 
     var kind: Kind
-    /// The gateway that asked: its number in the cluster, 0 where there is none.
+    /// The other gateway that asked, by its number in the cluster; 0: this one, whatever number it has.
+    ///
+    /// A gateway's own routes have no number, so what it asked finds the way back after it got another one. Who takes a
+    /// message off a link writes the number of the link's peer into it (`LoopMessage.setAsker`).
     var node: Int
     var loop: Int
     var slot: UInt32
@@ -57,5 +60,17 @@ struct Route: Equatable, Sendable {
         UInt64(kind.rawValue) << 60 | UInt64(node) << 50 | UInt64(loop) << 40 | UInt64(slot) << 18 | UInt64(stamp)
     }
 
+    /// The bits of a word that name the gateway.
+    static let nodeMask = UInt64(nodeLimit - 1) << 50
+
     func origin(_ request: UInt64) -> Origin { Origin(route: word, request: request) }
+}
+
+extension Origin {
+    /// The same question, as it was asked by another gateway.
+    func asked(by node: Int) -> Origin {
+        // Nobody waits for an answer to it.
+        guard self != .none else { return self }
+        return Origin(route: route & ~Route.nodeMask | UInt64(node) << 50 & Route.nodeMask, request: request)
+    }
 }

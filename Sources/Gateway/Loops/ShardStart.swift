@@ -17,17 +17,19 @@ struct ShardStart {
     ///   - store: before its first write.
     ///   - share: which of all loops the shard is on.
     ///   - broadcasts: the logs of all apps, as far as they are known.
+    ///   - hasOwnOnly: those of other shards are not among them.
     ///   - fold: the folded days.
     ///   - now: gateway time.
     /// - Throws: the store's error when a row cannot be read.
     init(
-        _ store: any LoopStore, _ share: LoopShare, broadcasts: BroadcastStart, fold: CounterFold, now: GatewayTime
+        _ store: any LoopStore, _ share: LoopShare, broadcasts: BroadcastStart, hasOwnOnly: Bool = false,
+        fold: CounterFold, now: GatewayTime
     ) throws(StoreError) {
         self.store = store
         var counters = CounterStart(now: now, fold: fold, countsFold: share.index == 0)
         try store.loadAll(table: .counters) { counters.take($0) }
         self.counters = counters
-        self.broadcasts = broadcasts.of(share)
+        self.broadcasts = broadcasts.of(share, hasOwnOnly: hasOwnOnly)
         self.fold = share.index == 0 ? fold : nil
         isSeated = true
     }

@@ -9,7 +9,7 @@ package struct Metric: Sendable {
 
     /// What the figures are in; the page has seconds and bytes.
     package enum Unit: Sendable {
-        case none, bytes, seconds, milliseconds, microseconds
+        case none, bytes, seconds, milliseconds, microseconds, nanoseconds
 
         /// How many of these make one of the page's unit.
         var divisor: Double {
@@ -17,6 +17,7 @@ package struct Metric: Sendable {
             case .none, .bytes, .seconds: 1
             case .milliseconds: 1_000
             case .microseconds: 1_000_000
+            case .nanoseconds: 1_000_000_000
             }
         }
 
@@ -25,7 +26,7 @@ package struct Metric: Sendable {
             switch self {
             case .none: nil
             case .bytes: "bytes"
-            case .seconds, .milliseconds, .microseconds: "seconds"
+            case .seconds, .milliseconds, .microseconds, .nanoseconds: "seconds"
             }
         }
     }
@@ -56,7 +57,10 @@ package struct MetricSample: Sendable {
     enum Source: Sendable {
         /// `nil`: there is no such sample now.
         case number(@Sendable (MetricFigures) -> Double?)
-        case histogram(@Sendable (MetricFigures) -> MetricHistogram)
+        /// `nil`: there is no such sample now.
+        case histogram(@Sendable (MetricFigures) -> MetricHistogram?)
+        /// One sample for each other gateway, labelled with its address.
+        case links(@Sendable (ClusterFigures.Link) -> Double)
         /// One sample an app, labelled with its id.
         case apps(@Sendable (AppStatistics) -> Double)
     }
@@ -111,8 +115,20 @@ package struct MetricSample: Sendable {
         }
     }
 
-    static func histogram(_ value: @escaping @Sendable (MetricFigures) -> MetricHistogram) -> MetricSample {
+    static func histogram(_ value: @escaping @Sendable (MetricFigures) -> MetricHistogram?) -> MetricSample {
         MetricSample([:], .histogram(value))
+    }
+
+    /// A figure of the gateway's cluster; none where there is no cluster.
+    static func cluster(
+        _ labels: Labels = [:], _ value: @escaping @Sendable (ClusterFigures) -> some MetricNumber
+    ) -> MetricSample {
+        MetricSample(labels, .number { $0.cluster.map { Double(value($0)) } })
+    }
+
+    /// A sample for each of the other gateways of the cluster.
+    static func links(_ value: @escaping @Sendable (ClusterFigures.Link) -> some MetricNumber) -> MetricSample {
+        MetricSample([:], .links { Double(value($0)) })
     }
 
     /// A sample for each of the page's apps: its figures of all loops, added up.
@@ -125,5 +141,5 @@ package struct MetricSample: Sendable {
 
 /// The names of labels.
 package enum MetricLabel: String, Sendable, CaseIterable {
-    case app, channel, listener, role, type, reason, state, outcome, result, status, version
+    case app, channel, listener, name, peer, role, type, reason, state, outcome, result, status, version
 }

@@ -1,5 +1,6 @@
 internal import Delivery
 internal import MessageStore
+internal import Platform
 internal import Wire
 
 /// Every metric of `/metrics`, in the page's order; docs/Operations.md lists them in the same order.
@@ -8,7 +9,8 @@ internal import Wire
 /// that no entry reads.
 package enum MetricCatalogue {
     package static let all =
-        process + connections + messages + broadcasts + handoff + hook + http + loops + store + retention + apps
+        process + kernel + connections + messages + broadcasts + handoff + hook + http + loops + store + retention
+        + cluster + apps
 
     private static let process: [Metric] = [
         Metric(
@@ -37,9 +39,50 @@ package enum MetricCatalogue {
             .process { $0.status.isClockStepRefused ? 1 : 0 }),
     ]
 
+    /// What the kernel has of the process, under the names that every exporter uses; read every ten seconds, CPU time apart.
+    private static let kernel: [Metric] = [
+        Metric(
+            "process_cpu_seconds_total", .counter, unit: .nanoseconds, "CPU time of all threads.",
+            .process { $0.cpuNanoseconds }),
+        Metric(
+            "process_resident_memory_bytes", .gauge, unit: .bytes, "Memory in use.",
+            .process { $0.status.process.residentByteCount }),
+        Metric(
+            "process_virtual_memory_bytes", .gauge, unit: .bytes, "Address space in use.",
+            .process { $0.status.process.virtualByteCount }),
+        Metric(
+            "process_open_fds", .gauge,
+            "Open descriptors of the process, or of its first table where loops have their own.",
+            .process { $0.status.process.descriptorCount }),
+        Metric("process_max_fds", .gauge, "The limit of open files.", .process { _ in DescriptorTable.capacity }),
+        Metric("process_threads", .gauge, "Threads.", .process { $0.status.process.threadCount }),
+        Metric(
+            "process_start_time_seconds", .gauge, unit: .milliseconds, "Unix time of the start.",
+            .process { $0.status.startedAt }),
+        Metric(
+            "longwire_disk_free_bytes", .gauge, unit: .bytes,
+            "Room for the gateway on the file system of store.path.", .process { $0.status.disk?.free }),
+        Metric(
+            "longwire_disk_bytes", .gauge, unit: .bytes, "Size of the file system of store.path.",
+            .process { $0.status.disk?.all }),
+        Metric(
+            "longwire_certificate_end_seconds", .gauge, unit: .seconds,
+            "Unix time at which a listener's certificate ends.",
+            GatewayConfiguration.listeners.map(\.name).map { name in
+                .process([.listener: name]) { figures in
+                    figures.status.certificates.first { $0.listener == name }?.end
+                }
+            }),
+        Metric(
+            "longwire_limit", .gauge, "Each number of limits in force, under its name in the configuration.",
+            LimitKey.all.map { key in .process([.name: key.name]) { key.read($0.limits) } }),
+    ]
+
     private static let connections: [Metric] = [
         Metric(
-            "longwire_connections", .gauge, "Open connections of devices and senders.", .process { $0.connections }),
+            "longwire_connections", .gauge, "Open connections of devices and of senders, by listener.",
+            .process([.listener: "device"]) { $0.deviceConnections },
+            .process([.listener: "senders"]) { $0.senderConnections }),
         Metric(
             "longwire_http_connections", .gauge, "Open HTTP connections, by listener.",
             .sum([.listener: "http"]) { $0.httpConnections }, .sum([.listener: "admin"]) { $0.adminConnections }),
@@ -328,6 +371,13 @@ package enum MetricCatalogue {
         Metric(
             "longwire_store_row_file_bytes", .gauge, unit: .bytes, "Size of the ordered store's files.",
             .process { $0.store.rowFileByteCount + $0.store.ephemeralFileByteCount }),
+        Metric(
+            "longwire_store_redis_bytes", .gauge, unit: .bytes, "Memory that the primaries of Redis use.",
+            .process { $0.store.redisByteCount }),
+        Metric(
+            "longwire_store_redis_limit_bytes", .gauge, unit: .bytes,
+            "Memory that they may use; 0 where one of them has no bound.",
+            .process { $0.store.redisByteLimit }),
         Metric(
             "longwire_store_commit_bytes_total", .counter, unit: .bytes, "Bytes written to the journal.",
             .process { $0.store.journalWrittenByteCount }),

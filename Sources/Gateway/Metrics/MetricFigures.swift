@@ -8,14 +8,19 @@ package struct MetricFigures: Sendable {
 
     package var uptimeMilliseconds: Int64 = 0
     var status = GatewayStatus()
+    package var cpuNanoseconds: UInt64 = 0
+    /// Those in force.
+    package var limits = GatewayLimits()
     package var lostLogLines = 0
-    /// Open connections of devices and senders.
-    package var connections = 0
+    package var deviceConnections = 0
+    package var senderConnections = 0
     package var bodyBytes = 0
     package var store = StoreStatistics()
     package var acceptsWrites = true
     /// `nil` without a hook.
     package var hook: HookState?
+    /// `nil` without `store.redis`.
+    package var cluster: ClusterFigures?
     package var loops: [LoopFigures] = []
     /// The ids of the page's apps.
     package var appIDs: [String] = []

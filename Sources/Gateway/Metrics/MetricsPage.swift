@@ -24,7 +24,11 @@ package enum MetricsPage {
             guard let value = value(figures) else { return }
             lines += line(metric.name, labels, value / metric.unit.divisor)
         case .histogram(let value):
-            append(value(figures), metric, labels, to: &lines)
+            if let histogram = value(figures) { append(histogram, metric, labels, to: &lines) }
+        case .links(let value):
+            for link in figures.cluster?.links ?? [] {
+                lines += line(metric.name, [label(.peer, link.peer)] + labels, value(link) / metric.unit.divisor)
+            }
         case .apps(let value):
             for (index, id) in figures.appIDs.enumerated() {
                 let sum = figures.loops.reduce(0) { $0 + value($1.apps[index]) }

@@ -40,7 +40,7 @@ extension HookFailure {
         switch failure.kind {
         case .resolve: self = .resolve
         case .connect: self = .connect
-        case .tls: self = .tls
+        case .tls, .certificate: self = .tls
         case .timeout: self = .timeout
         case .tooLarge: self = .tooLarge
         case .notLoopback: self = .notLoopback

@@ -1,6 +1,10 @@
-// The threads that commit. A lane serves the logs whose streams one server has (or a few servers, where there are more
-// servers than lanes). What the logs of all parts have gathered goes to the server in one write, followed by one wait for
-// its replicas: while that goes on, the next groups gather. So the cost of a commit is shared by all parts.
+// The threads that commit. A lane serves logs whose streams one server has: what they have gathered goes to the server in
+// one write, followed by one wait for its replicas. While that goes on, the next groups gather. So the cost of a commit is
+// shared by many parts.
+//
+// Each server has lanes of its own, made when the first log needs them. A server that stands still holds up nobody else.
+// Redis serves a connection one read at a time, and syncs after each turn in which something was written. Commands of
+// 16 KiB and more are a read each, so one connection would have a sync for each part. Several share syncs.
 
 internal import Journal
 internal import Platform
@@ -14,13 +18,22 @@ final class LogContext: @unchecked Sendable {
     let configuration: RedisEngine.Configuration
     /// Bytes handed over to logs and not yet durable.
     let uncommitted = Atomic<Int>(0)
+    /// Those of them whose logs stand still: they refuse publishes themselves, and are not to stop the others.
+    let stalled = Atomic<Int>(0)
     /// Bytes of entries that rows do not have yet.
     let logBytes = Atomic<Int>(0)
     let statistics = Lock(JournalStatistics())
+    /// Round trips of cold reads; a batch is one request.
+    let reads = Lock(JournalStatistics())
+    /// Commits that were refused or got no reply, and were tried again.
+    let failedCommits = Atomic<Int>(0)
     let spilledRows = Atomic<Int>(0)
     let spilledDeletions = Atomic<Int>(0)
     /// A server's memory is filled beyond its share.
     let isMemoryFilled = Atomic<Bool>(false)
+    /// What all primaries use and may use; 0 where one of them has no bound.
+    let memory = Lock<(usedByteCount: Int, byteLimit: Int)>((0, 0))
+    let earlyDrops = Lock(EarlyDrops())
     private let failures = Lock<(last: String?, count: Int)>((nil, 0))
     private(set) lazy var lanes = CommitLanes(self)
 
@@ -44,58 +57,75 @@ final class LogContext: @unchecked Sendable {
 
     // MARK: Room
 
+    /// Bytes that request ids or traces may take, all parts together.
+    func retentionLimit(_ kind: Period.Kind) -> Int {
+        let limit = kind == .traces ? configuration.traceByteLimit : configuration.requestByteLimit
+        let memory = memory.withLock { $0.byteLimit }
+        guard memory > 0 else { return limit }
+        return min(limit, memory / (kind == .traces ? Limits.redisTraceShare : Limits.redisRequestShare))
+    }
+
+    /// Bytes on their way, without those of logs that stand still.
+    private var moving: Int { uncommitted.load(ordering: .relaxed) - stalled.load(ordering: .relaxed) }
+
     func acceptsWrites(beside untoldByteCount: Int) -> Bool {
-        uncommitted.load(ordering: .relaxed) + untoldByteCount < configuration.uncommittedByteLimit
+        moving + untoldByteCount < configuration.uncommittedByteLimit
             && logBytes.load(ordering: .relaxed) <= configuration.logByteLimit
             && !isMemoryFilled.load(ordering: .relaxed)
     }
 
     /// What is left before `acceptsWrites` ends is for those who need little.
     func isShortOfRoom(beside untoldByteCount: Int) -> Bool {
-        uncommitted.load(ordering: .relaxed) + untoldByteCount >= configuration.uncommittedByteLimit / 4
+        moving + untoldByteCount >= configuration.uncommittedByteLimit / 4
             || logBytes.load(ordering: .relaxed) > configuration.logByteLimit / 8 * 7
     }
 
     func hasRoomForLists(beside untoldByteCount: Int) -> Bool {
-        uncommitted.load(ordering: .relaxed) + untoldByteCount < configuration.uncommittedByteLimit / 2
+        moving + untoldByteCount < configuration.uncommittedByteLimit / 2
             && logBytes.load(ordering: .relaxed) <= configuration.logByteLimit
             && !isMemoryFilled.load(ordering: .relaxed)
     }
 }
 
 final class CommitLanes: @unchecked Sendable {
-    // Sound because `lanes` is a constant and a lane locks what it shares.
-    private let lanes: [CommitLane]
+    // Sound because everything is a constant, and a lane locks what it shares.
+    /// One is the parts' whose numbers leave its place as remainder.
+    private let columns: [ServerLanes<CommitLane>]
     private let cluster: RedisCluster
 
     init(_ context: LogContext) {
         cluster = context.cluster
-        lanes = (0..<max(1, context.configuration.laneCount)).map { _ in CommitLane(context) }
+        let isStepped = context.configuration.isStepped
+        columns = (0..<Limits.commitLanesOfServer).map { _ in
+            ServerLanes(named: "redis log", threadCount: 1, isStepped: isStepped) { [unowned context] _ in
+                CommitLane(context)
+            }
+        }
     }
 
     /// Gives a log that no lane has to the lane of its server; unless pressed it waits some milliseconds for company.
     func schedule(_ log: RedisLog, isPressing: Bool) { lane(of: log).schedule(log, isPressing: isPressing) }
 
     /// A log that waits for company may not wait any more.
-    func hurry(_ log: RedisLog) { lane(of: log).hurry(log) }
+    func hurry(_ log: RedisLog) { for lane in column(of: log).all where lane.hurry(log) { return } }
 
-    func lane(of log: RedisLog) -> CommitLane {
-        // Without a map the first one asks for it.
-        lanes[(cluster.place(of: log.slot) ?? 0) % lanes.count]
+    /// Without a map the lane of no server asks for it.
+    func lane(of log: RedisLog) -> CommitLane { column(of: log).lane(of: cluster.primary(of: log.slot)) }
+
+    private func column(of log: RedisLog) -> ServerLanes<CommitLane> { columns[log.part % columns.count] }
+
+    /// Each lane does what it can do now, on the calling thread.
+    func step() -> Bool {
+        var hasWorked = false
+        for column in columns { for lane in column.all where lane.step() { hasWorked = true } }
+        return hasWorked
     }
 
-    func start() throws(SystemError) -> [JoinableThread] {
-        var threads: [JoinableThread] = []
-        for (number, lane) in lanes.enumerated() {
-            threads.append(try JoinableThread(named: "redis log \(number)") { lane.run() })
-        }
-        return threads
-    }
-
-    func close() { for lane in lanes { lane.close() } }
+    func start() throws(SystemError) { for column in columns { try column.start() } }
+    func close() { for column in columns { column.close() } }
 }
 
-final class CommitLane: @unchecked Sendable {
+final class CommitLane: ServerLane, @unchecked Sendable {
     // Sound because `state` is a monitor, and everything else is the lane thread's own.
 
     private struct State: ~Copyable {
@@ -120,10 +150,12 @@ final class CommitLane: @unchecked Sendable {
         if isPressing { state.signal { $0.ready.append(log) } } else { state.signal { $0.late.append(log) } }
     }
 
-    func hurry(_ log: RedisLog) {
+    /// False when the log does not wait here.
+    func hurry(_ log: RedisLog) -> Bool {
         state.signal { state in
-            guard let place = state.late.firstIndex(where: { $0 === log }) else { return }
+            guard let place = state.late.firstIndex(where: { $0 === log }) else { return false }
             state.ready.append(state.late.remove(at: place))
+            return true
         }
     }
 
@@ -132,30 +164,52 @@ final class CommitLane: @unchecked Sendable {
     func run() {
         var work: [RedisLog] = []
         while true {
-            work.removeAll(keepingCapacity: true)
-            var isOpen = true
             let isWaiting = !blocked.isEmpty
             let left = retryAt > context.now ? retryAt - context.now : 0
             if !isWaiting { state.wait(while: { $0.ready.isEmpty && $0.late.isEmpty && $0.isOpen }) { _ in } }
             let most = isWaiting ? left : Journal.Limits.unawaitedMilliseconds
-            state.wait(atMostMilliseconds: most, while: { $0.ready.isEmpty && $0.isOpen }) { state in
-                swap(&work, &state.ready)
-                work.append(contentsOf: state.late)
-                state.late.removeAll(keepingCapacity: true)
-                isOpen = state.isOpen
-            }
-            // Without other work the pause was waited for, whatever the network's clock says.
-            if !blocked.isEmpty, work.isEmpty || context.now >= retryAt || !isOpen {
-                work.append(contentsOf: blocked)
-                blocked.removeAll()
-            }
-            if !isOpen {
-                for log in work { log.abandon() }
-                client.close()
-                return
-            }
+            let isOpen = take(&work, atMostMilliseconds: most)
+            guard isOpen else { return end(work) }
             round(work)
         }
+    }
+
+    /// One turn without a wait; whether there was something to do.
+    func step() -> Bool {
+        var work: [RedisLog] = []
+        guard take(&work, atMostMilliseconds: 0) else { return false }
+        round(work)
+        return !work.isEmpty
+    }
+
+    /// Takes what is to be moved on, waiting for it; false at the end.
+    private func take(_ work: inout [RedisLog], atMostMilliseconds milliseconds: UInt64) -> Bool {
+        work.removeAll(keepingCapacity: true)
+        var isOpen = true
+        state.wait(atMostMilliseconds: milliseconds, while: { $0.ready.isEmpty && $0.isOpen }) { state in
+            swap(&work, &state.ready)
+            work.append(contentsOf: state.late)
+            state.late.removeAll(keepingCapacity: true)
+            isOpen = state.isOpen
+        }
+        // Without other work the pause was waited for, whatever the network's clock says.
+        if !blocked.isEmpty, work.isEmpty || context.now >= retryAt || !isOpen {
+            work.append(contentsOf: blocked)
+            blocked.removeAll()
+        }
+        return isOpen
+    }
+
+    private func end(_ work: [RedisLog]) {
+        for log in work { log.abandon() }
+        client.close()
+    }
+
+    /// Ends a lane that has no thread.
+    func finish() {
+        var work: [RedisLog] = []
+        _ = take(&work, atMostMilliseconds: 0)
+        end(work)
     }
 
     /// Moves each of the logs on by one step.
@@ -167,11 +221,17 @@ final class CommitLane: @unchecked Sendable {
                 log.abandon()
                 continue
             }
-            if log.flight?.state == .unknown, !verify(log) { continue }
             guard let address = context.cluster.primary(of: log.slot) else {
                 homeless.append(log)
                 continue
             }
+            // The slot has another server now: its lane goes on.
+            let lane = context.lanes.lane(of: log)
+            guard lane === self else {
+                lane.schedule(log, isPressing: true)
+                continue
+            }
+            if log.flight?.state == .unknown, !verify(log) { continue }
             if let place = byServer.firstIndex(where: { $0.address == address }) {
                 byServer[place].logs.append(log)
             } else {
@@ -208,7 +268,7 @@ final class CommitLane: @unchecked Sendable {
             ranges.append(start..<commands.count)
         }
         let wanted = replicas(of: address)
-        commands.append(client.waitCommand(wanted, timeoutMilliseconds: Limits.replicaMilliseconds))
+        commands.append(client.waitCommand(wanted, at: address, timeoutMilliseconds: Limits.replicaMilliseconds))
         let attempt: RedisClient.Attempt
         do throws(RedisError) {
             attempt = try client.exchange(commands, at: address, timeoutMilliseconds: Limits.commitMilliseconds)
@@ -239,6 +299,7 @@ final class CommitLane: @unchecked Sendable {
         guard !waiting.isEmpty else { return succeed() }
         // A server that is a replica now answers with an error: what it wrote may be gone.
         if let fault = attempt.replies[commands.count - 1].fault {
+            client.noteRefusal(of: commands[commands.count - 1], attempt.replies[commands.count - 1], at: address)
             for log in waiting { log.loseReplies() }
             return fail(waiting, .refused(address, fault))
         }
@@ -269,7 +330,7 @@ final class CommitLane: @unchecked Sendable {
         for command in log.commands() { commands += [RedisCommand("ASKING"), command] }
         let count = commands.count
         let wanted = replicas(of: target)
-        commands.append(client.waitCommand(wanted, timeoutMilliseconds: Limits.replicaMilliseconds))
+        commands.append(client.waitCommand(wanted, at: target, timeoutMilliseconds: Limits.replicaMilliseconds))
         do throws(RedisError) {
             let attempt = try client.exchange(commands, at: target)
             let answers = stride(from: 1, to: count, by: 2).map { attempt.replies[$0] }
@@ -295,10 +356,12 @@ final class CommitLane: @unchecked Sendable {
     }
 
     private func block(_ log: RedisLog) {
+        context.failedCommits.add(1, ordering: .relaxed)
         if blocked.isEmpty {
             retryAt = context.now + UInt64(pause)
             pause = min(pause * 2, Redis.Limits.longestRetryMilliseconds)
         }
+        log.setAside()
         blocked.append(log)
     }
 

@@ -1,8 +1,8 @@
 // The store of several gateways: logs and rows in Redis (`RedisKeys`). A process opens the parts that it owns, one by one,
 // at any time, and closes them again; each part has a log, an overlay and rows of its own.
 //
-// Threads: some lanes that commit, readers, workers that move rows out of memory, and a watch that asks the servers how
-// full they are. Their number does not depend on that of the parts.
+// Threads: for each server a lane that commits and some readers; workers that move rows out of memory; a watch that asks
+// the servers how full they are. Their number does not depend on that of the parts.
 
 internal import Delivery
 internal import Journal
@@ -25,11 +25,15 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
         package var uncommittedByteLimit = Journal.Limits.uncommittedByteCount
         /// Bytes of log that rows do not have yet, all parts together.
         package var logByteLimit = Limits.journalByteCount
+        /// Request ids, all parts of the cluster together; past it the oldest go before they are a day old.
+        package var requestByteLimit = Limits.requestByteCount
+        /// The same for traces.
+        package var traceByteLimit = Limits.traceByteCount
         /// Rows older than this leave memory and log.
         package var youngMilliseconds = Limits.youngMilliseconds
         /// Publishes are refused while a server's memory is filled beyond this share of its `maxmemory`.
         package var memoryShare = Limits.redisMemoryShare
-        package var laneCount = 4
+        /// Threads that read, for each server.
         package var readerCount = Limits.readerCount
         package var workerCount = 2
         /// One entry of the log, unless a single batch is larger.
@@ -42,6 +46,8 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
         package var flushMilliseconds: UInt64 = 5_000
         package var tickMilliseconds = Limits.spillerTickMilliseconds
         package var watchMilliseconds: UInt64 = 1_000
+        /// Without threads: `step` does what they would do, for tests.
+        package var isStepped = false
         /// Gateway time in milliseconds, for the age of request and trace rows; `nil` as long as it is not known.
         package var now: @Sendable () -> Int64? = { nil }
         /// What an operator should know; called on threads of the store.
@@ -130,7 +136,7 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
     /// The parts that are open, by number.
     private final class PartTable: Sendable {
         let parts = Lock<[Int: RedisPart]>([:])
-        var all: [RedisPart] { parts.withLock { Array($0.values) } }
+        var all: [RedisPart] { parts.withLock { $0.values.sorted { $0.part < $1.part } } }
     }
 
     /// Starts the engine's threads; no server is asked yet.
@@ -144,10 +150,9 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
         readers = RedisReaders(context)
         spiller = RedisSpiller(context) { parts.all }
         do throws(SystemError) {
-            threads = try context.lanes.start()
-            for number in 0..<max(1, configuration.readerCount) {
-                threads.append(try JoinableThread(named: "redis reader \(number)") { [readers] in readers.run() })
-            }
+            try context.lanes.start()
+            try readers.start()
+            guard !configuration.isStepped else { return }
             for number in 0..<max(1, configuration.workerCount) {
                 threads.append(try JoinableThread(named: "redis rows \(number)") { [spiller] in spiller.run() })
             }
@@ -162,6 +167,9 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
     deinit { precondition(!isOpen, "RedisEngine dropped without close()") }
 
     // MARK: Parts
+
+    /// Epochs are below it: scripts compare them as floating-point numbers.
+    package static let epochLimit: UInt64 = 1 << 52
 
     /// Opens a part: fences its owner before, moves what that one's log has into rows, and makes a store for it.
     ///
@@ -184,7 +192,7 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
         precondition(
             count > 0 && count <= RedisGroups.count && count & (count - 1) == 0, "parts are a power of two up to 256")
         precondition((0..<count).contains(part), "no such part")
-        precondition(epoch > 0 && epoch < 1 << 52, "epochs are above 0, and numbers that a script can compare")
+        precondition(epoch > 0 && epoch < Self.epochLimit, "epochs are above 0, and numbers that a script can compare")
         precondition(parts.parts.withLock { $0[part] == nil }, "the part is open here already")
         let client = RedisClient(cluster)
         defer { client.close() }
@@ -231,12 +239,34 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
         guard isOpen else { return }
         isOpen = false
         for part in parts.all { closePart(part.part) }
-        context.lanes.close()
         spiller.close()
+        context.lanes.close()
         readers.close()
         watch.broadcast { $0 = false }
         for thread in threads { thread.join() }
         threads.removeAll()
+        if configuration.isStepped { spiller.finish() }
+    }
+
+    /// What a thread of the engine does in one turn.
+    package enum Step: Sendable, CaseIterable { case commit, read, moveRows, watch }
+
+    /// Does what the threads of a kind would do now, on the calling thread; for an engine without threads.
+    ///
+    /// - Parameter step: whose turn it is.
+    /// - Returns: whether there was something to do.
+    package func step(_ step: Step) -> Bool {
+        precondition(configuration.isStepped, "this engine has threads")
+        switch step {
+        case .commit: return context.lanes.step()
+        case .read: return readers.step()
+        case .moveRows: return spiller.step()
+        case .watch:
+            let client = RedisClient(cluster)
+            Self.look(context, client)
+            client.close()
+            return true
+        }
     }
 
     /// A snapshot; from any thread.
@@ -256,7 +286,34 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
         result.spilledRowCount = context.spilledRows.load(ordering: .relaxed)
         result.spilledDeletionCount = context.spilledDeletions.load(ordering: .relaxed)
         (result.lastSpillFailure, result.spillFailureCount) = context.spillFailures
+        (result.redisByteCount, result.redisByteLimit) = context.memory.withLock { $0 }
+        let drops = context.earlyDrops.withLock { $0 }
+        result.requests = retention(.requests, drops.requestCount, drops.requestMilliseconds)
+        result.traces = retention(.traces, drops.traceCount, drops.traceMilliseconds)
+        result.failedCommitCount = context.failedCommits.load(ordering: .relaxed)
+        let reads = context.reads.withLock { $0 }
+        (result.readTimes, result.totalReadTime) = (reads.commitTimes, reads.totalCommitTime)
         return result
+    }
+
+    /// Of the parts that are open here.
+    private func retention(_ kind: Period.Kind, _ cutCount: Int, _ cutAge: Int64) -> StoreStatistics.Retention {
+        var retention = StoreStatistics.Retention()
+        var oldest: Int64?
+        let open = parts.all
+        for part in open {
+            // This gateway's share of what all may take.
+            retention.byteLimit += context.retentionLimit(kind) / max(1, part.partCount)
+            for (period, byteCount) in part.retainedByteCounts where period.kind == kind {
+                retention.byteCount += byteCount
+                oldest = min(oldest ?? period.number, period.number)
+            }
+        }
+        if let now = configuration.now(), let oldest {
+            retention.milliseconds = max(0, now - oldest * Limits.redisPeriodMilliseconds)
+        }
+        (retention.cutCount, retention.cutMilliseconds) = (cutCount, cutAge)
+        return retention
     }
 
     // MARK: The watch
@@ -264,27 +321,46 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
     private static func watch(_ context: LogContext, _ isOpen: Monitor<Bool>) {
         let client = RedisClient(context.cluster)
         while isOpen.wait(atMostMilliseconds: context.configuration.watchMilliseconds, while: { $0 }, then: { $0 }) {
-            do throws(RedisError) { try client.askForMap() } catch { continue }
-            var filled: (server: String, used: Int, limit: Int)?
-            for primary in context.cluster.primaries {
-                do throws(RedisError) {
-                    let reply = try client.exchange([RedisCommand("INFO", "memory")], at: primary.address).replies[0]
-                    guard let text = reply.text else { continue }
-                    let information = RedisInformation(text)
-                    guard let used = information.number("used_memory"), let limit = information.number("maxmemory"),
-                        limit > 0, Double(used) >= Double(limit) * context.configuration.memoryShare
-                    else { continue }
-                    filled = (primary.address.description, used, limit)
-                } catch { continue }
-            }
-            let wasFilled = context.isMemoryFilled.exchange(filled != nil, ordering: .relaxed)
-            if let filled, !wasFilled {
-                context.report(
-                    .memoryFilled(server: filled.server, usedByteCount: filled.used, byteLimit: filled.limit))
-            } else if filled == nil, wasFilled {
-                context.report(.memoryFreed)
-            }
+            look(context, client)
         }
         client.close()
+    }
+
+    /// Asks each server how full it is.
+    private static func look(_ context: LogContext, _ client: RedisClient) {
+        do throws(RedisError) { try client.askForMap() } catch { return }
+        var filled: (server: String, used: Int, limit: Int)?
+        var sum = (used: 0, limit: 0)
+        var isBounded = true
+        for primary in context.cluster.primaries {
+            for server in [primary.address] + primary.replicas where !context.cluster.isSilent(server) {
+                do throws(RedisError) {
+                    let replies = try client.exchange(
+                        [RedisCommand("INFO", "server"), RedisCommand("INFO", "memory")], at: server,
+                        timeoutMilliseconds: Redis.Limits.mapMilliseconds
+                    ).replies
+                    if let text = replies[0].text {
+                        context.cluster.note(version: RedisInformation(text).version, of: server)
+                    }
+                    guard server == primary.address, let text = replies[1].text else { continue }
+                    let information = RedisInformation(text)
+                    guard let used = information.number("used_memory"), let limit = information.number("maxmemory")
+                    else { continue }
+                    sum = (sum.used + used, sum.limit + limit)
+                    if limit <= 0 { isBounded = false }
+                    if limit > 0, Double(used) >= Double(limit) * context.configuration.memoryShare {
+                        filled = (server.description, used, limit)
+                    }
+                } catch { continue }
+            }
+        }
+        context.memory.withLock { $0 = (sum.used, isBounded ? sum.limit : 0) }
+        let wasFilled = context.isMemoryFilled.exchange(filled != nil, ordering: .relaxed)
+        if let filled, !wasFilled {
+            context.report(
+                .memoryFilled(server: filled.server, usedByteCount: filled.used, byteLimit: filled.limit))
+        } else if filled == nil, wasFilled {
+            context.report(.memoryFreed)
+        }
     }
 }

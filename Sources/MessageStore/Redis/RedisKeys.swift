@@ -5,7 +5,7 @@
 //         b   a group of records, as the journal has them (`RecordHeader`)
 //         w   nothing: written so that a wait for replicas covers what another connection wrote
 //     {lw:NAME:g<group>}:m       hash: `epoch` of the owner; `done`, its last batch of rows; `p<letter><period>`, the
-//                                periods that there are
+//                                bytes that went to each period
 //     {lw:NAME:g<group>}:r       hash: key (27 bytes) → the row as the embedded engine stores it (`CountStamp`, `KeyCoding`)
 //     {lw:NAME:g<group>}:i       sorted set, all scores 0: the keys of the tables that are read in order
 //     {lw:NAME:g<group>}:a       sorted set, all scores 0: alarms (bucket, time, key), so that their order is the bytes'
@@ -73,7 +73,7 @@ struct GroupKeys: Sendable {
     static func log(_ name: String, part: Int) -> [UInt8] { Array("{lw:\(name):p\(part)}:log".utf8) }
 }
 
-/// Half a day of request ids or traces, by gateway time: a hash of each group, which goes as a whole.
+/// Some hours of request ids or traces, by gateway time: a hash of each group, which goes as a whole.
 struct RedisPeriod: Hashable, Sendable, CustomStringConvertible {
     var kind: Period.Kind
     var number: Int64

@@ -1,14 +1,14 @@
 // The log of a part: a Redis stream. An entry is a group commit, its id `epoch-number`. The server refuses an id that is
 // not above the last one, so a successor's first entry fences this owner.
 //
-// A group is durable when its entries are in the stream and enough replicas have them. Between the two stands one
-// question that has to be answered before anything else: did a command run whose reply was lost? The stream's last id
-// answers it. The group's states:
+// A group is durable when its entry is in the stream and enough replicas have it. Between the two stands one question
+// that has to be answered before anything else: did a command run whose reply was lost? The stream's last id answers it,
+// since no entry is sent before the one before it is durable. The group's states:
 //
-//     unsent    some entries are not in the stream; they are sent, with the ids that they keep     → written, unknown
-//     written   all are in the stream, over a connection whose writes replicas are waited for      → done, unknown
-//     unknown   replies were lost, or the server had a higher id: the last id is asked for         → unsent, unmarked, fenced
-//     unmarked  all are in the stream, written over another connection. `WAIT` covers the writes   → written, unknown
+//     unsent    the entry is not in the stream; it is sent, with the id that it keeps              → written, unknown
+//     written   it is in the stream, over a connection whose writes replicas are waited for        → done, unknown
+//     unknown   the reply was lost, or the server had a higher id: the last id is asked for        → unsent, unmarked, fenced
+//     unmarked  it is in the stream, written over another connection. `WAIT` covers the writes     → written, unknown
 //               of its own connection only, so an empty entry goes first
 //
 // The lane of the slot's server (`CommitLanes`) moves groups on; one lane at a time has a log.
@@ -46,6 +46,27 @@ final class RedisLog: DurableLog, @unchecked Sendable {
         /// What waits may not wait longer.
         var isPressing: Bool { isAwaited || byteCount >= Journal.Limits.unawaitedByteCount }
 
+        /// Hands out the first batches, as many as one entry takes, at least one; what is left is for the next entry.
+        mutating func take(_ work: inout [BatchPiece], upTo byteLimit: Int) {
+            var taken = 0
+            var end = pieces.count
+            for (place, piece) in pieces.enumerated() where piece.recordByteCount > 0 {
+                if taken > 0, taken + piece.recordByteCount > byteLimit {
+                    end = place
+                    break
+                }
+                taken += piece.recordByteCount
+            }
+            if end == pieces.count {
+                swap(&work, &pieces)
+                (isAwaited, byteCount) = (false, 0)
+            } else {
+                work.append(contentsOf: pieces[..<end])
+                pieces.removeSubrange(..<end)
+                byteCount -= taken
+            }
+        }
+
         /// Forgets what was not sent, and returns its size.
         mutating func drop() -> Int {
             defer { byteCount = 0 }
@@ -64,17 +85,15 @@ final class RedisLog: DurableLog, @unchecked Sendable {
         }
 
         var state = State.unsent
-        var entries: [(number: UInt64, command: RedisCommand)] = []
-        /// How many of the entries are in the stream.
-        var sentCount = 0
+        /// The entry's.
+        var number: UInt64 = 0
+        var command = RedisCommand()
         var lastTicket: Ticket = 0
         var byteCount = 0
         var batchCount = 0
         var began: UInt64 = 0
         /// The stream is gone, and is to be made anew.
         var makesStream = false
-
-        var lastNumber: UInt64 { entries.last?.number ?? 0 }
     }
 
     let part: Int
@@ -97,6 +116,8 @@ final class RedisLog: DurableLog, @unchecked Sendable {
     /// The last entry that was reported durable.
     private var durableNumber: UInt64 = 0
     private var work: [BatchPiece] = []
+    /// What of `uncommitted` does not count for the other logs, because this one stands still.
+    private var asideByteCount = 0
 
     /// - Parameters:
     ///   - part: whose log it is; its stream has the fence of `epoch`.
@@ -219,8 +240,7 @@ final class RedisLog: DurableLog, @unchecked Sendable {
         if flight != nil { return !isOver }
         let hasWork: Bool = queue.withLock { queue in
             guard !queue.isOver, !queue.pieces.isEmpty else { return false }
-            swap(&work, &queue.pieces)
-            (queue.isAwaited, queue.byteCount) = (false, 0)
+            queue.take(&work, upTo: engine.configuration.entryByteLimit)
             queue.isEncoding = true
             return true
         }
@@ -236,36 +256,22 @@ final class RedisLog: DurableLog, @unchecked Sendable {
     private func encode(_ now: UInt64) -> Flight {
         var flight = Flight()
         flight.began = now
-        var first = 0
-        var byteCount = 0
-        func close(_ end: Int) {
-            guard end > first else { return }
-            var command = RedisCommand("XADD")
-            command.append(key)
-            command.append("NOMKSTREAM")
-            command.append("\(epoch)-\(nextNumber)")
-            command.append("b")
-            command.append(
-                byteCount: byteCount,
-                gathering: work[first..<end].lazy.map { UnsafeRawBufferPointer(start: $0.start, count: $0.byteCount) })
-            flight.entries.append((nextNumber, command))
-            nextNumber += 1
-            (first, byteCount) = (end, 0)
+        flight.number = nextNumber
+        for piece in work where piece.recordByteCount > 0 {
+            RecordHeader.seal(piece.start, generation: epoch, groupStart: LogEntry.mark(of: nextNumber))
+            flight.byteCount += piece.recordByteCount
+            flight.batchCount += 1
+            flight.lastTicket = piece.ticket
         }
-        for (place, piece) in work.enumerated() {
-            if piece.recordByteCount > 0 {
-                if byteCount > 0, byteCount + piece.recordByteCount > engine.configuration.entryByteLimit {
-                    close(place)
-                }
-                RecordHeader.seal(
-                    piece.start, generation: epoch, groupStart: LogEntry.mark(of: nextNumber))
-                byteCount += piece.recordByteCount
-                flight.byteCount += piece.recordByteCount
-                flight.batchCount += 1
-                flight.lastTicket = piece.ticket
-            }
-        }
-        close(work.count)
+        flight.command.append("XADD")
+        flight.command.append(key)
+        flight.command.append("NOMKSTREAM")
+        flight.command.append("\(epoch)-\(nextNumber)")
+        flight.command.append("b")
+        flight.command.append(
+            byteCount: flight.byteCount,
+            gathering: work.lazy.map { UnsafeRawBufferPointer(start: $0.start, count: $0.byteCount) })
+        nextNumber += 1
         return flight
     }
 
@@ -273,12 +279,9 @@ final class RedisLog: DurableLog, @unchecked Sendable {
     func commands() -> [RedisCommand] {
         guard let flight else { return [] }
         switch flight.state {
-        case .unsent:
-            return flight.entries[flight.sentCount...].map {
-                flight.makesStream ? remade($0.number, $0.command) : $0.command
-            }
+        case .unsent: return [flight.makesStream ? remade(flight.command) : flight.command]
         case .unmarked:
-            nextNumber = max(nextNumber, flight.lastNumber + 1)
+            nextNumber = max(nextNumber, flight.number + 1)
             var command = RedisCommand("XADD")
             command.append(key)
             command.append("NOMKSTREAM")
@@ -291,7 +294,7 @@ final class RedisLog: DurableLog, @unchecked Sendable {
     }
 
     /// The same entry for a stream that is not there any more.
-    private func remade(_ number: UInt64, _ command: RedisCommand) -> RedisCommand {
+    private func remade(_ command: RedisCommand) -> RedisCommand {
         var words = command.arguments
         words.removeAll { $0 == Array("NOMKSTREAM".utf8) }
         var made = RedisCommand()
@@ -307,6 +310,19 @@ final class RedisLog: DurableLog, @unchecked Sendable {
         case elsewhere
         /// Later.
         case blocked(RedisFault)
+    }
+
+    /// A log that stands still takes nothing of the room of the others.
+    func setAside() {
+        let byteCount = isStuck ? max(0, uncommitted.load(ordering: .relaxed)) : 0
+        engine.stalled.add(byteCount - asideByteCount, ordering: .relaxed)
+        asideByteCount = byteCount
+    }
+
+    private func takeBack() {
+        guard asideByteCount != 0 else { return }
+        engine.stalled.subtract(asideByteCount, ordering: .relaxed)
+        asideByteCount = 0
     }
 
     /// Takes the replies to `commands()`.
@@ -330,11 +346,7 @@ final class RedisLog: DurableLog, @unchecked Sendable {
                     return .blocked(fault)
                 }
             default:
-                if flight?.state == .unmarked {
-                    nextNumber += 1
-                } else {
-                    flight?.sentCount += 1
-                }
+                if flight?.state == .unmarked { nextNumber += 1 }
             }
         }
         if flight?.state == .unsent || flight?.state == .unmarked { flight?.state = .written(connection: connection) }
@@ -359,7 +371,6 @@ final class RedisLog: DurableLog, @unchecked Sendable {
                 engine.report(.streamLost(part: part, from: LogID(epoch: epoch, number: 0).description))
             }
             flight?.makesStream = true
-            flight?.sentCount = 0
             flight?.state = .unsent
             return true
         }
@@ -377,14 +388,8 @@ final class RedisLog: DurableLog, @unchecked Sendable {
             durableNumber = reached
         }
         flight?.makesStream = false
-        if reached >= group.lastNumber {
-            nextNumber = max(nextNumber, reached + 1)
-            flight?.sentCount = group.entries.count
-            flight?.state = .unmarked
-        } else {
-            flight?.sentCount = group.entries.prefix { $0.number <= reached }.count
-            flight?.state = .unsent
-        }
+        nextNumber = max(nextNumber, reached + 1)
+        flight?.state = reached >= group.number ? .unmarked : .unsent
         return true
     }
 
@@ -394,6 +399,7 @@ final class RedisLog: DurableLog, @unchecked Sendable {
             flight = nil
             durableNumber = nextNumber - 1
             note(group)
+            takeBack()
             count(-group.byteCount)
             commitBegan.store(0, ordering: .relaxed)
             engine.statistics.withLock {
@@ -438,6 +444,7 @@ final class RedisLog: DurableLog, @unchecked Sendable {
 
     /// The lane gives up a log that is lost or closed.
     func abandon() {
+        takeBack()
         if let group = flight {
             flight = nil
             count(-group.byteCount)

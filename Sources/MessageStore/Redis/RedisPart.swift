@@ -56,14 +56,16 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
         batches = opening.batches
         groupKeys = Dictionary(uniqueKeysWithValues: opening.batches.groups.map { ($0.group, $0) })
         var periods: [Int: Set<RedisPeriod>] = [:]
-        for group in groupKeys.keys { periods[group] = opening.batches.periods(of: group) }
+        for group in groupKeys.keys { periods[group] = Set(opening.batches.periods(of: group)) }
         newestUnknown = periods.values.joined().filter { $0.kind == .requests }.map(\.number).max() ?? .min
         hasEphemeral = periods.values.contains { !$0.isEmpty }
         hasRows = findings.hasRows
         known = Lock(periods)
+        retained.withLock { $0 = opening.batches.ephemeralByteCounts }
         start = Lock(findings.start)
     }
 
+    private let retained = Lock<[RedisPeriod: Int]>([:])
     private let hasEphemeral: Bool
     private let hasRows: Bool
 
@@ -235,16 +237,16 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
             notePeriods()
             mailbox.put { $0.cooled.append(ShardMailbox.CooledRows(rows: rows, period: period)) }
         }
-        var command = RedisCommand("XTRIM")
-        command.append(log.key)
-        command.append("MINID")
-        command.append("\(log.epoch)-\(number + 1)")
+        let trim = RedisScripts.trim(log.key, epoch: log.epoch, before: number + 1)
+        var successor: UInt64?
         // A trim that a failover loses is repeated by a takeover: the rows have it all.
         do throws(RedisError) {
-            _ = try client.run(
-                [RedisRequest(command, slot: log.slot)],
+            let replies = try client.run(
+                [RedisRequest(trim, slot: log.slot)],
                 deadline: context.now + UInt64(context.configuration.rowsMilliseconds))
+            successor = RedisScripts.successor(replies[0])
         } catch { context.noteSpillFailure(error.description) }
+        if let successor { throw .epochTaken(part: part, epoch: successor) }
         log.trimmed(upTo: number)
     }
 
@@ -253,23 +255,56 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
 
     private func notePeriods() {
         let now = groupKeys.keys.map { ($0, batches.periods(of: $0)) }
-        known.withLock { known in for (group, periods) in now { known[group] = periods } }
+        known.withLock { known in for (group, periods) in now { known[group] = Set(periods) } }
+        noteRetention()
     }
+
+    private func noteRetention() {
+        let byteCounts = batches.ephemeralByteCounts
+        retained.withLock { $0 = byteCounts }
+    }
+
+    /// Bytes of request ids and traces by period; from any thread.
+    var retainedByteCounts: [RedisPeriod: Int] { retained.withLock { $0 } }
 
     private func endPeriods(by client: RedisClient) throws(StoreError) {
         guard let now = context.configuration.now() else { return }
         oldestPeriodNumber.store(
             RedisPeriod(.requests, at: now - Limits.ephemeralMilliseconds).number, ordering: .relaxed)
+        let early = periodsOverBudget(now)
         var count = 0
-        for group in groupKeys.keys {
-            for period in batches.periods(of: group) where period.end <= now {
+        for group in groupKeys.keys.sorted() {
+            for period in batches.periods(of: group) where period.end <= now || early.contains(period) {
                 // Not all at once: other work waits.
-                guard count < Limits.periodsPerTurn else { return }
+                guard count < Limits.periodsPerTurn else { return noteRetention() }
                 known.withLock { _ = $0[group]?.remove(period) }
                 try batches.end(period, of: group, by: client)
                 count += 1
             }
         }
+        noteRetention()
+        for period in early {
+            // No row of it is younger than its end.
+            let age = max(0, now - (period.number + 1) * Limits.redisPeriodMilliseconds)
+            context.earlyDrops.withLock { $0.note(period.kind, keptMilliseconds: age) }
+        }
+    }
+
+    /// The oldest periods of a kind, as many as are beyond the part's share of its bytes; never the one that is written to.
+    private func periodsOverBudget(_ now: Int64) -> Set<RedisPeriod> {
+        var early: Set<RedisPeriod> = []
+        let byteCounts = batches.ephemeralByteCounts
+        for kind in [Period.Kind.requests, .traces] {
+            let share = context.retentionLimit(kind) / max(1, partCount)
+            let ofKind = byteCounts.filter { $0.key.kind == kind }.sorted { $0.key.number < $1.key.number }
+            var byteCount = ofKind.reduce(0) { $0 + $1.value }
+            let current = RedisPeriod(kind, at: now).number
+            for (period, size) in ofKind where byteCount > share && period.number < current {
+                early.insert(period)
+                byteCount -= size
+            }
+        }
+        return early
     }
 
     /// Removes alarms that no row needs; looked at again here, where nothing can change in between.
@@ -281,7 +316,7 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
         }
         var requests: [RedisRequest] = []
         var asked: [StoreKey] = []
-        for key in Set(wanted) {
+        for key in Set(wanted).sorted() {
             guard let keys = keys(of: key.bucket) else { continue }
             asked.append(key)
             requests.append(RedisRequest(RowReading.value(keys.rows, key), slot: keys.slot))
@@ -332,7 +367,7 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
 
 /// The threads that move rows out of the overlays of all parts.
 final class RedisSpiller: @unchecked Sendable {
-    // Sound because `queue` is a monitor and the rest are constants.
+    // Sound because `queue` is a monitor and the rest are constants; `stepper` is used where there is no thread.
 
     private struct Queue: ~Copyable {
         var parts: [RedisPart] = []
@@ -369,27 +404,44 @@ final class RedisSpiller: @unchecked Sendable {
     /// A worker thread's body.
     func run() {
         let client = RedisClient(context.cluster)
-        while true {
-            let (part, isOpen): (RedisPart?, Bool) = queue.wait(
-                atMostMilliseconds: context.configuration.tickMilliseconds,
-                while: { $0.parts.isEmpty && $0.isOpen }
-            ) { ($0.parts.isEmpty ? nil : $0.parts.removeFirst(), $0.isOpen) }
-            guard isOpen else { break }
-            guard let part else {
-                let now = context.now
-                for part in parts() where part.hasWork(now) { enqueue(part) }
-                continue
-            }
-            let isTaken = part.state.withLock { state in
-                state.isQueued = false
-                guard !state.isBusy, !state.isClosing, context.now >= state.retryAt else { return false }
-                state.isBusy = true
-                return true
-            }
-            guard isTaken else { continue }
-            part.work(by: client)
-            part.state.broadcast { $0.isBusy = false }
-        }
+        while turn(client, atMostMilliseconds: context.configuration.tickMilliseconds) != nil {}
         client.close()
+    }
+
+    /// One look at all parts, and the turn of each that has work, on the calling thread.
+    func step() -> Bool {
+        var hasWorked = false
+        _ = turn(stepper, atMostMilliseconds: 0)
+        while turn(stepper, atMostMilliseconds: 0, isLooking: false) == true { hasWorked = true }
+        return hasWorked
+    }
+
+    /// Ends a spiller without threads.
+    func finish() { stepper.close() }
+
+    private lazy var stepper = RedisClient(context.cluster)
+
+    /// The next part's turn, or a look at all parts; whether a part had its turn, `nil` at the end.
+    private func turn(_ client: RedisClient, atMostMilliseconds milliseconds: UInt64, isLooking: Bool = true) -> Bool? {
+        let (part, isOpen): (RedisPart?, Bool) = queue.wait(
+            atMostMilliseconds: milliseconds, while: { $0.parts.isEmpty && $0.isOpen }
+        ) { ($0.parts.isEmpty ? nil : $0.parts.removeFirst(), $0.isOpen) }
+        guard isOpen else { return nil }
+        guard let part else {
+            guard isLooking else { return false }
+            let now = context.now
+            for part in parts() where part.hasWork(now) { enqueue(part) }
+            return false
+        }
+        let isTaken = part.state.withLock { state in
+            state.isQueued = false
+            guard !state.isBusy, !state.isClosing, context.now >= state.retryAt else { return false }
+            state.isBusy = true
+            return true
+        }
+        guard isTaken else { return true }
+        part.work(by: client)
+        part.state.broadcast { $0.isBusy = false }
+        return true
     }
 }

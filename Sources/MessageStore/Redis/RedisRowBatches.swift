@@ -10,8 +10,10 @@ struct GroupWriter {
     let keys: GroupKeys
     /// The last batch that has a number; numbers count anew in each epoch.
     var lastBatch: UInt64 = 0
-    /// The periods that there are.
-    var periods: Set<RedisPeriod> = []
+    /// The periods that there are, and the bytes that went to each.
+    var periods: [RedisPeriod: Int] = [:]
+    /// Those of them that the marks name, so that the next owner knows them and they end by themselves.
+    var marked: Set<RedisPeriod> = []
 }
 
 /// What a batch does, by command and key.
@@ -30,6 +32,8 @@ private struct BatchBuilder {
         }
     }
 
+    /// Bytes for the periods of request ids and of traces.
+    private var ephemeralByteCounts = (requests: 0, traces: 0)
     private var sections: [[[UInt8]]] = Array(repeating: [], count: Section.allCases.count)
     private(set) var byteCount = 0
     private(set) var rowCount = 0
@@ -48,7 +52,11 @@ private struct BatchBuilder {
         let key = KeyCoding.bytes(row.key)
         let stored = RedisRowBatches.stored(row, value, run: run)
         if row.key.table.isEphemeral {
-            add(Period.Kind(of: row.key.table) == .traces ? .traces : .requests, key, stored)
+            let isTrace = Period.Kind(of: row.key.table) == .traces
+            add(isTrace ? .traces : .requests, key, stored)
+            // What a server needs for a field of a large hash, beside its bytes.
+            let byteCount = key.count + stored.count + Limits.redisFieldByteCount
+            if isTrace { ephemeralByteCounts.traces += byteCount } else { ephemeralByteCounts.requests += byteCount }
             return
         }
         add(.rows, key, stored)
@@ -78,12 +86,17 @@ private struct BatchBuilder {
         var keys = [writer.keys.marks, writer.keys.rows, writer.keys.index, writer.keys.alarms]
         var tail: [(command: String, place: Int, arguments: [[UInt8]])] = []
         var places: [Int] = [4, 2, 3, 2, 3, 4, 0, 0]
-        for (section, period) in [(Section.requests, periods.requests), (.traces, periods.traces)]
+        for (section, period, byteCount) in [
+            (Section.requests, periods.requests, ephemeralByteCounts.requests),
+            (.traces, periods.traces, ephemeralByteCounts.traces),
+        ]
         where !sections[section.rawValue].isEmpty {
             keys.append(writer.keys.ephemeral(period))
             places[section.rawValue] = keys.count
-            if writer.periods.insert(period).inserted {
-                tail.append(("HSET", 1, [Array(period.field.utf8), [UInt8(ascii: "1")]]))
+            writer.periods[period, default: 0] += byteCount
+            tail.append(("HINCRBY", 1, [Array(period.field.utf8), Array("\(byteCount)".utf8)]))
+            // Until a batch with it is known to have run.
+            if !writer.marked.contains(period) {
                 // A time from now on: the server's clock need not be the gateway's.
                 let left = max(1, period.end - now) + Limits.redisPeriodMilliseconds
                 tail.append(("PEXPIRE", keys.count, [Array("\(left)".utf8)]))
@@ -152,12 +165,23 @@ final class RedisRowBatches {
         }
     }
 
-    var groups: [GroupKeys] { writers.values.map(\.keys) }
+    var groups: [GroupKeys] { writers.values.map(\.keys).sorted { $0.group < $1.group } }
 
     /// Notes what a group's marks name.
-    func note(_ period: RedisPeriod, in group: Int) { writers[group]?.periods.insert(period) }
+    func note(_ period: RedisPeriod, byteCount: Int, in group: Int) {
+        writers[group]?.periods[period] = byteCount
+        writers[group]?.marked.insert(period)
+    }
 
-    func periods(of group: Int) -> Set<RedisPeriod> { writers[group]?.periods ?? [] }
+    /// In the order in which they were written.
+    func periods(of group: Int) -> [RedisPeriod] {
+        writers[group]?.periods.keys.sorted { ($0.number, $0.kind.rawValue) < ($1.number, $1.kind.rawValue) } ?? []
+    }
+
+    /// Bytes of the whole part, by period.
+    var ephemeralByteCounts: [RedisPeriod: Int] {
+        writers.values.reduce(into: [:]) { sums, writer in sums.merge(writer.periods, uniquingKeysWith: +) }
+    }
 
     /// Writes rows, which every replica has on return; of several with one key the last one counts.
     ///
@@ -213,8 +237,8 @@ final class RedisRowBatches {
                 builders[group] = builder
             }
         }
-        for (group, builder) in builders where !builder.isEmpty {
-            var builder = builder
+        for group in builders.keys.sorted() {
+            guard var builder = builders[group], !builder.isEmpty else { continue }
             try add(&builder, of: group, now, to: &outgoing, client)
         }
         try send(&outgoing, client)
@@ -226,6 +250,8 @@ final class RedisRowBatches {
     private struct Outgoing {
         var requests: [RedisRequest] = []
         var groups: Set<Int> = []
+        /// Those of the groups' batches.
+        var periods: Set<RedisPeriod> = []
         var byteCount = 0
     }
 
@@ -240,6 +266,7 @@ final class RedisRowBatches {
         outgoing.byteCount += builder.byteCount
         outgoing.groups.insert(group)
         outgoing.requests.append(builder.take(&writer, epoch: epoch, now: now))
+        outgoing.periods.formUnion(writer.periods.keys)
         writers[group] = writer
     }
 
@@ -250,8 +277,8 @@ final class RedisRowBatches {
             builders[RedisGroups.group(of: alarm.key.bucket), default: BatchBuilder()].drop(alarm)
         }
         var outgoing = Outgoing()
-        for (group, builder) in builders {
-            var builder = builder
+        for group in builders.keys.sorted() {
+            guard var builder = builders[group] else { continue }
             try add(&builder, of: group, 0, to: &outgoing, client)
         }
         try send(&outgoing, client)
@@ -260,27 +287,28 @@ final class RedisRowBatches {
     /// Removes a group's period, its rows in the server's background.
     func end(_ period: RedisPeriod, of group: Int, by client: RedisClient) throws(StoreError) {
         guard let writer = writers[group] else { return }
-        var unlink = RedisCommand("UNLINK")
-        unlink.append(writer.keys.ephemeral(period))
-        var forget = RedisCommand("HDEL")
-        forget.append(writer.keys.marks)
-        forget.append(period.field)
-        _ = try run(
-            [RedisRequest(unlink, slot: writer.keys.slot), RedisRequest(forget, slot: writer.keys.slot)], client)
-        writers[group]?.periods.remove(period)
+        var command = RedisCommand(
+            RedisScripts.endPeriod, keys: [writer.keys.marks, writer.keys.ephemeral(period)])
+        command.append(epoch)
+        command.append(period.field)
+        let reply = try run([RedisRequest(command, slot: writer.keys.slot)], client)[0]
+        if let successor = RedisScripts.successor(reply) { throw .epochTaken(part: part, epoch: successor) }
+        guard reply.integer != nil else { throw .redis(what: "a period of part \(part): \(reply)") }
+        writers[group]?.periods[period] = nil
+        writers[group]?.marked.remove(period)
     }
 
     private func send(_ outgoing: inout Outgoing, _ client: RedisClient) throws(StoreError) {
         guard !outgoing.requests.isEmpty else { return }
-        let batches = outgoing.requests
+        let sent = outgoing
         outgoing = Outgoing()
-        for reply in try run(batches, client) {
-            guard let fault = reply.fault else { continue }
-            if fault.code == "FENCED" {
-                let epoch = fault.text.split(separator: " ").dropFirst().first.flatMap { UInt64($0) }
-                throw .epochTaken(part: part, epoch: epoch ?? 0)
-            }
-            throw .redis(what: "rows of part \(part): \(fault)")
+        for reply in try run(sent.requests, client) {
+            if let successor = RedisScripts.successor(reply) { throw .epochTaken(part: part, epoch: successor) }
+            if let fault = reply.fault { throw .redis(what: "rows of part \(part): \(fault)") }
+        }
+        for group in sent.groups {
+            guard let periods = writers[group]?.periods.keys else { continue }
+            writers[group]?.marked.formUnion(sent.periods.intersection(periods))
         }
     }
 

@@ -15,6 +15,42 @@ enum RedisScripts {
         return ARGV[1]
         """)
 
+    /// Forgets a log's entries before an id for the owner of an epoch, unless it has a successor, who may be reading them.
+    static let trim = RedisScript(
+        """
+        if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
+        local facts = redis.call('XINFO', 'STREAM', KEYS[1])
+        for place = 1, #facts, 2 do
+            if facts[place] == 'last-generated-id' then
+                local epoch = string.match(facts[place + 1], '^(%d+)-')
+                if tonumber(epoch) > tonumber(ARGV[1]) then return redis.error_reply('FENCED ' .. epoch) end
+            end
+        end
+        return redis.call('XTRIM', KEYS[1], 'MINID', ARGV[2])
+        """)
+
+    static func trim(_ log: [UInt8], epoch: UInt64, before number: UInt64) -> RedisCommand {
+        var command = RedisCommand(trim, keys: [log])
+        command.append(epoch)
+        command.append("\(epoch)-\(number)")
+        return command
+    }
+
+    /// The epoch of the owner that a script has found in place of the caller.
+    static func successor(_ reply: RedisReply) -> UInt64? {
+        guard let fault = reply.fault, fault.code == "FENCED" else { return nil }
+        return fault.text.split(separator: " ").dropFirst().first.flatMap { UInt64($0) } ?? 0
+    }
+
+    /// Removes a period of a group for the owner of an epoch, its rows in the server's background.
+    static let endPeriod = RedisScript(
+        """
+        local own = redis.call('HGET', KEYS[1], 'epoch')
+        if own and tonumber(own) > tonumber(ARGV[1]) then return redis.error_reply('FENCED ' .. own) end
+        redis.call('UNLINK', KEYS[2])
+        return redis.call('HDEL', KEYS[1], ARGV[2])
+        """)
+
     /// Runs a batch of commands on the keys of a group for the owner of an epoch, once.
     ///
     /// Arguments: epoch, number of the batch, then for each command its name, its key's place, how many arguments follow,

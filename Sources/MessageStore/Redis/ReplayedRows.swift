@@ -54,7 +54,9 @@ final class PartOpening {
     // MARK: Fencing
 
     /// Puts the first entry of this epoch on the log; that of a repeated try is known by its nonce.
-    private static let fenceScript = RedisScript(
+    ///
+    /// A repetition writes nothing: it may be late, and a later number would pass for one of the owner's groups.
+    static let fenceScript = RedisScript(
         """
         local last = '0-0'
         if redis.call('EXISTS', KEYS[1]) == 1 then
@@ -68,7 +70,6 @@ final class PartOpening {
         if epoch == ARGV[1] then
             local first = redis.call('XRANGE', KEYS[1], epoch .. '-0', epoch .. '-0')
             if #first == 0 or first[1][2][2] ~= ARGV[2] then return last end
-            redis.call('XADD', KEYS[1], epoch .. '-' .. string.format('%.0f', tonumber(number) + 1), 'f', ARGV[2])
             return 'OK'
         end
         redis.call('XADD', KEYS[1], ARGV[1] .. '-0', 'f', ARGV[2])
@@ -82,7 +83,11 @@ final class PartOpening {
         let reply = try run([RedisRequest(command, slot: slot)], isDurable: true)[0]
         guard let text = reply.text else { throw unusable(reply, "the fence") }
         guard text != "OK" else { return }
-        throw .epochTaken(part: part, epoch: LogID(text)?.epoch ?? 0)
+        guard let top = LogID(text), top.epoch < RedisEngine.epochLimit else {
+            throw .damagedLog(
+                stream: String(decoding: key, as: UTF8.self), entry: text, what: "no owner has an epoch of that size")
+        }
+        throw .epochTaken(part: part, epoch: top.epoch)
     }
 
     private func raise() throws(StoreError) {
@@ -98,13 +103,15 @@ final class PartOpening {
         }
         let marks = try run(
             groups.map { keys in
-                var command = RedisCommand("HKEYS")
+                var command = RedisCommand("HGETALL")
                 command.append(keys.marks)
                 return RedisRequest(command, slot: keys.slot)
             })
         for (keys, reply) in zip(groups, marks) {
-            for field in reply.array ?? [] {
-                if let period = field.text.flatMap({ RedisPeriod(field: $0) }) { batches.note(period, in: keys.group) }
+            let words = reply.array ?? []
+            for place in stride(from: 0, to: words.count - 1, by: 2) {
+                guard let period = words[place].text.flatMap({ RedisPeriod(field: $0) }) else { continue }
+                batches.note(period, byteCount: words[place + 1].text.flatMap { Int($0) } ?? 0, in: keys.group)
             }
         }
     }
@@ -277,11 +284,8 @@ final class PartOpening {
     }
 
     private func trim() throws(StoreError) {
-        var command = RedisCommand("XTRIM")
-        command.append(key)
-        command.append("MINID")
-        command.append("\(epoch)-0")
-        let reply = try run([RedisRequest(command, slot: slot)])[0]
+        let reply = try run([RedisRequest(RedisScripts.trim(key, epoch: epoch, before: 0), slot: slot)])[0]
+        if let successor = RedisScripts.successor(reply) { throw .epochTaken(part: part, epoch: successor) }
         guard reply.integer != nil else { throw unusable(reply, "XTRIM") }
     }
 
@@ -374,7 +378,7 @@ final class PartOpening {
             let new = wanted.subtracting(known)
             guard !new.isEmpty else { return }
             known.formUnion(new)
-            let list = Array(new)
+            let list = new.sorted()
             let replies = try opening.run(
                 list.compactMap { key in
                     keys[RedisGroups.group(of: key.bucket)].map {

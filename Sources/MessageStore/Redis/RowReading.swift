@@ -1,7 +1,8 @@
-// Cold reads: a few threads, each with a connection to each primary. A thread takes what has gathered and asks for all of
-// it at once, then for what the answers lead to, and so on.
+// Cold reads: a few threads for each server. A thread takes what has gathered and asks for all of it at once, then for what
+// the answers lead to, and so on.
 
 internal import Delivery
+internal import Journal
 internal import Platform
 internal import Redis
 internal import Wire
@@ -57,6 +58,16 @@ enum RowReading {
     }
 }
 
+extension StoreRead {
+    fileprivate var bucket: Bucket {
+        switch self {
+        case .get(let key): key.bucket
+        case .scan(let partition, _, _), .measure(let partition, _): partition.bucket
+        case .search(let bucket, _, _), .traces(let bucket, _, _): bucket
+        }
+    }
+}
+
 /// Requests of one round trip, and what is done with each reply.
 private final class Round {
     var requests: [RedisRequest] = []
@@ -69,9 +80,49 @@ private final class Round {
     }
 }
 
-/// The queue of reads of all parts, and what its threads do.
+/// The reads of all parts: those of one server's rows by threads of their own, so that nobody waits for another server.
 final class RedisReaders: @unchecked Sendable {
-    // Sound because `queue` is a monitor and the rest are constants.
+    // Sound because `lanes` is a lock and the rest are constants.
+    private let lanes: ServerLanes<ReadLane>
+    private let cluster: RedisCluster
+
+    init(_ context: LogContext) {
+        cluster = context.cluster
+        lanes = ServerLanes(
+            named: "redis reader", threadCount: context.configuration.readerCount,
+            isStepped: context.configuration.isStepped
+        ) { _ in ReadLane(context) }
+    }
+
+    func submit(_ operation: ReadOperation, _ part: RedisPart) {
+        lanes.lane(of: server(of: operation, part)).submit(operation, part)
+    }
+
+    /// The one server that has all that is asked for; `nil` where there may be several.
+    private func server(of operation: ReadOperation, _ owner: RedisPart) -> RedisAddress? {
+        guard operation.alarms == nil else { return nil }
+        var slot: Int?
+        for part in operation.parts where !part.isComplete {
+            guard let keys = owner.keys(of: part.request.bucket) else { continue }
+            if let known = slot, known != keys.slot { return nil }
+            slot = keys.slot
+        }
+        return slot.flatMap { cluster.primary(of: $0) }
+    }
+
+    func step() -> Bool {
+        var hasWorked = false
+        for lane in lanes.all where lane.step() { hasWorked = true }
+        return hasWorked
+    }
+
+    func start() throws(SystemError) { try lanes.start() }
+    func close() { lanes.close() }
+}
+
+/// The queue of reads of one server, and what its threads do.
+private final class ReadLane: ServerLane, @unchecked Sendable {
+    // Sound because `queue` is a monitor and the rest are constants; `stepper` is used where there is no thread.
 
     private struct Queue: ~Copyable {
         var operations: [(operation: ReadOperation, part: RedisPart)] = []
@@ -80,6 +131,7 @@ final class RedisReaders: @unchecked Sendable {
 
     private let context: LogContext
     private let queue = Monitor(Queue())
+    private lazy var stepper = RedisClient(context.cluster)
 
     init(_ context: LogContext) { self.context = context }
 
@@ -94,22 +146,28 @@ final class RedisReaders: @unchecked Sendable {
         }
     }
 
-    /// A reader thread's body.
+    func finish() { stepper.close() }
+
     func run() {
         let client = RedisClient(context.cluster)
-        while true {
-            let taken: [(operation: ReadOperation, part: RedisPart)]? = queue.wait(
-                while: { $0.isOpen && $0.operations.isEmpty }
-            ) { queue in
-                guard queue.isOpen else { return nil }
-                let count = min(queue.operations.count, Limits.readsPerRound)
-                defer { queue.operations.removeFirst(count) }
-                return Array(queue.operations[..<count])
-            }
-            guard let taken else { break }
-            perform(taken, client)
-        }
+        while let taken = take(isWaiting: true) { perform(taken, client) }
         client.close()
+    }
+
+    func step() -> Bool {
+        guard let taken = take(isWaiting: false), !taken.isEmpty else { return false }
+        perform(taken, stepper)
+        return true
+    }
+
+    /// What has gathered; `nil` at the end.
+    private func take(isWaiting: Bool) -> [(operation: ReadOperation, part: RedisPart)]? {
+        queue.wait(while: { isWaiting && $0.isOpen && $0.operations.isEmpty }) { queue in
+            guard queue.isOpen else { return nil }
+            let count = min(queue.operations.count, Limits.readsPerRound)
+            defer { queue.operations.removeFirst(count) }
+            return Array(queue.operations[..<count])
+        }
     }
 
     private func perform(_ taken: [(operation: ReadOperation, part: RedisPart)], _ client: RedisClient) {
@@ -132,8 +190,11 @@ final class RedisReaders: @unchecked Sendable {
         while !round.requests.isEmpty {
             let next = Round()
             do throws(RedisError) {
+                let began = SystemClock.monotonicNanoseconds
                 let replies = try client.run(
                     round.requests, deadline: context.now + UInt64(context.configuration.readMilliseconds))
+                let time = (SystemClock.monotonicNanoseconds - began) / 1_000
+                context.reads.withLock { $0.add(batches: replies.count, bytes: 0, microseconds: time) }
                 for (handler, reply) in zip(round.handlers, replies) { handler(reply, next) }
             } catch {
                 for (operation, _) in taken { operation.failure = error.description }
@@ -167,6 +228,9 @@ private final class RowRead {
     private var rowLimit = Int.max
     private var byteLimit = Int.max
     private var range: (keys: GroupKeys, through: [UInt8])?
+    /// What a search of traces has found so far.
+    private var highest = HighestRows(limit: 0)
+    private var seen: Set<StoreKey> = []
 
     init(_ operation: ReadOperation, _ index: Int, _ part: RedisPart) {
         (self.operation, self.index, self.part) = (operation, index, part)
@@ -182,6 +246,7 @@ private final class RowRead {
             rowLimit = rows
             scan(start, round, isValueNeeded: false)
         case .search(let bucket, let table, let matches): search(bucket, table, matches, round)
+        case .traces(let bucket, let limit, let matches): traces(of: bucket, limit, matches, round)
         }
     }
 
@@ -252,13 +317,14 @@ private final class RowRead {
                 guard let key = name.withUnsafeBytes({ KeyCoding.readKey($0) }), let stored = value.bytes else {
                     continue
                 }
-                let isFirst = self.operation.parts[self.index].rows.isEmpty
-                if !isFirst, self.taken >= self.rowLimit || self.byteCount + stored.count > self.byteLimit { return }
+                guard let row = RowReading.row(key, stored, self.operation) else { continue }
+                // Each read takes one row at least: those of an earlier read may all be deleted young.
+                if self.taken > 0, self.taken >= self.rowLimit || self.byteCount + stored.count > self.byteLimit {
+                    return
+                }
                 self.byteCount += stored.count
                 self.taken += 1
-                if let row = RowReading.row(key, stored, self.operation) {
-                    self.operation.parts[self.index].rows.append(row)
-                }
+                self.operation.parts[self.index].rows.append(row)
             }
             self.nextName += chunk.count
             self.values(round)
@@ -320,7 +386,32 @@ private final class RowRead {
         if table.isIndexed {
             searchIndex(keys, from: prefix, isExclusive: false, through: prefix, round, look)
         } else {
-            searchAll(keys, cursor: "0", prefix, round, look)
+            searchAll(keys.rows, keys.slot, cursor: "0", prefix, round, look)
+        }
+    }
+
+    /// The traces that match, from all periods of the group.
+    private func traces(
+        of bucket: Bucket, _ limit: Int, _ matches: @escaping @Sendable (StoreKey, UnsafeRawBufferPointer) -> Bool,
+        _ round: Round
+    ) {
+        end()
+        guard let keys = part.keys(of: bucket) else { return }
+        let prefix = [UInt8(bucket.index >> 8), UInt8(bucket.index & 0xFF), StoreKey.Table.trace.rawValue]
+        highest = HighestRows(limit: limit)
+        for period in part.periods(of: StoreKey(bucket, .trace, ownerHigh: 0, ownerLow: 0)) {
+            searchAll(keys.ephemeral(period), keys.slot, cursor: "0", prefix, round) { name, stored in
+                guard let key = name.withUnsafeBytes({ KeyCoding.readKey($0) }) else { return false }
+                let isMatch = stored.withUnsafeBytes { stored in
+                    stored.count >= KeyCoding.rowPrefixByteCount
+                        && matches(key, UnsafeRawBufferPointer(rebasing: stored[KeyCoding.rowPrefixByteCount...]))
+                }
+                // A scan may give a field twice.
+                if isMatch, self.seen.insert(key).inserted { self.highest.add(key, stored) }
+                return false
+            } then: {
+                self.operation.parts[self.index].rows = self.highest.taken(self.operation)
+            }
         }
     }
 
@@ -348,18 +439,18 @@ private final class RowRead {
 
     /// Looks through all rows of the group for those of a table that has no index.
     private func searchAll(
-        _ keys: GroupKeys, cursor: String, _ prefix: [UInt8], _ round: Round,
-        _ look: @escaping ([UInt8], [UInt8]) -> Bool
+        _ hash: [UInt8], _ slot: Int, cursor: String, _ prefix: [UInt8], _ round: Round,
+        _ look: @escaping ([UInt8], [UInt8]) -> Bool, then: @escaping () -> Void = {}
     ) {
         var command = RedisCommand("HSCAN")
-        command.append(keys.rows)
+        command.append(hash)
         command.append(cursor)
         command.append("MATCH")
         // Each byte escaped, so that none stands for others.
         command.append(prefix.flatMap { [UInt8(ascii: "\\"), $0] } + [UInt8(ascii: "*")])
         command.append("COUNT")
         command.append(Limits.rowsPerPage)
-        round.ask(command, keys.slot) { reply, round in
+        round.ask(command, slot) { reply, round in
             guard let parts = reply.array, parts.count == 2, let next = parts[0].text, let list = parts[1].array else {
                 return self.fail(reply, "a search")
             }
@@ -369,7 +460,11 @@ private final class RowRead {
                 }
                 if look(name, stored) { return }
             }
-            if next == "0" { self.end() } else { self.searchAll(keys, cursor: next, prefix, round, look) }
+            guard next == "0" else {
+                return self.searchAll(hash, slot, cursor: next, prefix, round, look, then: then)
+            }
+            self.end()
+            then()
         }
     }
 }

@@ -38,7 +38,11 @@ enum AdminFuzz {
             case 0: script.bytes(upTo: 255)
             case 1: Array("/v1/messages/".utf8) + script.bytes(upTo: 64)
             case 2: Array("/v1/apps/demoApp/devices/".utf8) + script.bytes(upTo: 64)
-            case 3: Array("/v1/handoff/lease".utf8)
+            case 3 where script.flag():
+                Array("/v1/apps/demoApp/".utf8)
+                    + Array(script.pick(["aliases/", "requests/", "tasks/", "devices?limit=", "devices?after="]).utf8)
+                    + script.bytes(upTo: 64)
+            case 3: Array((script.flag() ? "/v1/handoff/lease" : "/v1/apps/demoApp/push").utf8)
             case 4: Array("/v1/handoff/extend".utf8)
             default: Array("/v1/handoff/results".utf8)
             }
@@ -78,6 +82,21 @@ enum AdminFuzz {
         case .message(let message, let scope):
             try require(message.bucket != nil, "a message of no bucket")
             try JSONFuzz.check(AdminAnswer.trace(nil, scope: scope, registry: api.registry))
+        case .push: try require(bearer != nil, "a push without a credential")
+        case .inspect(let request):
+            try require(bearer != nil, "a question without a credential")
+            switch request {
+            case .recent(let address, let limit):
+                try require(address.bucket == PushFuzz.app.bucket(of: address.cid), "another device's bucket")
+                try require(1...Inspection.answerLimit ~= limit, "\(limit) messages")
+            case .devices(_, _, let limit), .jobs(_, let limit):
+                try require(1...Inspection.answerLimit ~= limit, "\(limit) devices or jobs")
+            case .request(let name):
+                try require(name.text.utf8.count <= Limits.requestIDByteCount, "a long request id")
+                try JSONFuzz.check(InspectionAnswers.request(name, singles: [], tasks: [], refusals: []))
+            case .alias(let name, _): try JSONFuzz.check(InspectionAnswers.alias(name, [DeviceID(high: 1, low: 2)]))
+            case .task, .taskMessage, .change: break
+            }
         case .metrics: try require(bearer != nil, "metrics without a credential")
         case .cluster, .clusterWish, .healthz, .readyz: break
         }

@@ -26,9 +26,8 @@ enum ConfigurationFuzz {
             try require(Set(names).count == names.count, "an app stands twice")
             try require(configuration.usesDemoApp || !names.isEmpty, "no app at all")
             try require(configuration.limits.brokenRelations().isEmpty, "limits that contradict each other")
-            let addresses = [configuration.device.plain, configuration.http.plain, configuration.senders]
-            for address in addresses + [configuration.admin] {
-                if let address { try check(address) }
+            for (_, path) in GatewayConfiguration.listeners {
+                for address in configuration[keyPath: path].addresses { try check(address) }
             }
         }
         try words(input)

@@ -124,7 +124,7 @@ struct LinkCodecTests {
         for (message, part) in LinkSamples.sent {
             let answers = message.busyAnswers
             switch message {
-            case .launched, .news: #expect(answers.isEmpty)
+            case .launched, .broadcasts, .news: #expect(answers.isEmpty)
             case .publishes(let batch): #expect(answers.count == batch.count)
             case .list(let fanout): #expect(answers.count == fanout.targets.count)
             default: #expect(answers.count == 1)

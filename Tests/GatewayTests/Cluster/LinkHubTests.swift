@@ -191,6 +191,11 @@ struct LinkHubTests {
             #expect(seen.messages.allSatisfy { $0.part == LinkSamples.part })
             // The loop that asked stands in the route.
             #expect(seen.answers.allSatisfy { $0.part == 3 })
+            // Whatever the route said, who asked is the link's peer.
+            let asker = node.number == 1 ? 2 : 1
+            for case (_, .publishes(let batch)) in seen.messages {
+                batch.forEach { command in #expect(Route(command.origin.route)?.node == asker) }
+            }
             #expect(codes(seen).values.allSatisfy { $0 == [.accepted] })
         }
         #expect(one.hub.statistics.busyAnswers == 0 && one.hub.statistics.strayAnswers == 0)
@@ -421,6 +426,36 @@ struct LinkHubTests {
         #expect(first.hub.isUp(1) && !second.hub.isUp(1))
     }
 
+    @Test("a gateway is told that another one's link is there, so that it asks for what it has missed")
+    func heard() throws {
+        let rig = LinkRig()
+        let (one, two) = try rig.pair()
+        two.probe.wait { $0.events == [.heard(node: 1)] }
+        let address = one.peer
+        rig.stop(one)
+        let again = try rig.add(1, listen: address.address)
+        again.hub.setPeers([two.peer])
+        two.probe.wait { seen in seen.events.filter { $0 == .heard(node: 1) }.count == 2 }
+    }
+
+    @Test("silent strangers take no place from a gateway's link")
+    func silentStrangers() throws {
+        let rig = LinkRig()
+        var settings = try LinkRig.settings()
+        settings.times.identificationMilliseconds = 60_000
+        let (one, two) = (try rig.add(1), try rig.add(2, settings))
+        two.hub.setPeers([one.peer])
+        two.probe.wait { $0.events.contains(.up(node: 1, release: "1.0")) }
+        let port = two.hub.address.port
+        let silent = try (0..<LinkLimits.strangerCount).map { _ in try LinkStranger(port: port, tls: nil, from: 2) }
+        // The next stranger is turned away at once, so all before it have their places.
+        #expect(try LinkStranger(port: port, tls: nil, from: 2).receiveAll().isEmpty)
+        #expect(two.hub.statistics.refusedPeers == 1)
+        one.hub.setPeers([two.peer])
+        one.probe.wait { $0.events.contains(.up(node: 2, release: "1.0")) }
+        #expect(two.hub.statistics.refusedPeers == 1 && silent.count == LinkLimits.strangerCount)
+    }
+
     @Test("a stranger's bytes leave the links as they are")
     func strangers() throws {
         let rig = LinkRig()
@@ -486,11 +521,18 @@ final class LinkStranger {
     private let descriptor: CInt
     private var tls: TLSSession?
 
-    init(port: UInt16, tls context: TLSContext?) throws {
+    // `source`: the last byte of the address in 127.0.0.0/24 that it comes from.
+    init(port: UInt16, tls context: TLSContext?, from source: UInt8 = 1) throws {
         descriptor = socket(AF_INET, CInt(SOCK_STREAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0)
         var address = sockaddr_in()
         address.sin_family = sa_family_t(AF_INET)
         address.sin_port = port.bigEndian
+        var own = sockaddr_in()
+        own.sin_family = sa_family_t(AF_INET)
+        own.sin_addr.s_addr = (UInt32(0x7F00_0000) + UInt32(source)).bigEndian
+        _ = withUnsafeBytes(of: &own) { bytes in
+            bytes.withMemoryRebound(to: sockaddr.self) { bind(descriptor, $0.baseAddress, socklen_t(bytes.count)) }
+        }
         address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
         var bound = timeval(tv_sec: 20, tv_usec: 0)
         setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &bound, socklen_t(MemoryLayout<timeval>.size))

@@ -200,15 +200,65 @@ struct LinkRelayTests {
         #expect(waits { front.ended.withLock { $0 } == 2 })
     }
 
-    @Test("relays to a node that is gone end when membership says so")
-    func closedRelays() throws {
+    enum Departure: CaseIterable { case left, partMoved }
+
+    @Test(
+        "relays to a node end when it has left, and those of a part when the part has moved",
+        arguments: Departure.allCases)
+    func closedRelays(departure: Departure) throws {
         try withRelay { front, owner, rig in
+            let hub = rig.nodes[0].hub
             let device = try LinkStranger(port: front.port, tls: nil)
             try device.send([1])
             #expect(device.receive(exactly: 1) == [1])
-            rig.nodes[0].hub.closeRelays(to: 2)
+            // Another part's devices stay.
+            hub.forget(part: LinkSamples.part + 1, at: 2)
+            try device.send([2])
+            #expect(device.receive(exactly: 1) == [2])
+            switch departure {
+            case .left: hub.setPeers([])
+            case .partMoved: hub.forget(part: LinkSamples.part, at: 2)
+            }
             #expect(device.receiveAll().isEmpty)
             #expect(waits { owner.ended.withLock { $0 } != nil && front.ended.withLock { $0 } == 1 })
         }
+    }
+
+    @Test("relays to a node whose link falls silent end: their devices look for the new owner")
+    func silentNode() throws {
+        try withRelay { front, _, rig in
+            let device = try LinkStranger(port: front.port, tls: nil)
+            try device.send([1])
+            #expect(device.receive(exactly: 1) == [1])
+            // The other gateway's links stand still, as those of a host that is gone.
+            let isOver = Flag()
+            defer { isOver.set() }
+            rig.nodes[1].probe.whenMessage { _, _ in while !isOver.isSet { Pause.milliseconds(5) } }
+            let batch = LinkSamples.batch(1) { LinkSamples.origin(.sender, UInt64($0)) }
+            var messages: [LoopMessage] = [.publishes(batch)]
+            #expect(rig.nodes[0].hub.send(&messages, part: LinkSamples.part, to: 2))
+            #expect(device.receiveAll().isEmpty)
+            #expect(waits { front.ended.withLock { $0 } == 1 })
+        }
+    }
+
+    @Test("beyond the relays that a node has to take the next device is told to come back")
+    func openingBound() {
+        let table = RelayTable()
+        for _ in 0..<LinkLimits.openingRelayCount { #expect(table.beginOpening(to: 2)) }
+        #expect(!table.beginOpening(to: 2) && table.beginOpening(to: 3))
+        table.endOpening(to: 2)
+        #expect(table.beginOpening(to: 2) && !table.beginOpening(to: 2))
+    }
+
+    @Test("a device that comes back at once is relayed, and not sent away again")
+    func sentAway() {
+        var table = SentAway()
+        func take(_ device: UInt64, at time: UInt64) -> Bool {
+            table.take(DeviceID(high: device, low: device), now: time)
+        }
+        #expect(take(7, at: 1_000) && take(9, at: 1_000))
+        #expect(!take(7, at: 1_001) && !take(7, at: 1_000 + SentAway.milliseconds - 1))
+        #expect(take(7, at: 1_000 + SentAway.milliseconds))
     }
 }

@@ -125,7 +125,7 @@ enum LinkSamples {
 
     enum MessageCase: CaseIterable {
         case publishes, answers, adopt, lease, settle, extend, deviceStatus, trace, receipt, directory, task, list,
-            launched, question, news
+            launched, broadcasts, question, news
 
         init(_ message: LoopMessage) {
             switch message {
@@ -142,6 +142,7 @@ enum LinkSamples {
             case .task: self = .task
             case .list: self = .list
             case .launched: self = .launched
+            case .broadcasts: self = .broadcasts
             case .question: self = .question
             case .news: self = .news
             }
@@ -180,7 +181,9 @@ enum LinkSamples {
                         ReceiptEvent(kind: .shown, message: message),
                     ])),
             .launched(broadcast), .news(.jobsAvailable(.apns)), .news(.taskChanged(task)),
-            .news(.tokenRevoked(token)),
+            .news(.tokenRevoked(token)), .news(.broadcastEnded(task, app)),
+            .broadcasts(
+                [AppBroadcasts(app: app, head: 12, records: [broadcast])], home: app.home.loop(of: parts)),
         ]
             + directorySteps.map { step in
                 let isCount = if case .count = step { true } else { false }
@@ -232,7 +235,7 @@ enum LinkSamples {
     enum CommandCase: CaseIterable {
         case create, load, change, park, targets, scan, advance, sweep, totals, day, foldable, removeCounters, online,
             message, stopSingle, keepSiblings, endSibling, settleFirstAck, begin, end, joinGroup, group,
-            liveBroadcasts
+            liveBroadcasts, inspect
 
         init(_ command: TaskCommand) {
             switch command {
@@ -259,6 +262,7 @@ enum LinkSamples {
             case .joinGroup: self = .joinGroup
             case .group: self = .group
             case .liveBroadcasts: self = .liveBroadcasts
+            case .inspect: self = .inspect
             }
         }
     }
@@ -280,9 +284,15 @@ enum LinkSamples {
             .settleFirstAck(FirstAck(task: task, app: app, message: message)),
             .begin(call, digest: 6, task, [cid]), .end(call, [outcome(.accepted)]), .end(call, nil),
             .joinGroup(task, bucket: bucket, owner: (7, 8)), .group(bucket: bucket, owner: (9, .max)),
-            .liveBroadcasts(share),
+            .liveBroadcasts(share), .inspect(.recent(address, limit: 500)),
+            .inspect(.requests(app, [call], tasks: [task], share)), .inspect(.call(call)), .inspect(.single(task, app)),
+            .inspect(.devices(app, after: DeviceCursor(address), limit: 1, share)),
+            .inspect(.devices(app, after: nil, limit: 2, share)), .inspect(.jobs(apps: [app], limit: 3)),
+            .inspect(.jobs(apps: nil, limit: 4)), .inspect(.change(address, .purge)),
         ]
     }
+
+    static var address: DeviceAddress { DeviceAddress(app: app, bucket: bucket, cid: cid) }
 
     static var token: TokenID { TokenID(expiresAt: time, random: .max) }
 
@@ -474,7 +484,7 @@ enum LinkSamples {
 
     enum TaskAnswerCase: CaseIterable {
         case created, conflict, unknown, busy, record, refused, parked, targets, swept, scanned, full, tooLarge, totals,
-            day, foldable, online, begun, ended, done, group, liveBroadcasts
+            day, foldable, online, begun, ended, done, group, liveBroadcasts, inspected
 
         init(_ answer: TaskAnswer) {
             switch answer {
@@ -499,8 +509,24 @@ enum LinkSamples {
             case .done: self = .done
             case .group: self = .group
             case .liveBroadcasts: self = .liveBroadcasts
+            case .inspected: self = .inspected
             }
         }
+    }
+
+    static var refusal: RefusedPublish {
+        RefusedPublish(
+            time: time, reason: .queueFull, app: app, cid: cid, task: task, request: CallKey(high: 1, low: 2))
+    }
+
+    static var overview: JobOverview {
+        JobOverview(
+            queues: [.init(app: app, channel: .apns, dueCount: 3, heldCount: 4)],
+            jobs: [
+                .init(
+                    message: message, app: app, cid: cid, channel: .apns, acceptedAt: time, dueAt: time,
+                    expiresAt: time, attempts: 5, reason: "r")
+            ])
     }
 
     static var taskAnswers: [TaskAnswer] {
@@ -518,6 +544,10 @@ enum LinkSamples {
             .scanned(7, [cid]), .full, .tooLarge, .totals(totals), .day(day), .foldable([counters]),
             .online([app: 11]), .begun(task, [cid]), .ended(task, [outcome(.queueFull)]), .done, .group([task]),
             .liveBroadcasts([AppBroadcasts(app: app, head: 9, records: [broadcast])]),
+            .inspected(.recent(RecentMessages(traces: [trace], refusals: [refusal], isCut: true))),
+            .inspected(.requests([outcome(.accepted)], [refusal])), .inspected(.call(task)),
+            .inspected(.single(message, cid)), .inspected(.devices([address])),
+            .inspected(.changed(DeviceChangeResult(count: 1, leftCount: 2))), .inspected(.jobs(overview)),
         ]
     }
 }

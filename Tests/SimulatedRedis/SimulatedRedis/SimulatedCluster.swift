@@ -168,6 +168,21 @@ package final class SimulatedCluster: Sendable {
         }
     }
 
+    /// What a key holds on its present primary, or on a replica of it, past all faults; `nil` where there is no replica.
+    package func look(_ words: [Bytes], onReplica isOnReplica: Bool = false) -> Reply? {
+        world.withLock { world in
+            guard let key = Keyspace.keys(of: words).first else { return nil }
+            let shard = world.shards[world.layout.isCluster ? world.slots[Slots.slot(of: key)] : 0]
+            let replica = shard.members.first {
+                $0 != shard.primary && world.servers[$0].primary == shard.primary && world.servers[$0].applied >= 0
+            }
+            guard let server = isOnReplica ? replica : shard.primary else { return nil }
+            var data = world.servers[server].data
+            data.refusesWrites = false
+            return data.run(words, at: Self.startOfTime + world.now)
+        }
+    }
+
     package func setSetting(_ name: String, _ value: String, on server: Int? = nil) {
         world.withLock { world in
             for number in world.servers.indices where server == nil || server == number {

@@ -17,6 +17,9 @@ package struct SimulatedNetwork: RedisNetwork {
         } catch { throw .unreachable(address, "\(error)") }
     }
 
+    /// A reply as the engine's client has it.
+    package static func reply(_ reply: Reply) -> RedisReply { SimulatedConnection.reply(reply) }
+
     package var monotonicMilliseconds: UInt64 { UInt64(cluster.milliseconds) + 1_000 }
     package func sleep(milliseconds: Int) { cluster.sleep(milliseconds: milliseconds) }
 }
@@ -45,7 +48,7 @@ private final class SimulatedConnection: RedisConnection {
         }
     }
 
-    private static func reply(_ reply: Reply) -> RedisReply {
+    fileprivate static func reply(_ reply: Reply) -> RedisReply {
         switch reply {
         case .simple(let text): .status(text)
         case .error(let text): .error(RedisFault(text))

@@ -92,7 +92,8 @@ extension SimulatedCluster.World {
             let state = downUntil > now ? "fail" : "ok"
             return .text(
                 "cluster_enabled:1\r\ncluster_state:\(state)\r\ncluster_slots_assigned:16384\r\ncluster_slots_ok:16384\r\n"
-                    + "cluster_known_nodes:\(servers.count)\r\ncluster_size:\(shards.count)\r\n")
+                    + "cluster_known_nodes:\(servers.count)\r\ncluster_size:\(shards.count)\r\n"
+                    + "cluster_current_epoch:\(shards.map(\.epoch).max() ?? 0)\r\n")
         case "SLOTS":
             return .array(
                 spans.map { span in

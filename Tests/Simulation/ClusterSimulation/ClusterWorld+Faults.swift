@@ -140,8 +140,16 @@ extension ClusterWorld {
             let share = rest / (steps - step)
             rest -= share
             // 2 ms for the way, through a load balancer that picks any gateway.
-            add(.devices(part: part, count: share, attempt: attempt), after: Int64(2 + step * ceiling / steps))
+            let delay = draw(Int64(step * ceiling / steps)...Int64((step + 1) * ceiling / steps))
+            add(.devices(part: part, count: share, attempt: attempt), after: 2 + delay)
         }
+    }
+
+    /// Nobody serves the part now: the Close names a window, which the client takes as it is from a second on.
+    func refuse(_ part: Int, _ count: Int, _ attempt: Int) {
+        tally.refusedAttempts += count
+        guard let window = settings.refusedWindow else { return retry(part, count, attempt + 1) }
+        for _ in 0..<count { add(.devices(part: part, count: 1, attempt: attempt), after: 2 + draw(window)) }
     }
 
     func arrive(_ part: Int, _ count: Int, _ attempt: Int) {
@@ -149,10 +157,7 @@ extension ClusterWorld {
             gateways[$0].isRunning && !gateways[$0].isPaused && !gateways[$0].isCutOff
                 && gateways[$0].open[part] == logs[part]
         }
-        guard let owner else {
-            tally.refusedAttempts += count
-            return retry(part, count, attempt + 1)
-        }
+        guard let owner else { return refuse(part, count, attempt) }
         gateways[owner].waiting.append((part, count, attempt))
         if gateways[owner].waiting.count == 1 { add(.admit(gateway: owner), after: 0) }
     }
@@ -170,8 +175,7 @@ extension ClusterWorld {
                 tally.reconnected += count
                 tally.lastServed = now
             } else {
-                tally.refusedAttempts += count
-                retry(next.part, count, next.attempt + 1)
+                refuse(next.part, count, next.attempt)
             }
             if count == next.count {
                 gateways[index].waiting.removeFirst()

@@ -21,6 +21,12 @@ package final class ClusterWorld {
         /// Devices that one gateway can take per 10 ms.
         package var acceptsPerTick = 200
         package var deviceCount = 0
+        /// When a device that nobody serves is told to come back; `nil`: it waits twice as long after each refusal.
+        package var refusedWindow: ClosedRange<Int64>? = 1_000...1_500
+        /// What the register's server takes for a call, and for each member and part of a snapshot, in microseconds: calls
+        /// wait for each other.
+        package var callCost: Int64 = 0
+        package var snapshotCost: Int64 = 0
         /// The chance in a thousand that a call's reply is lost although the call was carried out.
         package var lostReplies = 0
         package init() {}
@@ -99,6 +105,17 @@ package final class ClusterWorld {
     package private(set) var eventCount = 0
     package private(set) var registerCallCount = 0
     package private(set) var snapshotCount = 0
+    package private(set) var snapshotBytes = 0
+    /// When the register's server has done what it was asked, in microseconds.
+    private var registerFreeAt: Int64 = 0
+    /// How long a call waited for others at most, in milliseconds.
+    package internal(set) var longestWait: Int64 = 0
+    /// Microseconds that the register's server worked.
+    package private(set) var registerWork: Int64 = 0
+    /// Calls in the present 100 ms, and the most that there were in any.
+    private var recent = (window: Int64(0), count: 0)
+    package internal(set) var mostCalls = 0
+    private var snapshotSize = (version: UInt64(0), byteCount: 0)
     package internal(set) var tally = Tally()
 
     /// What happened to parts and devices since `resetTally`.
@@ -114,6 +131,8 @@ package final class ClusterWorld {
         package var reconnected = 0
         package var refusedAttempts = 0
         package var lastServed: Int64 = 0
+        /// When a part was last opened.
+        package var lastChange: Int64 = 0
         package var longestGift = 0
     }
 
@@ -202,10 +221,11 @@ package final class ClusterWorld {
             }
         case .callArrives(let index, let process, let call, let isReplyLost):
             let reply = carryOut(index, process, call)
-            if isReplyLost {
+            let delay = serve(reply)
+            if isReplyLost || delay > settings.registerTimeout {
                 add(.callEnds(gateway: index, process: process, call, .failed), after: settings.registerTimeout)
             } else {
-                add(.callEnds(gateway: index, process: process, call, reply), after: draw(settings.latency))
+                add(.callEnds(gateway: index, process: process, call, reply), after: delay + draw(settings.latency))
             }
         case .callEnds(let index, let process, let call, let reply):
             guard isCurrent(index, process) else { return }
@@ -241,7 +261,8 @@ package final class ClusterWorld {
     }
 
     private func take(_ index: Int, _ input: MembershipInput) {
-        guard var membership = gateways[index].membership else { return }
+        // Taken out, so that it changes in place.
+        guard var membership = gateways[index].membership.take() else { return }
         let actions = membership.take(input, now: now)
         gateways[index].membership = membership
         for action in actions { perform(action, index) }
@@ -310,6 +331,39 @@ package final class ClusterWorld {
         } catch {
             return error == .replaced ? .replaced : .failed
         }
+    }
+
+    /// The register's server does one call after the other; how long this one takes, in milliseconds.
+    private func serve(_ reply: Reply) -> Int64 {
+        let window = now / 100
+        recent = recent.window == window ? (window, recent.count + 1) : (window, 1)
+        mostCalls = max(mostCalls, recent.count)
+        var cost = settings.callCost
+        switch reply {
+        case .joined(let joined, _): cost += note(joined.snapshot)
+        case .renewed(.changed(let snapshot, _)): cost += note(snapshot)
+        default: break
+        }
+        registerWork += cost
+        registerFreeAt = max(registerFreeAt, now * 1_000) + cost
+        let delay = (registerFreeAt - now * 1_000) / 1_000
+        longestWait = max(longestWait, delay)
+        return delay
+    }
+
+    /// Counts the bytes of a snapshot as Redis sends it; what its making costs.
+    private func note(_ snapshot: RegisterSnapshot) -> Int64 {
+        if snapshotSize.version != snapshot.version {
+            var byteCount = 120
+            // Each text has a length line before it: `$NN`.
+            for (node, member) in snapshot.members {
+                byteCount += 2 * ("\(node)".utf8.count + 6) + member.info.text.utf8.count + 60
+            }
+            for (part, entry) in snapshot.entries.enumerated() { byteCount += "\(part)\(entry.text)".utf8.count + 12 }
+            snapshotSize = (snapshot.version, byteCount)
+        }
+        snapshotBytes += snapshotSize.byteCount
+        return settings.snapshotCost * Int64(snapshot.members.count + snapshot.entries.count)
     }
 
     private func end(_ index: Int, _ call: Call, _ reply: Reply) {
@@ -417,6 +471,7 @@ package final class ClusterWorld {
             return report(index, .epochTaken(part: part, epoch: epoch, top: logs[part]), after: 0)
         }
         gateways[index].open[part] = epoch
+        tally.lastChange = now
         report(index, .opened(part: part, epoch: epoch), after: 0)
     }
 }

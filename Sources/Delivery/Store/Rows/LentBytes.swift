@@ -65,6 +65,15 @@ extension StoreRead {
     static func search(_ bucket: Bucket, table: StoreKey.Table, _ message: MessageID) -> StoreRead {
         unsafe .search(bucket: bucket, table: table) { unsafe MessageRow($0)?.messageID == message }
     }
+
+    /// Looks for the newest traces of a device's messages.
+    static func traces(of cid: DeviceID, in bucket: Bucket, limit: Int) -> StoreRead {
+        // Beside a message's trace there may be rows of later events, whose keys have a number in the id's first bits.
+        unsafe .traces(bucket: bucket, limit: limit) { key, bytes in
+            guard MessageID(high: key.ownerHigh, low: key.ownerLow).bucket != nil else { return false }
+            return unsafe TraceRow.device(of: bytes) == cid
+        }
+    }
 }
 
 /// A row that is made from its bytes alone.

@@ -35,6 +35,12 @@ package struct PushRow {
         StoreKey(bucket, .request, ownerHigh: task.high & 0xFFFF_FFFF, ownerLow: task.low)
     }
 
+    /// The same by the digest of the request.
+    static func key(of request: (UInt64, UInt64), in bucket: Bucket) -> StoreKey {
+        StoreKey(
+            bucket, .request, ownerHigh: UInt64(bucket.index) << 20 | request.0 & 0xF_FFFF, ownerLow: request.1)
+    }
+
     /// As `RowBounds` has it: the outcome's bits, the digest, message, device, app, task, TTL and place.
     static let byteCountLimit = 5 + 8 + 6 + 8 + 16 + 8 + 16 + 2 * RowWriter.varintByteCount
 

@@ -172,6 +172,23 @@ package struct TraceRow {
         }
     }
 
+    /// Whose message it was, without a look at the rest; `nil` for bytes that are no trace row of a known version.
+    static func device(of bytes: UnsafeRawBufferPointer) -> DeviceID? {
+        var reader = unsafe RowReader(bytes)
+        switch reader.next(UInt8.self) {
+        case version:
+            guard reader.next(UInt8.self) != nil, let parts = reader.next(UInt16.self).map(Parts.init),
+                reader.next(UInt8.self) != nil, reader.nextTask(isPlain: parts.contains(.plainTask)) != nil
+            else { return nil }
+            return reader.nextIdentifier(DeviceID.self)
+        case firstVersion:
+            // Behind the states, the table, the msgId and the task.
+            guard reader.next(byteCount: 7 + 2 * 16) != nil else { return nil }
+            return reader.nextIdentifier(DeviceID.self)
+        default: return nil
+        }
+    }
+
     private init?(packed reader: inout RowReader, of message: MessageID) {
         guard let states = reader.next(UInt8.self), let finalState = FinalState(rawValue: states & 15),
             let strategy = Strategy(rawValue: states >> 4), let parts = reader.next(UInt16.self).map(Parts.init),

@@ -130,6 +130,7 @@ package enum GatewayGrammar {
         case "group": return script.choice(4) == 0 ? plain(&script, Limits.groupNameByteCount) : Array("group0".utf8)
         case "date": return Array(script.pick(["2026-11-18", "2026-11-17", "2026-12-01", "2020-02-30", "x"]).utf8)
         case "type": return Array(script.pick(["xm", "hw", "apns"]).utf8)
+        case "requestId": return Array(script.pick(["repeated-1", "request-1", "request-2", "request-9"]).utf8)
         case "msgId": return Array(words.messages.pick(&script, otherwise: absent).utf8)
         default: return Array("x".utf8)
         }
@@ -189,7 +190,13 @@ package enum GatewayGrammar {
             "GET /readyz", "HEAD /readyz",
         ],
         [
-            "GET /v1/messages/{msgId}", "GET /v1/apps/{appId}/devices/{cid}", "GET /v1/cluster", "GET /metrics",
+            "GET /v1/messages/{msgId}", "GET /v1/apps", "GET /v1/apps/{appId}/devices/{cid}", "GET /v1/cluster",
+            "GET /metrics",
+            "GET /v1/apps/{appId}/devices", "GET /v1/apps/{appId}/devices/{cid}/messages",
+            "POST /v1/apps/{appId}/devices/{cid}/purge", "POST /v1/apps/{appId}/devices/{cid}/replay",
+            "POST /v1/apps/{appId}/devices/{cid}/disconnect", "GET /v1/apps/{appId}/aliases/{alias}",
+            "GET /v1/apps/{appId}/tasks/{taskId}", "GET /v1/apps/{appId}/tasks/{taskId}/devices/{cid}",
+            "GET /v1/apps/{appId}/requests/{requestId}", "GET /v1/handoff/jobs",
             "GET /healthz", "HEAD /healthz", "GET /readyz", "HEAD /readyz",
         ]
     )
@@ -354,6 +361,9 @@ package enum GatewayGrammar {
                 $0.member("leaseSeconds", number: seconds)
                 $0.member("waitSeconds", number: wait)
             }
+        },
+        "POST /v1/apps/{appId}/push": { script, words, app, json in
+            json.object { push(&script, words, app, &$0, audience: .device) }
         },
         "POST /v1/handoff/results": { script, words, _, json in
             let outcome = script.pick(["accepted", "retry", "rejected", "badToken", "lost", "unsent"])

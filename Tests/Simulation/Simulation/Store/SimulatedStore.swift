@@ -636,6 +636,13 @@ package final class SimulatedStore: ShardStore {
             }
             guard let cell = found.min(by: { $0.key < $1.key }), cell.isPresent else { return .row(nil) }
             return .row(kept.row(cell.key, visible(cell)))
+        case .traces(let bucket, let limit, let matches):
+            let found = cells.values.filter { cell in
+                guard cell.key.bucket == bucket, cell.key.table == .trace, cell.isPresent else { return false }
+                return Array(visible(cell).bytes).withUnsafeBytes { matches(cell.key, $0) }
+            }
+            let newest = found.sorted { $1.key < $0.key }.prefix(limit)
+            return .rows(newest.map { kept.row($0.key, visible($0)) }, isComplete: found.count <= limit)
         }
     }
 

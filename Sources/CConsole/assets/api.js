@@ -1,0 +1,66 @@
+// Calls of the admin API with the token of this tab's session. It is kept for the tab alone, and sent as a header only:
+// no other site can make the browser send it.
+
+const KEY = "longwire.token";
+
+export class Refused extends Error {
+  constructor(status, code, message) {
+    super(message);
+    this.status = status;
+    this.code = code;
+  }
+}
+
+export const token = () => sessionStorage.getItem(KEY);
+export const signIn = value => sessionStorage.setItem(KEY, value);
+export const signOut = () => sessionStorage.removeItem(KEY);
+
+async function ask(path, {method = "GET", body} = {}) {
+  const headers = {};
+  if (token()) headers.authorization = `Bearer ${token()}`;
+  if (body !== undefined) headers["content-type"] = "application/json";
+  let response;
+  try {
+    response = await fetch(path, {
+      method, headers, body: body === undefined ? undefined : JSON.stringify(body), cache: "no-store",
+      signal: AbortSignal.timeout(15_000),
+    });
+  } catch {
+    throw new Refused(0, "noAnswer", "");
+  }
+  return response;
+}
+
+/** The JSON of an answer; throws `Refused` where it is no success. */
+export async function call(path, options) {
+  const response = await ask(path, options);
+  const text = await response.text();
+  let answer = null;
+  try { answer = text ? JSON.parse(text) : null; } catch { answer = null; }
+  if (!response.ok) throw refusal(response.status, answer);
+  return answer;
+}
+
+/** An answer whose status says something too, as `/readyz` does. */
+export async function look(path) {
+  const response = await ask(path);
+  const text = await response.text();
+  try { return {status: response.status, answer: JSON.parse(text)}; } catch { return {status: response.status, answer: null}; }
+}
+
+export async function text(path) {
+  const response = await ask(path);
+  const body = await response.text();
+  if (response.ok) return body;
+  let answer = null;
+  try { answer = JSON.parse(body); } catch { answer = null; }
+  throw refusal(response.status, answer);
+}
+
+function refusal(status, answer) {
+  // The admin API says {"error":{"code","message"}}; a push is answered as Getui does, {"code","msg"}.
+  return new Refused(status, answer?.error?.code ?? answer?.code ?? status, answer?.error?.message ?? answer?.msg ?? "");
+}
+
+/** Path segments from what a person typed. */
+export const path = (...segments) => "/" + segments.map(encodeURIComponent).join("/");

@@ -1,0 +1,57 @@
+// A device: how it stands, and why it would or would not get a message now.
+
+import {call, path} from "./api.js";
+import {appChoice} from "./apps.js";
+import {badge, card, code, facts, field, fill, h, problem, table} from "./dom.js";
+import {explain} from "./faults.js";
+import {bytes, duration, number, t, tWord, time} from "./texts.js";
+
+export function show(body, [app, cid]) {
+  const found = h("div", {"aria-live": "polite"});
+  let isOver = false;
+  (async () => {
+    try {
+      const apps = await appChoice(app);
+      if (isOver) return;
+      const input = h("input", {value: cid ?? "", required: true, pattern: "[0-9a-fA-F]{32}", spellcheck: "false", autocomplete: "off"});
+      fill(body, card(null, h("form", {class: "row", onsubmit: event => {
+        event.preventDefault();
+        location.hash = `#/devices/${encodeURIComponent(apps.value)}/${encodeURIComponent(input.value.trim().toLowerCase())}`;
+      }}, field(t("app"), apps), field(t("cid"), input, t("cidHint")), h("button", {class: "main"}, t("ask")))), found);
+      if (!cid) return input.focus();
+      fill(found, h("p", {class: "quiet"}, t("asking")));
+      fill(found, device(await call(path("v1", "apps", app, "devices", cid))));
+    } catch (error) {
+      if (!isOver) fill(found.isConnected ? found : body, error.status === 404 ? problem(t("deviceUnknown")) : explain(error));
+    }
+  })();
+  return () => { isOver = true; };
+}
+
+function device(found) {
+  const session = !found.connected ? badge("", t("disconnected"))
+    : found.suspect ? badge("warn", t("suspect")) : found.reachable ? badge("good", t("connected")) : badge("warn", t("notReachable"));
+  const failure = found.vendorFailure;
+  return [
+    card(code(found.cid), facts([
+      [t("session"), session],
+      found.connected && [t("appState"), t(found.state)],
+      [t("lastSeen"), time(found.lastSeenAt)],
+      [t("registered"), time(found.registeredAt)],
+      [t("heartbeat"), t("seconds", found.heartbeatSeconds)],
+      [t("queue"), t("queueText", number(found.queue.messages), bytes(found.queue.bytes), number(found.queue.inFlight))],
+      [t("fallback"), found.fallback === "available" ? badge("good", t("fallbackAvailable"))
+        : badge("warn", t("fallbackNone", tWord("why", found.fallbackReason ?? "")))],
+      [t("badgeNumber"), number(found.badge)],
+      found.pushModeOff && [t("pushModeOff"), badge("warn", t("yesWord"))],
+      [t("bucket"), String(found.bucket)],
+    ]), h("p", {}, h("a", {href: `#/send/${encodeURIComponent(found.appId)}/${found.cid}`}, t("sendTo")))),
+    card(t("tokens"), table(t("tokens"), [t("tokenWord"), t("channel"), t("kind"), t("environment"), t("topic"), t("state")],
+      found.tokens.map(token => [code(token.token), token.channel, token.kind, token.environment, token.topic,
+        token.quarantined ? badge("bad", t("quarantined")) : badge("good", t("usable"))]), t("tokensEmpty"))),
+    failure && card(t("vendorFailure"), facts([
+      [t("msgId"), h("a", {href: `#/messages/${failure.msgId}`}, code(failure.msgId))],
+      [t("when"), time(failure.time)], [t("outcome"), failure.outcome], [t("reason"), failure.reason ?? "–"], [t("attempts"), number(failure.attempts)],
+    ])),
+  ];
+}

@@ -1,0 +1,65 @@
+// Builds elements; every text becomes a text node, so that nothing a peer wrote is read as markup.
+
+/** An element: `h("p", {class: "x", onclick: f}, "text", child)`. Arrays are flattened; null and false are left out. */
+export function h(tag, properties, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties ?? {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else element.setAttribute(name, value === true ? "" : String(value));
+  }
+  append(element, children);
+  return element;
+}
+
+/** The same in SVG. */
+export function s(tag, properties, ...children) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(properties ?? {})) element.setAttribute(name, String(value));
+  append(element, children);
+  return element;
+}
+
+function append(element, children) {
+  for (const child of children.flat(Infinity)) {
+    if (child === null || child === undefined || child === false) continue;
+    element.append(child instanceof Node ? child : String(child));
+  }
+}
+
+/** Gives `element` these children and no others. */
+export function fill(element, ...children) {
+  element.replaceChildren();
+  append(element, children);
+}
+
+/** A table; each row is a list of cells, of which the first heads the row. */
+export function table(caption, heads, rows, empty) {
+  if (rows.length === 0) return h("p", {class: "quiet"}, empty);
+  return h("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": caption},
+    h("table", {},
+      h("caption", {}, caption),
+      h("thead", {}, h("tr", {}, heads.map(head => h("th", {scope: "col"}, head)))),
+      h("tbody", {}, rows.map(row => h("tr", {}, row.map((cell, index) =>
+        index === 0 ? h("th", {scope: "row"}, cell) : h("td", {}, cell)))))));
+}
+
+/** Names with their values. */
+export function facts(pairs) {
+  return h("dl", {class: "facts"}, pairs.filter(pair => pair).map(([name, value]) =>
+    h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+}
+
+/** A field with its label. */
+export function field(label, input, hint) {
+  const id = `field-${++fieldCount}`;
+  input.id = id;
+  if (hint) input.setAttribute("aria-describedby", `${id}-hint`);
+  return h("div", {class: "field"}, h("label", {for: id}, label), input, hint && h("small", {id: `${id}-hint`}, hint));
+}
+let fieldCount = 0;
+
+export const card = (title, ...children) => h("section", {class: "card"}, title && h("h2", {}, title), children);
+export const problem = text => h("p", {class: "problem", role: "alert"}, text);
+export const badge = (kind, text) => h("span", {class: `badge ${kind}`}, text);
+export const code = text => h("code", {}, text);

@@ -1,0 +1,30 @@
+// What a failed call means to a person.
+
+import {problem} from "./dom.js";
+import {t} from "./texts.js";
+
+/** An element that explains; a session whose token is not taken any more ends. */
+export function explain(error) {
+  if (error.status === 401) {
+    dispatchEvent(new Event("longwire-signed-out"));
+    return problem(t("signedOut"));
+  }
+  if (error.status === 403) return problem(t("forbidden", error.message));
+  if (error.status === 0) return problem(t("noAnswer"));
+  if (error.status === undefined) throw error;
+  return problem(t("refused", `${error.message || error.status} (${error.code})`));
+}
+
+/** Asks before something that is not undone by itself; the answer is a promise of true or false. */
+export function confirm(sentence, {h}) {
+  return new Promise(resolve => {
+    const dialog = h("dialog", {"aria-label": sentence},
+      h("p", {}, sentence),
+      h("div", {class: "buttons"},
+        h("button", {onclick: () => dialog.close("no")}, t("cancel")),
+        h("button", {class: "danger", onclick: () => dialog.close("yes")}, t("yes"))));
+    dialog.addEventListener("close", () => { dialog.remove(); resolve(dialog.returnValue === "yes"); });
+    document.body.append(dialog);
+    dialog.showModal();
+  });
+}

@@ -1,0 +1,62 @@
+// A message's way, step by step, in words.
+
+import {call, path} from "./api.js";
+import {badge, card, code, facts, field, fill, h, problem} from "./dom.js";
+import {explain} from "./faults.js";
+import {clock, number, t, tWord, time} from "./texts.js";
+
+const GOOD = new Set(["acked", "vendorAccepted", "opened", "shown"]);
+const BAD = new Set(["timedOut", "leaseLapsed", "vendorRejected", "badToken", "exhausted", "vendorRetry", "unsent"]);
+const REACHED = new Set(["delivered", "deliveredOffline", "opened", "handedOff"]);
+
+export function show(body, [message]) {
+  let isOver = false;
+  const found = h("div", {"aria-live": "polite"});
+  const input = h("input", {value: message ?? "", required: true, pattern: "[0-9a-fA-F]{32}", spellcheck: "false", autocomplete: "off"});
+  fill(body, card(null, h("form", {class: "row", onsubmit: event => {
+    event.preventDefault();
+    location.hash = `#/messages/${encodeURIComponent(input.value.trim().toLowerCase())}`;
+  }}, field(t("msgId"), input, t("cidHint")), h("button", {class: "main"}, t("ask")))), found);
+  if (!message) input.focus();
+  // A message on its way changes: the page follows it until its final state.
+  async function round() {
+    let isEnded = true;
+    try {
+      const trace = await call(path("v1", "messages", message));
+      if (isOver) return;
+      fill(found, view(trace));
+      isEnded = trace.state !== "pending";
+    } catch (error) {
+      if (isOver) return;
+      fill(found, error.status === 404 ? problem(t("messageUnknown")) : explain(error));
+      isEnded = error.status !== 0 && error.status !== 503;
+    }
+    if (!isEnded && !isOver) setTimeout(round, 2_000);
+  }
+  if (message) round();
+  return () => { isOver = true; };
+}
+
+function view(trace) {
+  const state = trace.state === "pending" ? badge("warn", t("pendingState"))
+    : badge(REACHED.has(trace.state) ? "good" : "bad", tWord("state", trace.state));
+  return [
+    card(code(trace.msgId), facts([
+      [t("state"), [state, trace.reason ? ` ${trace.reason}` : ""]],
+      [t("app"), trace.appId],
+      [t("cid"), h("a", {href: `#/devices/${encodeURIComponent(trace.appId)}/${trace.cid}`}, code(trace.cid))],
+      [t("task"), code(trace.taskId)],
+      [t("acceptedAt"), time(trace.acceptedAt)],
+      [t("expiresAt"), time(trace.expiresAt)],
+      [t("strategy"), String(trace.strategy)],
+      trace.fallback && [t("fallback"), trace.fallback === "none" ? t("fallbackNone", tWord("why", trace.fallbackReason ?? "")) : trace.fallback],
+      trace.attempts && [t("attempts"), number(trace.attempts)],
+      trace.vendorReason && [t("vendorSaid"), trace.vendorReason],
+    ])),
+    card(t("timeline"), h("ol", {class: "steps"}, trace.steps.map(step =>
+      h("li", {class: GOOD.has(step.event) ? "good" : BAD.has(step.event) ? "bad" : null},
+        h("time", {datetime: new Date(step.time).toISOString(), title: time(step.time)}, clock(step.time)),
+        tWord("step", step.event), step.channel ? ` (${step.channel})` : "",
+        step.detail ? h("div", {class: "quiet"}, step.event === "ended" ? tWord("state", step.detail) : step.detail) : null)))),
+  ];
+}

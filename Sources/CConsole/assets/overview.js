@@ -1,0 +1,122 @@
+// Health, rates, latencies and queue depths.
+
+import {look, text} from "./api.js";
+import {badge, card, fill, h, table} from "./dom.js";
+import {History, byLabel, parse, quantile, sum} from "./metrics.js";
+import {plot} from "./plot.js";
+import {compact, duration, number, t} from "./texts.js";
+import {explain} from "./faults.js";
+
+const SPAN = 300_000, PAUSE = 2_000;
+// One for the tab: going to another page and back keeps the lines.
+const history = new History(SPAN / PAUSE + 1);
+
+export function show(body) {
+  const said = h("div", {"aria-live": "polite"}), content = h("div");
+  fill(body, said, content);
+  let isOver = false;
+  async function round() {
+    if (isOver) return;
+    if (!document.hidden) {
+      try {
+        const [page, readiness] = await Promise.all([text("/metrics"), look("/readyz")]);
+        if (isOver) return;
+        history.push(parse(page), Date.now());
+        fill(said);
+        render(content, readiness);
+      } catch (error) {
+        if (!isOver) fill(said, explain(error));
+      }
+    }
+    if (!isOver) setTimeout(round, PAUSE);
+  }
+  round();
+  return () => { isOver = true; };
+}
+
+const tile = (name, value, more) => h("div", {class: "tile"}, h("span", {}, name), value instanceof Node ? value : h("b", {}, value), more && h("small", {}, more));
+
+function render(content, readiness) {
+  const [now, before] = [history.last, history.before];
+  const last = points => (points.length ? points.at(-1)[1] : null);
+  const word = readiness.answer?.status ?? "–";
+  const options = {format: compact, span: SPAN, now: Date.now()};
+  const times = {...options, format: duration};
+  const p99 = quantile(now, before, "longwire_http_request_seconds", 0.99);
+  const accepted = history.rate("longwire_messages_accepted_total");
+  fill(content,
+    h("div", {class: "tiles"},
+      tile(t("state"), badge(readiness.status === 200 ? "good" : "bad", t(word)), t("uptime", duration(sum(now, "longwire_uptime_seconds")))),
+      tile(t("sessions"), compact(sum(now, "longwire_sessions", {role: "device"})), t("reachable", compact(sum(now, "longwire_devices_reachable")))),
+      tile(t("acceptedRate"), compact(last(accepted)), t("acceptedTotal", compact(sum(now, "longwire_messages_accepted_total")))),
+      tile(t("pending"), compact(sum(now, "longwire_messages_pending"))),
+      tile(t("due"), compact(sum(now, "longwire_handoff_jobs_due")), t("underLease", compact(sum(now, "longwire_handoff_jobs_under_lease")))),
+      tile(t("answerTime"), p99 === null ? "–" : duration(p99),
+        p99 === null ? t("idle") : t("median", duration(quantile(now, before, "longwire_http_request_seconds", 0.5))))),
+    attention(readiness),
+    h("div", {class: "plots"},
+      plot(t("plotMessages"), [
+        {name: t("accepted"), points: accepted},
+        {name: t("live"), points: history.rate("longwire_messages_ended_total", {state: "delivered"})},
+        {name: t("offline"), points: history.rate("longwire_messages_ended_total", {state: "deliveredOffline"})},
+        {name: t("vendor"), points: history.rate("longwire_handoff_results_total", {outcome: "accepted"})},
+      ], options),
+      plot(t("plotTimes"), [
+        {name: t("httpTime"), points: history.quantile("longwire_http_request_seconds", 0.99)},
+        {name: t("commitTime"), points: history.quantile("longwire_store_group_commit_seconds", 0.99)},
+      ], times),
+      plot(t("plotQueues"), [
+        {name: t("pendingMessages"), points: history.gauge("longwire_messages_pending")},
+        {name: t("dueJobs"), points: history.gauge("longwire_handoff_jobs_due")},
+      ], options),
+      plot(t("plotSessions"), [
+        {name: t("deviceSessions"), points: history.gauge("longwire_sessions", {role: "device"})},
+        {name: t("httpConnections"), points: history.gauge("longwire_http_connections", {listener: "http"})},
+      ], options)),
+    card(t("apps"), apps(now)),
+    card(t("refusals"), table(t("refusals"), [t("reason"), t("count")],
+      byLabel(now, "longwire_publishes_refused_total", "reason").map(([reason, count]) => [reason, number(count)]), t("refusalsEmpty"))));
+}
+
+function apps(now) {
+  const rows = byApp(now, "longwire_app_messages_accepted_total").map(([app, accepted]) => {
+    const rate = history.rate("longwire_app_messages_accepted_total", {app});
+    return [app, compact(sum(now, "longwire_app_connected_devices", {app})), compact(rate.length ? rate.at(-1)[1] : null), compact(accepted),
+      compact(sum(now, "longwire_app_messages_undelivered_total", {app})), compact(sum(now, "longwire_app_handoff_jobs_due", {app}))];
+  });
+  return table(t("apps"), [t("app"), t("appConnected"), t("appAcceptedRate"), t("appAccepted"), t("appUndelivered"), t("appDue")], rows, t("appsEmpty"));
+}
+
+/** The apps of a page with a figure of each, zeros included. */
+export function byApp(metrics, name) {
+  return (metrics.get(name) ?? []).map(({labels, value}) => [labels.app, value]);
+}
+
+/** What an operator should look at, as sentences; drawn from what changed while the page is open. */
+function attention(readiness) {
+  const now = history.last;
+  const grown = (name, labels) => {
+    const first = sum(history.pages[0].metrics, name, labels), latest = sum(now, name, labels);
+    return latest === null ? 0 : latest - (first ?? latest);
+  };
+  const rate = (name, labels) => { const points = history.rate(name, labels); return points.length ? points.at(-1)[1] : 0; };
+  const advice = [];
+  const say = (kind, sentence) => advice.push(h("p", {class: `advice ${kind}`}, sentence));
+  if (sum(now, "longwire_store_accepts_writes") === 0) say("bad", t("adviceStore"));
+  else if (readiness.status !== 200) say("bad", t("adviceReadiness", readiness.answer?.reason ?? readiness.answer?.status ?? readiness.status));
+  if (sum(now, "longwire_hook_healthy") === 0) say("bad", t("adviceHook", sum(now, "longwire_hook_last_status")));
+  if (sum(now, "longwire_clock_step_refused") === 1) say("bad", t("adviceClock"));
+  const refusing = rate("longwire_publishes_refused_total");
+  if (refusing > 0) {
+    const reasons = byLabel(now, "longwire_publishes_refused_total", "reason")
+      .filter(([reason]) => rate("longwire_publishes_refused_total", {reason}) > 0).map(([reason]) => reason);
+    say("", t("adviceRefused", compact(refusing), reasons.join(", ")));
+  }
+  const due = sum(now, "longwire_handoff_jobs_due");
+  if (due > 0 && grown("longwire_handoff_jobs_leased_total") === 0 && history.pages.length > 15) say("", t("adviceDue", compact(due)));
+  if (grown("longwire_handoff_jobs_exhausted_total") > 0) say("", t("adviceExhausted", compact(grown("longwire_handoff_jobs_exhausted_total"))));
+  const bad = grown("longwire_handoff_results_total", {outcome: "badToken"});
+  if (bad > 0) say("", t("adviceBadToken", compact(bad)));
+  if (grown("longwire_connections_turned_away_total") > 0) say("bad", t("adviceTurnedAway"));
+  return card(t("attention"), advice.length ? advice : h("p", {class: "quiet"}, t("allWell")));
+}

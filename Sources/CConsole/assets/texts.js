@@ -1,0 +1,241 @@
+// Every text of the console, in English and Chinese.
+
+const TEXTS = {
+  console: ["Console", "控制台"],
+  skip: ["Skip to the content", "跳到正文"],
+  overview: ["Overview", "总览"],
+  devices: ["Devices", "设备"],
+  messages: ["Messages", "消息"],
+  handoff: ["Handoff queue", "移交队列"],
+  cluster: ["Cluster", "集群"],
+  send: ["Send a test", "发送测试"],
+  signIn: ["Sign in", "登录"],
+  signOut: ["Sign out", "退出登录"],
+  tokenLabel: ["Token of a credential", "凭据令牌"],
+  tokenHint: ["One of credentials[] in the configuration, or the one that a first start prints. It stays in this tab.",
+    "配置文件 credentials[] 中的一个，或首次启动时打印的令牌。只保存在本标签页。"],
+  language: ["中文", "English"],
+  theme: ["Dark or light", "深色或浅色"],
+  signedOut: ["The gateway did not take this token. Sign in again.", "网关不接受此令牌，请重新登录。"],
+  forbidden: ["This credential may not do that: {0}", "此凭据没有权限：{0}"],
+  noAnswer: ["The gateway does not answer. The page asks again by itself.", "网关没有响应，页面会自动重试。"],
+  refused: ["The gateway refused: {0}", "网关拒绝：{0}"],
+  ask: ["Look up", "查询"],
+  asking: ["Asking…", "查询中…"],
+  cancel: ["Cancel", "取消"],
+  yes: ["Yes, do it", "确认执行"],
+  none: ["none", "无"],
+  yesWord: ["yes", "是"],
+  noWord: ["no", "否"],
+  never: ["never", "从未"],
+  app: ["App", "应用"],
+  cid: ["Device (cid)", "设备（cid）"],
+  cidHint: ["32 hexadecimal digits", "32 位十六进制数字"],
+  msgId: ["Message (msgId)", "消息（msgId）"],
+
+  ready: ["ready", "就绪"], starting: ["starting", "启动中"], stopping: ["stopping", "停止中"],
+  storeBusy: ["not accepting", "暂不接收"],
+  state: ["State", "状态"],
+  uptime: ["up for {0}", "已运行 {0}"],
+  sessions: ["Devices connected", "在线设备"],
+  reachable: ["{0} get messages at once", "{0} 台可立即收到"],
+  acceptedRate: ["Accepted a second", "每秒接收"],
+  acceptedTotal: ["{0} since the start", "启动以来 {0} 条"],
+  pending: ["Waiting to be delivered", "待投递"],
+  due: ["Due for a vendor", "待厂商领取"],
+  underLease: ["{0} under lease", "{0} 条已被领取"],
+  answerTime: ["HTTP answers, p99", "HTTP 响应 p99"],
+  median: ["median {0}", "中位数 {0}"],
+  idle: ["no requests now", "当前没有请求"],
+  plotMessages: ["Messages a second", "每秒消息"],
+  accepted: ["accepted", "已接收"],
+  live: ["delivered live", "在线送达"],
+  offline: ["delivered on return", "上线后送达"],
+  vendor: ["taken by a vendor", "厂商接收"],
+  plotSessions: ["Connections", "连接"],
+  deviceSessions: ["devices", "设备"],
+  httpConnections: ["HTTP", "HTTP"],
+  plotTimes: ["Times, p99", "耗时 p99"],
+  httpTime: ["HTTP answer", "HTTP 响应"],
+  commitTime: ["group commit", "组提交"],
+  plotQueues: ["Waiting", "等待中"],
+  pendingMessages: ["messages", "消息"],
+  dueJobs: ["handoff jobs due", "可领取任务"],
+  attention: ["What needs attention", "需要关注"],
+  allWell: ["Nothing that the gateway counts asks for attention.", "没有需要关注的指标。"],
+  adviceStore: ["Publishes are refused as busy: a bound of the store is reached, or its disk or Redis does not follow. Look at free room and at commit times.",
+    "存储达到上限，或磁盘、Redis 跟不上，推送被暂时拒绝。请检查剩余空间和提交耗时。"],
+  adviceHook: ["The hook's receiver fails; its last status is {0}. Jobs wait and are offered again.", "Hook 接收方异常，最近状态 {0}；任务会等待并重试。"],
+  adviceClock: ["The clock stands more than an hour ahead and is not followed. Mend the machine's time synchronisation.",
+    "系统时钟超前一小时以上，网关未跟随。请修复时间同步。"],
+  adviceRefused: ["Publishes are refused now ({0} a second): {1}.", "推送正在被拒绝（每秒 {0} 条）：{1}。"],
+  adviceDue: ["{0} handoff jobs are due and nobody leases them. Is the sender service running?", "{0} 条移交任务可领取但无人领取。发送服务在运行吗？"],
+  adviceExhausted: ["Handoff jobs are given up after all attempts ({0} in the last minutes).", "移交任务重试用尽被放弃（最近几分钟 {0} 条）。"],
+  adviceBadToken: ["The vendor does not know device tokens any more ({0} in the last minutes).", "厂商报告设备令牌失效（最近几分钟 {0} 个）。"],
+  adviceTurnedAway: ["Connections are turned away: limits.connections or the open files are used up.", "连接被拒绝：limits.connections 或文件描述符已用尽。"],
+  adviceReadiness: ["The gateway says it is not ready: {0}.", "网关报告未就绪：{0}。"],
+  apps: ["Apps", "应用"],
+  appsEmpty: ["No app has figures that this credential may see.", "此凭据看不到任何应用的数据。"],
+  appConnected: ["connected", "在线"],
+  appAcceptedRate: ["accepted a second", "每秒接收"],
+  appAccepted: ["accepted", "已接收"],
+  appUndelivered: ["ended undelivered", "未送达结束"],
+  appDue: ["jobs due", "可领取任务"],
+  refusals: ["Refused publishes since the start", "启动以来被拒绝的推送"],
+  refusalsEmpty: ["None.", "无。"],
+  reason: ["Reason", "原因"],
+  count: ["Count", "数量"],
+
+  deviceUnknown: ["This app has no such device. It may have been collected, or the cid belongs to another app.",
+    "该应用没有此设备：可能已被回收，或 cid 属于其他应用。"],
+  session: ["Session", "会话"],
+  connected: ["connected", "在线"],
+  disconnected: ["not connected", "离线"],
+  suspect: ["suspect: it missed an ack", "可疑：未按时确认"],
+  notReachable: ["connected, gets nothing now", "在线但暂不接收"],
+  appState: ["App is in", "应用处于"],
+  foreground: ["the foreground", "前台"], background: ["the background", "后台"], terminated: ["no state: it was ended", "已终止"],
+  lastSeen: ["Last seen", "最后在线"],
+  registered: ["Registered", "注册时间"],
+  heartbeat: ["Heartbeat", "心跳"],
+  seconds: ["{0} s", "{0} 秒"],
+  queue: ["Queue", "队列"],
+  queueText: ["{0} waiting, {1}; {2} sent and not acked", "{0} 条，{1}；{2} 条已发送未确认"],
+  badgeNumber: ["Badge", "角标"],
+  fallback: ["Vendor alert", "厂商通道"],
+  fallbackAvailable: ["possible", "可用"],
+  fallbackNone: ["not possible: {0}", "不可用：{0}"],
+  bucket: ["Bucket", "分桶"],
+  pushModeOff: ["Push switched off by its user", "用户已关闭推送"],
+  tokens: ["Vendor tokens", "厂商令牌"],
+  tokensEmpty: ["None: no alert can reach it while it is not connected.", "无：离线时无法通过厂商提醒。"],
+  channel: ["Channel", "通道"], kind: ["Kind", "类型"], environment: ["Environment", "环境"], topic: ["Topic", "主题"], tokenWord: ["Token", "令牌"],
+  quarantined: ["quarantined", "已隔离"], usable: ["usable", "可用"],
+  vendorFailure: ["The vendor's last refusal", "厂商最近一次拒绝"],
+  when: ["Time", "时间"],
+  sendTo: ["Send it a test message", "向它发送测试消息"],
+  whyNoToken: ["it has no token", "没有令牌"], whyPushModeOff: ["push is switched off", "推送已关闭"],
+  whyBlacklisted: ["it is on the blacklist", "在黑名单中"], whyInactive: ["it was not seen for a long time", "长期未上线"],
+  whyNoContent: ["the push has no vendor content", "推送没有厂商内容"], whyStrategy: ["the strategy is live only", "策略为仅在线"], whyTtl: ["its TTL is 0", "TTL 为 0"],
+
+  messageUnknown: ["No such message, or its trace is older than a day.", "没有此消息，或其轨迹已超过一天。"],
+  pendingState: ["on its way", "投递中"],
+  stateDelivered: ["delivered live", "在线送达"], stateDeliveredOffline: ["delivered on the device's return", "上线后送达"],
+  stateOpened: ["opened by the user", "用户已打开"], stateHandedOff: ["handed to the vendor", "已交厂商"], stateExpired: ["expired before it could be delivered", "送达前过期"],
+  stateCollapsed: ["replaced by a newer message", "被新消息覆盖"], stateRevoked: ["revoked", "已撤回"], stateOverflowed: ["dropped: the device's queue was full", "队列已满被丢弃"],
+  stateFailed: ["failed", "失败"],
+  task: ["Task", "任务"], strategy: ["Strategy", "策略"], attempts: ["Attempts at the vendor", "厂商尝试次数"],
+  acceptedAt: ["Accepted", "接收时间"], expiresAt: ["Expires", "过期时间"], vendorSaid: ["The vendor said", "厂商回应"],
+  timeline: ["What became of it", "投递过程"],
+  stepAccepted: ["The gateway accepted it; it is durable.", "网关已接收并持久化。"],
+  stepSent: ["The gateway sent it over the device's connection.", "网关通过长连接发送给设备。"],
+  stepTimedOut: ["The device did not ack it in time.", "设备未在期限内确认。"],
+  stepJobDue: ["Its handoff job became due: a sender may lease it.", "移交任务到期，发送服务可领取。"],
+  stepLeased: ["A sender leased the job.", "发送服务领取了任务。"],
+  stepLeaseLapsed: ["The sender did not answer before its lease ended.", "发送服务在租约内没有回报。"],
+  stepVendorAccepted: ["The vendor took it.", "厂商已接收。"],
+  stepVendorRetry: ["The vendor asked for another attempt.", "厂商要求重试。"],
+  stepUnsent: ["The sender gave the job back without offering it to the vendor.", "发送服务未提交厂商即退回任务。"],
+  stepVendorRejected: ["The vendor refused it for good.", "厂商最终拒绝。"],
+  stepBadToken: ["The vendor does not know the device's token any more.", "厂商报告令牌失效。"],
+  stepExhausted: ["All attempts at the vendor failed.", "厂商重试次数用尽。"],
+  stepCancelled: ["The handoff job ended with the message.", "消息结束，移交任务取消。"],
+  stepAlertedTwice: ["The vendor took it after the device had already got it.", "设备已收到后厂商又接收了一次。"],
+  stepOpened: ["The user opened the notification.", "用户打开了通知。"],
+  stepShown: ["The notification was shown.", "通知已展示。"],
+  stepAcked: ["The device acked it.", "设备已确认。"],
+  stepEnded: ["Its final state was written.", "最终状态已写入。"],
+  stepAction: ["The app reported an action of its own.", "应用上报了自定义动作。"],
+
+  held: ["Waiting because the device is reachable or silenced", "设备可达或静默，暂缓"],
+  longPolls: ["Senders waiting for jobs", "等待任务的发送服务"],
+  results: ["Results since the start", "启动以来的结果"],
+  outcome: ["Outcome", "结果"],
+  created: ["Jobs created", "已创建任务"], lapsed: ["Leases that ran out", "超时租约"], exhausted: ["Given up after all attempts", "重试用尽"],
+  byApp: ["Due jobs by app", "各应用可领取任务"],
+  hook: ["Hook", "Hook"],
+  hookNone: ["No hook is configured; senders lease jobs themselves.", "未配置 Hook，发送服务自行领取。"],
+  hookHealthy: ["its receiver answers", "接收方正常"], hookFailing: ["its receiver fails", "接收方异常"],
+  hookHeld: ["Batches under way", "进行中的批次"], lastStatus: ["Last status", "最近状态"],
+
+  clusterNone: ["This gateway works alone. store.redis and cluster in the configuration make several gateways one.",
+    "此网关单独运行。配置 store.redis 和 cluster 可组成集群。"],
+  gateway: ["Gateway", "网关"], address: ["Address", "地址"], release: ["Release", "版本"], lease: ["Lease left", "剩余租约"], parts: ["Parts", "分区"],
+  thisOne: ["this one", "本机"], drained: ["drained", "已排空"], leaving: ["leaving", "离开中"], serving: ["serving", "服务中"],
+  drain: ["Drain", "排空"], undrain: ["Take back", "恢复"],
+  drainSure: ["Have gateway {0} give all its parts to the others?", "让网关 {0} 把全部分区交给其他网关？"],
+  undrainSure: ["Let gateway {0} serve parts again?", "让网关 {0} 重新承担分区？"],
+  register: ["Register", "注册表"], registerOk: ["reached {0} ago", "{0} 前访问成功"], registerAway: ["not reached: {0}", "无法访问：{0}"],
+  partOwner: ["gateway {0}", "网关 {0}"], partNone: ["no owner", "无归属"],
+  partsTitle: ["Parts and their owners", "分区及归属"],
+
+  sendTitle: ["Send a test message", "发送测试消息"],
+  transmission: ["What the app gets (transmission)", "透传内容（transmission）"],
+  alertTitle: ["Alert title for APNs, if it is not connected", "离线时 APNs 通知标题"],
+  alertBody: ["Alert text", "通知内容"],
+  ttl: ["Keep it for (seconds)", "保留时间（秒）"],
+  sendNow: ["Send", "发送"],
+  sendSure: ["Send this message to a real device of app {0}?", "向应用 {0} 的真实设备发送此消息？"],
+  sent: ["The gateway accepted it.", "网关已接收。"],
+  sentLive: ["It went over the device's connection.", "已通过长连接发送。"],
+  sentQueued: ["It waits for the device or for a vendor.", "等待设备上线或厂商领取。"],
+  sentIgnored: ["Nothing was sent: the device is blacklisted or inactive.", "未发送：设备在黑名单或长期不活跃。"],
+  showTrace: ["Show what becomes of it", "查看投递过程"],
+  dayWord: ["d", "天"], hourWord: ["h", "小时"], minuteWord: ["min", "分"], secondWord: ["s", "秒"],
+};
+
+const KEY = "longwire.language";
+let language = localStorage.getItem(KEY) ?? (navigator.language.startsWith("zh") ? "zh" : "en");
+
+export const isChinese = () => language === "zh";
+export const locale = () => (isChinese() ? "zh-CN" : "en-GB");
+
+export function setLanguage(chinese) {
+  language = chinese ? "zh" : "en";
+  localStorage.setItem(KEY, language);
+}
+
+/** The text of a key; {0}, {1} are replaced. */
+export function t(key, ...values) {
+  const pair = TEXTS[key];
+  if (!pair) return key;
+  return pair[isChinese() ? 1 : 0].replace(/\{(\d)\}/g, (_, index) => values[Number(index)] ?? "");
+}
+
+/** The text of a prefix and a word of the API, or the word itself. */
+export function tWord(prefix, word) {
+  const key = prefix + word.charAt(0).toUpperCase() + word.slice(1);
+  return TEXTS[key] ? t(key) : word;
+}
+
+export const number = value => (value === null || value === undefined || !Number.isFinite(value) ? "–"
+  : new Intl.NumberFormat(locale(), {maximumFractionDigits: Math.abs(value) < 10 ? 1 : 0}).format(value));
+
+export const compact = value => (value === null || value === undefined || !Number.isFinite(value) ? "–"
+  : new Intl.NumberFormat(locale(), {notation: Math.abs(value) >= 10_000 ? "compact" : "standard", maximumFractionDigits: Math.abs(value) < 10 ? 1 : Math.abs(value) >= 10_000 ? 1 : 0}).format(value));
+
+export function bytes(value) {
+  for (const [unit, size] of [["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]]) {
+    if (value >= size) return `${number(value / size)} ${unit}`;
+  }
+  return `${value} B`;
+}
+
+export function duration(seconds) {
+  if (seconds === null || seconds === undefined) return "–";
+  if (seconds < 0.001) return `${number(seconds * 1e6)} µs`;
+  if (seconds < 1) return `${number(seconds * 1e3)} ms`;
+  if (seconds < 60) return `${number(seconds)} ${t("secondWord")}`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} ${t("minuteWord")}`;
+  if (seconds < 86400) return `${Math.floor(seconds / 3600)} ${t("hourWord")} ${Math.floor(seconds % 3600 / 60)} ${t("minuteWord")}`;
+  return `${Math.floor(seconds / 86400)} ${t("dayWord")} ${Math.floor(seconds % 86400 / 3600)} ${t("hourWord")}`;
+}
+
+/** Local time, to the millisecond. */
+export function time(milliseconds) {
+  if (!milliseconds) return t("never");
+  return new Intl.DateTimeFormat(locale(), {dateStyle: "medium", timeStyle: "medium"}).format(new Date(milliseconds));
+}
+
+export const clock = milliseconds => new Intl.DateTimeFormat(locale(),
+  {hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3}).format(new Date(milliseconds));

@@ -1,0 +1,85 @@
+// The console's files are part of the program: the compiler reads them where they lie.
+#include "CConsole.h"
+
+#pragma clang diagnostic ignored "-Wc23-extensions"
+
+static const unsigned char page[] = {
+#embed "assets/index.html"
+};
+static const unsigned char style[] = {
+#embed "assets/console.css"
+};
+static const unsigned char icon[] = {
+#embed "assets/icon.svg"
+};
+static const unsigned char main_script[] = {
+#embed "assets/main.js"
+};
+static const unsigned char api_script[] = {
+#embed "assets/api.js"
+};
+static const unsigned char texts_script[] = {
+#embed "assets/texts.js"
+};
+static const unsigned char metrics_script[] = {
+#embed "assets/metrics.js"
+};
+static const unsigned char plot_script[] = {
+#embed "assets/plot.js"
+};
+static const unsigned char dom_script[] = {
+#embed "assets/dom.js"
+};
+static const unsigned char faults_script[] = {
+#embed "assets/faults.js"
+};
+static const unsigned char apps_script[] = {
+#embed "assets/apps.js"
+};
+static const unsigned char overview_script[] = {
+#embed "assets/overview.js"
+};
+static const unsigned char devices_script[] = {
+#embed "assets/devices.js"
+};
+static const unsigned char messages_script[] = {
+#embed "assets/messages.js"
+};
+static const unsigned char handoff_script[] = {
+#embed "assets/handoff.js"
+};
+static const unsigned char cluster_script[] = {
+#embed "assets/cluster.js"
+};
+static const unsigned char send_script[] = {
+#embed "assets/send.js"
+};
+
+#define HTML "text/html;charset=utf-8"
+#define CSS "text/css;charset=utf-8"
+#define SCRIPT "text/javascript;charset=utf-8"
+
+static const struct longwire_console_file files[] = {
+    {"index.html", HTML, page, sizeof page},
+    {"console.css", CSS, style, sizeof style},
+    {"icon.svg", "image/svg+xml", icon, sizeof icon},
+    {"main.js", SCRIPT, main_script, sizeof main_script},
+    {"api.js", SCRIPT, api_script, sizeof api_script},
+    {"texts.js", SCRIPT, texts_script, sizeof texts_script},
+    {"metrics.js", SCRIPT, metrics_script, sizeof metrics_script},
+    {"plot.js", SCRIPT, plot_script, sizeof plot_script},
+    {"dom.js", SCRIPT, dom_script, sizeof dom_script},
+    {"faults.js", SCRIPT, faults_script, sizeof faults_script},
+    {"apps.js", SCRIPT, apps_script, sizeof apps_script},
+    {"overview.js", SCRIPT, overview_script, sizeof overview_script},
+    {"devices.js", SCRIPT, devices_script, sizeof devices_script},
+    {"messages.js", SCRIPT, messages_script, sizeof messages_script},
+    {"handoff.js", SCRIPT, handoff_script, sizeof handoff_script},
+    {"cluster.js", SCRIPT, cluster_script, sizeof cluster_script},
+    {"send.js", SCRIPT, send_script, sizeof send_script},
+};
+static const size_t file_count = sizeof files / sizeof files[0];
+
+const struct longwire_console_file *longwire_console_file(size_t index) {
+    return index < file_count ? &files[index] : NULL;
+}

@@ -1,0 +1,173 @@
+internal import Foundation
+
+/// `longwire device`, `longwire app`: how devices and apps stand.
+enum DeviceCommand {
+    private static let options = Display.options + [Credentials.appOption] + AdminClient.options
+    private static let cid = (name: "CID", help: "32 hex digits, as the device's registration named it.")
+
+    static let list = CommandSyntax(
+        name: "device list", summary: "Lists the devices of an app.",
+        options: [
+            .value("limit", "N", "How many, 1 to 500. Default: 20."),
+            .value("after", "CID", "Go on behind this one: the next of the page before."),
+        ] + options
+    ) { arguments, context in
+        var path =
+            "\(try appPath(arguments, context))/devices?limit=\(try arguments.number("limit", in: 1...500) ?? 20)"
+        if let after = arguments.text("after") { path += "&after=\(try TraceCommand.hexDigits(after, "--after"))" }
+        let answer = try AdminClient(Credentials(arguments, context)).send(.get, path)
+        guard !Display(arguments, context).isJSON else {
+            context.write(answer.text)
+            return .done
+        }
+        let page = Fields(answer.object)
+        for cid in page.texts("devices") { context.write(cid) }
+        if let next = page.text("next") { context.write("more: --after \(next)") }
+        return .done
+    }
+
+    static let show = syntax("device show")
+    /// As `device show`, from before there were other commands of devices.
+    static let device = syntax("device")
+
+    private static func syntax(_ name: String) -> CommandSyntax {
+        CommandSyntax(
+            name: name, summary: "Shows how a device stands: session, state, queue, tokens, badge.", operands: [cid],
+            options: options, notes: ["Exit code 1 when the gateway knows no such device in this app."]
+        ) { arguments, context in
+            let word = arguments.operands[0]
+            if !TraceCommand.isHexDigits(word),
+                let near = Suggestion.nearest(to: word, among: ["list", "show", "disconnect"])
+            {
+                throw CommandFailure.usage("there is no command device \(word); did you mean longwire device \(near)?")
+            }
+            let cid = try TraceCommand.hexDigits(word, "CID")
+            let client = try AdminClient(Credentials(arguments, context))
+            let answer = try client.send(.get, "\(try appPath(arguments, context))/devices/\(cid)")
+            let display = Display(arguments, context)
+            guard !display.isJSON else {
+                context.write(answer.text)
+                return .done
+            }
+            let view = Fields(answer.object)
+            context.write("Device \(display.paint(cid, .strong)) of app \(view.text("appId") ?? "")")
+            for line in lines(view, display) { context.write(line) }
+            return .done
+        }
+    }
+
+    static let disconnect = CommandSyntax(
+        name: "device disconnect", summary: "Ends a device's session; its client comes back by itself.",
+        operands: [cid], options: options
+    ) { arguments, context in
+        let answer = try change(arguments, context, cid: arguments.operands[0], "disconnect")
+        let isDone = Fields(answer.object).flag("disconnected")
+        context.write(
+            Display(arguments, context).isJSON
+                ? answer.text : isDone ? "The session was ended." : "The device has no session.")
+        return .done
+    }
+
+    /// Has the gateway do something to a device.
+    static func change(
+        _ arguments: ParsedArguments, _ context: CommandContext, cid: String, _ change: String
+    ) throws(CommandFailure) -> GatewayHTTP.Answer {
+        let cid = try TraceCommand.hexDigits(cid, "CID")
+        return try AdminClient(Credentials(arguments, context)).send(
+            .post, "\(try appPath(arguments, context))/devices/\(cid)/\(change)", body: "")
+    }
+
+    static func appPath(_ arguments: ParsedArguments, _ context: CommandContext) throws(CommandFailure) -> String {
+        "/v1/apps/\(AdminClient.segment(try Credentials(arguments, context).appID()))"
+    }
+
+    static func lines(_ view: Fields, _ display: Display) -> [String] {
+        let queue = view.fields("queue")
+        let isConnected = view.flag("connected")
+        var session = isConnected ? display.paint("connected", .good) : display.paint("not connected", .waiting)
+        if isConnected {
+            session += ", \(view.text("state") ?? "")"
+            session +=
+                view.flag("suspect") ? ", does not ack" : view.flag("reachable") ? ", reachable" : ", unreachable"
+        }
+        if let seen = view.number("lastSeenAt"), seen > 0 { session += ", last seen \(Display.time(seen))" }
+        var lines = [
+            "  session   \(session)",
+            "  queue     \(queue.number("messages") ?? 0) messages, \(queue.number("bytes") ?? 0) bytes, "
+                + "\(queue.number("inFlight") ?? 0) in flight",
+            "  badge     \(view.number("badge") ?? 0)",
+        ]
+        let alert =
+            view.text("fallback") == "available"
+            ? display.paint("available", .good)
+            : display.paint("none: \(TraceWords.explained(view.text("fallbackReason") ?? ""))", .bad)
+        lines.append("  alerts    \(alert)")
+        for token in view.list("tokens") {
+            let quarantine = token.flag("quarantined") ? display.paint(", quarantined", .bad) : ""
+            lines.append(
+                "  token     \(token.text("channel") ?? "") \(token.text("kind") ?? "") \(token.text("environment") ?? "") "
+                    + "\(token.text("topic") ?? "") \(token.text("token") ?? "")\(quarantine)")
+        }
+        let failure = view.fields("vendorFailure")
+        if let message = failure.text("msgId") {
+            lines.append(
+                "  vendor    did not take \(message) \(Display.time(failure.number("time") ?? 0)): "
+                    + "\(failure.text("outcome") ?? "") \(failure.text("reason") ?? "")")
+        }
+        return lines
+    }
+}
+
+enum AppCommand {
+    static let list = CommandSyntax(
+        name: "app list", summary: "Lists the apps that the credential may see.",
+        options: Display.options + AdminClient.options
+    ) { arguments, context in
+        let answer = try AdminClient(Credentials(arguments, context)).send(.get, "/v1/apps")
+        let isJSON = Display(arguments, context).isJSON
+        let lines = isJSON ? [answer.text] : Fields(answer.object).list("apps").compactMap { $0.text("appId") }
+        for line in lines { context.write(line) }
+        return .done
+    }
+
+    static let show = CommandSyntax(
+        name: "app show", summary: "Shows an app's figures: devices connected, messages, due jobs.",
+        operands: [("APPID", "As the configuration has it.")], options: Display.options + AdminClient.options,
+        notes: ["The figures are those of /metrics with the label app."]
+    ) { arguments, context in
+        let name = arguments.operands[0]
+        let client = try AdminClient(Credentials(arguments, context))
+        let apps = Fields(try client.send(.get, "/v1/apps").object).list("apps").compactMap { $0.text("appId") }
+        guard apps.contains(name) else {
+            let near = Suggestion.nearest(to: name, among: apps).map { "; did you mean \($0)?" } ?? ""
+            throw CommandFailure.refused("the gateway has no app \(name)\(near)")
+        }
+        let samples = MetricsText(try client.send(.get, "/metrics").text).samples.filter { $0.labels["app"] == name }
+        let display = Display(arguments, context)
+        if display.isJSON {
+            let figures = samples.map { sample in
+                JSONText.object([
+                    ("name", .string(sample.name)),
+                    (
+                        "labels",
+                        .object(
+                            sample.labels.filter { $0.key != "app" }.sorted { $0.key < $1.key }
+                                .map { ($0.key, .string($0.value)) })
+                    ),
+                    ("value", .verbatim(MetricsText.number(sample.value))),
+                ])
+            }
+            context.write(JSONText.object([("appId", .string(name)), ("figures", .array(figures))]).text)
+            return .done
+        }
+        let rows = samples.map { sample in
+            let labels = sample.labels.filter { $0.key != "app" }.sorted { $0.key < $1.key }
+            let more = labels.map { "\($0.key) \($0.value)" }.joined(separator: ", ")
+            return [
+                sample.name.replacingOccurrences(of: "longwire_app_", with: ""), more, MetricsText.number(sample.value),
+            ]
+        }
+        for line in display.table([["figure", "of", "value"]] + rows) { context.write(line) }
+        return .done
+    }
+}

@@ -1,0 +1,332 @@
+internal import Foundation
+internal import Glibc
+
+/// `longwire doctor`: looks at this machine and the gateway, and says what to change and why.
+enum DoctorCommand {
+    static let syntax = CommandSyntax(
+        name: "doctor", summary: "Checks this machine and the gateway, and says what to change and why.",
+        options: [
+            .value("store", "DIR", "The gateway's data folder, for the checks of its disk. Default: that of --data."),
+            .value("certificate", "FILE", "A PEM certificate whose end is checked; may be given again."),
+            .value("config", "FILE", "The gateway's configuration, checked by longwired --check beside this program."),
+            .value("expect", "N", "Devices that the gateway is to hold. Default: 10000."),
+        ] + Display.options + AdminClient.options,
+        notes: [
+            "Run it where the gateway runs, as its user. Each line begins with ok, advice, problem or skipped. Exit code 1 when "
+                + "there is a problem."
+        ]
+    ) { arguments, context in
+        let findings = try Examination(arguments, context).findings()
+        let display = Display(arguments, context)
+        if display.isJSON {
+            let list = findings.map { finding in
+                JSONText.object([
+                    ("what", .string(finding.what)), ("verdict", .string(finding.verdict.rawValue)),
+                    ("found", .string(finding.found)), ("advice", .string(finding.advice)),
+                ])
+            }
+            context.write(JSONText.object([("findings", .array(list))]).text)
+        } else {
+            for finding in findings {
+                let word = display.paint(CommandSyntax.pad(finding.verdict.rawValue, 8), finding.verdict.colour)
+                context.write("\(word) \(finding.what): \(finding.found)")
+                if !finding.advice.isEmpty { context.write("         \(finding.advice)") }
+            }
+        }
+        return findings.contains { $0.verdict == .problem } ? .refused : .done
+    }
+
+    struct Finding: Equatable {
+        enum Verdict: String {
+            case ok, advice, problem, skipped
+
+            var colour: Display.Colour {
+                switch self {
+                case .ok: .good
+                case .advice: .waiting
+                case .problem: .bad
+                case .skipped: .faint
+                }
+            }
+        }
+        var what: String
+        var verdict: Verdict
+        var found: String
+        var advice = ""
+    }
+}
+
+/// One run of all checks.
+private struct Examination {
+    typealias Finding = DoctorCommand.Finding
+
+    let arguments: ParsedArguments
+    let context: CommandContext
+    let credentials: Credentials
+    let devices: Int64
+
+    init(_ arguments: ParsedArguments, _ context: CommandContext) throws(CommandFailure) {
+        (self.arguments, self.context) = (arguments, context)
+        credentials = try Credentials(arguments, context)
+        devices = try arguments.number("expect", in: 1...10_000_000) ?? 10_000
+    }
+
+    func findings() -> [Finding] {
+        openFiles() + systemSettings() + gateway() + disk() + certificates() + configuration()
+    }
+
+    // MARK: The machine
+
+    private func openFiles() -> [Finding] {
+        var limit = rlimit()
+        guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return [] }
+        // A connection is a descriptor; the store and its tables take some thousand.
+        let wanted = UInt64(devices + 4_096)
+        let isEnough = limit.rlim_max >= wanted
+        return [
+            Finding(
+                what: "open files", verdict: isEnough ? .ok : .problem,
+                found: "up to \(limit.rlim_max) for this user, \(wanted) wanted for \(devices) devices",
+                advice: isEnough
+                    ? "" : "Set LimitNOFILE=\(wanted) in the systemd unit: each connection is an open file.")
+        ]
+    }
+
+    private func systemSettings() -> [Finding] {
+        [
+            setting(
+                "net.core.somaxconn", least: 1_024, "the queue of new connections overflows when many devices come back"
+            ),
+            setting("net.ipv4.tcp_max_syn_backlog", least: 1_024, "a reconnect storm loses connection attempts"),
+            setting("fs.file-max", least: devices + 8_192, "all processes together may open fewer files"),
+            setting("fs.nr_open", least: devices + 8_192, "no process may have more open files"),
+        ]
+    }
+
+    private func setting(_ name: String, least: Int64, _ why: String) -> Finding {
+        let path = "/proc/sys/" + name.replacingOccurrences(of: ".", with: "/")
+        let text = FileManager.default.contents(atPath: path).map { String(decoding: $0, as: UTF8.self) } ?? ""
+        // A value beyond Int64 is as good as none at all.
+        guard let value = UInt64(text.trimmingCharacters(in: .whitespacesAndNewlines)) else {
+            return Finding(what: name, verdict: .skipped, found: "not readable here")
+        }
+        guard value < UInt64(least) else { return Finding(what: name, verdict: .ok, found: "\(value)") }
+        return Finding(
+            what: name, verdict: .advice, found: "\(value)", advice: "sysctl -w \(name)=\(least): else \(why).")
+    }
+
+    // MARK: The gateway
+
+    private func gateway() -> [Finding] {
+        let address = (try? credentials.adminBase().absoluteString) ?? "the admin listener"
+        do {
+            let base = try credentials.adminBase()
+            let before = Date()
+            let ready = try GatewayHTTP(base: base, timeoutSeconds: 5, authoritiesFile: credentials.authoritiesFile)
+                .send(.get, "/readyz")
+            let isReady = ready.status == 200
+            var found = [
+                Finding(
+                    what: "gateway", verdict: isReady ? .ok : .problem,
+                    found: "\(address) \(isReady ? "is ready" : "is not ready")",
+                    advice: isReady ? "" : "It says: \(ready.text.prefix(300))")
+            ]
+            guard let client = try? AdminClient(credentials, timeoutSeconds: 5) else {
+                return found + [
+                    Finding(
+                        what: "gateway's figures", verdict: .skipped, found: "no admin token",
+                        advice: "Give --admin-token or --data to have them checked.")
+                ]
+            }
+            let metrics = MetricsText(try client.send(.get, "/metrics").text)
+            found += clock(metrics, before) + figures(metrics)
+            if let cluster = try client.find("/v1/cluster") { found += members(Fields(cluster.object)) }
+            return found
+        } catch {
+            return [
+                Finding(
+                    what: "gateway", verdict: .problem,
+                    found: error.message.split(separator: "\n").first.map(String.init) ?? "",
+                    advice: error.message.split(separator: "\n").dropFirst().joined(separator: " "))
+            ]
+        }
+    }
+
+    private func clock(_ metrics: MetricsText, _ before: Date) -> [Finding] {
+        let offset = metrics.sum("longwire_clock_offset_seconds")
+        let isRefused = metrics.sum("longwire_clock_step_refused") > 0
+        let isGood = abs(offset) < 1 && !isRefused
+        return [
+            Finding(
+                what: "clock", verdict: isGood ? .ok : .problem,
+                found: String(format: "the gateway's time is %.3f s off the wall clock", offset),
+                advice: isGood
+                    ? "" : "Keep the clock with NTP (timedatectl): TTLs and the proofs of devices depend on it.")
+        ]
+    }
+
+    private func figures(_ metrics: MetricsText) -> [Finding] {
+        var found: [Finding] = []
+        func hold(_ what: String, _ isGood: Bool, _ text: String, _ advice: String) {
+            found.append(
+                Finding(what: what, verdict: isGood ? .ok : .problem, found: text, advice: isGood ? "" : advice))
+        }
+        hold(
+            "store", metrics.sum("longwire_store_accepts_writes") > 0,
+            metrics.sum("longwire_store_accepts_writes") > 0 ? "takes writes" : "refuses publishes",
+            "The disk or Redis is behind: look at longwire_store_commit_seconds_total and the log.")
+        let damaged = metrics.sum("longwire_store_damaged_rows_total")
+        hold(
+            "rows", damaged == 0, "\(MetricsText.number(damaged)) damaged",
+            "Look for damagedRow in the log; restore a backup.")
+        let commits = metrics.sum("longwire_store_commits_total")
+        if commits > 0 {
+            let mean = metrics.sum("longwire_store_commit_seconds_total") / commits * 1_000
+            hold(
+                "commits", mean < 50, String(format: "%.1f ms on average", mean),
+                "Publishes wait for the disk: use a faster one.")
+        }
+        let limits = metrics.samples.filter {
+            $0.name == "longwire_connection_limit" && $0.labels["listener"] == "device"
+        }
+        if let limit = limits.map(\.value).min() {
+            hold(
+                "connection limit", limit >= Double(devices), MetricsText.number(limit) + " devices",
+                "\(devices) devices are expected: raise limits.connections and LimitNOFILE.")
+        }
+        for sample in metrics.samples where sample.name == "longwire_certificate_end_seconds" {
+            let days = (sample.value - Date().timeIntervalSince1970) / 86_400
+            hold(
+                "certificate of \(sample.labels.values.sorted().joined(separator: " "))", days >= 14,
+                "ends in \(Int(days.rounded(.down))) days",
+                "Renew it, put the files in place and send SIGHUP to longwired.")
+        }
+        let (free, size) = (metrics.sum("longwire_disk_free_bytes"), metrics.sum("longwire_disk_bytes"))
+        if size > 0 {
+            hold(
+                "the gateway's disk", free >= size / 10, "\(Int(free / size * 100)) % free",
+                "Make room: without it rows cannot leave the journal, and publishes are refused.")
+        }
+        return found
+    }
+
+    private func members(_ cluster: Fields) -> [Finding] {
+        let open = cluster.list("parts").count { $0.text("state") == "open" }
+        let all = cluster.list("parts").count
+        let error = cluster.text("registerError")
+        return [
+            Finding(
+                what: "cluster \(cluster.text("name") ?? "")", verdict: open == all && error == nil ? .ok : .problem,
+                found: "\(cluster.list("nodes").count) gateways, \(open) of \(all) parts served",
+                advice: error.map { "The register in Redis: \($0)" }
+                    ?? (open == all ? "" : "Parts that nobody serves: longwire cluster status."))
+        ]
+    }
+
+    // MARK: The disk
+
+    private func disk() -> [Finding] {
+        guard let folder = arguments.text("store") ?? arguments.text("data") else {
+            return [
+                Finding(
+                    what: "disk", verdict: .skipped, found: "no folder given", advice: "Give --store DIR to measure it."
+                )
+            ]
+        }
+        var free = statvfs()
+        guard statvfs(folder, &free) == 0 else {
+            return [Finding(what: "disk", verdict: .problem, found: "\(folder): \(String(cString: strerror(errno)))")]
+        }
+        let bytes = UInt64(free.f_bavail) * UInt64(free.f_frsize)
+        let isRoomy = bytes >= 4 << 30
+        return [
+            Finding(
+                what: "free disk", verdict: isRoomy ? .ok : .advice, found: "\(bytes >> 20) MiB at \(folder)",
+                advice: isRoomy
+                    ? "" : "The journal takes 512 MiB, traces up to their budget, and queues what devices leave.")
+        ] + syncSpeed(folder)
+    }
+
+    /// Writes and syncs small blocks, as group commits do.
+    private func syncSpeed(_ folder: String) -> [Finding] {
+        let path = folder + "/.longwire-doctor-\(getpid())"
+        let file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+        guard file >= 0 else {
+            let reason = String(cString: strerror(errno))
+            return [Finding(what: "disk sync", verdict: .skipped, found: "\(folder) cannot be written: \(reason)")]
+        }
+        defer {
+            close(file)
+            unlink(path)
+        }
+        let block = [UInt8](repeating: 7, count: 4_096)
+        var times: [UInt64] = []
+        for number in 0..<64 {
+            let start = DispatchTime.now().uptimeNanoseconds
+            guard pwrite(file, block, block.count, number * block.count) == block.count, fdatasync(file) == 0 else {
+                return [Finding(what: "disk sync", verdict: .problem, found: String(cString: strerror(errno)))]
+            }
+            times.append(DispatchTime.now().uptimeNanoseconds &- start)
+        }
+        let median = Double(times.sorted()[times.count / 2]) / 1e6
+        return [
+            Finding(
+                what: "disk sync", verdict: median < 10 ? .ok : .advice,
+                found: String(format: "%.2f ms (median of 64)", median),
+                advice: median < 10
+                    ? ""
+                    : "Each publish waits for one sync: an SSD with a write cache that survives a power cut takes below 1 ms."
+            )
+        ]
+    }
+
+    // MARK: Files
+
+    private func certificates() -> [Finding] {
+        arguments.all("certificate").map { path in
+            let done = Program.run("openssl", ["x509", "-in", path, "-noout", "-enddate", "-checkend", "2592000"])
+            guard let done else { return Finding(what: path, verdict: .skipped, found: "there is no openssl program") }
+            let end = done.output.split(separator: "\n").first { $0.hasPrefix("notAfter=") }
+            guard let end else {
+                return Finding(what: path, verdict: .problem, found: "no PEM certificate that can be read")
+            }
+            return Finding(
+                what: path, verdict: done.code == 0 ? .ok : .problem, found: "ends \(end.dropFirst(9))",
+                advice: done.code == 0 ? "" : "It ends within 30 days: renew it, then send SIGHUP to longwired.")
+        }
+    }
+
+    private func configuration() -> [Finding] {
+        guard let path = arguments.text("config") else { return [] }
+        let beside = (CommandLine.arguments[0] as NSString).deletingLastPathComponent
+        let program = beside.isEmpty ? "longwired" : beside + "/longwired"
+        guard let done = Program.run(program, ["--check", "--config", path]) else {
+            return [Finding(what: "configuration", verdict: .skipped, found: "there is no \(program)")]
+        }
+        let text = done.output.trimmingCharacters(in: .whitespacesAndNewlines)
+        return [
+            Finding(
+                what: "configuration", verdict: done.code == 0 ? .ok : .problem,
+                found: done.code == 0 ? "\(path) is valid" : text)
+        ]
+    }
+}
+
+/// Another program, run to its end.
+private enum Program {
+    /// `nil` when it cannot be started.
+    static func run(_ name: String, _ arguments: [String]) -> (code: Int32, output: String)? {
+        let process = Process()
+        process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
+        process.arguments = [name] + arguments
+        let pipe = Pipe()
+        (process.standardOutput, process.standardError) = (pipe, pipe)
+        process.standardInput = FileHandle.nullDevice
+        guard (try? process.run()) != nil else { return nil }
+        let output = pipe.fileHandleForReading.readDataToEndOfFile()
+        process.waitUntilExit()
+        // env says so when there is no such program.
+        guard process.terminationStatus != 127 else { return nil }
+        return (process.terminationStatus, String(decoding: output, as: UTF8.self))
+    }
+}

@@ -1,0 +1,65 @@
+/// Samples of a page in Prometheus's text format.
+struct MetricsText {
+    struct Sample {
+        let name: String
+        let labels: [String: String]
+        let value: Double
+    }
+
+    let samples: [Sample]
+
+    init(_ text: String) {
+        samples = text.split(separator: "\n").compactMap { line in
+            guard !line.hasPrefix("#"), let space = line.lastIndex(of: " "),
+                let value = Double(line[line.index(after: space)...])
+            else { return nil }
+            let head = line[..<space]
+            guard let brace = head.firstIndex(of: "{") else {
+                return Sample(name: String(head), labels: [:], value: value)
+            }
+            return Sample(
+                name: String(head[..<brace]), labels: Self.labels(head[head.index(after: brace)...].dropLast()),
+                value: value)
+        }
+    }
+
+    /// `a="x",b="y"`, with `\"`, `\\` and `\n` in the values.
+    private static func labels(_ text: Substring) -> [String: String] {
+        var (labels, name, value): ([String: String], String, String) = ([:], "", "")
+        var (isInside, isEscaped) = (false, false)
+        for character in text {
+            if isInside {
+                if isEscaped {
+                    value.append(character == "n" ? "\n" : character)
+                    isEscaped = false
+                } else if character == "\\" {
+                    isEscaped = true
+                } else if character == "\"" {
+                    labels[name] = value
+                    (isInside, name, value) = (false, "", "")
+                } else {
+                    value.append(character)
+                }
+            } else if character == "\"" {
+                isInside = true
+            } else if character != "=", character != "," {
+                name.append(character)
+            }
+        }
+        return labels
+    }
+
+    /// The sum over all labels.
+    func sum(_ name: String) -> Double { samples.reduce(0) { $1.name == name ? $0 + $1.value : $0 } }
+
+    /// By the values of a label.
+    func values(_ name: String, by label: String) -> [(String, Double)] {
+        var sums: [String: Double] = [:]
+        for sample in samples where sample.name == name { sums[sample.labels[label] ?? "", default: 0] += sample.value }
+        return sums.sorted { $0.key < $1.key }
+    }
+
+    static func number(_ value: Double) -> String {
+        value == value.rounded() && abs(value) < 1e15 ? String(Int64(value)) : String(value)
+    }
+}

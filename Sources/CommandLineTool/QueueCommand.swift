@@ -1,0 +1,96 @@
+/// `longwire queue`: a device's queue, and the jobs that wait for sender services.
+enum QueueCommand {
+    private static let deviceOptions =
+        [CommandSyntax.Option.value("cid", "CID", "The device.")] + Display.options + [Credentials.appOption]
+        + AdminClient.options
+
+    static let peek = CommandSyntax(
+        name: "queue peek", summary: "Shows the due handoff jobs, or a device's queue, and takes nothing.",
+        options: [.value("limit", "N", "How many, 1 to 500. Default: 20.")] + deviceOptions,
+        notes: [
+            "Without --cid: the jobs that sender services could lease now, the longest due first. With --cid: the device's "
+                + "newest messages."
+        ]
+    ) { arguments, context in
+        let limit = try arguments.number("limit", in: 1...500) ?? 20
+        let client = try AdminClient(Credentials(arguments, context))
+        let display = Display(arguments, context)
+        if let text = arguments.text("cid") {
+            let cid = try TraceCommand.hexDigits(text, "--cid")
+            let path = "\(try DeviceCommand.appPath(arguments, context))/devices/\(cid)/messages?limit=\(limit)"
+            let answer = try client.send(.get, path)
+            guard !display.isJSON else {
+                context.write(answer.text)
+                return .done
+            }
+            let pending = Fields(answer.object).list("messages").filter { $0.text("state") == "pending" }
+            let rows = pending.map { TraceWords($0, device: nil, display).summary }
+            for line in display.table([["accepted", "message", "state", "why"]] + rows) { context.write(line) }
+            return .done
+        }
+        let answer = try client.send(.get, "/v1/handoff/jobs?limit=\(limit)")
+        guard !display.isJSON else {
+            context.write(answer.text)
+            return .done
+        }
+        let found = Fields(answer.object)
+        for queue in found.list("queues") {
+            context.write(
+                "\(queue.text("appId") ?? "") \(queue.text("channel") ?? ""): \(queue.number("due") ?? 0) due, "
+                    + "\(queue.number("held") ?? 0) held for devices that are reachable or want no alerts")
+        }
+        let jobs = found.list("jobs")
+        guard !jobs.isEmpty else {
+            context.write("No job is due.")
+            return .done
+        }
+        let rows = jobs.map { job in
+            [
+                Display.time(job.number("dueAt") ?? 0), job.text("jobId") ?? "", job.text("appId") ?? "",
+                "\(job.number("attempts") ?? 0)", job.text("reason") ?? "",
+            ]
+        }
+        for line in display.table([["due since", "job", "app", "attempts", "last reason"]] + rows) {
+            context.write(line)
+        }
+        return .done
+    }
+
+    static let purge = CommandSyntax(
+        name: "queue purge", summary: "Ends the queued messages of a device; they are not delivered any more.",
+        options: [.flag("yes", "Do it. Without it the command only says what it would do.")] + deviceOptions,
+        notes: [
+            "Each message ends as revoked, with the reason purged. Messages in flight to the device stay, and those that a "
+                + "sender service has leased. So no message is both delivered and purged. Broadcasts are not in the queue."
+        ]
+    ) { arguments, context in
+        let cid = try TraceCommand.hexDigits(try arguments.required("cid", "the device"), "--cid")
+        guard arguments.has("yes") else {
+            let path = "\(try DeviceCommand.appPath(arguments, context))/devices/\(cid)"
+            let view = Fields(try AdminClient(Credentials(arguments, context)).send(.get, path).object)
+            let count = view.fields("queue").number("messages") ?? 0
+            throw CommandFailure.usage("this would end up to \(count) messages for good; to do it, add --yes")
+        }
+        let answer = try DeviceCommand.change(arguments, context, cid: cid, "purge")
+        let result = Fields(answer.object)
+        let left = result.number("left") ?? 0
+        let rest = left > 0 ? "; \(left) stay: in flight, or leased by a sender service" : ""
+        context.write(
+            Display(arguments, context).isJSON
+                ? answer.text : "Ended \(result.number("purged") ?? 0) messages as revoked (purged)\(rest).")
+        return .done
+    }
+
+    static let replay = CommandSyntax(
+        name: "queue replay", summary: "Makes a device's jobs due now that wait for a later attempt.",
+        options: deviceOptions,
+        notes: ["A job that the vendor rejected, or whose attempts are used up, is over and stays so."]
+    ) { arguments, context in
+        let answer = try DeviceCommand.change(
+            arguments, context, cid: try arguments.required("cid", "the device"), "replay")
+        context.write(
+            Display(arguments, context).isJSON
+                ? answer.text : "\(Fields(answer.object).number("due") ?? 0) jobs are due now that waited for later.")
+        return .done
+    }
+}

@@ -1,0 +1,176 @@
+package import Cluster
+internal import Platform
+
+/// The cluster in numbers, as one of its gateways sees it.
+package struct ClusterFigures: Sendable {
+    /// What happened to parts since the start.
+    package struct Counts: Sendable {
+        package var takenOver = 0
+        package var received = 0
+        package var given = 0
+        package var lost = 0
+        package var openFailures = 0
+        package var lapsedLeases = 0
+
+        package init() {}
+
+        package mutating func note(_ event: MembershipEvent) {
+            switch event {
+            case .partTaken(_, _, _, let wasPlanned): if wasPlanned { received += 1 } else { takenOver += 1 }
+            case .partGiven: given += 1
+            case .partLost: lost += 1
+            case .openFailed, .epochTaken: openFailures += 1
+            case .leaseLapsed: lapsedLeases += 1
+            case .memberJoined, .memberLeft, .memberExpired, .registerCorrected, .left: break
+            }
+        }
+    }
+
+    /// The links with one other gateway, both ways.
+    package struct Link: Sendable {
+        /// Its address for links: the same after a restart, as its number is not.
+        package var peer: String
+        package var isUp = false
+        package var sentBytes: UInt64 = 0
+        package var receivedBytes: UInt64 = 0
+        package var refusedBatches: UInt64 = 0
+        package init(peer: String) { self.peer = peer }
+    }
+
+    package var members = 0
+    package var ownedParts = 0
+    package var otherParts = 0
+    package var partsWithoutOwner = 0
+    package var counts = Counts()
+    package var leaseAge: Int64 = 0
+    package var registerTimes = MetricHistogram()
+    package var registerFailures = 0
+    package var clockOffset: Int64 = 0
+    package var links: [Link] = []
+    var traffic = LinkStatistics()
+
+    package init() {}
+}
+
+/// Whether a gateway of a cluster can do its part, for `/readyz`.
+package struct ClusterHealth: Sendable, Equatable {
+    /// Why it cannot: the word of the page.
+    package enum Fault: String, Sendable {
+        /// It gives its parts away.
+        case draining
+        /// Its lease has run out: the register in Redis cannot be reached.
+        case redisAway
+        /// It has no link to any of several other gateways.
+        case clusterCut
+        /// Nobody serves any part, as far as is known here.
+        case noOwner
+    }
+
+    package var fault: Fault?
+    package var node = 0
+    package var ownedParts = 0
+    package var partsWithoutOwner: [Int] = []
+    /// When the lease was renewed last, in milliseconds since 1970.
+    package var redisAwaySince: Int64?
+    /// Addresses of gateways without a link.
+    package var linksDown: [String] = []
+
+    package init() {}
+
+    /// Judges what is known.
+    ///
+    /// A gateway is not ready when another one would serve better. Parts without owner are missing everywhere alike, so
+    /// they are told and do not take every gateway from its balancer; only when all are missing, nothing is lost by it.
+    /// Of two gateways without a link neither is better.
+    package static func judge(
+        membership: Membership.Health, owners: [Int], node: Int, otherLinks: [(address: String, isUp: Bool)],
+        renewedAt: Int64, now: Int64
+    ) -> ClusterHealth {
+        var health = ClusterHealth()
+        health.node = node
+        health.ownedParts = owners.count { $0 == node }
+        health.partsWithoutOwner = owners.indices.filter { owners[$0] == 0 }
+        health.linksDown = otherLinks.filter { !$0.isUp }.map(\.address).sorted()
+        switch membership {
+        case .registerUnreachable:
+            health.fault = .redisAway
+            health.redisAwaySince = renewedAt
+        case .drains: health.fault = .draining
+        case .serves, .ownsNothing:
+            if otherLinks.count > 1, health.linksDown.count == otherLinks.count {
+                health.fault = .clusterCut
+            } else if health.partsWithoutOwner.count == owners.count {
+                health.fault = .noOwner
+            }
+        }
+        return health
+    }
+
+    /// Why the gateway is not ready, or what is missing although it is; `nil`: nothing.
+    package var reason: String? {
+        var words: [String] = []
+        switch fault {
+        case .draining: words.append("this gateway gives its parts to the others")
+        case .redisAway: words.append("the register in Redis cannot be reached: the lease has run out")
+        case .clusterCut: words.append("this gateway reaches no other one")
+        case .noOwner, nil: break
+        }
+        if !partsWithoutOwner.isEmpty {
+            let list = partsWithoutOwner.map { "\($0)" }.joined(separator: ", ")
+            words.append(partsWithoutOwner.count == 1 ? "no owner for part \(list)" : "no owner for parts \(list)")
+        }
+        if fault != .clusterCut, !linksDown.isEmpty { words.append("no link to \(linksDown.joined(separator: ", "))") }
+        return words.isEmpty ? nil : words.joined(separator: "; ")
+    }
+}
+
+extension ClusterContext {
+    /// Who serves each part, as far as is known here; 0: nobody.
+    var allOwners: [Int] { (0..<partCount).map { owner(of: $0) } }
+}
+
+extension MembershipRunner.View {
+    /// The other gateways and whether there is a link to each.
+    private func others(_ links: ClusterLinks) -> [(node: Int, address: String, isUp: Bool)] {
+        snapshot.members.filter { $0.key != node && !$0.value.info.address.isEmpty }.map { member in
+            let number = Int(member.key.number)
+            return (number, member.value.info.address, links.hub?.isUp(number) ?? false)
+        }
+    }
+
+    func health(_ context: ClusterContext, _ links: ClusterLinks) -> ClusterHealth {
+        let now = SystemClock.monotonicTime
+        let others = others(links)
+        return ClusterHealth.judge(
+            membership: membership.health(now: now), owners: context.allOwners, node: context.node,
+            otherLinks: others.map { ($0.address, $0.isUp) },
+            renewedAt: ClockCheck.now() - (now - membership.renewedAt), now: now)
+    }
+
+    func figures(_ context: ClusterContext, _ links: ClusterLinks, _ counts: ClusterFigures.Counts) -> ClusterFigures {
+        var figures = ClusterFigures()
+        let owners = context.allOwners
+        figures.members = snapshot.members.count
+        figures.ownedParts = owners.count { $0 == context.node }
+        figures.partsWithoutOwner = owners.count { $0 == 0 }
+        figures.otherParts = owners.count - figures.ownedParts - figures.partsWithoutOwner
+        figures.counts = counts
+        figures.leaseAge = max(0, SystemClock.monotonicTime - membership.renewedAt)
+        (figures.registerTimes, figures.registerFailures) = (registerTimes, registerFailures)
+        figures.clockOffset = clockOffset
+        // A gateway that starts again at its address is another member for as long as its old lease lasts.
+        var byAddress: [String: ClusterFigures.Link] = [:]
+        for other in others(links) {
+            var link = byAddress[other.address] ?? ClusterFigures.Link(peer: other.address)
+            let bytes = links.hub?.figures(of: other.node) ?? LinkFigures()
+            link.isUp = link.isUp || other.isUp
+            link.sentBytes += bytes.sentBytes
+            link.receivedBytes += bytes.receivedBytes
+            link.refusedBatches += bytes.refusedBatches
+            byAddress[other.address] = link
+        }
+        figures.links = byAddress.values.sorted { $0.peer < $1.peer }
+        figures.traffic = links.hub?.statistics ?? LinkStatistics()
+        return figures
+    }
+}

@@ -1,0 +1,44 @@
+internal import Console
+internal import EventLoops
+
+/// The console's files on the admin listener: `/console` and what lies below it.
+///
+/// They say nothing about this gateway, so they need no credential; what the page then asks the admin API for does.
+enum ConsolePage {
+    private static let root = Array("/console".utf8)
+    private static let files = Dictionary(uniqueKeysWithValues: ConsoleFile.all.map { ($0.name, $0) })
+    /// The page runs what it brought along and talks to this listener alone; no other page may frame it.
+    private static let headers: [(name: String, value: String)] = [
+        (
+            "Content-Security-Policy",
+            """
+            default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+            base-uri 'none'; form-action 'none'; frame-ancestors 'none'
+            """
+        ),
+        ("X-Content-Type-Options", "nosniff"), ("X-Frame-Options", "DENY"), ("Referrer-Policy", "no-referrer"),
+        // Another release of the gateway has other files under the same names.
+        ("Cache-Control", "no-cache"),
+    ]
+
+    /// Whether a request target is the console's: the front answers it before the API looks at it.
+    static func isTarget(_ target: UnsafeRawBufferPointer) -> Bool {
+        guard target.starts(with: root) else { return false }
+        guard target.count > root.count else { return true }
+        return [UInt8(ascii: "/"), UInt8(ascii: "?")].contains(target[root.count])
+    }
+
+    /// The file that `target` names, or why there is none.
+    static func reply(_ method: HTTPMethod, _ target: UnsafeRawBufferPointer) -> HTTPReply {
+        guard method == .get || method == .head else {
+            return HTTPReply(
+                status: 405, headers: [("Allow", "GET, HEAD")], body: Array("the console is read with GET\n".utf8))
+        }
+        let path = target.dropFirst(root.count).prefix { $0 != UInt8(ascii: "?") }
+        let name = String(decoding: path.drop { $0 == UInt8(ascii: "/") }, as: UTF8.self)
+        guard let file = files[name.isEmpty ? ConsoleFile.all[0].name : name] else {
+            return HTTPReply(status: 404, body: Array("the console has no such file; it begins at /console\n".utf8))
+        }
+        return HTTPReply(status: 200, contentType: file.contentType, headers: headers, body: file.bytes)
+    }
+}

@@ -1,0 +1,25 @@
+/// The names of the keys in which the gateways of a cluster agree (`RegisterScripts` in the gateway says what each has).
+package enum RegisterKeys {
+    /// Constants, members, leases, owners, wishes, numbers: in this order the scripts take them.
+    package static func all(_ name: String) -> [[UInt8]] {
+        ["c", "n", "l", "o", "w", "u"].map { Array("{lw:\(name)}:\($0)".utf8) }
+    }
+
+    /// Fields of the constants while a store is copied; `RegisterScripts` refuses every call then.
+    ///
+    /// - kind: `to`: the cluster gets a copy and is not whole before the field goes; `from`: it is read until the time
+    ///   `copyUntil` (the server's, in milliseconds).
+    /// - nonce: the copy's own number.
+    /// - other: what is copied, or where to.
+    package enum CopyField {
+        package static let kind = "copy"
+        package static let nonce = "copyNonce"
+        package static let until = "copyUntil"
+        package static let other = "copyOther"
+        /// The nonce of the last copy that ended.
+        package static let ended = "copyEnded"
+    }
+
+    /// The version of what the keys of a cluster hold; a gateway joins a cluster of its own format only.
+    package static let format = 1
+}

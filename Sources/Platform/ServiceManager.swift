@@ -1,0 +1,74 @@
+internal import Glibc
+
+/// The service manager that started this process, if it asks for reports (systemd's notification protocol, sd_notify(3)).
+///
+/// Each message is one datagram to the socket that NOTIFY_SOCKET names. Nothing is sent where the variable is absent, and a
+/// manager that does not listen holds nothing up.
+package struct ServiceManager: Sendable {
+    /// The longest path that the kernel takes for a socket.
+    private static let pathByteCount = 107
+
+    /// The socket's path; a leading 0 stands for an abstract name.
+    private let path: [UInt8]
+    /// The manager ends the process that does not call `tellAlive` within this time.
+    package let watchdogMicroseconds: UInt64?
+
+    /// Reads the process's environment.
+    package init() {
+        self.init(
+            socket: Self.variable("NOTIFY_SOCKET"), watchdog: Self.variable("WATCHDOG_USEC"),
+            watched: Self.variable("WATCHDOG_PID"))
+    }
+
+    /// Takes the values of NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID.
+    package init(socket: String?, watchdog: String? = nil, watched: String? = nil) {
+        var path = Array((socket ?? "").utf8)
+        let isAbstract = path.first == UInt8(ascii: "@")
+        if path.count > Self.pathByteCount || !isAbstract && path.first != UInt8(ascii: "/") { path = [] }
+        if isAbstract, !path.isEmpty { path[0] = 0 }
+        self.path = path
+        // The variables are inherited: they may be meant for a parent.
+        let isMeant = watched.map { $0 == "\(getpid())" } ?? true
+        watchdogMicroseconds =
+            path.isEmpty || !isMeant ? nil : watchdog.flatMap { UInt64($0) }.flatMap { $0 > 0 ? $0 : nil }
+    }
+
+    private static func variable(_ name: String) -> String? { getenv(name).map { String(cString: $0) } }
+
+    /// The process serves.
+    package func tellReady(_ status: String) { tell("READY=1\nSTATUS=\(status)") }
+
+    /// The process reads its configuration again; `tellReady` ends that.
+    package func tellReloading() {
+        tell("RELOADING=1\nMONOTONIC_USEC=\(SystemClock.monotonicNanoseconds / 1_000)")
+    }
+
+    /// The process is about to end and takes so long at most; the manager's own bounds make room for that.
+    package func tellStopping(withinMilliseconds milliseconds: UInt64) {
+        let microseconds = milliseconds * 1_000
+        let watchdog = watchdogMicroseconds.map { "\nWATCHDOG_USEC=\(max($0, microseconds))" } ?? ""
+        tell("STOPPING=1\nSTATUS=Stopping\nEXTEND_TIMEOUT_USEC=\(microseconds)\(watchdog)")
+    }
+
+    /// What the watchdog waits for.
+    package func tellAlive() { if watchdogMicroseconds != nil { tell("WATCHDOG=1") } }
+
+    private func tell(_ text: String) {
+        guard !path.isEmpty else { return }
+        let descriptor = socket(AF_UNIX, CInt(SOCK_DGRAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0)
+        guard descriptor >= 0 else { return }
+        defer { close(descriptor) }
+        var address = sockaddr_un()
+        address.sun_family = sa_family_t(AF_UNIX)
+        withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: path) }
+        let length = socklen_t(MemoryLayout.offset(of: \sockaddr_un.sun_path)! + path.count)
+        let bytes = Array(text.utf8)
+        withUnsafePointer(to: &address) { address in
+            address.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
+                _ = sendto(
+                    descriptor, bytes, bytes.count, CInt(MSG_NOSIGNAL) | CInt(MSG_DONTWAIT), address,
+                    length)
+            }
+        }
+    }
+}

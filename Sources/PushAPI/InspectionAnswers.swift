@@ -1,0 +1,280 @@
+// The admin listener's answers to what begins from a complaint.
+
+package import Delivery
+package import Wire
+
+package enum InspectionAnswers {
+    package static let unknownDevice = AdminFault(.notFound, "no such device in this app").response
+    package static let unknownTask = AdminFault(
+        .notFound, "no such task in this app, or it is older than the gateway keeps it"
+    ).response
+    package static let unreadable = APIResponse.adminUnavailable("the rows for this cannot be read now, retry")
+
+    /// A device's newest messages, newest first.
+    package static func recent(
+        _ recent: RecentMessages, of address: DeviceAddress, registry: AppRegistry
+    ) -> APIResponse {
+        var writer = JSONWriter(capacity: 256 + 1_024 * recent.traces.count)
+        writer.beginObject()
+        writer.key("appId")
+        writer.string(registry.appID(of: address.app))
+        writer.key("cid")
+        writer.string(address.cid.description)
+        writer.key("messages")
+        writer.beginArray()
+        for trace in recent.traces { AdminAnswer.write(trace, registry, to: &writer) }
+        writer.endArray()
+        write(recent.refusals, to: &writer)
+        writer.key("more")
+        writer.bool(recent.isCut)
+        writer.endObject()
+        return APIResponse(status: 200, body: writer.bytes)
+    }
+
+    /// What a request id led to.
+    package static func request(
+        _ name: RequestName, singles: [PublishOutcome], tasks: [(name: String, task: TaskID)],
+        refusals: [RefusedPublish]
+    ) -> APIResponse {
+        guard !singles.isEmpty || !tasks.isEmpty || !refusals.isEmpty else {
+            let text =
+                "no publish of the last day had this request id; one that was refused for its form, or before a restart, "
+                + "is not kept"
+            return AdminFault(.notFound, text).response
+        }
+        var writer = JSONWriter(capacity: 512)
+        writer.beginObject()
+        writer.key("requestId")
+        writer.string(name.text)
+        writer.key("messages")
+        writer.beginArray()
+        for outcome in singles {
+            writer.beginObject()
+            writer.key("msgId")
+            writer.string(outcome.message.description)
+            writer.key("taskId")
+            writer.string(outcome.task.text)
+            writer.key("cid")
+            writer.string(outcome.cid.description)
+            writer.endObject()
+        }
+        writer.endArray()
+        writer.key("tasks")
+        writer.beginArray()
+        for task in tasks {
+            writer.beginObject()
+            writer.key("taskId")
+            writer.string(task.task.text)
+            writer.key("call")
+            writer.string(task.name)
+            writer.endObject()
+        }
+        writer.endArray()
+        write(refusals, to: &writer)
+        writer.endObject()
+        return APIResponse(status: 200, body: writer.bytes)
+    }
+
+    private static func write(_ refusals: [RefusedPublish], to writer: inout JSONWriter) {
+        writer.key("refusals")
+        writer.beginArray()
+        for refusal in refusals {
+            writer.beginObject()
+            writer.key("time")
+            writer.integer(refusal.time)
+            writer.key("reason")
+            writer.string(refusal.reason.name)
+            writer.key("cid")
+            writer.string(refusal.cid.description)
+            writer.key("taskId")
+            writer.string(refusal.task.text)
+            writer.endObject()
+        }
+        writer.endArray()
+    }
+
+    /// A task of several messages: how many stand where.
+    package static func task(
+        _ task: TaskID, _ record: TaskRecord?, _ totals: TaskTotals, of app: AppKey, registry: AppRegistry
+    ) -> APIResponse {
+        guard record != nil || totals.accepted > 0 else { return unknownTask }
+        var writer = JSONWriter(capacity: 512)
+        writer.beginObject()
+        writer.key("taskId")
+        writer.string(task.text)
+        writer.key("appId")
+        writer.string(registry.appID(of: app))
+        if let record {
+            writer.key("task")
+            writer.string(record.state.name)
+            writer.key("createdAt")
+            writer.integer(record.createdAt)
+            if record.scheduleAt > 0 {
+                writer.key("scheduledAt")
+                writer.integer(record.scheduleAt)
+            }
+            writer.key("broadcast")
+            writer.bool(record.broadcast != nil)
+            if !record.group.isEmpty {
+                writer.key("group")
+                writer.string(record.group)
+            }
+        }
+        writer.key("accepted")
+        writer.integer(Int64(totals.accepted))
+        writer.key("pending")
+        writer.integer(Int64(totals.pending))
+        writer.key("states")
+        writer.beginObject()
+        for state in FinalState.allCases where totals[state] > 0 {
+            writer.key("\(state.name)")
+            writer.integer(Int64(totals[state]))
+        }
+        writer.endObject()
+        writer.key("failures")
+        writer.beginObject()
+        for (reason, count) in totals.failures.sorted(by: { $0.key < $1.key }) {
+            writer.key(reason)
+            writer.integer(Int64(count))
+        }
+        writer.endObject()
+        writer.endObject()
+        return APIResponse(status: 200, body: writer.bytes)
+    }
+
+    /// The devices of an alias.
+    package static func alias(_ name: AliasName, _ devices: [DeviceID]) -> APIResponse {
+        guard !devices.isEmpty else { return AdminFault(.notFound, "no device of this app has the alias").response }
+        var writer = JSONWriter(capacity: 64 + 40 * devices.count)
+        writer.beginObject()
+        writer.key("alias")
+        writer.string(name.text)
+        write(devices.sorted { ($0.high, $0.low) < ($1.high, $1.low) }, to: &writer)
+        writer.endObject()
+        return APIResponse(status: 200, body: writer.bytes)
+    }
+
+    /// A page of an app's devices, and where the next one begins.
+    package static func devices(_ devices: [DeviceAddress], isLast: Bool) -> APIResponse {
+        var writer = JSONWriter(capacity: 64 + 40 * devices.count)
+        writer.beginObject()
+        write(devices.map(\.cid), to: &writer)
+        if !isLast, let last = devices.last {
+            writer.key("next")
+            writer.string(last.cid.description)
+        }
+        writer.endObject()
+        return APIResponse(status: 200, body: writer.bytes)
+    }
+
+    private static func write(_ devices: [DeviceID], to writer: inout JSONWriter) {
+        writer.key("devices")
+        writer.beginArray()
+        for device in devices { writer.string(device.description) }
+        writer.endArray()
+    }
+
+    /// The due jobs, the longest due first, and how many there are.
+    package static func jobs(_ overview: JobOverview, registry: AppRegistry) -> APIResponse {
+        var writer = JSONWriter(capacity: 256 + 320 * overview.jobs.count)
+        writer.beginObject()
+        writer.key("queues")
+        writer.beginArray()
+        for queue in overview.queues {
+            writer.beginObject()
+            writer.key("appId")
+            writer.string(registry.appID(of: queue.app))
+            writer.key("channel")
+            writer.string(queue.channel.name)
+            writer.key("due")
+            writer.integer(Int64(queue.dueCount))
+            writer.key("held")
+            writer.integer(Int64(queue.heldCount))
+            writer.endObject()
+        }
+        writer.endArray()
+        writer.key("jobs")
+        writer.beginArray()
+        for job in overview.jobs {
+            writer.beginObject()
+            writer.key("jobId")
+            writer.string(job.message.description)
+            writer.key("appId")
+            writer.string(registry.appID(of: job.app))
+            writer.key("cid")
+            writer.string(job.cid.description)
+            writer.key("channel")
+            writer.string(job.channel.name)
+            writer.key("acceptedAt")
+            writer.integer(job.acceptedAt)
+            writer.key("dueAt")
+            writer.integer(job.dueAt)
+            writer.key("expiresAt")
+            writer.integer(job.expiresAt)
+            writer.key("attempts")
+            writer.integer(Int64(job.attempts))
+            if !job.reason.isEmpty {
+                writer.key("reason")
+                writer.string(job.reason)
+            }
+            writer.endObject()
+        }
+        writer.endArray()
+        writer.endObject()
+        return APIResponse(status: 200, body: writer.bytes)
+    }
+
+    /// What was done to a device.
+    package static func changed(_ change: DeviceChange, _ result: DeviceChangeResult) -> APIResponse {
+        var writer = JSONWriter(capacity: 64)
+        writer.beginObject()
+        switch change {
+        case .purge:
+            writer.key("purged")
+            writer.integer(Int64(result.count))
+            writer.key("left")
+            writer.integer(Int64(result.leftCount))
+        case .replay:
+            writer.key("due")
+            writer.integer(Int64(result.count))
+        case .disconnect:
+            writer.key("disconnected")
+            writer.bool(result.count > 0)
+        }
+        writer.endObject()
+        return APIResponse(status: 200, body: writer.bytes)
+    }
+}
+
+extension RefusedPublish.Reason {
+    /// The name in the admin API (docs/Errors.md, "Refused publishes").
+    package var name: StaticString {
+        switch self {
+        case .queueFull: "queueFull"
+        case .blacklisted: "blacklisted"
+        case .inactive: "inactive"
+        case .noToken: "noToken"
+        case .noContent: "noContent"
+        case .unknownDevice: "unknownDevice"
+        case .requestConflict: "requestConflict"
+        case .stopped: "stopped"
+        case .tooLarge: "tooLarge"
+        }
+    }
+}
+
+extension TaskState {
+    /// The name in the admin API.
+    package var name: StaticString {
+        switch self {
+        case .open: "open"
+        case .scheduled: "scheduled"
+        case .running: "running"
+        case .stopping: "stopping"
+        case .stopped: "stopped"
+        case .cancelled: "cancelled"
+        case .ending: "ending"
+        case .ended: "ended"
+        }
+    }
+}

@@ -1,0 +1,193 @@
+internal import Cryptography
+package import Delivery
+package import MessageStore
+package import Redis
+internal import Wire
+
+/// A cluster on Redis.
+///
+/// The gateways keep three facts of the embedded engine's table `meta` in their register: the key of tokens, the queue
+/// epoch and the highest gateway time. Here they are rows as everywhere, and written they are in both places.
+package final class RedisPlace: CopyPlace {
+    package let name: String
+    private let cluster: RedisCluster
+    private let configuration: RedisEngine.Configuration
+    private let wantedPartCount: Int?
+    private let register: RegisterAccess
+    private var rows: RedisRowAccess?
+    private var partCount = 0
+    private var now: Int64 = 0
+    private var written = ClusterFacts()
+    private var isHeld = false
+    private var isTarget = false
+
+    /// What the rows of the register's facts are called; see `MetaRows` in the gateway.
+    private enum Fact: UInt64 { case tokenKey = 1, queueEpoch, clock }
+
+    /// Parts of a cluster that is new; the default of `cluster.parts`.
+    private static let defaultPartCount = 16
+
+    /// - Parameters:
+    ///   - name: how the operator named it.
+    ///   - cluster: the servers.
+    ///   - configuration: the cluster's name, and how long servers are waited for.
+    ///   - partCount: of a new cluster; one that is there keeps its own, and another number is refused.
+    package init(
+        name: String, _ cluster: RedisCluster, _ configuration: RedisEngine.Configuration, partCount: Int?
+    ) {
+        (self.name, self.cluster, self.configuration, wantedPartCount) = (name, cluster, configuration, partCount)
+        register = RegisterAccess(cluster, name: configuration.name, minReplicas: configuration.minReplicas)
+    }
+
+    package func beginReading(for target: String) throws {
+        try register.begin(isTarget: false, other: target, isReplacing: false)
+        isHeld = true
+        guard let count = register.partCount else {
+            throw CopyFailure("there is no cluster \(configuration.name) at \(name)")
+        }
+        try open(count)
+    }
+
+    package func beginWriting(from source: String, isReplacing: Bool) throws {
+        // The servers have to keep what they are given.
+        let problems = try RedisSettings.check(cluster, minReplicas: configuration.minReplicas)
+        guard problems.isEmpty else {
+            throw CopyFailure(problems.map(\.description).joined(separator: "\n"))
+        }
+        try register.begin(isTarget: true, other: source, isReplacing: isReplacing)
+        (isHeld, isTarget) = (true, true)
+        let found = register.partCount
+        if let found, let wantedPartCount, found != wantedPartCount, !isReplacing {
+            try letGo()
+            throw CopyFailure(
+                "cluster \(configuration.name) has \(found) parts: --parts must be \(found), or use --replace")
+        }
+        let count = found ?? wantedPartCount ?? Self.defaultPartCount
+        let access = RedisRowAccess(cluster, configuration, partCount: count)
+        defer { access.close() }
+        access.tick = tick
+        if try !access.isEmpty() {
+            guard isReplacing else {
+                try letGo()
+                throw CopyFailure(
+                    "\(name) is not empty: cluster \(configuration.name) has rows or log entries; nothing was copied. With "
+                        + "--replace they are removed")
+            }
+            try access.open(above: epochs)
+            try access.clear()
+        }
+        try open(wantedPartCount ?? found ?? Self.defaultPartCount)
+        now = try time()
+        // From here on a start says that the cluster has another number of parts, if it has.
+        try register.set(ClusterFacts(), partCount: partCount)
+    }
+
+    /// Takes back a mark where nothing was changed.
+    private func letGo() throws {
+        try register.end([])
+        isHeld = false
+    }
+
+    private var tick: () throws(StoreError) -> Void {
+        { [register] () throws(StoreError) in
+            do { try register.keep() } catch { throw StoreError.redis(what: "\(error)") }
+        }
+    }
+
+    private var epochs: [UInt64] {
+        (0..<(register.epochs.keys.max() ?? -1) + 1).map { register.epochs[$0] ?? 0 }
+    }
+
+    private func open(_ count: Int) throws {
+        guard 1...256 ~= count, count & (count - 1) == 0 else {
+            throw CopyFailure("\(count) parts: the number must be a power of two up to 256")
+        }
+        partCount = count
+        let access = RedisRowAccess(cluster, configuration, partCount: count)
+        access.tick = tick
+        rows = access
+        try access.open(above: epochs)
+    }
+
+    private func time() throws -> Int64 { try rows?.time() ?? 0 }
+
+    // MARK: Rows
+
+    private static func fact(of key: StoreKey) -> Fact? {
+        key.table == .meta && key.ownerLow == 0 && key.item == 0 ? Fact(rawValue: key.ownerHigh) : nil
+    }
+
+    package func visitRows(_ body: (StoredRow) throws -> Void) throws {
+        guard let rows else { return }
+        var stored: [Fact: [UInt8]] = [:]
+        try rows.visit { row in
+            guard let fact = Self.fact(of: row.key) else { return try body(row) }
+            stored[fact] = Array(row.value)
+        }
+        // The register is right where the two differ: its facts are those that the gateways live by.
+        let facts = register.facts
+        if let key = facts.tokenKey { stored[.tokenKey] = key }
+        if let epoch = facts.queueEpoch { stored[.queueEpoch] = Self.bytes([epoch]) }
+        if let clock = facts.clock, clock > 0, stored[.clock].flatMap(Self.clock) ?? 0 < clock {
+            stored[.clock] = Self.bytes([UInt64(clock), 0, 0, 0])
+        }
+        for (fact, value) in stored.sorted(by: { $0.key.rawValue < $1.key.rawValue }) {
+            let key = StoreKey(Bucket(0), .meta, ownerHigh: fact.rawValue, ownerLow: 0)
+            try value.withUnsafeBytes { try body(StoredRow(key: key, wakeAt: 0, value: $0)) }
+        }
+    }
+
+    package func write(_ batch: [CopiedRow]) throws {
+        for row in batch {
+            switch Self.fact(of: row.key) {
+            case .tokenKey?: if row.value.count == 32 { written.tokenKey = row.value }
+            case .queueEpoch?: if row.value.count == 8 { written.queueEpoch = Self.words(row.value)[0] }
+            case .clock?: written.clock = Self.clock(row.value)
+            case nil: break
+            }
+        }
+        // Rows of gateway time that is ahead of the servers' clock are not older than they are.
+        now = max(now, written.clock ?? 0)
+        try rows?.write(batch.map { WrittenRow(key: $0.key, wakeAt: $0.wakeAt, value: $0.value) }, now: now)
+    }
+
+    package func finishWriting() throws { try register.set(written, partCount: partCount) }
+
+    package func complete() throws {
+        guard isHeld, let rows else { return }
+        if isTarget {
+            // A gateway that starts needs these; a store that has none is new.
+            var facts = written
+            facts.tokenKey = facts.tokenKey ?? SecureRandom.bytes(32)
+            facts.queueEpoch = facts.queueEpoch ?? UInt64.random(in: 1 ... .max)
+            try register.set(facts, partCount: partCount)
+        }
+        try register.end(rows.epochs)
+        isHeld = false
+    }
+
+    package func close() {
+        // A source that was read in part is whole; a target keeps its mark.
+        if isHeld, !isTarget { try? register.end(rows?.epochs.count == partCount ? rows?.epochs ?? [] : []) }
+        rows?.close()
+        register.close()
+    }
+
+    // MARK: Facts as bytes
+
+    private static func words(_ bytes: [UInt8]) -> [UInt64] {
+        stride(from: 0, to: bytes.count - 7, by: 8).map { start in
+            bytes[start..<start + 8].reduce(0) { $0 << 8 | UInt64($1) }
+        }
+    }
+
+    private static func bytes(_ words: [UInt64]) -> [UInt8] {
+        words.flatMap { word in (0..<8).map { UInt8(truncatingIfNeeded: word >> UInt64(56 - 8 * $0)) } }
+    }
+
+    /// The highest gateway time of a clock's row; beyond the year 9999 it is none.
+    private static func clock(_ bytes: [UInt8]) -> Int64? {
+        guard bytes.count == 32, let word = words(bytes).first, word <= 253_402_300_799_999 else { return nil }
+        return Int64(word)
+    }
+}

@@ -1,0 +1,37 @@
+import Cluster
+import Testing
+
+@Suite("Epochs that no gateway gave")
+struct EpochBoundTests {
+    @Test(
+        "a log that names an impossible epoch is tried again later, and claimed by nobody",
+        arguments: [
+            UInt64.max, PartEntry.highestEpoch, PartEntry.highestEpoch - 1,
+        ])
+    func impossible(top: UInt64) throws {
+        let node = try #require(NodeID(1))
+        var snapshot = RegisterSnapshot(version: 1, serverTime: 0, clockFloor: 0, partCount: 1)
+        snapshot.members[node] = Member(info: MemberInfo(), instance: 7, since: 0, leaseEnd: 1 << 40)
+        snapshot.entries[0] = PartEntry(epoch: 1, state: .claimed(node))
+        let constants = ClusterConstants(format: 1, partCount: 1, tokenKey: [], queueEpoch: 1)
+        var membership = Membership(
+            JoinReply(node: node, constants: constants, snapshot: snapshot), instance: 7, info: MemberInfo(), sentAt: 0,
+            now: 0)
+        var now: Int64 = 0
+        var seats: [UInt64] = []
+        func note(_ actions: [MembershipAction]) {
+            for case .seat(0, let epoch) in actions { seats.append(epoch) }
+        }
+        note(membership.take(.snapshot(snapshot, isRecreated: false, sentAt: now), now: now))
+        note(membership.take(.tick, now: now))
+        #expect(seats == [1])
+        note(membership.take(.epochTaken(part: 0, epoch: 1, top: top), now: now))
+        for _ in 0..<200 where seats.count < 2 {
+            now += 100
+            let reply = MembershipInput.unchanged(serverTime: now, sentAt: now)
+            note(membership.take(reply, now: now))
+            note(membership.take(.tick, now: now))
+        }
+        #expect(seats == [1, 1])
+    }
+}

@@ -1,0 +1,103 @@
+import Cluster
+import Redis
+import Testing
+
+@testable import Gateway
+
+@Suite("A gateway of a cluster tells how it stands")
+struct ClusterHealthTests {
+    private func judge(
+        _ membership: Membership.Health = .serves, owners: [Int] = [1, 2, 3, 1],
+        links: [(address: String, isUp: Bool)] = [("a:1", true), ("b:1", true)]
+    ) -> ClusterHealth {
+        ClusterHealth.judge(
+            membership: membership, owners: owners, node: 1, otherLinks: links, renewedAt: 5_000, now: 9_000)
+    }
+
+    @Test("what is well has no reason")
+    func well() {
+        let health = judge()
+        #expect(health.fault == nil && health.reason == nil)
+        #expect(health.ownedParts == 2 && health.partsWithoutOwner.isEmpty)
+    }
+
+    @Test("one part without owner is told, and takes no gateway from its balancer; all of them do")
+    func owners() {
+        let some = judge(owners: [1, 0, 3, 0])
+        #expect(some.fault == nil && some.reason == "no owner for parts 1, 3" && some.partsWithoutOwner == [1, 3])
+        #expect(judge(owners: [1, 0]).reason == "no owner for part 1")
+        let none = judge(owners: [0, 0])
+        #expect(none.fault == .noOwner && none.reason == "no owner for parts 0, 1")
+    }
+
+    @Test("a lease that has run out names since when")
+    func redisAway() {
+        let health = judge(.registerUnreachable)
+        #expect(health.fault == .redisAway && health.redisAwaySince == 5_000)
+        #expect(health.reason == "the register in Redis cannot be reached: the lease has run out")
+    }
+
+    @Test("a gateway that reaches none of several is cut off; of two, neither is")
+    func cut() {
+        let cut = judge(links: [("b:1", false), ("a:1", false)])
+        #expect(cut.fault == .clusterCut && cut.linksDown == ["a:1", "b:1"])
+        #expect(cut.reason == "this gateway reaches no other one")
+        let half = judge(links: [("b:1", false), ("a:1", true)])
+        #expect(half.fault == nil && half.reason == "no link to b:1")
+        #expect(judge(links: [("b:1", false)]).fault == nil)
+        #expect(judge(links: []).fault == nil)
+    }
+
+    @Test("a gateway that gives its parts away says so, whatever else there is")
+    func draining() {
+        #expect(judge(.drains, links: [("a:1", false), ("b:1", false)]).fault == .draining)
+        #expect(judge(.ownsNothing).fault == nil)
+    }
+
+    @Test("a clock's offset is what no moment of the round trip explains")
+    func offset() {
+        #expect(ClockCheck.offset(before: 1_000, after: 1_010, server: 1_005) == 0)
+        #expect(ClockCheck.offset(before: 1_000, after: 1_010, server: 990) == 10)
+        #expect(ClockCheck.offset(before: 1_000, after: 5_000, server: 6_500) == -1_500)
+        // A slow answer hides an offset and never makes one.
+        #expect(ClockCheck.offset(before: 1_000, after: 9_000, server: 2_000) == 0)
+    }
+
+    @Test("events are counted by what they mean")
+    func counts() throws {
+        let node = try #require(NodeID(3 as UInt16))
+        var counts = ClusterFigures.Counts()
+        counts.note(.partTaken(part: 1, epoch: 2, from: node, wasPlanned: true))
+        counts.note(.partTaken(part: 1, epoch: 3, from: node, wasPlanned: false))
+        counts.note(.partTaken(part: 2, epoch: 3, from: nil, wasPlanned: false))
+        counts.note(.partGiven(part: 1, epoch: 2, to: node))
+        counts.note(.partLost(part: 1, epoch: 2))
+        counts.note(.leaseLapsed(count: 1))
+        counts.note(.openFailed(part: 1, epoch: 2))
+        #expect(counts.received == 1 && counts.takenOver == 2 && counts.given == 1 && counts.lost == 1)
+        #expect(counts.lapsedLeases == 1 && counts.openFailures == 1)
+    }
+
+    @Test("each link has its samples, and without a cluster there is none of its metrics")
+    func page() {
+        var figures = MetricFigures()
+        var text = String(decoding: MetricsPage.render(figures), as: UTF8.self)
+        #expect(!text.contains("longwire_cluster") && !text.contains("longwire_redis"))
+        var cluster = ClusterFigures()
+        var link = ClusterFigures.Link(peer: "10.0.0.2:7100")
+        link.isUp = true
+        link.sentBytes = 42
+        cluster.links = [link, ClusterFigures.Link(peer: "10.0.0.3:7100")]
+        cluster.partsWithoutOwner = 2
+        cluster.leaseAge = 1_500
+        figures.cluster = cluster
+        text = String(decoding: MetricsPage.render(figures), as: UTF8.self)
+        for line in [
+            "longwire_cluster_link_up{peer=\"10.0.0.2:7100\"} 1", "longwire_cluster_link_up{peer=\"10.0.0.3:7100\"} 0",
+            "longwire_cluster_link_sent_bytes_total{peer=\"10.0.0.2:7100\"} 42",
+            "longwire_cluster_parts{state=\"unowned\"} 2", "longwire_cluster_lease_age_seconds 1.5",
+        ] {
+            #expect(text.split(separator: "\n").contains(line[...]), "\(line)")
+        }
+    }
+}

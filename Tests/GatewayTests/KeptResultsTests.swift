@@ -1,0 +1,105 @@
+import Delivery
+import Testing
+import Wire
+
+@testable import Gateway
+
+/// What the hook's receiver said, on its way to parts that move.
+@Suite("Results of the hook that wait for their part")
+struct KeptResultsTests {
+    /// A coordinator whose parts answer when the test says so.
+    private final class Parts {
+        let coordinator = HandoffCoordinator(loop: 0, loopCount: 2)
+        var asked: [(target: Int, results: [JobResult], origin: Origin)] = []
+
+        init() {
+            coordinator.outlet = HandoffCoordinator.Outlet(
+                lease: { _, _ in },
+                settle: { [unowned self] target, results, _, origin in asked.append((target, results, origin)) },
+                extend: { _, _, _, _, _ in },
+                route: { slot, stamp in Route(.handoff, node: 0, loop: 0, slot: slot, stamp: stamp) })
+        }
+
+        /// Answers all that was asked; each part says what `verdict` says.
+        func answer(_ verdict: (_ target: Int) -> ResultVerdict.Verdict) {
+            let now = asked
+            asked = []
+            for (target, results, origin) in now {
+                coordinator.settled(origin, results.map { ResultVerdict(job: $0.job, verdict: verdict(target)) })
+            }
+        }
+    }
+
+    /// A result for a job of each part.
+    private func results() -> [JobResult] {
+        (0..<2).map { part in
+            JobResult(
+                job: MessageID(bucket: Bucket(UInt16(part)), acceptedAt: 1, digest: UInt64(part)), leaseID: (1, 2),
+                outcome: .accepted)
+        }
+    }
+
+    @Test("a result that a part cannot take is told again until the part takes it, and the others only once")
+    func repeats() {
+        let parts = Parts()
+        let kept = parts.coordinator.kept
+        kept.settle(results(), until: 300_000)
+        #expect(parts.asked.count == 2 && kept.count == 2)
+        parts.answer { $0 == 1 ? .storeFailed : .recorded }
+        for second in 1...5 {
+            #expect(kept.count == 1 && parts.coordinator.hasWorkUnderWay)
+            parts.coordinator.tick(now: Int64(second) * 1_000)
+            #expect(parts.asked.map(\.target) == [1] && parts.asked.first?.results.first?.outcome == .accepted)
+            // Nothing is sent a second time while its answer is out.
+            parts.coordinator.tick(now: Int64(second) * 1_000 + 500)
+            #expect(parts.asked.count == 1)
+            parts.answer { _ in second == 5 ? .recorded : .storeFailed }
+        }
+        #expect(kept.count == 0 && !parts.coordinator.hasWorkUnderWay)
+        parts.coordinator.tick(now: 9_000)
+        #expect(parts.asked.isEmpty)
+    }
+
+    @Test(
+        "a verdict of the part's is final, whatever it is",
+        arguments: [
+            ResultVerdict.Verdict.stale, .cancelled, .unknownJob,
+        ])
+    func verdicts(verdict: ResultVerdict.Verdict) {
+        let parts = Parts()
+        parts.coordinator.kept.settle(results(), until: 300_000)
+        parts.answer { _ in verdict }
+        #expect(parts.coordinator.kept.count == 0)
+    }
+
+    @Test("results are given up when their leases are over, and said so")
+    func bound() {
+        let parts = Parts()
+        let kept = parts.coordinator.kept
+        var givenUp = 0
+        kept.givenUp = { givenUp += $0 }
+        kept.settle(results(), until: 3_000)
+        parts.answer { _ in .storeFailed }
+        parts.coordinator.tick(now: 2_999)
+        parts.answer { _ in .storeFailed }
+        #expect(givenUp == 0 && kept.count == 2)
+        parts.coordinator.tick(now: 3_000)
+        #expect(givenUp == 2 && kept.count == 0 && parts.asked.isEmpty)
+    }
+
+    @Test("what finds no room among the settlements is sent later")
+    func full() {
+        let parts = Parts()
+        for _ in 0..<HandoffCoordinator.settlementLimit {
+            #expect(parts.coordinator.settle(results(), apps: nil) { _ in })
+        }
+        let kept = parts.coordinator.kept
+        kept.settle(results(), until: 300_000)
+        #expect(kept.count == 2)
+        parts.answer { _ in .recorded }
+        parts.coordinator.tick(now: 1_000)
+        #expect(parts.asked.count == 2)
+        parts.answer { _ in .recorded }
+        #expect(kept.count == 0)
+    }
+}

@@ -1,0 +1,118 @@
+import Campaigns
+import Delivery
+import EventLoops
+import Platform
+import PushAPI
+import Testing
+import Wire
+
+@testable import Gateway
+
+/// A part that leaves its gateway: who asked it something gets an answer at once.
+@Suite("A part that leaves")
+struct SeatTests {
+    private static let content = MessageContent(
+        strategy: .liveElseVendor, timeToLive: 7_200_000, vendor: nil, lengths: MessageContent.Lengths(), arena: [])
+
+    private static func broadcast() -> TaskRecord {
+        let key = AppKey(0xA55)
+        var record = TaskRecord(
+            id: TaskID(kind: .app, month: 1, day: 1, home: key.home, random: (1, 1)), app: key, state: .open,
+            createdAt: 0, validUntil: .max, content: content)
+        record.broadcast = BroadcastPlan(audience: TagExpression(), speed: 0)
+        return record
+    }
+
+    @Test(
+        "a lost part answers tasks, lists, settlements and questions once, and later ones, too",
+        arguments: [true, false])
+    func answers(isLost: Bool) throws {
+        try SmallGateway.run { gateway in
+            let told = Lock<[String]>([])
+            let isDone = Flag()
+            gateway.context.members[0].submit { loop in
+                let coordinator = loop.campaigns.coordinator
+                func ask(_ name: String) {
+                    coordinator.ask(0, .create(Self.broadcast(), requestKey: (0, 0), requestDigest: 0)) {
+                        (answer: TaskAnswer) in
+                        if case .busy = answer {
+                            told.withLock { $0.append("\(name) task busy") }
+                        } else {
+                            told.withLock { $0.append("\(name) task") }
+                        }
+                    }
+                    coordinator.ask(0, GatewayQuestion.revoke(TokenID(expiresAt: .max, random: 7))) { answer in
+                        if case .busy = answer {
+                            told.withLock { $0.append("\(name) question busy") }
+                        } else {
+                            told.withLock { $0.append("\(name) question") }
+                        }
+                    }
+                    let target = ListTarget(cid: DeviceID(high: 1, low: 2), bucket: Bucket(3), digest: 4)
+                    let sending = TaskCoordinator.Sending(
+                        task: TaskID(kind: .list, month: 1, day: 1, home: Bucket(3), random: (1, 2)),
+                        app: AppKey(0xA55), createdAt: 0, content: Self.content, isBulk: true)
+                    coordinator.fanOut(sending, [target]) { outcomes in
+                        told.withLock { $0.append("\(name) list \(outcomes.map(\.code.isRetryable))") }
+                    }
+                    let job = MessageID(bucket: Bucket(3), acceptedAt: 1_000, digest: 5)
+                    _ = loop.handoff.settle(
+                        [JobResult(job: job, leaseID: (1, 1), outcome: .accepted, reason: "")], apps: nil
+                    ) { verdicts in told.withLock { $0.append("\(name) settled \(verdicts.count)") } }
+                }
+                ask("first")
+                // In the same turn: nothing can be durable yet.
+                loop.leaveSeat(isLost: isLost) {
+                    ask("second")
+                    isDone.set()
+                }
+            }
+            #expect(SmallGateway.isSet(isDone))
+            for _ in 0..<500 where told.withLock({ $0.count }) < 8 { Pause.milliseconds(10) }
+            let all = told.withLock { $0 }
+            #expect(all.count == 8 && Set(all).count == 8, "\(all)")
+            #expect(all.contains("second task busy") && all.contains("second question busy"))
+            if isLost { #expect(all.contains("first task busy") && all.contains("first question busy"), "\(all)") }
+            let isIdle = Flag()
+            gateway.context.members[0].submit { loop in
+                if !loop.campaigns.coordinator.hasWorkUnderWay, !loop.handoff.hasWorkUnderWay { isIdle.set() }
+            }
+            for _ in 0..<500 where !isIdle.isSet { Pause.milliseconds(10) }
+            #expect(isIdle.isSet, "a caller still waits")
+        }
+    }
+
+    @Test("a broadcast's run ends with the seat that began it, and its task may begin anew")
+    func runs() throws {
+        try SmallGateway.run { gateway in
+            let isDone = Flag()
+            var record = Self.broadcast()
+            record.state = .ending
+            record.broadcast?.number = 4
+            record.broadcast?.expiresAt = .max
+            let scanned = record
+            gateway.context.members[0].submit { loop in
+                loop.leaveSeat(isLost: true) {
+                    // What it asks is answered busy from now on: without the look at its seat it would ask for ever.
+                    loop.campaigns.coordinator.broadcastDue(scanned) { _ in isDone.set() }
+                }
+            }
+            #expect(SmallGateway.isSet(isDone), "the run goes on without its part")
+        }
+    }
+
+    @Test("a question finds its way back after the gateway got another number")
+    func renumbered() {
+        let own = Route(.task, node: 0, loop: 3, slot: 5, stamp: 6).origin(9)
+        // On the other gateway, and in its answer.
+        let there = own.asked(by: 77)
+        #expect(Route(there.route)?.node == 77 && there.request == 9)
+        #expect(there.asked(by: 0) == own)
+        #expect(Origin.none.asked(by: 77) == .none)
+        var questions = LinkQuestions()
+        questions.add(LinkCodec.Question(number: 1, part: 2, busy: .task(own, .busy)))
+        let isTaken = questions.take(.task(there, .done))
+        #expect(isTaken, "the answer of a gateway that knows another number finds nobody")
+        #expect(questions.count == 0)
+    }
+}

@@ -1,0 +1,55 @@
+import Glibc
+import Testing
+
+@testable import Gateway
+
+/// A gateway with one loop that runs in the test's own process.
+enum SmallGateway {
+    /// Starts it, lets the test do something with it and stops it.
+    static func run(_ body: (Gateway) throws -> Void) throws {
+        let folder = TemporaryFolder()
+        let path = "\(folder.path)/data"
+        defer { remove(path) }
+        let text = """
+            {demo: true, loops: 1, device: {listen: '127.0.0.1:0'}, senders: {listen: 'off'},
+             http: {listen: '127.0.0.1:0'}, admin: {listen: '127.0.0.1:0'},
+             store: {path: '\(path)'}, log: {level: 'error'}}
+            """
+        var configuration = try ConfigurationFile.read(Array(text.utf8), file: "f")
+        var random = SystemRandomNumberGenerator()
+        let generated = try GeneratedCredentials.complete(&configuration, random: &random)
+        let log = try Log(format: .text, level: .error)
+        defer { log.close() }
+        let gateway = try Gateway(configuration, generated: generated, log: log, acceptsClock: false)
+        try gateway.start()
+        defer { gateway.stop() }
+        try body(gateway)
+    }
+
+    /// Removes a folder with folders in it.
+    private static func remove(_ path: String) {
+        if let folder = opendir(path) {
+            var names: [String] = []
+            while let entry = readdir(folder) {
+                let name = withUnsafePointer(to: &entry.pointee.d_name) {
+                    $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
+                }
+                if name != ".", name != ".." { names.append(name) }
+            }
+            closedir(folder)
+            for name in names { remove("\(path)/\(name)") }
+            rmdir(path)
+        } else {
+            unlink(path)
+        }
+    }
+
+    /// Waits, some seconds at most.
+    static func isSet(_ flag: Flag) -> Bool {
+        for _ in 0..<6_000 {
+            if flag.isSet { return true }
+            usleep(10_000)
+        }
+        return false
+    }
+}

@@ -1,0 +1,130 @@
+import Cryptography
+import Delivery
+import Platform
+import Redis
+import Testing
+import Wire
+
+@testable import MessageStore
+
+/// How servers are reached, and what they may have been told by others.
+@Suite("Reaching Redis", .enabled(if: RedisServers.executable != nil, "no redis-server"), .serialized)
+struct RedisAccessTests {
+    private static var configuration: RedisEngine.Configuration {
+        var configuration = RedisFixture.configuration()
+        configuration.minReplicas = 0
+        configuration.rowsMilliseconds = 3_000
+        return configuration
+    }
+
+    private static func put(_ fixture: RedisFixture, _ item: UInt64) throws {
+        let key = StoreKey(Bucket(0), .tag, ownerHigh: 1, ownerLow: 1, item: item)
+        fixture.store.beginBatch(key.bucket)
+        fixture.store.put(key, wakeAt: 0, prior: .maybe(wakeAt: 0), byteCount: 3) { $0.copyBytes(from: [1, 2, 3]) }
+        try fixture.sync(fixture.store.endBatch())
+    }
+
+    /// Commits, moves rows, reads, and takes the part over.
+    private static func work(_ cluster: RedisCluster, epoch: UInt64) throws {
+        var replayed = 0
+        for epoch in [epoch, epoch + 1] {
+            let fixture = try RedisFixture(cluster, configuration, epoch: epoch)
+            defer { fixture.close() }
+            replayed = fixture.part.replayedEntryCount
+            try put(fixture, 1)
+            try fixture.spillAll()
+            let reader = ReplyWitness()
+            fixture.store.observer = reader
+            let token = fixture.store.read([
+                .get(StoreKey(Bucket(0), .tag, ownerHigh: 1, ownerLow: 1, item: 1))
+            ])
+            try fixture.wait("the row") { reader.failures[token] != nil }
+            #expect(reader.failures[token] == .some(nil) && reader.texts[token] == ["\u{1}\u{2}\u{3}"])
+            try put(fixture, 2)
+        }
+        #expect(replayed > 0)
+    }
+
+    @Test("a user with the documented rights can do all of it; a wrong password is told")
+    func users() throws {
+        let servers = try RedisServers(replicaCount: 0)
+        let rights = [
+            "~{lw:*", "~lw:touch:*", "+@read", "+@write", "+@scripting", "-@dangerous", "+wait", "+info", "+config|get",
+            "+cluster", "+asking", "+time",
+        ]
+        func setUser(_ name: String, _ words: [String]) throws {
+            var command = RedisCommand("ACL", "SETUSER", name, "on", ">right")
+            for word in words { command.append(word) }
+            #expect(try servers.run(0, command) == .status("OK"))
+        }
+        try setUser("longwire", rights)
+        func cluster(_ user: String, _ password: String) -> RedisCluster {
+            RedisCluster(seeds: servers.addresses, network: RedisSockets(RedisAccess(user: user, password: password)))
+        }
+        try Self.work(cluster("longwire", "right"), epoch: 1)
+        #expect(try RedisSettings.check(cluster("longwire", "right"), minReplicas: 0) == [])
+        do {
+            _ = try RedisFixture(cluster("longwire", "wrong"), Self.configuration, epoch: 9)
+            Issue.record("the part was opened")
+        } catch let error as StoreError {
+            #expect(error.description.contains("WRONGPASS"), "\(error)")
+        }
+    }
+
+    @Test("TLS: a certificate of the trusted authority for the right name, and no other")
+    func security() throws {
+        let folder = try TemporaryFolder(isInMemory: true)
+        func path(_ name: String) -> String { "\(folder.path)/\(name)" }
+        for name in ["server", "stranger"] {
+            try SelfSignedCertificate.write(
+                names: "IP:127.0.0.1,DNS:redis.example", days: 2, certificatePath: path("\(name).pem"),
+                keyPath: path("\(name).key"))
+        }
+        let port = try RedisServers.freePort()
+        let servers = try RedisServers(
+            replicaCount: 0,
+            settings: [
+                "--tls-port", "\(port)", "--tls-cert-file", path("server.pem"), "--tls-key-file", path("server.key"),
+                "--tls-ca-cert-file", path("server.pem"), "--tls-auth-clients", "no",
+            ])
+        let address = RedisAddress(host: "127.0.0.1", port: port)
+        func cluster(_ authority: String, _ name: String?) throws -> RedisCluster {
+            let security = try RedisAccess.Security(caFile: path(authority), serverName: name)
+            return RedisCluster(seeds: [address], network: RedisSockets(RedisAccess(security: security)))
+        }
+        try Self.work(try cluster("server.pem", nil), epoch: 1)
+        try Self.work(try cluster("server.pem", "redis.example"), epoch: 11)
+        for (authority, name) in [("stranger.pem", nil), ("server.pem", "other.example")] as [(String, String?)] {
+            let other = try cluster(authority, name)
+            #expect(throws: StoreError.self) { _ = try RedisFixture(other, Self.configuration, epoch: 21) }
+        }
+        // What speaks no TLS is told apart from a server that is away.
+        let plain = RedisCluster(seeds: [address], network: RedisSockets())
+        #expect(throws: StoreError.self) { _ = try RedisFixture(plain, Self.configuration, epoch: 21) }
+        #expect(try servers.command(0, "PING") == .status("PONG"))
+    }
+
+    @Test("servers that forget their scripts, or have those of another release, change nothing")
+    func scripts() throws {
+        let servers = try RedisServers()
+        var configuration = Self.configuration
+        configuration.minReplicas = 1
+        let fixture = try RedisFixture(servers.makeCluster(), configuration, epoch: 1)
+        // Another release's script for the same thing.
+        let other = RedisScripts.batch.source.replacing("return 1", with: "return 2")
+        try servers.command(0, "SCRIPT", "LOAD", other)
+        for item in UInt64(1)...4 {
+            try Self.put(fixture, item)
+            try servers.command(0, "SCRIPT", "FLUSH")
+            try fixture.spillAll()
+        }
+        try servers.command(0, "SCRIPT", "LOAD", other)
+        try Self.put(fixture, 5)
+        fixture.close()
+        try servers.command(0, "SCRIPT", "FLUSH")
+        let second = try RedisFixture(servers.makeCluster(), configuration, epoch: 2)
+        defer { second.close() }
+        #expect(second.part.replayedEntryCount > 0)
+        #expect(try servers.command(0, "HLEN", "{lw:test:g0}:r") == .integer(5))
+    }
+}

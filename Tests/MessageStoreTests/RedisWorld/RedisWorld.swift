@@ -1,0 +1,420 @@
+// The engine on Redis as a whole, from one seed, on one thread: processes take a part from one another, stall, end at any
+// call, and the simulated servers do whatever servers do. A model says what must be there.
+//
+// The promise: a process that opens the part finds the rows as its predecessor had them after some number of batches. That
+// number is at least what the predecessor was told, and the predecessor is told of no later one. What a process that lost
+// the part still sends changes nothing.
+
+import Delivery
+import Redis
+import SimulatedRedis
+import Wire
+
+@testable import MessageStore
+
+final class RedisWorld {
+    private static let partCount = 16
+    private static let part = 3
+    private static let name = "world"
+
+    let seed: UInt64
+    private var chance: Chance
+    private let cluster: SimulatedCluster
+    private let fault: WorldFault?
+    private let configuration: RedisEngine.Configuration
+    /// The last one is the owner, as far as an opening has succeeded.
+    private var processes: [WorldProcess] = []
+    private var ended: [WorldProcess] = []
+    private var owner: WorldProcess?
+    private var lastEpoch: UInt64 = 0
+    private var lastNumber = 0
+    /// A process is taking the part, perhaps while another one is inside a call.
+    private var isOpening = false
+    private var isActing = false
+    private var isHealing = false
+    private let keys: [StoreKey]
+    private let marks: [StoreKey]
+    private let baseRates: FaultRates
+    /// What went wrong, if anything did.
+    private(set) var violation: String?
+    private(set) var counts: [String: Int] = [:]
+    private var log: [String] = []
+
+    init(seed: UInt64, fault: WorldFault? = nil) {
+        (self.seed, self.fault) = (seed, fault)
+        var chance = Chance(seed: seed)
+        var layout = SimulatedCluster.Layout()
+        layout.isCluster = seed % 4 != 0
+        layout.replicas = 1 + Int(seed / 2 % 2)
+        layout.waitsForWritesOnly = seed % 3 == 0
+        cluster = SimulatedCluster(seed: seed, layout: layout)
+        var configuration = RedisEngine.Configuration()
+        configuration.name = Self.name
+        configuration.isStepped = true
+        configuration.youngMilliseconds = [0, 300, 5_000][chance.below(3)]
+        configuration.entryByteLimit = [300, 3_000][chance.below(2)]
+        configuration.uncommittedByteLimit = 1 << 20
+        configuration.flushMilliseconds = 0
+        (configuration.rowsMilliseconds, configuration.readMilliseconds) = (30_000, 3_000)
+        configuration.now = { [cluster] in SimulatedCluster.startOfTime + cluster.milliseconds }
+        self.configuration = configuration
+        let groups = RedisGroups.groups(part: Self.part, of: Self.partCount).prefix(3)
+        let buckets = groups.map { Bucket(UInt16($0)) }
+        keys = buckets.flatMap { bucket in
+            (0..<4).map { StoreKey(bucket, .tag, ownerHigh: 1, ownerLow: 1, item: $0) }
+                + (0..<2).map { StoreKey(bucket, .job, ownerHigh: 2, ownerLow: $0) }
+        }
+        marks = buckets.map { StoreKey($0, .alias, ownerHigh: 9, ownerLow: 9) }
+        baseRates = chance.happens(0.2) ? .none : .all(oneIn: Double(30 + chance.below(300)))
+        self.chance = chance
+        cluster.rates = baseRates
+    }
+
+    deinit { for process in ended + processes { process.network.beforeCall = {} } }
+
+    private func fail(_ what: @autoclosure () -> String) {
+        guard violation == nil else { return }
+        violation = "seed \(seed): \(what())\n" + log.suffix(60).joined(separator: "\n")
+    }
+
+    private func note(_ what: String, _ detail: @autoclosure () -> String = "") {
+        counts[what, default: 0] += 1
+        log.append("\(cluster.milliseconds) \(what) \(detail())")
+    }
+
+    // MARK: Running
+
+    func run(steps: Int) {
+        takeOver()
+        for _ in 0..<steps where violation == nil { step() }
+        if violation == nil { heal() }
+        for process in processes { process.end(part: Self.part) }
+        processes.removeAll()
+    }
+
+    private func step() {
+        if owner == nil { takeOver() }
+        if chance.happens(0.06) { disturb() }
+        if chance.happens(0.012) { takeOver() }
+        if chance.happens(0.006), let owner {
+            note("crash", "\(owner.number)")
+            end(owner)
+        }
+        for process in processes where !process.isStopped || chance.happens(0.2) { act(process) }
+        cluster.advance(milliseconds: chance.below(20))
+        reap()
+    }
+
+    /// One thing that a process does.
+    private func act(_ process: WorldProcess) {
+        guard !isActing, let store = process.store, !process.network.isDead else { return }
+        isActing = true
+        defer { isActing = false }
+        switch chance.below(10) {
+        case 0...2: write(process, store)
+        case 3...5: _ = process.engine.step(.commit)
+        case 6: ask(process, store)
+        case 7: _ = process.engine.step(.read)
+        case 8: _ = process.engine.step(.moveRows)
+        default:
+            if chance.happens(0.3) { process.engine.requestSpill() }
+            if chance.happens(0.2) { _ = process.engine.step(.watch) }
+        }
+        turn(process)
+    }
+
+    private func turn(_ process: WorldProcess) {
+        guard let store = process.store, !process.network.isDead else { return }
+        process.loop.turn()
+        if let found = process.found, store.committedTicket > found {
+            fail(
+                "process \(process.number) was told that batch \(store.committedTicket) is durable; its successor found "
+                    + "\(found)")
+        }
+        if process.witness.losses.count > 1 { fail("process \(process.number) lost the part twice") }
+        check(process)
+    }
+
+    // MARK: Writing and reading
+
+    private func write(_ process: WorldProcess, _ store: EmbeddedShardStore) {
+        guard store.acceptsWrites || chance.happens(0.1) else { return }
+        for _ in 0...chance.below(3) {
+            let ticket = process.batches.count + 1
+            let mark = marks[chance.below(marks.count)]
+            let mine = keys.filter { $0.bucket == mark.bucket }
+            var batch: [(key: StoreKey, value: [UInt8]?)] = []
+            for _ in 0...chance.below(3) {
+                let key = mine[chance.below(mine.count)]
+                guard !batch.contains(where: { $0.key == key }) else { continue }
+                let text = "\(process.epoch):\(ticket) " + String(repeating: "x", count: chance.below(200))
+                batch.append((key, chance.happens(0.25) ? nil : Array(text.utf8)))
+            }
+            batch.append((mark, Array("\(process.epoch):\(ticket)".utf8)))
+            batch.append(
+                (
+                    StoreKey(mark.bucket, .request, ownerHigh: process.epoch, ownerLow: UInt64(ticket)),
+                    Array("r\(process.epoch):\(ticket)".utf8)
+                ))
+            store.beginBatch(mark.bucket)
+            for (key, value) in batch {
+                if let value {
+                    let prior: PriorRow = key.table == .request ? .none : .maybe(wakeAt: 0)
+                    store.put(key, wakeAt: 0, prior: prior, byteCount: value.count) { $0.copyBytes(from: value) }
+                } else {
+                    store.delete(key, prior: .maybe(wakeAt: 0))
+                }
+            }
+            process.batches.append(batch)
+            if store.endBatch() != Ticket(ticket) { fail("a ticket is not the number of its batch") }
+        }
+        store.turnEnded()
+    }
+
+    private func ask(_ process: WorldProcess, _ store: EmbeddedShardStore) {
+        guard process.reads.count < 8 else { return }
+        let key = keys[chance.below(keys.count)]
+        process.reads[store.read([.get(key)])] = (key, process.batches.count)
+    }
+
+    /// Looks at the replies that came; what was written meanwhile is not told of, and what a former owner reads is its own.
+    private func check(_ process: WorldProcess) {
+        for (token, failure) in process.reader.failures.sorted(by: { $0.key < $1.key }) {
+            guard let (key, count) = process.reads.removeValue(forKey: token) else { continue }
+            guard failure == nil, process.found == nil, process === owner else { continue }
+            let isChanged = process.batches[count...].contains { $0.contains { $0.key == key } }
+            guard !isChanged else { continue }
+            let expected = process.rows(after: count)[key].map { String(decoding: $0, as: UTF8.self) }
+            let told = process.reader.texts[token]?.first
+            counts["read", default: 0] += 1
+            if told != expected {
+                fail("process \(process.number) read \(told ?? "nothing") in \(key), not \(expected ?? "nothing")")
+            }
+        }
+        process.reader.failures.removeAll()
+        process.reader.texts.removeAll()
+    }
+
+    // MARK: Taking over
+
+    private func makeProcess() -> WorldProcess? {
+        let network = WorldNetwork(cluster, fault)
+        let seeds = SimulatedNetwork(cluster).seeds
+        lastNumber += 1
+        guard let process = try? WorldProcess(lastNumber, network, seeds: seeds, configuration) else { return nil }
+        network.beforeCall = { [unowned self, unowned process] in meanwhile(process) }
+        return process
+    }
+
+    /// Between any two calls of a process the world goes on.
+    private func meanwhile(_ process: WorldProcess) {
+        guard violation == nil, !isHealing else { return }
+        if chance.happens(0.008) { disturb() }
+        if process === owner || process.found != nil {
+            if !isOpening, chance.happens(0.006) { takeOver() }
+            if chance.happens(0.002) {
+                note("crash within", "\(process.number)")
+                end(process)
+            }
+        } else {
+            // It takes the part: those who had it before do not know it yet.
+            if chance.happens(0.2), let former = processes.last(where: { $0 !== process && !$0.isStopped }) {
+                act(former)
+            }
+            if chance.happens(0.002) {
+                note("crash of a successor", "\(process.number)")
+                end(process)
+            }
+        }
+    }
+
+    private func takeOver() {
+        guard !isOpening, violation == nil else { return }
+        isOpening = true
+        defer { isOpening = false }
+        for attempt in 1... {
+            guard let process = makeProcess() else { return fail("no process") }
+            lastEpoch += 1
+            if attempt > 6 {
+                cluster.mend()
+                cluster.setOutOfMemory(false)
+            }
+            if attempt > 12 { cluster.rates = .none }
+            do throws(StoreError) {
+                try process.open(part: Self.part, of: Self.partCount, epoch: lastEpoch)
+            } catch {
+                process.network.isDead = true
+                process.engine.close()
+                note("opening failed", "\(process.number) \(lastEpoch) \(error)")
+                if case .redis = error, attempt < 30 { continue }
+                fail("the part was not opened: \(error)")
+                break
+            }
+            note("opened", "\(process.number) with epoch \(lastEpoch)")
+            examine(process)
+            // Those before it go on for a while, or not.
+            for former in processes {
+                if chance.happens(0.4) { end(former) } else { former.isStopped = chance.happens(0.4) }
+            }
+            processes.append(process)
+            owner = process
+            break
+        }
+        cluster.rates = isHealing ? .none : baseRates
+    }
+
+    private func end(_ process: WorldProcess) {
+        process.network.isDead = true
+        if process === owner { owner = nil }
+    }
+
+    /// Ends those whose processes are over, and not inside a call any more.
+    private func reap() {
+        for process in processes where process.network.isDead { process.end(part: Self.part) }
+        processes.removeAll { $0.network.isDead && $0 !== lastOpened }
+        while processes.count > 4, let oldest = processes.first, oldest !== owner, oldest !== lastOpened {
+            oldest.end(part: Self.part)
+            processes.removeFirst()
+        }
+    }
+
+    /// The one whose rows the next owner is to find.
+    private var lastOpened: WorldProcess?
+
+    private func stored(_ key: StoreKey) -> [UInt8]? {
+        let group = GroupKeys(Self.name, group: RedisGroups.group(of: key.bucket))
+        func value(_ hash: [UInt8]) -> [UInt8]? {
+            let words = [Array("HGET".utf8), hash, KeyCoding.bytes(key)]
+            guard case .bulk(let bytes) = cluster.look(words), bytes.count >= 8 else { return nil }
+            return Array(bytes[8...])
+        }
+        guard key.table.isEphemeral else { return value(group.rows) }
+        guard case .array(let names) = cluster.look([Array("HKEYS".utf8), group.marks]) else { return nil }
+        for case .bulk(let name) in names {
+            if let period = RedisPeriod(field: String(decoding: name, as: UTF8.self)),
+                let found = value(group.ephemeral(period))
+            {
+                return found
+            }
+        }
+        return nil
+    }
+
+    /// What a process found must be what the one before it left.
+    private func examine(_ process: WorldProcess) {
+        var rows: [StoreKey: [UInt8]] = [:]
+        for key in keys + marks { if let value = stored(key) { rows[key] = value } }
+        defer {
+            process.base = rows
+            lastOpened = process
+        }
+        guard let former = lastOpened else {
+            if !rows.isEmpty { fail("rows in an empty store") }
+            return
+        }
+        var count = 0
+        for mark in marks {
+            let words = rows[mark].map { String(decoding: $0, as: UTF8.self).split(separator: ":") } ?? []
+            if words.count == 2, UInt64(words[0]) == former.epoch { count = max(count, Int(words[1]) ?? 0) }
+        }
+        former.found = count
+        let told = Int(former.store?.committedTicket ?? former.committed)
+        note("found", "\(count) of \(former.batches.count) batches of process \(former.number), \(told) durable")
+        if count < told { return fail("\(told) batches of process \(former.number) were durable, \(count) are there") }
+        let expected = former.rows(after: count)
+        for key in keys + marks where rows[key] != expected[key] {
+            func text(_ value: [UInt8]?) -> String {
+                value.map { String(decoding: $0.prefix(20), as: UTF8.self) } ?? "nothing"
+            }
+            return fail(
+                "after \(count) batches of process \(former.number), \(key) has \(text(rows[key])), not \(text(expected[key]))"
+            )
+        }
+        for batch in former.batches.prefix(count).suffix(40) {
+            for (key, value) in batch where key.table == .request && stored(key) != value {
+                return fail("a request id is not there: \(key)")
+            }
+        }
+    }
+
+    // MARK: Trouble
+
+    private func disturb() {
+        let shard = chance.below(cluster.shardCount)
+        let slots =
+            [RedisSlot.of(GroupKeys.log(Self.name, part: Self.part))]
+            + marks.map {
+                GroupKeys(Self.name, group: RedisGroups.group(of: $0.bucket)).slot
+            }
+        let slot = slots[chance.below(slots.count)]
+        switch chance.below(22) {
+        case 0...1:
+            note("failover by command")
+            cluster.failOver(shard, isGraceful: true)
+        case 2...4:
+            note("election")
+            cluster.failOver(shard, forgetsOld: chance.happens(0.4))
+        case 5:
+            note("server killed")
+            cluster.kill(cluster.primary(of: shard))
+            if !cluster.failOver(shard) { cluster.mend() }
+        case 6:
+            let server = chance.below(cluster.serverCount)
+            note("restart", "\(server)")
+            cluster.kill(server)
+            cluster.start(server, loadingFor: chance.below(400))
+        case 7...8:
+            note("stall")
+            cluster.stall(chance.below(cluster.serverCount), for: chance.below(6_000))
+        case 9:
+            note("replica cut off")
+            cluster.setCutOff(shard + cluster.shardCount, true)
+        case 10: cluster.setDown(for: chance.below(500))
+        case 11...12: cluster.beginMove(slot: slot, to: shard)
+        case 13: cluster.moveKeys(slot: slot, count: 1)
+        case 14...15: cluster.finishMove(slot: slot)
+        case 16:
+            note("out of memory")
+            cluster.setOutOfMemory(true)
+        case 17: cluster.setOutOfMemory(false)
+        case 18: cluster.forgetScripts()
+        default:
+            cluster.setOutOfMemory(false)
+            cluster.mend()
+        }
+    }
+
+    // MARK: The end
+
+    private func heal() {
+        isHealing = true
+        cluster.rates = .none
+        cluster.setOutOfMemory(false)
+        cluster.mend()
+        reap()
+        if owner == nil { takeOver() }
+        // All that is under way comes to its end, and leaves memory.
+        guard let owner, let store = owner.store else { return fail("no owner in the end") }
+        for round in 0..<400 {
+            if round == 100 { owner.engine.requestSpill() }
+            for process in processes {
+                for step in RedisEngine.Step.allCases { _ = process.engine.step(step) }
+                turn(process)
+            }
+            cluster.advance(milliseconds: 100)
+        }
+        guard violation == nil else { return }
+        if !owner.witness.losses.isEmpty { fail("the last owner lost the part") }
+        if store.committedTicket < Ticket(owner.batches.count) {
+            fail("\(owner.batches.count) batches, \(store.committedTicket) durable in the end")
+        }
+        if store.youngRowCount > 0 { fail("\(store.youngRowCount) rows are still young in the end") }
+        for former in processes where former !== owner && former.witness.losses.isEmpty && !former.batches.isEmpty {
+            if former.store?.committedTicket ?? 0 < Ticket(former.batches.count) {
+                fail("process \(former.number) does not know that it lost the part")
+            }
+        }
+        takeOver()
+        if !cluster.copiesAgree { fail("copies differ in the end") }
+    }
+}

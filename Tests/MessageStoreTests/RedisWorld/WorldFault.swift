@@ -1,0 +1,182 @@
+import Redis
+import SimulatedRedis
+
+@testable import MessageStore
+
+/// A deliberate fault of the engine, planted between it and the servers: what it would do wrong is made of what it does
+/// right, so no product code has a hook for it.
+enum WorldFault: String, CaseIterable, Sendable {
+    /// No replica is waited for.
+    case waitSkipped
+    /// How many replicas a wait has reached is not looked at.
+    case waitCountIgnored
+    /// Rows are not waited for before their entries leave the log.
+    case trimBeforeRows
+    /// A successor's fence is not waited for.
+    case fenceUnwaited
+    /// A successor does not make its epoch that of the groups.
+    case raiseOmitted
+    /// The script that writes rows does not look at the epoch.
+    case epochUnchecked
+    /// The script that trims does not look for a successor.
+    case trimUnchecked
+    /// A batch of rows that was sent twice runs twice.
+    case doneIgnored
+    /// A group whose reply was lost counts as written.
+    case replyAssumed
+    /// A group whose reply was lost is written again with another id.
+    case sentAgainAnew
+    /// A wait on a new connection, which has written nothing.
+    case markSkipped
+    /// A fence that is sent again writes another entry.
+    case fenceRepeats
+    /// The last page of the log is not replayed.
+    case lastPageSkipped
+    /// A batch that was sent to a slot's former server is dropped.
+    case movedDropped
+    /// A replica's refusal counts as success.
+    case readOnlySucceeds
+    /// Rows and log are read from a replica.
+    case replicaReads
+
+    /// Does it, for one process.
+    final class Planted {
+        private let fault: WorldFault
+        private let cluster: SimulatedCluster
+        /// The last number that was sent to each log.
+        private var sent: [[UInt8]: [UInt8]] = [:]
+        private var again: Set<[UInt8]> = []
+
+        init(_ fault: WorldFault, _ cluster: SimulatedCluster) { (self.fault, self.cluster) = (fault, cluster) }
+
+        private static func isCall(_ command: RedisCommand, of script: RedisScript) -> Bool {
+            let words = command.arguments
+            guard words.count > 1 else { return false }
+            return command.name == "EVALSHA" && words[1] == Array(script.digest.utf8)
+                || command.name == "EVAL" && words[1] == Array(script.source.utf8)
+        }
+
+        private static func changed(_ command: RedisCommand, _ script: RedisScript, _ old: String, _ new: String)
+            -> RedisCommand
+        {
+            guard isCall(command, of: script), let place = script.source.range(of: old) else { return command }
+            var source = script.source
+            source.replaceSubrange(place, with: new)
+            var changed = RedisCommand("EVAL", source)
+            for word in command.arguments.dropFirst(2) { changed.append(word) }
+            return changed
+        }
+
+        private static func isWait(_ command: RedisCommand) -> Bool { ["WAIT", "WAITAOF"].contains(command.name) }
+        private static func isEntry(_ command: RedisCommand, _ field: String) -> Bool {
+            let words = command.arguments
+            return command.name == "XADD" && words.count > 2 && words[words.count - 2] == Array(field.utf8)
+        }
+        private static func id(_ command: RedisCommand) -> [UInt8] {
+            let words = command.arguments
+            return words[words.count - 3]
+        }
+        private static let ping = RedisCommand("PING")
+
+        func sent(_ command: RedisCommand, among all: [RedisCommand]) -> RedisCommand {
+            switch fault {
+            case .waitSkipped: return Self.isWait(command) ? Self.ping : command
+            case .epochUnchecked:
+                return Self.changed(
+                    command, RedisScripts.batch, "own[1] and tonumber(own[1]) > tonumber(ARGV[1])", "false")
+            case .trimUnchecked:
+                return Self.changed(command, RedisScripts.trim, "tonumber(epoch) > tonumber(ARGV[1])", "false")
+            case .doneIgnored:
+                return Self.changed(command, RedisScripts.batch, "done >= tonumber(ARGV[2])", "false")
+            case .fenceRepeats:
+                return Self.changed(
+                    command, PartOpening.fenceScript, "ARGV[2] then return last end",
+                    "ARGV[2] then return last end\n redis.call('XADD', KEYS[1], epoch .. '-' .. (number + 1), 'f', ARGV[2])"
+                )
+            case .raiseOmitted: return Self.isCall(command, of: RedisScripts.raise) ? Self.ping : command
+            case .markSkipped: return Self.isEntry(command, "w") ? Self.ping : command
+            case .replyAssumed, .sentAgainAnew:
+                guard Self.isEntry(command, "b") else { return command }
+                let id = Self.id(command)
+                defer { sent[command.arguments[1]] = id }
+                guard fault == .sentAgainAnew, sent[command.arguments[1]] == id else { return command }
+                var changed = RedisCommand()
+                for (place, word) in command.arguments.enumerated() {
+                    let isID = place == command.arguments.count - 3
+                    changed.append(isID ? word.prefix { $0 != UInt8(ascii: "-") } + Array("-*".utf8) : word)
+                }
+                return changed
+            default: return command
+            }
+        }
+
+        func told(_ command: RedisCommand, _ reply: RedisReply, among all: [RedisCommand]) -> RedisReply {
+            func satisfied() -> RedisReply {
+                command.name == "WAIT" ? .integer(9) : .array([.integer(1), .integer(9)])
+            }
+            switch fault {
+            case .waitSkipped, .waitCountIgnored: return Self.isWait(command) ? satisfied() : reply
+            case .trimBeforeRows:
+                let isOfRows = all.contains { Self.isCall($0, of: RedisScripts.batch) }
+                return Self.isWait(command) && isOfRows ? satisfied() : reply
+            case .fenceUnwaited:
+                let isOfFence = all.contains { Self.isCall($0, of: PartOpening.fenceScript) }
+                return Self.isWait(command) && isOfFence ? satisfied() : reply
+            case .raiseOmitted:
+                guard Self.isCall(command, of: RedisScripts.raise), let epoch = command.arguments.last else {
+                    return reply
+                }
+                return .bytes(epoch)
+            case .markSkipped:
+                return Self.isEntry(command, "w") ? .bytes(Self.id(command)) : reply
+            case .replyAssumed, .sentAgainAnew:
+                guard command.name == "XINFO", case .array(var fields) = reply,
+                    let place = fields.firstIndex(where: { $0.text == "last-generated-id" }),
+                    let last = fields[place + 1].text.flatMap({ LogID($0) }),
+                    let id = sent[command.arguments[2]].flatMap({ LogID(String(decoding: $0, as: UTF8.self)) })
+                else { return reply }
+                guard last.epoch == id.epoch else { return reply }
+                let told = fault == .replyAssumed ? max(last, id) : LogID(epoch: id.epoch, number: id.number - 1)
+                fields[place + 1] = .bytes(Array("\(told)".utf8))
+                return .array(fields)
+            case .lastPageSkipped:
+                guard command.name == "XRANGE", let entries = reply.array,
+                    let count = command.arguments.last.flatMap({ Int(String(decoding: $0, as: UTF8.self)) }),
+                    entries.count < count
+                else { return reply }
+                return .array([])
+            case .movedDropped:
+                guard Self.isCall(command, of: RedisScripts.batch), case .moved = reply.fault?.kind else {
+                    return reply
+                }
+                return .integer(1)
+            case .readOnlySucceeds:
+                guard case .readOnly = reply.fault?.kind else {
+                    let isRefused = reply.fault?.text.hasPrefix("ERR WAIT cannot be used with replica") == true
+                    return isRefused ? satisfied() : reply
+                }
+                if command.name == "XADD" { return .bytes(Self.id(command)) }
+                if Self.isCall(command, of: RedisScripts.batch) { return .integer(1) }
+                return command.name == "SET" ? .status("OK") : reply
+            case .replicaReads:
+                guard ["HGET", "HMGET", "ZRANGEBYLEX", "XRANGE"].contains(command.name), reply.fault == nil,
+                    let found = cluster.look(command.arguments, onReplica: true)
+                else { return reply }
+                return SimulatedNetwork.reply(found)
+            default: return reply
+            }
+        }
+    }
+}
+
+extension String {
+    /// Where a text stands first.
+    fileprivate func range(of text: String) -> Range<String.Index>? {
+        var place = startIndex
+        while place < endIndex {
+            if self[place...].hasPrefix(text) { return place..<index(place, offsetBy: text.count) }
+            place = index(after: place)
+        }
+        return nil
+    }
+}

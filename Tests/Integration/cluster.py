@@ -4,8 +4,10 @@
         cluster[0].push(…)   # each is a Gateway of its own ports
 """
 
+import contextlib
 import pathlib
 import signal
+import socket
 import sys
 import time
 import uuid
@@ -18,21 +20,21 @@ SECRET = "integration-cluster-secret-0123456789abcdef"
 class Cluster:
     """`count` gateways of one cluster; parts are few, so that each has some and a takeover moves several."""
 
-    def __init__(self, rig, count=3, parts=8, limits=None, sections=None, **options):
+    def __init__(self, rig, count=3, parts=8, limits=None, sections=None, places=None, **options):
         self.rig, self.parts, self.name = rig, parts, "t" + uuid.uuid4().hex[:12]
         self.options = {"limits": limits, "loops": 1, **options}
-        self.extra = sections or {}
+        self.extra, self.places = sections or {}, places
         self.gateways = [self.make(number) for number in range(count)]
 
     def make(self, number):
-        gateway = Gateway(**self.options)
+        gateway = Gateway(**self.options, place=self.places[number] if self.places else None)
         (gateway.cluster_port,) = free_ports(1)
         gateway._secret("cluster", SECRET)
         gateway.sections["store"] = {
             "path": str(gateway.folder / "data"),
             "redis": {"nodes": [server.address for server in self.rig.servers[:3]], "minReplicas": 1}}
         gateway.sections["cluster"] = {
-            "name": self.name, "parts": self.parts, "listen": f"127.0.0.1:{gateway.cluster_port}",
+            "name": self.name, "parts": self.parts, "listen": f"{gateway.host}:{gateway.cluster_port}",
             "secretFile": str(gateway.folder / "cluster"), **self.extra}
         return gateway
 
@@ -102,29 +104,60 @@ def is_busy(refused):
     return isinstance(refused.body, dict) and "retry" in str(refused.body.get("msg", "")).lower()
 
 
+def readme_ports():
+    """Stands in for `free_ports`: gateway N has 7100 + 10 N and the next five, unless another program has one of them."""
+    base, others = [7110], free_ports
+
+    def take(count):
+        first = base[0] if count > 1 else base[0] + 5
+        if count == 1:
+            base[0] += 10
+        with contextlib.ExitStack() as stack:
+            try:
+                for port in range(first, first + count):
+                    one = stack.enter_context(socket.socket())
+                    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    one.bind(("127.0.0.1", port))
+                return list(range(first, first + count))
+            except OSError:
+                return others(count)
+
+    return take
+
+
 def main():
     """Three gateways over three primaries with a replica each, until the first signal."""
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+    import gateway as gateways
     from redis_rig import RedisRig
 
     print("Starting six Redis servers and three gateways …", flush=True)
-    with RedisRig() as rig, Cluster(rig) as cluster:
-        tool = binary("longwire")
-        for number, gateway in enumerate(cluster):
-            print(
-                f"gateway {number + 1}: pid {gateway.process.pid}, devices 127.0.0.1:{gateway.device}, "
-                f"http 127.0.0.1:{gateway.http}, admin 127.0.0.1:{gateway.admin}")
-        first, second, third = cluster
-        print(f"""
-Be a device at the first gateway:
-  {tool} connect --device 127.0.0.1:{first.device} --app-id {APP['appId']} --app-secret {APP['appSecret']}
-Push to it through the second, with the cid that connect prints:
-  {tool} push --http 127.0.0.1:{second.http} --app-id {APP['appId']} --app-key {APP['appKey']} \\
-    --master-secret {APP['masterSecret']} --cid CID --payload hello
-See who serves what, through the third; then kill -9 a gateway and look again:
-  {tool} cluster status --admin 127.0.0.1:{third.admin} --admin-token {ADMIN_TOKEN}
+    with RedisRig() as rig:
+        gateways.free_ports = globals()["free_ports"] = readme_ports()
+        with Cluster(rig, parts=16) as cluster:
+            show(cluster)
+            signal.sigwait({signal.SIGINT, signal.SIGTERM})
+
+
+def show(cluster):
+    tool = binary("longwire")
+    for number, gateway in enumerate(cluster):
+        print(
+            f"gateway {number + 1}: pid {gateway.process.pid}, devices 127.0.0.1:{gateway.device}, "
+            f"http 127.0.0.1:{gateway.http}, admin 127.0.0.1:{gateway.admin}")
+    first, second, third = cluster
+    print(f"""
+In a second terminal, be a device at the first gateway:
+  export LONGWIRE_APP_ID={APP['appId']} LONGWIRE_APP_KEY={APP['appKey']} LONGWIRE_APP_SECRET={APP['appSecret']}
+  export LONGWIRE_MASTER_SECRET={APP['masterSecret']} LONGWIRE_ADMIN_TOKEN={ADMIN_TOKEN}
+  {tool} connect --device 127.0.0.1:{first.device}
+In a third, with the same two lines of export, push to it through the second, with the cid that connect printed:
+  {tool} push --http 127.0.0.1:{second.http} --cid CID --payload hello
+See who serves what, through the third:
+  {tool} cluster status --admin 127.0.0.1:{third.admin}
+Then kill -9 {second.process.pid}, look again, and push through the third:
+  {tool} push --http 127.0.0.1:{third.http} --cid CID --payload 'still here'
 Ctrl-C ends all of it.""", flush=True)
-        signal.sigwait({signal.SIGINT, signal.SIGTERM})
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import time
 from party import Book, Orders, setup
 from longwire_client import Closed, Device, pb
 
+MOVED = 202  # Close: another gateway takes the device over
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER: a close that sends a reset instead of an end
 
 
@@ -28,7 +29,15 @@ class Phone(threading.Thread):
         self.since, self.left = 0, None  # start of the unbroken presence, ms; how and when the last visit ended
 
     def register(self):
-        self.device.register(self.plan["app"]["appSecret"], tokens=[pb.VendorToken(token=self.token)])
+        while True:
+            try:
+                self.device.register(self.plan["app"]["appSecret"], tokens=[pb.VendorToken(token=self.token)])
+                break
+            except Closed as closed:
+                # Its part is just being taken by a gateway.
+                if closed.code != MOVED:
+                    raise
+                time.sleep(0.05)
         self.cid = self.device.state.cid.hex()
         self.book.write("registered", cid=self.cid, token=self.token)
         self.device.close()

@@ -84,20 +84,21 @@ class Gateway:
 
     start_timeout = TIMEOUT  # the bound of a start
 
-    def __init__(self, limits=None, app=None, hook=None, certificate=None, files=None, **sections):
+    def __init__(self, limits=None, app=None, hook=None, certificate=None, files=None, place=None, **sections):
         self._folder = tempfile.TemporaryDirectory(prefix="longwire-test-")
         self.folder = pathlib.Path(self._folder.name)
         self.device, self.senders, self.http, self.admin, self.device_tls = free_ports(5)
+        self.place, self.host = place, place.host if place else "127.0.0.1"  # a place of network.py
         self.app = {**APP, "apns": {"topic": "com.example.demo"}, **(app or {})}
         self.process, self._token, self._log = None, None, None
         self.files = files  # the limit of open files that it starts with
         for name, token in (("admin", ADMIN_TOKEN), ("handoff", HANDOFF_TOKEN)):
             self._secret(name, token)
         self.sections = {
-            "device": {"listen": f"127.0.0.1:{self.device}"},
-            "senders": {"listen": f"127.0.0.1:{self.senders}"},
-            "http": {"listen": f"127.0.0.1:{self.http}"},
-            "admin": {"listen": f"127.0.0.1:{self.admin}"},
+            "device": {"listen": f"{self.host}:{self.device}"},
+            "senders": {"listen": f"{self.host}:{self.senders}"},
+            "http": {"listen": f"{self.host}:{self.http}"},
+            "admin": {"listen": f"{self.host}:{self.admin}"},
             "store": {"path": str(self.folder / "data"), "durability": "fsync"},
             "loops": 2,
             "loopTables": os.environ.get("LONGWIRE_TEST_TABLES", "shared"),
@@ -111,7 +112,7 @@ class Gateway:
         }
         if certificate:
             files = {"certificate": str(certificate[0]), "key": str(certificate[1])}
-            self.sections["device"]["tls"] = {"listen": f"127.0.0.1:{self.device_tls}", **files}
+            self.sections["device"]["tls"] = {"listen": f"{self.host}:{self.device_tls}", **files}
         if hook:
             self._secret("hook", hook["secret"])
             self.sections["hook"] = {"url": hook["url"], "secretFile": str(self.folder / "hook")}
@@ -152,6 +153,8 @@ class Gateway:
     def spawn(self, *arguments, **options):
         """One longwired on this gateway's configuration; its output goes to the log unless `options` say otherwise."""
         words = [binary("longwired"), "--config", str(self.config), *arguments]
+        if self.place:
+            words = self.place.words(words)
         environment = {**os.environ, "SWIFT_BACKTRACE": "enable=no"}
         options = {"stdout": self._log, "stderr": subprocess.STDOUT, **options}
         if self.files:
@@ -185,7 +188,7 @@ class Gateway:
 
     def call(self, method, path, body=None, port=None, headers=None, raw=None, timeout=TIMEOUT):
         """The JSON of a 2xx answer; Refused for any other."""
-        connection = http.client.HTTPConnection("127.0.0.1", port or self.http, timeout=timeout)
+        connection = http.client.HTTPConnection(self.host, port or self.http, timeout=timeout)
         try:
             data = raw if raw is not None else None if body is None else json.dumps(body).encode()
             headers = {"Content-Type": "application/json;charset=utf-8", **(headers or {})}

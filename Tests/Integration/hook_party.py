@@ -91,7 +91,7 @@ class Party:
 def main():
     plan, orders = setup(), Orders()
     party = Party(plan, orders)
-    server = Receiver(("127.0.0.1", plan["port"]), Handler)
+    server = Receiver((plan["host"], plan["port"]), Handler)
     server.handle_error = lambda *_: sys.stderr.write("a request to the hook ended early\n")
     server.party = party
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()

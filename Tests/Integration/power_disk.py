@@ -66,7 +66,7 @@ class Log:
         return struct.unpack_from("<Q", self.memory, 8)[0]
 
     def kill(self, process, in_sync=False):
-        """SIGKILL between two changes, so that the folder is as the log says; `in_sync`: in the middle of a sync."""
+        """SIGKILL between two changes, so that the folder is as the log says; `in_sync`: in the middle of a commit."""
         end = time.monotonic() + 5
         struct.pack_into("<Q", self.memory, 16, 2 if in_sync else 1)
         while struct.unpack_from("<Q", self.memory, 16)[0] == 2 and time.monotonic() < end:

@@ -120,8 +120,9 @@ def slot_of(key):
 class Server:
     """One redis-server process on a folder of its own."""
 
-    def __init__(self, rig, number, port, bus_port):
-        self.rig, self.number, self.port, self.bus_port = rig, number, port, bus_port
+    def __init__(self, rig, number, port, bus_port, place=None):
+        self.rig, self.number, self.port, self.bus_port, self.place = rig, number, port, bus_port, place
+        self.host = place.host if place else "127.0.0.1"
         self.folder = rig.folder / f"server-{number}"
         self.folder.mkdir()
         self.process, self.is_stopped, self.identity = None, False, None
@@ -135,7 +136,7 @@ class Server:
 
     @property
     def client_host(self):
-        return GATE_HOST if self.rig.gates else "127.0.0.1"
+        return GATE_HOST if self.rig.gates else self.host
 
     @property
     def address(self):
@@ -147,6 +148,8 @@ class Server:
         for name, value in {**self.rig.settings(self), "dir": str(self.folder)}.items():
             values = [value] if isinstance(value, str) else value
             words += [f"--{name}", *values]
+        if self.place:
+            words = self.place.words(words)
         with open(self.folder / "log", "ab") as log:
             self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder)
         self.is_stopped = False
@@ -169,7 +172,7 @@ class Server:
         return (self.folder / "log").read_text(errors="replace")
 
     def connect(self, timeout=5.0):
-        return Connection(self.port, timeout=timeout, password=self.rig.password, tls=self.rig.tls_context())
+        return Connection(self.port, self.host, timeout, self.rig.password, self.rig.tls_context())
 
     def call(self, *words, timeout=5.0):
         """One command over a connection of its own."""
@@ -255,8 +258,12 @@ class Gate:
                 return
             threading.Thread(target=self._serve, args=(near, listener), daemon=True).start()
 
-    def _serve(self, near, listener):
+    def await_passage(self, near):
+        """Returns when something may pass on the connection of this client."""
         self._open.wait()
+
+    def _serve(self, near, listener):
+        self.await_passage(near)
         try:
             far = socket.create_connection(self.target, 5)
         except OSError:
@@ -283,7 +290,7 @@ class Gate:
                 piece = source.recv(65_536)
                 if self.delay:
                     time.sleep(self.delay)
-                self._open.wait()
+                self.await_passage(pair.near)
                 if not piece:
                     sink.shutdown(socket.SHUT_WR)
                     break
@@ -340,13 +347,14 @@ class RedisRig:
 
     def __init__(
         self, primaries=3, replicas=1, is_cluster=True, gates=False, node_timeout=2_000, password=None, tls=None,
-        extra=None,
+        extra=None, places=None,
     ):
-        """`extra` are further settings of each server; `tls` is (certificate, key, context of clients)."""
+        """`extra` are further settings of each server; `tls` is (certificate, key, context of clients); `places`: where each
+        server runs (network.py)."""
         primaries = primaries if is_cluster else 1
         self.primary_count, self.replica_count, self.is_cluster = primaries, replicas, is_cluster
         self.node_timeout, self.password, self.tls = node_timeout, password, tls
-        self.extra, self.gates, self.servers = extra or {}, {}, []
+        self.extra, self.gates, self.servers, self.places = extra or {}, {}, [], places
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="longwire-redis-"))
         if gates:
             self.gates = dict.fromkeys(range(primaries * (1 + replicas)))
@@ -358,7 +366,7 @@ class RedisRig:
         """What the server is started with, by the names of redis.conf."""
         port = "tls-port" if self.tls else "port"
         settings = {
-            "bind": "127.0.0.1", "protected-mode": "no", "port": "0", port: str(server.port), "daemonize": "no",
+            "bind": server.host, "protected-mode": "no", "port": "0", port: str(server.port), "daemonize": "no",
             "appendonly": "yes", "appendfsync": "always", "save": "", "maxmemory-policy": "noeviction",
             "repl-diskless-sync": "yes", "repl-diskless-sync-delay": "0", "repl-diskless-load": "swapdb",
             "repl-ping-replica-period": "1", "loglevel": "notice", "shutdown-timeout": "0", "databases": "1",
@@ -381,6 +389,9 @@ class RedisRig:
 
     # Set-up
 
+    def make_gate(self, server):
+        return Gate(server.port, server.port, GATE_HOST)
+
     def __enter__(self):
         try:
             return self.start()
@@ -400,16 +411,17 @@ class RedisRig:
         count = self.primary_count * (1 + self.replica_count)
         ports = free_ports(2 * count)
         for number in range(count):
-            server = Server(self, number, ports[number], ports[count + number])
+            place = self.places[number] if self.places else None
+            server = Server(self, number, ports[number], ports[count + number], place)
             self.servers.append(server)
             server.start()
             if number in self.gates:
-                self.gates[number] = Gate(server.port, server.port, GATE_HOST)
+                self.gates[number] = self.make_gate(server)
         if self.is_cluster:
             self._form_cluster()
         else:
             for server in self.servers[1:]:
-                server.call("REPLICAOF", "127.0.0.1", self.servers[0].port)
+                server.call("REPLICAOF", self.servers[0].host, self.servers[0].port)
         self.wait_until_ok()
         return self
 
@@ -421,7 +433,7 @@ class RedisRig:
             server.call("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
         # Each is told of each: to wait for gossip takes longer.
         for one, other in itertools.combinations(self.servers, 2):
-            one.call("CLUSTER", "MEET", "127.0.0.1", other.port, other.bus_port)
+            one.call("CLUSTER", "MEET", other.host, other.port, other.bus_port)
         for number, server in enumerate(self.servers[self.primary_count :]):
             primary = first[number % len(first)]
 
@@ -546,7 +558,7 @@ class RedisRig:
             # Nobody tells it otherwise: it may not stay a second primary.
             others = [one for one in self.primaries() if one is not server]
             if others:
-                server.call("REPLICAOF", "127.0.0.1", others[0].port)
+                server.call("REPLICAOF", others[0].host, others[0].port)
 
     def failover(self, replica=None, option=None):
         """CLUSTER FAILOVER on a replica (any if none is named), until it is the primary; it is returned."""
@@ -578,7 +590,7 @@ class RedisRig:
                 lambda: int(replica.info("replication")["slave_repl_offset"]) >= offset, f"that {replica} has all", TIMEOUT)
         replica.call("REPLICAOF", "NO", "ONE")
         for server in others:
-            server.call("REPLICAOF", "127.0.0.1", replica.port)
+            server.call("REPLICAOF", replica.host, replica.port)
             server.call("CLIENT", "UNPAUSE")
         return replica
 
@@ -598,10 +610,20 @@ class RedisRig:
         source.call("CLUSTER", "SETSLOT", slot, "MIGRATING", target.identity)
         secret = ["AUTH", self.password] if self.password else []
         while keys := source.call("CLUSTER", "GETKEYSINSLOT", slot, keys_per_step):
-            source.call("MIGRATE", "127.0.0.1", target.port, "", 0, 10_000, *secret, "KEYS", *keys, timeout=30.0)
+            source.call("MIGRATE", target.host, target.port, "", 0, 10_000, *secret, "KEYS", *keys, timeout=30.0)
+        # A server's own copying does not wait for replicas: a primary that died now would take the moved keys with it.
+        self.wait_for_copies(target)
+        self.wait_for_copies(source)
         for server in [target, source, *[one for one in primaries if one not in (target, source)]]:
             server.call("CLUSTER", "SETSLOT", slot, "NODE", target.identity)
         return target
+
+    def wait_for_copies(self, primary):
+        """Waits until the primary's replicas have all that it has now."""
+        offset = int(primary.info("replication")["master_repl_offset"])
+        eventually(
+            lambda: all(int(one.info("replication")["slave_repl_offset"]) >= offset for one in self.replicas_of(primary)),
+            f"copies of {primary}", TIMEOUT)
 
 
 def main():

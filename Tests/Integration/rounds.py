@@ -2,6 +2,10 @@
 
     python rounds.py --rounds 5 --seed 1 --seconds-per-round 5 --json FILE
     python rounds.py --rounds 5 --found
+    python rounds.py --rounds 5 --store redis
+
+With `--store redis` the gateway keeps its data in a Redis Cluster of three primaries with a replica each. In each round one
+of its servers is killed, stopped or fails over by command, or a slot of the gateway's data moves.
 
 LONGWIRE_BIN names the folder of the built programs. One line a round; exit code 1 when anything was lost, repeated, out
 of order or does not add up: then the seed is printed, and the folder in which books, log and data were kept.
@@ -25,9 +29,11 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE / "python")]
 
+from cluster import retried  # noqa: E402
 from gateway import ADMIN_TOKEN, APP, HANDOFF_TOKEN, Gateway, Refused, free_ports  # noqa: E402
 from party import API, UNANSWERED  # noqa: E402
 from publishing import RETRIED_CODES  # noqa: E402
+from redis_rig import RedisRig, slot_of  # noqa: E402
 from round_audit import Audit  # noqa: E402
 
 HOOK_SECRET = "whsec_" + "bG9uZ3dpcmUgaW50ZWdyYXRpb24gaG9vayBzZWNyZXQ="
@@ -46,6 +52,8 @@ REPORTS_PER_ROUND = 15
 DEVICE_GROUPS, DEVICES_PER_GROUP = 2, 18
 # Seeds that have found something, in the gateway or in the audit; the same seed does not make the same instants.
 FOUND = (1, 3, 7, 9, 11, 21, 22)
+# What happens to the servers of a Redis Cluster, one after the other.
+SERVER_FAULTS = ("stopReplica", "failover", "killPrimary", "moveSlot", "stopPrimary", "killReplica")
 PARTIES_TO_STOP = ("gateway", "devices0", "sender", "hook", "devices1", "publishers")
 
 
@@ -79,16 +87,17 @@ class Party:
 
 
 class Rounds:
-    def __init__(self, seed, seconds, pace=450):
+    def __init__(self, seed, seconds, pace=450, store="embedded"):
+        self.rig = RedisRig(node_timeout=1_000) if store == "redis" else None
+        self.server_faults, self.server_turn = collections.Counter(), seed
         self.seed, self.seconds, self.pace = seed, seconds, pace
         self.chance = random.Random(seed)
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="longwire-rounds-"))
         self.audit = Audit(self.folder, LIMITS["liveDeadlineMilliseconds"] / 1000)
         self.log = open(self.folder / "parties.log", "ab")
         (hook_port,) = free_ports(1)
-        self.hook_port = hook_port
-        self.gateway = Gateway(limits=LIMITS, app={"maxAttempts": 20, "push": PUSH})
-        self.gateway._secret("hook", HOOK_SECRET)
+        self.hook_host, self.hook_port = "127.0.0.1", hook_port
+        self.gateway = self.make_gateway()
         self.parties, self.restarts, self.stops, self.sender_lives = {}, [], {}, 0
         self.life_began, self.had_hook, self.killed_senders = time.time(), False, 0
         self.stop_turn, self.counted, self.kills_at = 0, {}, collections.Counter()
@@ -97,8 +106,21 @@ class Rounds:
 
     # Set-up
 
+    def make_gateway(self):
+        sections = {"store": {"redis": {"nodes": self.rig.nodes}}} if self.rig else {}
+        gateway = Gateway(limits=LIMITS, app={"maxAttempts": 20, "push": PUSH}, **sections)
+        gateway._secret("hook", HOOK_SECRET)
+        return gateway
+
     def __enter__(self):
-        self.gateway.__enter__()
+        try:
+            return self._set_up()
+        except BaseException:
+            self.__exit__(RuntimeError)
+            raise
+
+    def _set_up(self):
+        self.start_gateways()
         common = {"seed": self.seed, "app": APP}
         cids = []
         for group in range(DEVICE_GROUPS):
@@ -110,12 +132,13 @@ class Rounds:
             cids += self.parties[f"devices{group}"].hear()["cids"]
         tags = {f"tag-{number}": cids[number::3] + cids[::5] for number in range(3)}
         for tag, tagged in tags.items():
-            self.gateway.api("PUT", f"user/custom_tag/batch/{tag}", {"cid": sorted(set(tagged))})
+            body = {"cid": sorted(set(tagged))}
+            retried(lambda tag=tag, body=body: self.gateway.api("PUT", f"user/custom_tag/batch/{tag}", body))
         self.start("publishers", "publisher", {
             **common, "http": self.gateway.http, "senders": self.gateway.senders, "cids": cids, "tags": tags, "first": 0,
             "pace": self.pace / 7, "book": str(self.folder / "publishers.book")})
         self.start("hook", "hook", {
-            **common, "port": self.hook_port, "admin": self.gateway.admin, "token": HANDOFF_TOKEN,
+            **common, "host": self.hook_host, "port": self.hook_port, "admin": self.gateway.admin, "token": HANDOFF_TOKEN,
             "secret": HOOK_SECRET, "book": str(self.folder / "hook.book")})
         self.parties["publishers"].hear()
         self.parties["hook"].hear()
@@ -127,11 +150,31 @@ class Rounds:
             party.end()
         self.log.close()
         if self.audit.problems or kind:
-            self.gateway.kill()
-            shutil.copytree(self.gateway.folder, self.folder / "gateway", dirs_exist_ok=True)
+            self.keep_gateways()
+            if self.rig:
+                for server in self.rig.servers:
+                    server.kill()
+                shutil.copytree(self.rig.folder, self.folder / "redis", dirs_exist_ok=True)
         else:
             shutil.rmtree(self.folder, ignore_errors=True)
+        self.end_gateways()
+        if self.rig:
+            self.rig.__exit__()
+
+    def keep_gateways(self):
+        if self.gateway.process:
+            self.gateway.kill()
+        shutil.copytree(self.gateway.folder, self.folder / "gateway", dirs_exist_ok=True)
+
+    def end_gateways(self):
         self.gateway.__exit__()
+
+    def start_gateways(self):
+        if self.rig:
+            self.rig.__enter__()
+            self.gateway.sections["store"]["redis"]["nodes"] = self.rig.nodes
+            self.gateway.sections["store"]["path"] = str(self.gateway.folder / "data")
+        self.gateway.__enter__()
 
     def start(self, name, program, plan):
         self.parties[name] = Party(name, program, plan, self.log)
@@ -165,6 +208,9 @@ class Rounds:
             self.end_life(where)
             self.restart()
 
+    def restart_all(self):
+        self.kill()
+
     def end_life(self, where="load"):
         self.gateway.kill()
         self.audit.kills.append(time.time())
@@ -195,6 +241,35 @@ class Rounds:
             self.audit.gateway_stops.append((began, time.time()))
         self.stops[name] = self.stops.get(name, 0) + 1
 
+    def break_server(self):
+        """One of the Redis servers dies, stops or is replaced; it is whole again when this returns, or soon."""
+        fault = SERVER_FAULTS[self.server_turn % len(SERVER_FAULTS)]
+        self.server_turn += 1
+        began = time.time()
+        primaries = self.rig.primaries()
+        primary = self.chance.choice(primaries)
+        replica = next(iter(self.rig.replicas_of(primary)), None)
+        if fault == "failover" and replica:
+            self.rig.failover(replica)
+        elif fault == "moveSlot":
+            # That of a part's log, which is never without load.
+            self.rig.move_slot(slot_of(f"{{lw:longwire:p{self.chance.randrange(16)}}}"))
+        elif fault.startswith("kill"):
+            victim = replica if fault == "killReplica" and replica else primary
+            victim.kill()
+            # Longer than an election takes, or shorter.
+            time.sleep(0.2 + 3 * self.chance.random())
+            self.rig.restart(victim)
+        else:
+            victim = replica if fault == "stopReplica" and replica else primary
+            victim.stop()
+            time.sleep(0.5 + 2 * self.chance.random())
+            victim.resume()
+        self.rig.wait_until_ok()
+        # While no copy can be made nothing commits: for a device that is as if the gateway stood still.
+        self.audit.gateway_stops.append((began, time.time() + 0.5))
+        self.server_faults[fault] += 1
+
     def use_hook(self, is_used):
         """In force from the next start."""
         self.gateway.sections.pop("hook", None)
@@ -204,6 +279,24 @@ class Rounds:
                 "url": f"http://127.0.0.1:{self.hook_port}/hook", "timeoutSeconds": 1, "batchJobs": 20,
                 "secretFile": str(self.gateway.folder / "hook")}
 
+    def break_things(self):
+        """What goes wrong in one round, one after the other while the load runs."""
+        kills = sorted(self.chance.uniform(0.15, 0.85) * self.seconds for _ in range(self.chance.choice((1, 2, 2))))
+        moments = [(at, self.kill) for at in kills]
+        moments.append((self.chance.uniform(0.1, 0.7) * self.seconds, self.stop_somebody))
+        moments.append((self.chance.uniform(0.2, 0.6) * self.seconds, self.kill_sender))
+        if self.rig:
+            moments.append((self.chance.uniform(0.1, 0.6) * self.seconds, self.break_server))
+        self.act(moments)
+
+    def act(self, moments):
+        """Does each at its time; returns when the round's time is over, and all is done."""
+        start = time.monotonic()
+        for at, action in sorted(moments, key=lambda one: one[0]):
+            time.sleep(max(0.0, start + at - time.monotonic()))
+            action()
+        time.sleep(max(0.0, start + self.seconds - time.monotonic()))
+
     # One round
 
     def play(self, number):
@@ -212,15 +305,7 @@ class Rounds:
         witness = Witness(self.gateway.admin, self.folder / "publishers.book", self.chance.random())
         for party in self.parties.values():
             party.tell("go")
-        kills = sorted(self.chance.uniform(0.15, 0.85) * self.seconds for _ in range(self.chance.choice((1, 2, 2))))
-        moments = [(at, self.kill) for at in kills]
-        moments.append((self.chance.uniform(0.1, 0.7) * self.seconds, self.stop_somebody))
-        moments.append((self.chance.uniform(0.2, 0.6) * self.seconds, self.kill_sender))
-        start = time.monotonic()
-        for at, action in sorted(moments, key=lambda one: one[0]):
-            time.sleep(max(0.0, start + at - time.monotonic()))
-            action()
-        time.sleep(max(0.0, start + self.seconds - time.monotonic()))
+        self.break_things()
 
         # The world heals: everybody behaves, and nothing may stay undecided.
         for party in self.parties.values():
@@ -232,7 +317,7 @@ class Rounds:
 
         # What has ended stays as it is.
         finals = {name: message.state for name, message in self.audit.messages.items() if message.round == number}
-        self.kill()
+        self.restart_all()
         again = self.traces(self.chance.sample(sorted(finals), min(200, len(finals))))
         for name, trace in again.items():
             if finals[name] != "pending" and trace["state"] != finals[name]:
@@ -394,8 +479,8 @@ class Rounds:
         return {
             "seed": self.seed, "rounds": rounds, "kills": len(audit.kills), "killsAt": dict(self.kills_at),
             "senderKills": self.killed_senders,
-            "stops": self.stops, "devices": DEVICE_GROUPS * DEVICES_PER_GROUP, "requests": len(audit.tried),
-            "accepted": len(audit.messages),
+            "stops": self.stops, "serverFaults": dict(self.server_faults), "devices": DEVICE_GROUPS * DEVICES_PER_GROUP,
+            "requests": len(audit.tried), "accepted": len(audit.messages),
             "refused": len(audit.refused), "tasks": audit.tasks.counts(), "retriedUnanswered": audit.unanswered,
             "shownLive": audit.counts["shownLive"], "shownOffline": audit.counts["shownOffline"],
             "coveredByPosition": len(audit.covered), "leases": len(audit.leases), "verdicts": dict(audit.verdicts),
@@ -445,9 +530,13 @@ class Witness(threading.Thread):
         return self.seen
 
 
-def play(rounds, seed, seconds):
+def play(rounds, seed, seconds, store="embedded"):
+    return run(Rounds(seed, seconds, store=store), rounds)
+
+
+def run(play, rounds):
     """The report of `rounds` rounds; AssertionError with everything that is needed to look further."""
-    play = Rounds(seed, seconds)
+    seed = play.seed
     done = 0
     try:
         with play:
@@ -472,6 +561,7 @@ def main():
     parser.add_argument("--seed", type=int, default=None, help="default: another one each time; it is printed")
     parser.add_argument("--found", action="store_true", help="play the seeds that have found something, one after the other")
     parser.add_argument("--seconds-per-round", type=float, default=5.0)
+    parser.add_argument("--store", choices=("embedded", "redis"), default="embedded")
     parser.add_argument("--json", help="where the figures go; without it they are printed only")
     options = parser.parse_args()
     seed = random.randrange(2**32) if options.seed is None else options.seed
@@ -480,7 +570,7 @@ def main():
         print(f"seed {seed}", flush=True)
         began = time.monotonic()
         try:
-            reports.append(play(options.rounds, seed, options.seconds_per_round))
+            reports.append(play(options.rounds, seed, options.seconds_per_round, options.store))
         except (AssertionError, Refused) as error:
             print(f"FAILED: {error}", file=sys.stderr)
             return 1

@@ -1,5 +1,7 @@
 """Three gateways as one: any takes any call and any device, and a dead one's parts are served by the others."""
 
+import json
+import re
 import subprocess
 import time
 
@@ -7,8 +9,9 @@ import pytest
 from cluster import Cluster, retried
 from conftest import QUICK
 from gateway import ADMIN_TOKEN, Refused, binary, eventually
-from longwire_client import Closed
-from redis_rig import RedisRig
+from hostile import close_code, said_hello
+from longwire_client import Closed, pb, prove
+from redis_rig import Gate, RedisRig
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +62,19 @@ def test_parts_are_spread_evenly(cluster):
     owners = cluster.owners()
     counts = sorted(owners.count(node) for node in set(owners))
     assert len(counts) == 3 and counts[-1] - counts[0] <= 1, owners
+
+
+def test_a_captured_registration_is_taken_once_by_all_gateways(cluster):
+    for number in range(6):
+        app = cluster[0].app
+        hello = pb.Hello(
+            app_id=app["appId"], registration=True, timestamp=int(time.time() * 1000), nonce=bytes([number]) * 8)
+        captured = prove(hello, app["appSecret"].encode())
+        first = said_hello(cluster[number % 3], captured)
+        first.receive(pb.Welcome)
+        for gateway in cluster.gateways:
+            assert close_code(said_hello(gateway, captured)) == 300
+        first.close()
 
 
 def test_any_gateway_takes_any_push_for_any_device(cluster, new_device):
@@ -201,17 +217,48 @@ def longwire(cluster, *words):
 
 def test_parts_are_shown_moved_and_given_away_by_command(rig):
     with Cluster(rig, limits=QUICK) as cluster:
+        code, text = longwire(cluster, "cluster", "status", "--table")
+        assert code == 0 and "parts without owner: none" in text and len(text.splitlines()) == 6, text
+        assert all(f"127.0.0.1:{one.cluster_port}" in text for one in cluster)
         code, text = longwire(cluster, "cluster", "status")
-        assert code == 0 and text.count("gateway ") >= 3 and "parts that nobody serves: none" in text
+        assert code == 0 and len(json.loads(text)["nodes"]) == 3, "a pipe gets JSON"
         target = next(node for node in cluster.owners() if node != cluster.owners()[5])
-        assert longwire(cluster, "cluster", "move", "--part", "5", "--to", str(target))[0] == 0
-        eventually(lambda: cluster.owners()[5] == target, "part 5 at its new gateway")
-        assert longwire(cluster, "cluster", "drain", "--node", str(target))[0] == 0
-        eventually(lambda: target not in cluster.owners() and None not in cluster.owners(), "a gateway without parts")
+        code, text = longwire(cluster, "cluster", "move", "--part", "5", "--to", str(target))
+        assert code == 0 and f"part 5 is served by gateway {target}" in text
+        assert cluster.owners()[5] == target
+        code, text = longwire(cluster, "cluster", "drain", "--node", str(target))
+        assert code == 0 and "left" in text and "has given all its parts away" in text, text
+        assert target not in cluster.owners() and None not in cluster.owners()
+        drained = next(one for one in cluster if cluster.map_of(one)["node"] == target)
+        assert readiness(drained) == (503, "draining", "this gateway gives its parts to the others")
         assert longwire(cluster, "cluster", "drain", "--node", str(target), "--undo")[0] == 0
         eventually(lambda: target in cluster.owners(), "parts at the gateway again")
+        eventually(lambda: readiness(drained)[0] == 200, "a gateway that is ready again")
         code, text = longwire(cluster, "cluster", "move", "--part", "200")
         assert code == 1 and "no such part" in text
+        code, text = longwire(cluster, "cluster", "drain", "--node", "999")
+        assert code == 1 and "has the number 999" in text
+
+
+def readiness(gateway):
+    """What /readyz says: HTTP status, word and reason."""
+    try:
+        status, body = 200, gateway.call("GET", "/readyz", port=gateway.admin)
+    except Refused as refused:
+        status, body = refused.status, refused.body
+    return status, body["status"], body.get("reason")
+
+
+def figures(gateway):
+    """The samples of /metrics."""
+    lines = [line for line in gateway.metrics().splitlines() if line and not line.startswith("#")]
+    return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}
+
+
+def test_commands_for_a_cluster_say_clearly_when_there_is_none(gateway):
+    for words in (["status"], ["drain"], ["move", "--part", "1", "--to", "1"]):
+        code, text = longwire([gateway], "cluster", *words)
+        assert code == 1 and "is no member of a cluster" in text, text
 
 
 def test_servers_are_checked_by_command(rig, cluster):
@@ -254,3 +301,82 @@ def test_a_refused_call_says_that_it_may_be_repeated(rig, new_device):
         message = retried(lambda: gateway.push(device.cid, "back"))
         assert device.receive_and_ack(1)[0].payload == b"back"
         gateway.ends_as(message["msgId"], "delivered")
+
+
+class ShiftedClock(Gate):
+    """A proxy before a server whose clock seems to be `shift` seconds off: what looks like a time in a reply is moved."""
+
+    shift = 0
+
+    def _pump(self, source, sink, pair):
+        if source is pair.far:
+            source = ShiftedReplies(source, self)
+        super()._pump(source, sink, pair)
+
+
+class ShiftedReplies:
+    """The server's side of a connection; the number of bytes stays."""
+
+    def __init__(self, source, clock):
+        self.source, self.clock = source, clock
+
+    def __getattr__(self, name):
+        return getattr(self.source, name)
+
+    def recv(self, count):
+        seconds = self.clock.shift
+
+        def moved(match):
+            factor = 1 if match[1] == b"$10" else 1000
+            return b"%s\r\n%d\r\n" % (match[1], int(match[2]) + seconds * factor)
+
+        piece = self.source.recv(count)
+        return re.sub(rb"(\$10|\$13)\r\n(1\d{9}|1\d{12})\r\n", moved, piece) if seconds else piece
+
+
+def test_a_gateway_with_a_wrong_clock_does_not_start_and_a_running_one_warns():
+    with RedisRig(primaries=1, replicas=1, is_cluster=False) as rig:
+        clock = ShiftedClock(rig.servers[0].port)
+
+        def make():
+            cluster = Cluster(rig, count=1, limits=QUICK)
+            cluster[0].sections["store"]["redis"]["nodes"] = [clock.address]
+            return cluster
+
+        for shift, side in ((30, "behind"), (-30, "ahead of")):
+            clock.shift = shift
+            with pytest.raises(AssertionError) as failure, make():
+                pass
+            text = str(failure.value)
+            assert "the clock of this machine is" in text and side in text and "chronyc" in text, text
+        clock.shift = 0
+        with make() as cluster:
+            clock.shift = 5
+            eventually(lambda: "clusterClockOff" in cluster[0].log(), "a warning of the clock")
+            offset = figures(cluster[0])["longwire_cluster_clock_offset_seconds"]
+            assert -5.5 < offset < -4.5
+            clock.shift = 0
+            eventually(lambda: "clusterClockAgrees" in cluster[0].log(), "the end of the warning")
+        clock.close()
+
+
+def test_a_cluster_shows_its_figures_and_what_is_missing(rig, new_device):
+    with Cluster(rig, limits=QUICK) as cluster:
+        for number, device in enumerate(devices(cluster, new_device, 6)):
+            cluster[number % 3].push(device.cid, "x")
+        pages = [figures(one) for one in cluster]
+        for page in pages:
+            assert page["longwire_cluster_members"] == 3
+            assert page['longwire_cluster_parts{state="unowned"}'] == 0
+            assert page["longwire_cluster_lease_age_seconds"] < 2
+            assert page["longwire_cluster_register_seconds_count"] > 0
+            links = [name for name in page if name.startswith("longwire_cluster_link_up{")]
+            assert len(links) == 2 and all(page[name] == 1 for name in links)
+            assert sum(page[name] for name in page if name.startswith("longwire_cluster_link_sent_bytes_total")) > 0
+        assert sum(page['longwire_cluster_parts{state="owned"}'] for page in pages) == 8
+        cluster[2].kill()
+        cluster.wait_until_served()
+        pages = [figures(one) for one in cluster.running]
+        taken = sum(page['longwire_cluster_parts_taken_total{reason="takeover"}'] for page in pages)
+        assert taken > 0
+        eventually(lambda: all(figures(one)["longwire_cluster_members"] == 2 for one in cluster.running), "two members")

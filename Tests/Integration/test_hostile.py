@@ -15,6 +15,7 @@ from hostile import (
     survives, varint)
 from longwire_client import Closed, Connection, Device, Sender, encode, pb, prove
 
+DEVICES = 'longwire_connections{listener="device"}'
 BODY_LIMIT = 65_536
 # Live attempts must not time out because the machine is busy: the neighbours' messages must stay unflagged.
 CALM = {
@@ -74,7 +75,7 @@ def test_half_done_handshakes_over_tls(calm, new_device):
         storm = [raw(calm.device_tls, starts[index % 4]) for index in range(600)]
         done = [context.wrap_socket(raw(calm.device_tls), server_hostname="localhost") for _ in range(60)]
         eventually(
-            lambda: watch.metrics()["longwire_connections"] <= watch.counts["longwire_connections"] + 4,
+            lambda: watch.metrics()[DEVICES] <= watch.counts[DEVICES] + 4,
             "the end of all handshakes", timeout=40)
         assert watch.grown("longwire_connections_accepted_total", listener="device") >= 660
         assert watch.closed("helloTimeout") >= 60
@@ -387,7 +388,7 @@ def test_storms_of_connects_and_resets(calm, new_device):
             # A whole Hello, and gone before its Welcome.
             reset(raw(calm.device, hello_frame(calm, device, timestamp=int(time.time() * 1000))))
         eventually(
-            lambda: watch.metrics()["longwire_connections"] <= watch.counts["longwire_connections"] + 4,
+            lambda: watch.metrics()[DEVICES] <= watch.counts[DEVICES] + 4,
             "the end of the storm", timeout=40)
         assert watch.grown("longwire_connections_accepted_total", listener="device") >= 1_500
     device.state.timestamp = int(time.time() * 1000) + 1_000

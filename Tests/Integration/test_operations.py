@@ -1,18 +1,22 @@
 """What an operator does to a running gateway: limits, reloads and stops, each seen from outside."""
 
+import contextlib
 import json
 import os
+import re
 import resource
 import signal
 import socket
 import ssl
 import subprocess
 import threading
+import time
+import urllib.request
 
 import neighbour_party
 import pytest
 from conftest import QUICK
-from gateway import ADMIN_TOKEN, Refused, binary, eventually, full_pipe
+from gateway import ADMIN_TOKEN, Refused, binary, eventually, free_ports, full_pipe
 from longwire_client import Closed, Connection, Sender, encode, pb
 
 HOOK_SECRET = "whsec_" + "A" * 44
@@ -159,6 +163,48 @@ def test_certificates_change_at_a_reload(own_gateway, tmp_path):
     gateway.process.send_signal(signal.SIGHUP)
     eventually(lambda: "reloadRefused" in gateway.log(), "the refusal of a bad certificate")
     assert b"second" in certificate_of(gateway.device_tls), "the old one stays"
+
+
+def test_every_listener_speaks_tls_and_renews_its_certificate(own_gateway, new_device, tmp_path):
+    certificate, key = make_certificate(tmp_path, "first")
+    gateway = own_gateway(certificate=(certificate, key))
+    gateway.stop()
+    ports = dict(zip(("http", "senders", "admin"), free_ports(3)))
+    files = {"certificate": str(certificate), "key": str(key)}
+    for name, port in ports.items():
+        gateway.sections[name]["tls"] = {"listen": f"127.0.0.1:{port}", **files}
+    gateway.start()
+    trusting = ssl.create_default_context(cafile=str(certificate))
+    trusting.check_hostname = False
+
+    # A native sender and an admin call over TLS, to the end.
+    device = new_device(gateway)
+    with contextlib.closing(
+        Sender("127.0.0.1", ports["senders"], gateway.app["appId"], gateway.app["masterSecret"], tls=trusting)) as sender:
+        (result,) = sender.publish([{"cid": device.state.cid, "payload": b"over TLS"}])
+        assert result.code == 0
+        assert device.receive_and_ack(1)[0].payload == b"over TLS"
+    request = urllib.request.Request(
+        f"https://127.0.0.1:{ports['admin']}/v1/apps/{gateway.app['appId']}/devices/{device.cid}",
+        headers={"Authorization": f"Bearer {ADMIN_TOKEN}"})
+    with urllib.request.urlopen(request, timeout=10, context=trusting) as answer:
+        assert json.load(answer)["connected"]
+    end = re.search(r'longwire_certificate_end_seconds\{listener="admin"\} (\d+)', gateway.metrics())
+    assert 0 < int(end[1]) - time.time() <= 2 * 86_400
+    eventually(lambda: "certificateEnds listener=admin" in gateway.log(), "the warning: it is good for two days")
+
+    make_certificate(tmp_path, "second")
+    reload(gateway)
+    for port in (*ports.values(), gateway.device_tls):
+        eventually(lambda port=port: b"second" in certificate_of(port), f"the new certificate at {port}")
+
+    # Who speaks plain HTTP there, or gives the wrong trust, harms nobody.
+    for port in ports.values():
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as plain:
+            plain.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            with contextlib.suppress(ConnectionResetError):
+                assert b"HTTP" not in plain.recv(4_096)
+    assert gateway.is_ready()
 
 
 def test_check_tries_the_certificates(own_gateway, tmp_path):

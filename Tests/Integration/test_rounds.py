@@ -23,6 +23,13 @@ def test_three_rounds_lose_repeat_and_reorder_nothing():
     assert set(report["states"]) >= {"delivered", "deliveredOffline", "handedOff", "expired", "collapsed", "failed"}
 
 
+def test_rounds_over_redis_lose_repeat_and_reorder_nothing():
+    report = rounds.play(1, seed=1, seconds=2.5, store="redis")
+    print(json.dumps(report))
+    assert report["accepted"] >= 100 and report["kills"] >= 2 and sum(report["serverFaults"].values()) == 1
+    assert report["sumOfStates"] == report["accepted"] and report["shownLive"] and report["shownOffline"]
+
+
 def books():
     """Two messages to one device, published, shown and acked as they should be."""
     lines, traces = [], {}

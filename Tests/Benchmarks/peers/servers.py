@@ -235,7 +235,7 @@ class Longwire(BenchTarget):
     def without_connections(self):
         """Waits until it has seen the last device leave, whose descriptor the next one may need."""
         end = time.monotonic() + 60
-        while self.metrics().get("longwire_connections", 0) > 0:
+        while self.metrics().get('longwire_connections{listener="device"}', 0) > 0:
             if time.monotonic() > end:
                 raise Failed("the devices of the last run are still connected")
             time.sleep(0.05)

@@ -231,8 +231,8 @@ class Device:
 class Sender:
     """A trusted sender on the listener `senders`."""
 
-    def __init__(self, host, port, app_id, master_secret, timeout=10.0):
-        self.connection, self.request = Connection(host, port, timeout), 0
+    def __init__(self, host, port, app_id, master_secret, timeout=10.0, tls=None):
+        self.connection, self.request = Connection(host, port, timeout, tls), 0
         hello = pb.Hello(
             app_id=app_id, role=pb.ROLE_SENDER, timestamp=int(time.time() * 1000), client="python-test",
             nonce=os.urandom(16))

@@ -8,7 +8,7 @@
 //     0   "LWPOWER1"
 //     8   where the next record begins: a position. Who reads it after an answer knows that the answer came no later.
 //     16  1 to hold every change, so that the process can be killed between two changes and not within one; 2 to begin
-//         with that at the end of the next fdatasync, before it is noted
+//         with that at the end of the journal's next fdatasync, before it is noted
 //     24  1 while a change is under way
 //
 // A record is 32 bytes, then its names (each ended by a zero), then a write's bytes, then zeros up to a multiple of 8:
@@ -297,6 +297,15 @@ int posix_fallocate64(int descriptor, off64_t offset, off64_t count) {
 
 // Syncing
 
+/// Whether the file is a segment of the journal: the tables' files are synced, too, at instants of their own.
+static int is_segment(int descriptor) {
+    char link[64], name[4096];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
+    long length = syscall(SYS_readlinkat, AT_FDCWD, link, name, sizeof name - 1);
+    name[length > 0 ? length : 0] = 0;
+    return strstr(name, "/segment-") != NULL;
+}
+
 static int synchronize(int descriptor, long number) {
     uint64_t inode = followed(descriptor);
     if (!inode) return (int)syscall(number, descriptor);
@@ -312,7 +321,8 @@ static int synchronize(int descriptor, long number) {
         nanosleep(&rest, NULL);
     }
     uint64_t soon = 2;
-    if (flags & IS_DATA_ONLY) atomic_compare_exchange_strong(&head->is_held, &soon, 1);
+    if (flags & IS_DATA_ONLY && atomic_load(&head->is_held) == soon && is_segment(descriptor))
+        atomic_compare_exchange_strong(&head->is_held, &soon, 1);
     enter();
     append(SYNC_ENDS, flags, inode, began, 0, NULL, NULL, NULL, 0, 0);
     leave();

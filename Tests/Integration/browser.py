@@ -1,0 +1,86 @@
+"""A headless Chromium, driven as a person would: through chromedriver and Selenium, both Debian's."""
+
+import contextlib
+import tempfile
+
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
+
+WAIT = 20
+
+
+class Page:
+    """The console of one gateway in a window of its own."""
+
+    def __init__(self, driver, gateway):
+        self.driver, self.gateway = driver, gateway
+
+    def open(self, place=""):
+        self.driver.get(f"http://127.0.0.1:{self.gateway.admin}/console{place}")
+
+    def go(self, place):
+        self.driver.execute_script("location.hash = arguments[0]", place)
+
+    def find(self, selector):
+        """The first such element, once it is there."""
+        return self.until(lambda: next(iter(self.all(selector)), None), selector)
+
+    def all(self, selector):
+        return self.driver.find_elements(By.CSS_SELECTOR, selector)
+
+    def text(self, selector="main"):
+        return self.driver.execute_script(
+            "return [...document.querySelectorAll(arguments[0])].map(element => element.innerText).join('\\n')", selector)
+
+    def shows(self, text, selector="main"):
+        self.until(lambda: text in self.text(selector), lambda: f"{text!r} in {self.text(selector)!r}")
+
+    def until(self, look, what):
+        try:
+            return WebDriverWait(self.driver, WAIT, poll_frequency=0.05).until(lambda _: look())
+        except Exception:
+            raise AssertionError(f"no {what() if callable(what) else what}") from None
+
+    def click(self, selector):
+        self.find(selector).click()
+
+    def type(self, selector, text):
+        element = self.find(selector)
+        element.clear()
+        element.send_keys(text)
+
+    def sign_in(self, token):
+        self.type(".sign-in input", token)
+        self.click(".sign-in button.main")
+
+    def complaints(self):
+        """What the browser's own log has against the page: errors of scripts, and what the policy of the page forbade."""
+        return [entry["message"] for entry in self.driver.get_log("browser") if "the server responded" not in entry["message"]]
+
+    def screenshot(self, path):
+        self.driver.save_screenshot(str(path))
+
+
+@contextlib.contextmanager
+def browser(language="en-US", dark=False, width=1280, height=1000):
+    """A Chromium with a profile of its own, which goes with it."""
+    with tempfile.TemporaryDirectory(prefix="longwire-browser-", ignore_cleanup_errors=True) as folder:
+        options = webdriver.ChromeOptions()
+        options.binary_location = "/usr/bin/chromium"
+        # No sandbox within the sandbox of a container; nothing but the gateway's own page is opened.
+        for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", f"--lang={language}",
+                         f"--window-size={width},{height}", f"--user-data-dir={folder}", "--no-first-run",
+                         "--disable-background-networking", "--disable-component-update", "--no-proxy-server",
+                         "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"):
+            options.add_argument(argument)
+        options.add_experimental_option("prefs", {"intl.accept_languages": language})
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        driver = webdriver.Chrome(service=Service("/usr/bin/chromedriver"), options=options)
+        try:
+            driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {
+                "features": [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]})
+            yield driver
+        finally:
+            driver.quit()

@@ -1,0 +1,47 @@
+"""Crash rounds of three gateways with fixed seeds; `make cluster-rounds` plays many more, with every fault."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import network
+import pytest
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+def play(tmp_path, *words):
+    """The report; a program of its own, since it goes to a namespace of its own."""
+    report = tmp_path / "report.json"
+    done = subprocess.run(
+        [sys.executable, str(HERE / "cluster_rounds.py"), "--json", str(report), *words], capture_output=True, text=True,
+        timeout=300, check=False, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    return json.loads(report.read_text())
+
+
+def check(report, faults):
+    print(json.dumps(report))
+    assert report["accepted"] >= 40 and report["sumOfStates"] == report["accepted"]
+    assert sum(report["serverFaults"].values()) >= faults
+    assert report["shownLive"] and report["shownOffline"] and report["leases"] and all(report["connections"])
+
+
+def test_gateways_and_servers_break_under_load_and_nothing_is_lost_or_repeated(tmp_path):
+    check(play(tmp_path, "--rounds", "1", "--seed", "1", "--seconds-per-round", "4", "--faults", "killGateway,killPrimary"), 2)
+
+
+@pytest.mark.skipif(not network.is_allowed(), reason="this machine makes no network namespaces")
+def test_a_partition_under_load_loses_and_repeats_nothing(tmp_path):
+    report = play(tmp_path, "--rounds", "1", "--seed", "2", "--seconds-per-round", "4", "--faults", "isolateGateway,cutReplica")
+    assert report["network"] == "namespaces"
+    check(report, 2)
+
+
+def test_proxies_cut_where_there_are_no_namespaces(tmp_path):
+    words = ("--rounds", "1", "--seed", "3", "--seconds-per-round", "4", "--faults", "cutFromRedis,moveSlot", "--proxies")
+    report = play(tmp_path, *words)
+    assert report["network"] == "proxies"
+    check(report, 2)

@@ -1,0 +1,158 @@
+"""The console in a real browser: what a person sees and does, and what the page refuses to be used for."""
+
+import urllib.error
+import urllib.request
+
+import pytest
+from browser import Page, browser
+from gateway import ADMIN_TOKEN, HANDOFF_TOKEN, eventually
+from selenium.webdriver.common.keys import Keys
+
+MARKUP = "<img src=x onerror=document.title='pwned'>"
+
+
+@pytest.fixture(scope="module")
+def driver():
+    with browser() as driver:
+        yield driver
+
+
+@pytest.fixture
+def page(driver, gateway):
+    page = Page(driver, gateway)
+    page.open()
+    driver.execute_script("sessionStorage.clear(); localStorage.clear()")
+    driver.get_log("browser")
+    page.open()
+    yield page
+    assert page.complaints() == []
+
+
+def test_a_person_signs_in_and_sees_how_the_gateway_is(page, gateway, new_device):
+    page.sign_in("a-token-that-nobody-gave")
+    page.shows("did not take this token", "body")
+    page.sign_in(ADMIN_TOKEN)
+    page.shows("ready")
+    device = new_device(gateway)
+    gateway.push(device.cid, "one")
+    device.receive_and_ack(1)
+    page.shows("accepted")
+    # A plot has a line as soon as two pages came.
+    page.find("svg polyline.line-0")
+    assert "demo" in page.text("table")
+
+
+def test_why_did_this_message_not_arrive(page, gateway, new_device):
+    """From a cid to the device, from its last refusal to the message, and there each step as a sentence."""
+    device = new_device(gateway, token="cd" * 32)
+    device.close()
+    eventually(lambda: not gateway.view(device.cid)["connected"], "the device as absent")
+    message = gateway.push(device.cid, "one", alert="Hello")
+    (job,) = [job for job in gateway.lease(wait=5) if job["msgId"] == message["msgId"]]
+    # The vendor's word comes from outside: the page shows it and does not run it.
+    assert gateway.settle(job, "rejected", reason=MARKUP) == "recorded"
+    page.sign_in(ADMIN_TOKEN)
+    page.find(".tiles")
+    page.go(f"#/devices/{gateway.app['appId']}/{device.cid}")
+    page.shows("not connected")
+    page.shows(MARKUP)
+    page.click(f"a[href='#/messages/{message['msgId']}']")
+    page.shows("The vendor refused it for good.")
+    page.shows("A sender leased the job.")
+    page.shows(MARKUP, ".steps, .facts")
+    assert page.all("main img") == [] and "pwned" not in page.driver.title
+    page.go("#/messages/" + "0" * 32)
+    page.shows("No such message")
+
+
+def test_a_test_message_is_confirmed_sent_and_logged(page, gateway, new_device):
+    device = new_device(gateway)
+    page.sign_in(ADMIN_TOKEN)
+    page.find(".tiles")
+    page.go(f"#/send/{gateway.app['appId']}/{device.cid}")
+    page.type("textarea", '{"n":1}')
+    page.click("form button.main")
+    page.click("dialog button")
+    assert page.text(".badge") == "", "cancelled"
+    page.click("form button.main")
+    page.click("dialog button.danger")
+    page.shows("It went over the device's connection.")
+    assert device.receive_and_ack(1)[0].payload == b'{"n":1}'
+    eventually(lambda: "operatorPush" in gateway.log() and "name=admin" in gateway.log(), "the log's line")
+    page.click("a[href^='#/messages/']")
+    page.shows("The device acked it.")
+
+
+def test_a_credential_with_fewer_rights_is_told_so(page, gateway, new_device):
+    device = new_device(gateway)
+    page.sign_in(HANDOFF_TOKEN)
+    page.shows("ready")
+    page.go(f"#/devices/{gateway.app['appId']}/{device.cid}")
+    page.shows("This credential may not do that: credential sender lacks the permission trace")
+    page.go(f"#/send/{gateway.app['appId']}/{device.cid}")
+    page.click("form button.main")
+    page.click("dialog button.danger")
+    page.shows("lacks the permission admin")
+    page.go("#/cluster")
+    page.shows("lacks the permission admin")
+
+
+def test_keyboard_language_and_colours(page):
+    page.find(".sign-in input").send_keys(ADMIN_TOKEN + Keys.ENTER)
+    page.find(".tiles")
+    active = page.driver.switch_to.active_element
+    active.send_keys(Keys.TAB)
+    assert page.driver.switch_to.active_element.get_attribute("class") == "skip"
+    page.driver.switch_to.active_element.send_keys(Keys.TAB)
+    page.driver.switch_to.active_element.send_keys(Keys.TAB + Keys.TAB)
+    page.click(".foot button[lang='zh-CN']")
+    page.shows("总览", "nav")
+    assert page.driver.execute_script("return document.documentElement.lang") == "zh-CN"
+    back = "return getComputedStyle(document.body).backgroundColor"
+    before = page.driver.execute_script(back)
+    page.click(".foot button[title]")
+    assert page.driver.execute_script(back) != before
+    page.driver.refresh()
+    page.shows("总览", "nav")
+    assert page.driver.execute_script(back) != before, "kept"
+    page.click(".foot button:last-child")
+    page.find(".sign-in")
+    assert page.driver.execute_script("return sessionStorage.length") == 0
+
+
+def test_a_gateway_that_goes_away_is_told_and_comes_back(driver, own_gateway):
+    gateway = own_gateway()
+    page = Page(driver, gateway)
+    page.open()
+    page.sign_in(ADMIN_TOKEN)
+    page.shows("ready")
+    gateway.kill()
+    page.shows("The gateway does not answer")
+    gateway.start()
+    page.until(lambda: "does not answer" not in page.text() and "ready" in page.text(), "the gateway again")
+    driver.get_log("browser")
+
+
+def test_what_the_listener_serves_and_refuses(gateway):
+    def ask(path, method="GET", **headers):
+        request = urllib.request.Request(f"http://127.0.0.1:{gateway.admin}{path}", method=method, headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                return answer.status, answer.headers, answer.read()
+        except urllib.error.HTTPError as error:
+            return error.code, error.headers, error.read()
+
+    status, headers, body = ask("/console")
+    assert status == 200 and b"<!doctype html>" in body and "default-src 'none'" in headers["Content-Security-Policy"]
+    assert headers["X-Frame-Options"] == "DENY" and headers["X-Content-Type-Options"] == "nosniff"
+    assert ask("/console/")[2] == body == ask("/console?x=1")[2]
+    assert ask("/console/main.js")[1]["Content-Type"].startswith("text/javascript")
+    assert ask("/console/main.js", "HEAD")[0] == 200
+    for path in ("/console/../admin-token", "/console/%2e%2e/x", "/console/none", "/console//", "/consolex", "/console/index.html/x"):
+        assert ask(path)[0] == (200 if path == "/console//" else 404), path
+    assert ask("/console", "POST")[0] == 405
+    # What another site may have the browser send carries no token, and its page may not read an answer.
+    status, headers, _ = ask(f"/v1/apps/{gateway.app['appId']}/push", "POST", Origin="http://evil.example", Cookie="a=b")
+    assert status == 401 and headers["Access-Control-Allow-Origin"] is None
+    status, headers, _ = ask("/v1/apps", "OPTIONS", Origin="http://evil.example")
+    assert status in (401, 405) and headers["Access-Control-Allow-Origin"] is None

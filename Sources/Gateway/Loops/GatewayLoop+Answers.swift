@@ -106,7 +106,10 @@ extension GatewayLoop {
     }
 
     func take(_ answer: LoopAnswer) {
-        guard let route = Route(answer.origin.route) else { return }
+        guard var route = Route(answer.origin.route) else { return }
+        // Over a link it comes back with this gateway's number. The next step may be for a part of this gateway's own, whose
+        // answer must not look for a link.
+        route.node = 0
         switch answer {
         case .published(let origin, let outcome):
             if route.kind == .sender {

@@ -467,7 +467,8 @@ package struct Membership: Sendable {
                 guard count < limit else { continue }
             }
             switch seat.phase {
-            case .open:
+            // One that is opened waits for the owner of part 0, who may be this node: it leaves without it.
+            case .opening where info.isLeaving, .open:
                 guard view.entries[part].owner == node, view.entries[part].epoch == seat.epoch else { continue }
                 close(part, seat, heir: heir, isGift: true)
                 count += 1

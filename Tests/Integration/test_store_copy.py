@@ -9,6 +9,7 @@ from cluster import Cluster
 from conftest import QUICK
 from gateway import binary, eventually
 from redis_rig import RedisRig
+from test_cluster import come_back
 
 
 @pytest.fixture(scope="module")
@@ -76,29 +77,41 @@ def test_everything_of_a_gateway_goes_to_redis_and_comes_back(rig, new_device, o
     code, text = copy(url(rig, "copy"), tmp_path / "back")
     assert code == 0 and tables(text) == there, text
 
-    cluster = Cluster(rig, count=1, parts=8, limits=QUICK)
+    def checks(gateways, some):
+        """Every gateway knows the names and the request id; some of the devices get what waited, in order and once."""
+        for gateway in gateways:
+            assert gateway.api("GET", "user/cid/alias/chief")["data"]["cid"] == [cids[0]]
+            assert gateway.api("POST", "push/single/cid", again)["data"] == first, "a request id that the first one knew"
+        for number in some:
+            gateway, device = gateways[number % len(gateways)], targets[number]
+            come_back(device, gateway)
+            want = [f"{step}".encode() for step in range(5)] + [b"list"] + ([b"once"] if number == 0 else [])
+            assert [one.payload for one in device.receive_and_ack(len(want))] == want
+            for message in sent[device.cid]:
+                gateway.ends_as(message, "deliveredOffline")
+            device.close()
+
+    cluster = Cluster(rig, count=2, parts=8, limits=QUICK)
     cluster.name = "copy"
     for one in cluster:
         one.sections["cluster"]["name"] = "copy"
+        one.sections["demo"] = False
+        one.app = gateway.app
     with cluster:
         busy = copy(url(rig, "copy"), tmp_path / "busy")
         assert busy[0] == 1 and "a gateway at 127.0.0.1" in busy[1] and "stop all its gateways" in busy[1], busy
-    # An embedded gateway goes on from the export: each device gets what waited, in order and once.
+        cluster.wait_until_served()
+        checks(cluster.gateways, range(0, 12, 2))
+        assert [one.stop() for one in cluster] == [0, 0]
+    # An embedded gateway goes on from what the cluster left.
+    code, text = copy(url(rig, "copy"), tmp_path / "after")
+    assert code == 0 and "the stores are the same" in text, text
     home = own_gateway(limits=QUICK)
     home.stop()
-    home.sections["store"]["path"] = str(tmp_path / "back")
+    home.sections["store"]["path"] = str(tmp_path / "after")
     home.sections["demo"] = False
     home.start()
-    assert home.api("GET", "user/cid/alias/chief")["data"]["cid"] == [cids[0]]
-    assert home.api("POST", "push/single/cid", again)["data"] == first, "a request id that the first gateway knew"
-    for number, device in enumerate(targets):
-        device.address = ("127.0.0.1", home.device)
-        device.connect()
-        want = [f"{step}".encode() for step in range(5)] + [b"list"] + ([b"once"] if number == 0 else [])
-        assert [one.payload for one in device.receive_and_ack(len(want))] == want
-        for message in sent[device.cid]:
-            home.ends_as(message, "deliveredOffline")
-        device.close()
+    checks([home], range(1, 12, 2))
 
 
 def filled(own_gateway, new_device, count=3):

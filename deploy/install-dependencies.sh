@@ -42,6 +42,7 @@ test_packages=(
     "php-curl|the same"
     "redis-server|the store of several gateways; the tests start their own"
     "liblua5.1-0-dev|runs the scripts that Redis gets in the simulated Redis of the tests"
+    "haproxy|a balancer that names its clients to the gateway"
     "prometheus|its promtool checks the metrics, the alerts and the dashboard"
     "chromium|opens the console as a person would"
     "chromium-driver|drives it"

@@ -64,6 +64,7 @@ public struct ByteStream {
         // The limit is for new output; what was moved along is carried in any case.
         place.pointee.outboxLimit = RoughCount(atLeast: max(outboxByteLimit, content.unsent.count))
         serial = place.pointee.serial
+        if let client = content.client { table.pointee.clients[place.pointee.number] = client }
         event_assign(
             &place.pointee.event, loop.base, content.descriptor,
             Int16(truncatingIfNeeded: EV_READ | EV_WRITE | EV_CLOSED | EV_PERSIST) | Int16(bitPattern: UInt16(EV_ET)),
@@ -116,8 +117,10 @@ public struct ByteStream {
     /// The slot, while it is ours.
     var slot: StreamSlot.Pointer? { isOpen ? place : nil }
 
-    /// The other end, asked from the kernel; `nil` after the end.
-    package var peer: SocketAddress? { slot.flatMap { SocketAddress.peer(of: $0.pointee.descriptor) } }
+    /// The other end, as a balancer or the kernel names it; `nil` after the end.
+    package var peer: SocketAddress? {
+        slot.flatMap { table.pointee.clients[$0.pointee.number] ?? SocketAddress.peer(of: $0.pointee.descriptor) }
+    }
 
     package var isTLS: Bool { slot?.pointee.tls != nil }
 
@@ -192,7 +195,8 @@ public struct ByteStream {
                 start: piece.bytes + Int(piece.pointee.start), count: piece.filledByteCount)
             block = piece.pointee.next
         }
-        let connection = DetachedConnection(content, peer: SocketAddress.peer(of: content.descriptor))
+        content.client = table.pointee.clients[slot.pointee.number]
+        let connection = DetachedConnection(content, peer: content.client ?? SocketAddress.peer(of: content.descriptor))
         // The delegate stays until this call has returned: it may be the one that called.
         let delegate = slot.pointee.delegate
         release(slot)
@@ -216,6 +220,7 @@ public struct ByteStream {
         table.pointee.clearDeadline(slot)
         dropUnconsumed(slot)
         slot.pointee.outbox.removeAll(into: &table.pointee.pool)
+        if !table.pointee.clients.isEmpty { table.pointee.clients[slot.pointee.number] = nil }
         table.pointee.putSlot(slot)
     }
 

@@ -18,9 +18,11 @@ package final class DetachedConnection: @unchecked Sendable {
         var leftover: [UInt8] = []
         /// Written and not sent.
         var unsent: [UInt8] = []
+        /// The other end as a balancer named it.
+        var client: SocketAddress?
     }
 
-    /// The other end; `nil` if it has left already.
+    /// The other end, the client's where a balancer is between; `nil` if it has left already.
     package let peer: SocketAddress?
     private var content: Content?
     private let isTaken = Atomic<Bool>(false)

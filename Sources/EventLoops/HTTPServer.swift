@@ -46,7 +46,8 @@ package final class HTTPServer: Resident {
     private let handler: (HTTPExchange) -> Void
     private let judge: ((HTTPRequestHead) -> HTTPJudgement)?
     package let room: HTTPRoom
-    private var listener: Listener?
+    /// What it takes connections from, once `listen` was called.
+    package private(set) var listener: Listener?
     private var isOpen = true
     private var connections: [HTTPConnection] = []
     /// Not retained: the handler that owes an answer holds the exchange, and the end of the exchange takes it out of
@@ -81,8 +82,10 @@ package final class HTTPServer: Resident {
     }
 
     /// Takes connections from `socket`, too; once at most.
-    package func listen(_ socket: consuming ListeningSocket) throws(SystemError) {
-        listener = try Listener(on: loop, socket: socket) { [unowned self] connection in accept(connection) }
+    package func listen(_ socket: consuming ListeningSocket, balancers: [AddressRange] = []) throws(SystemError) {
+        listener = try Listener(on: loop, socket: socket, balancers: balancers) { [unowned self] connection in
+            accept(connection)
+        }
     }
 
     /// Takes new certificates for the connections to come; those that are open keep theirs.

@@ -10,6 +10,12 @@ package enum Limits {
     static let acceptBatchCount = 64
     /// The rest of a listener that ran out of descriptors, before it tries again.
     static let acceptPauseMilliseconds: UInt64 = 100
+    /// A balancer's PROXY header: 52 bytes with IPv6, and what TLS and cloud balancers add behind.
+    static let proxyHeaderByteCount = 2_048
+    /// A balancer sends its header at once; it only opens the connection when a client is there.
+    static let proxyHeaderMilliseconds = 5_000
+    /// Connections of one listener that wait for their header.
+    static let proxyHeaderCount = 4_096
     /// Connections the kernel may hold before we accept them; it cuts this to `net.core.somaxconn`.
     static let listenBacklogCount: Int32 = 4096
 

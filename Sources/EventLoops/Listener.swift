@@ -12,19 +12,37 @@ package final class Listener: Resident {
     /// Times it found no free descriptor or no memory.
     package private(set) var exhaustedCount: UInt64 = 0
 
+    /// Connections of balancers that ended before their PROXY header was complete.
+    package private(set) var refusedHeaderCount: UInt64 = 0
+    /// Why the last of them was refused, and whose it was.
+    package private(set) var lastRefusedHeader = ""
+    /// When, in the loop's time.
+    package private(set) var refusedHeaderAt: UInt64 = 0
+
     private let loop: EventLoop
     private let descriptor: CInt
+    private let balancers: [AddressRange]
+    private var arrivals: [ObjectIdentifier: BalancedArrival] = [:]
     private let connected: (DetachedConnection) -> Void
     private var event: UnsafeMutablePointer<event>?
     private var resumesAt: UInt64?
     private var isPaused = false
 
     /// Starts to accept; `connected` gets each connection, non-blocking and with TCP_NODELAY, on the loop.
+    ///
+    /// - Parameters:
+    ///   - loop: the loop of the caller.
+    ///   - socket: taken here.
+    ///   - balancers: whose connections begin with a PROXY header of version 2; it names the client, and `connected` sees the
+    ///     connection without it. Connections from elsewhere have none.
+    ///   - connected: called on the loop.
+    /// - Throws: without memory for the event.
     package init(
-        on loop: EventLoop, socket: consuming ListeningSocket, connected: @escaping (DetachedConnection) -> Void
+        on loop: EventLoop, socket: consuming ListeningSocket, balancers: [AddressRange] = [],
+        connected: @escaping (DetachedConnection) -> Void
     ) throws(SystemError) {
         loop.preconditionInLoop()
-        self.loop = loop
+        (self.loop, self.balancers) = (loop, balancers)
         address = socket.address
         descriptor = socket.take()
         self.connected = connected
@@ -67,6 +85,7 @@ package final class Listener: Resident {
         event_free(event)
         self.event = nil
         endListening()
+        dropArrivals()
         loop.remove(self)
     }
 
@@ -81,6 +100,12 @@ package final class Listener: Resident {
         event_free(event)
         self.event = nil
         endListening()
+        dropArrivals()
+    }
+
+    private func dropArrivals() {
+        for arrival in arrivals.values { arrival.drop() }
+        arrivals = [:]
     }
 
     private func resumeIfRested(_ now: UInt64) {
@@ -104,7 +129,12 @@ package final class Listener: Resident {
             case .connection(let connection):
                 setsockopt(connection, CInt(IPPROTO_TCP), TCP_NODELAY, &one, socklen_t(MemoryLayout<CInt>.size))
                 acceptedCount += 1
-                connected(DetachedConnection(.init(descriptor: connection), peer: SocketAddress(&storage)))
+                let peer = SocketAddress(&storage)
+                if !balancers.isEmpty, let peer, balancers.contains(where: { $0.contains(peer) }) {
+                    awaitHeader(connection, from: peer)
+                } else {
+                    connected(DetachedConnection(.init(descriptor: connection), peer: peer))
+                }
             case .aborted: continue
             case .none: return
             case .exhausted, .failed:
@@ -115,5 +145,34 @@ package final class Listener: Resident {
                 return
             }
         }
+    }
+
+    // MARK: Balancers
+
+    private func awaitHeader(_ connection: CInt, from balancer: SocketAddress) {
+        guard arrivals.count < Limits.proxyHeaderCount,
+            let arrival = BalancedArrival(
+                connection, from: balancer, on: loop, done: { [unowned self] in arrived($0, $1) })
+        else {
+            if arrivals.count >= Limits.proxyHeaderCount { Glibc.close(connection) }
+            return refuse(balancer, "too many connections wait for their PROXY header")
+        }
+        arrivals[ObjectIdentifier(arrival)] = arrival
+    }
+
+    private func arrived(_ arrival: BalancedArrival, _ outcome: BalancedArrival.Outcome) {
+        arrivals[ObjectIdentifier(arrival)] = nil
+        switch outcome {
+        case .arrived(let descriptor, let client):
+            connected(DetachedConnection(.init(descriptor: descriptor, client: client), peer: client))
+        case .left: refuse(arrival.balancer, "it sent no whole PROXY header in time")
+        case .refused(let fault): refuse(arrival.balancer, "\(fault)")
+        }
+    }
+
+    private func refuse(_ balancer: SocketAddress, _ reason: String) {
+        refusedHeaderCount += 1
+        refusedHeaderAt = loop.now
+        lastRefusedHeader = "balancer \(balancer): \(reason)"
     }
 }

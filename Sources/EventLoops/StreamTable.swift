@@ -76,6 +76,8 @@ struct StreamTable {
     /// Its owner; not counted, since each use would count twice.
     unowned(unsafe) let loop: EventLoop
     var pool = BlockPool()
+    /// Who is at the other end of the streams that came through a balancer, by their slots' numbers.
+    var clients: [UInt32: SocketAddress] = [:]
     /// Slots with something to send; one that has changed hands meanwhile is not marked as dirty, or stands here twice.
     var dirty: [StreamSlot.Pointer] = []
     var readAgain: [ByteStream] = []

@@ -1,5 +1,6 @@
 package import Configuration
 internal import Delivery
+internal import EventLoops
 internal import Glibc
 internal import PushAPI
 
@@ -110,6 +111,8 @@ struct ConfigurationReader {
 
     // MARK: Listeners
 
+    private static let balancerLimit = 64
+
     private func readListeners(_ root: ConfigurationObject, into configuration: inout GatewayConfiguration) {
         if let device = root.object("device") {
             configuration.device = readListener(device, default: configuration.device.plain)
@@ -134,6 +137,13 @@ struct ConfigurationReader {
         _ object: ConfigurationObject, default address: ListenAddress?, mayBeOff: Bool = false
     ) -> GatewayConfiguration.Listener {
         var listener = GatewayConfiguration.Listener(plain: readAddress(object, default: address))
+        for text in object.strings("balancers", limit: Self.balancerLimit) ?? [] {
+            if let range = AddressRange(text) {
+                listener.balancers.append(range)
+            } else {
+                object.report("balancers", "\"\(text)\" is no address or network, as \"10.0.0.5\" or \"10.0.0.0/24\"")
+            }
+        }
         if let tls = object.object("tls") {
             let address = readAddress(tls, default: nil, canBeOff: false)
             let certificate = readFilePath(tls, "certificate"), key = readFilePath(tls, "key")

@@ -1,5 +1,6 @@
 package import Configuration
 package import Delivery
+package import EventLoops
 package import PushAPI
 package import Wire
 
@@ -12,6 +13,8 @@ package struct GatewayConfiguration: Sendable, Equatable {
         /// `nil`: switched off.
         package var plain: ListenAddress?
         package var tls: TLSListener?
+        /// Whose connections begin with a PROXY header that names the client.
+        package var balancers: [AddressRange] = []
         package init(plain: ListenAddress?, tls: TLSListener? = nil) { (self.plain, self.tls) = (plain, tls) }
 
         /// Both addresses, as far as there are any.
@@ -188,6 +191,7 @@ extension GatewayConfiguration {
             let (new, old) = (self[keyPath: path], old[keyPath: path])
             if new.plain != old.plain { keys.append("\(name).listen") }
             if new.tls?.address != old.tls?.address { keys.append("\(name).tls.listen") }
+            if new.balancers != old.balancers { keys.append("\(name).balancers") }
         }
         if storePath != old.storePath { keys.append("store.path") }
         if durability != old.durability { keys.append("store.durability") }
@@ -224,6 +228,7 @@ extension GatewayConfiguration {
         // A TLS listener keeps its address and takes its new files; one that appears or goes waits for the restart.
         for (_, path) in Self.listeners {
             next[keyPath: path].plain = old[keyPath: path].plain
+            next[keyPath: path].balancers = old[keyPath: path].balancers
             next[keyPath: path].tls = Self.reloaded(self[keyPath: path].tls, over: old[keyPath: path].tls)
         }
         (next.storePath, next.durability, next.loopCount) = (old.storePath, old.durability, old.loopCount)

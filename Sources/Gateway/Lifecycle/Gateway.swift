@@ -117,22 +117,24 @@ final class Gateway {
 
     private func listen(_ sockets: ListeningSockets) throws {
         if let handles = sockets.device {
-            addresses.device = try open(handles, "device") { DeviceHandshake.accept($1, tls: nil, on: $0) }
+            addresses.device = try open(handles, "device", \.device) { DeviceHandshake.accept($1, tls: nil, on: $0) }
         }
         if let handles = sockets.deviceTLS, let listener = configuration.device.tls {
             let tls = Lock(try Self.tlsContext(listener))
             deviceTLS = tls
-            addresses.deviceTLS = try open(handles, "device.tls") {
+            addresses.deviceTLS = try open(handles, "device.tls", \.device) {
                 DeviceHandshake.accept($1, tls: tls.withLock { $0 }, on: $0)
             }
         }
         if let handles = sockets.senders {
-            addresses.senders = try open(handles, "senders") { SenderConnection.accept($1, tls: nil, on: $0) }
+            addresses.senders = try open(handles, "senders", \.senders) {
+                SenderConnection.accept($1, tls: nil, on: $0)
+            }
         }
         if let handles = sockets.sendersTLS, let listener = configuration.senders.tls {
             let tls = Lock(try Self.tlsContext(listener))
             sendersTLS = tls
-            addresses.sendersTLS = try open(handles, "senders.tls") {
+            addresses.sendersTLS = try open(handles, "senders.tls", \.senders) {
                 SenderConnection.accept($1, tls: tls.withLock { $0 }, on: $0)
             }
         }
@@ -188,13 +190,14 @@ final class Gateway {
 
     private func open(
         _ sockets: [ListeningSocket.Handle], _ name: String,
+        _ path: KeyPath<GatewayConfiguration, GatewayConfiguration.Listener>,
         accept: @escaping (GatewayLoop, DetachedConnection) -> Void
     ) throws -> String {
         // The first parts of a cluster's gateway are on one event loop each.
         for (member, socket) in zip(members, sockets) {
-            let listener = try Listener(on: member.loop, socket: socket.take()) { [unowned member] connection in
-                accept(member, connection)
-            }
+            let listener = try Listener(
+                on: member.loop, socket: socket.take(), balancers: configuration[keyPath: path].balancers
+            ) { [unowned member] connection in accept(member, connection) }
             member.watch(listener)
             listeners.append((member.loop, { listener.close() }))
         }
@@ -213,7 +216,9 @@ final class Gateway {
     ) throws -> String {
         for (member, socket) in zip(members, sockets) {
             let server = httpServer(on: member, service, tls: tls)
-            try server.listen(socket.take())
+            let settings = service == .admin ? configuration.admin : configuration.http
+            try server.listen(socket.take(), balancers: settings.balancers)
+            if let listener = server.listener { member.watch(listener) }
             listeners.append((member.loop, { server.stopAccepting() }))
             if tls != nil { httpTLS.append((member.loop, service, LoopBound(server, on: member.loop))) }
         }

@@ -18,6 +18,8 @@ package enum LogName: String, Sendable, CaseIterable {
     case listening
     /// A listener ran out of descriptors or its accept failed; fields: count, since the last such line.
     case acceptFailed
+    /// Connections of balancers ended without a good PROXY header; fields: loop, count since the last line, reason of the last.
+    case proxyHeaderRefused
     /// Something allowed in the configuration is unwise.
     case configurationWarning
     /// An operator purged a device's queue, had its jobs tried again or ended its session; fields: name, app, cid, detail, count.

@@ -14,6 +14,18 @@ extension GatewayLoop {
         reportedAcceptFailures = count
     }
 
+    /// At most a line a second, whatever a balancer sends.
+    func reportRefusedHeaders() {
+        let count = listeners.reduce(0) { $0 + $1.refusedHeaderCount }
+        guard count > reportedHeaders else { return }
+        metrics.count(.proxyHeadersRefused, Int(count - reportedHeaders))
+        let reason = listeners.max { $0.refusedHeaderAt < $1.refusedHeaderAt }?.lastRefusedHeader ?? ""
+        log.write(
+            .warning, .proxyHeaderRefused,
+            [.loop: LogValue(index), .count: LogValue(count - reportedHeaders), .reason: .text(reason)])
+        reportedHeaders = count
+    }
+
     /// Counts a newcomer in; false when there are too many and nobody can make room.
     ///
     /// The longest waiting connection that has not said Hello makes room: strangers who connect and say nothing do not keep

@@ -39,6 +39,7 @@ final class GatewayLoop {
     let adminRoom: HTTPRoom
     var listeners: [Listener] = []
     var reportedAcceptFailures: UInt64 = 0
+    var reportedHeaders: UInt64 = 0
     let publisher = NativePublisher()
     let handoff: HandoffCoordinator
     private(set) lazy var publicFront = PublicFront(self)
@@ -232,6 +233,7 @@ final class GatewayLoop {
             context.activity.note(core.pointee.seat.publishingApps, now: loop.now)
             handoff.tick(now: Int64(loop.now))
             reportAcceptFailures()
+            reportRefusedHeaders()
             store.secondPassed()
             tellAgain()
             if isHere(0) {

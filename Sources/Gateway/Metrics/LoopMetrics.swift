@@ -30,6 +30,7 @@ package struct LoopMetrics: Sendable, Equatable {
 package enum LoopCounter: Int, Sendable, CaseIterable {
     case deviceAccepted, senderAccepted
     case deviceDisplaced, senderDisplaced, deviceTurnedAway, senderTurnedAway, devicesRelayed
+    case proxyHeadersRefused
     case bytesReceived, bytesSent, deliversSent, turns, mailboxRefusals, coldReads, storeBreaches
 
     case refusedUnknownDevice, refusedQueueFull, refusedNoToken, refusedConflict, refusedPending, refusedBusy,

@@ -107,6 +107,9 @@ package enum MetricCatalogue {
             "longwire_devices_relayed_total", .counter,
             "Connections of devices passed on to the gateway that serves them.", .counter(.devicesRelayed)),
         Metric(
+            "longwire_proxy_headers_refused_total", .counter,
+            "Connections of balancers that ended without a good PROXY header.", .counter(.proxyHeadersRefused)),
+        Metric(
             "longwire_connections_accepted_total", .counter, "Accepted connections by listener.",
             .counter(.deviceAccepted, [.listener: "device"]), .counter(.senderAccepted, [.listener: "senders"])),
         Metric(

@@ -1,0 +1,39 @@
+internal import Glibc
+
+/// Addresses that begin with the same bits: `10.0.0.0/8`, `fd00::/8`, or one address alone.
+package struct AddressRange: Hashable, Sendable, CustomStringConvertible {
+    /// 4 or 16; an IPv4 address that is mapped into IPv6 counts as IPv4.
+    private let bytes: [UInt8]
+    private let bitCount: Int
+    package let description: String
+
+    /// `nil` for anything that is no numeric address, or has bits beyond its length.
+    package init?(_ text: String) {
+        let parts = text.split(separator: "/", maxSplits: 1, omittingEmptySubsequences: false)
+        guard let bytes = Self.bytes(of: String(parts[0])) else { return nil }
+        var bitCount = bytes.count * 8
+        if parts.count == 2 {
+            guard let number = Int(parts[1]), 0...bitCount ~= number, "\(number)" == parts[1] else { return nil }
+            bitCount = number
+        }
+        (self.bytes, self.bitCount, description) = (bytes, bitCount, text)
+    }
+
+    package func contains(_ address: SocketAddress) -> Bool {
+        guard let other = Self.bytes(of: address.host), other.count == bytes.count else { return false }
+        let whole = bitCount / 8
+        guard other[..<whole] == bytes[..<whole] else { return false }
+        let rest = bitCount % 8
+        return rest == 0 || (other[whole] ^ bytes[whole]) >> (8 - rest) == 0
+    }
+
+    private static func bytes(of host: String) -> [UInt8]? {
+        var four = in_addr()
+        if inet_pton(AF_INET, host, &four) == 1 { return withUnsafeBytes(of: four) { Array($0) } }
+        var sixteen = in6_addr()
+        guard inet_pton(AF_INET6, host, &sixteen) == 1 else { return nil }
+        let all = withUnsafeBytes(of: sixteen) { Array($0) }
+        let isMapped = all[..<10].allSatisfy { $0 == 0 } && all[10] == 0xFF && all[11] == 0xFF
+        return isMapped ? Array(all[12...]) : all
+    }
+}

@@ -1,0 +1,93 @@
+internal import CLibevent
+internal import Glibc
+internal import Platform
+
+/// A balancer's connection until its PROXY header is complete: nothing behind the header is read here.
+final class BalancedArrival {
+    enum Outcome {
+        /// The client's address, or the balancer's own where it speaks for itself.
+        case arrived(CInt, SocketAddress)
+        /// The balancer left, or said nothing in time.
+        case left
+        case refused(ProxyHeader.Fault)
+    }
+
+    let balancer: SocketAddress
+    private let descriptor: CInt
+    private let done: (BalancedArrival, Outcome) -> Void
+    private var event: UnsafeMutablePointer<event>?
+    private var awaitedByteCount = 0
+
+    /// Takes a non-blocking socket; `done` is called once on the loop, unless the arrival is dropped before.
+    init?(
+        _ descriptor: CInt, from balancer: SocketAddress, on loop: EventLoop,
+        done: @escaping (BalancedArrival, Outcome) -> Void
+    ) {
+        (self.descriptor, self.balancer, self.done) = (descriptor, balancer, done)
+        event = event_new(
+            loop.base, descriptor, Int16(EV_READ | EV_PERSIST),
+            { _, what, context in
+                guard let context else { preconditionFailure("libevent lost the context pointer") }
+                Unmanaged<BalancedArrival>.fromOpaque(context).takeUnretainedValue().ready(what)
+            }, Unmanaged.passUnretained(self).toOpaque())
+        // The header comes in one piece, as the protocol asks; each wait for more of it has the same bound.
+        var time = timeval(
+            tv_sec: Limits.proxyHeaderMilliseconds / 1_000, tv_usec: Limits.proxyHeaderMilliseconds % 1_000 * 1_000)
+        guard let event, event_add(event, &time) == 0 else {
+            if let event { event_free(event) }
+            Glibc.close(descriptor)
+            return nil
+        }
+        wake(atBytes: ProxyHeader.fixedByteCount)
+    }
+
+    /// Closes the connection without a word.
+    func drop() {
+        guard forget() else { return }
+        Glibc.close(descriptor)
+    }
+
+    private func forget() -> Bool {
+        guard let event else { return false }
+        event_free(event)
+        self.event = nil
+        return true
+    }
+
+    /// The kernel wakes the loop for no fewer bytes, so that half a header costs no turns.
+    private func wake(atBytes byteCount: Int) {
+        awaitedByteCount = byteCount
+        var count = CInt(byteCount)
+        setsockopt(descriptor, SOL_SOCKET, SO_RCVLOWAT, &count, socklen_t(MemoryLayout<CInt>.size))
+    }
+
+    private func ready(_ what: Int16) {
+        guard what & Int16(EV_READ) != 0 else { return end(.left) }
+        withUnsafeTemporaryAllocation(byteCount: Limits.proxyHeaderByteCount, alignment: 1) { room in
+            let count = recv(descriptor, room.baseAddress, room.count, CInt(MSG_PEEK | MSG_DONTWAIT))
+            guard count > 0 else {
+                if count < 0, errno == EAGAIN || errno == EINTR { return }
+                return end(.left)
+            }
+            switch ProxyHeader(UnsafeRawBufferPointer(rebasing: room[..<count])) {
+            case .incomplete(let byteCount):
+                // Woken for fewer bytes than were waited for: no more come.
+                guard byteCount > awaitedByteCount else { return end(.left) }
+                wake(atBytes: byteCount)
+            case .complete(let byteCount, let client):
+                guard recv(descriptor, room.baseAddress, byteCount, CInt(MSG_DONTWAIT)) == byteCount else {
+                    return end(.left)
+                }
+                wake(atBytes: 1)
+                end(.arrived(descriptor, client ?? balancer))
+            case .refused(let fault): end(.refused(fault))
+            }
+        }
+    }
+
+    private func end(_ outcome: Outcome) {
+        guard forget() else { return }
+        if case .arrived = outcome {} else { Glibc.close(descriptor) }
+        done(self, outcome)
+    }
+}

@@ -337,6 +337,7 @@ package final class EmbeddedShardStore: LoopStore {
 
     /// Whether a list may go on: lists leave half of the room to single publishes, which cannot wait for any.
     package var hasRoomForLists: Bool { owner.hasRoomForLists(beside: untoldByteCount) }
+    package var isStuck: Bool { owner.isStuck }
 
     /// What this turn has encoded and the committer does not count yet.
     private var untoldByteCount: Int { core.pointee.pieceByteCount - core.pointee.announcedByteCount }

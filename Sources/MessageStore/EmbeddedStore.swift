@@ -312,6 +312,9 @@ package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendabl
             && ledger.byteCount <= configuration.journalByteLimit
     }
 
+    /// A disk that stands still holds up all loops alike.
+    var isStuck: Bool { false }
+
     func hasRoomForLists(beside untoldByteCount: Int) -> Bool {
         committer.uncommittedByteCount + untoldByteCount < configuration.uncommittedByteLimit / 2
             && ledger.byteCount <= configuration.journalByteLimit

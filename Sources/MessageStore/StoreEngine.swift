@@ -48,6 +48,8 @@ package protocol StoreEngine: StoreService {
 package protocol LoopStore: ShardStore {
     /// Whether a list may go on: lists leave part of the room to single publishes, which cannot wait for any.
     var hasRoomForLists: Bool { get }
+    /// The log has stood still for a while: what is written now may wait for long.
+    var isStuck: Bool { get }
     /// Young rows and remembered removals.
     var youngRowCount: Int { get }
     /// Memory of batches and values.
@@ -129,6 +131,7 @@ protocol OverlayOwner: AnyObject, Sendable {
     func acceptsWrites(beside untoldByteCount: Int) -> Bool
     func isShortOfRoom(beside untoldByteCount: Int) -> Bool
     func hasRoomForLists(beside untoldByteCount: Int) -> Bool
+    var isStuck: Bool { get }
     /// How many rows a loop collects or drops in one turn.
     var sliceRowCount: Int { get }
 

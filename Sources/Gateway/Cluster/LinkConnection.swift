@@ -120,7 +120,7 @@ class LinkConnection: StreamDelegate {
             while offset < block.byteCount {
                 let end = min(block.byteCount, offset + LinkLimits.pieceByteCount)
                 let isTaken = block.withBytes { stream.write(UnsafeRawBufferPointer(rebasing: $0[offset..<end])) }
-                guard isTaken else { return }
+                guard isTaken else { return forgetReleased() }
                 desk.counters.sent(end - offset)
                 countingPort?.countSent(end - offset)
                 lastSaidAt = desk.loop.now
@@ -131,6 +131,13 @@ class LinkConnection: StreamDelegate {
             released(block)
         }
         queue.removeAll(keepingCapacity: true)
+        firstQueued = 0
+    }
+
+    /// A stream that is never empty must not keep what went through it.
+    private func forgetReleased() {
+        guard firstQueued >= LinkLimits.releasedBlockCount else { return }
+        queue.removeFirst(firstQueued)
         firstQueued = 0
     }
 

@@ -252,6 +252,11 @@ final class LinkDesk {
         return port
     }
 
+    /// Answers to the node found no room: it answers its questions as busy when the link ends, and comes back.
+    func dropAsker(_ node: Int) {
+        incoming[node]?.close(.unavailable, "the answers to this gateway found no room: it reads too slowly")
+    }
+
     func left(_ link: IncomingLink) {
         guard let node = link.peer?.node, incoming[node] === link else { return }
         incoming[node] = nil

@@ -121,23 +121,30 @@ final class LinkHub: GatewayLinks {
     ///
     /// The batch stays the caller's.
     ///
-    /// - Returns: false when the node's link is not there, or takes no more: the node has answered the questions as busy
-    ///   itself then, or will when the link breaks.
+    /// - Returns: false when the node's link is not there, or takes no more. Such a link is closed. In both cases the node
+    ///   answers the questions as busy itself.
     func send(_ answers: AnswerBatch, loop: Int, to node: Int) -> Bool {
-        guard let port = ports[node], port.mayAnswer(byteLimit: settings.waitingByteLimit) else {
+        guard let port = ports[node], port.hasAsker else {
             countRefused(node)
             return false
         }
+        guard port.hasRoomForAnswers(byteLimit: settings.waitingByteLimit) else { return dropAsker(node) }
         let block = spares.take()
         LinkCodec.encode(answers, into: block)
         port.answersEnter(block)
         guard parcels.send(LinkParcel(node: node, isAnswers: true, block: block)) else {
             port.answersLeft(block)
             spares.keep(block)
-            countRefused(node)
-            return false
+            return dropAsker(node)
         }
         return true
+    }
+
+    /// An answer that is lost while its link stays would leave its caller waiting.
+    private func dropAsker(_ node: Int) -> Bool {
+        countRefused(node)
+        loop.submit { [desk] in desk.value.dropAsker(node) }
+        return false
     }
 
     private func countRefused(_ node: Int) {

@@ -26,6 +26,8 @@ enum LinkLimits {
     static let openingRelayCount = 256
     /// Answers that may wait for a loop whose mailbox is full, before nothing more is read from any link.
     static let undeliveredCount = 64
+    /// Blocks that went out and are still in a connection's list, before the list is cut.
+    static let releasedBlockCount = 64
     /// A queue of blocks keeps an empty one of up to this size for another turn.
     static let keptBlockByteCount = 512 << 10
     /// Empty blocks that are kept.

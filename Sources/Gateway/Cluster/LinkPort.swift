@@ -56,10 +56,9 @@ final class LinkPort: Sendable {
 
     // MARK: Answers to the node's own questions
 
-    /// Whether the node's link to this gateway is there and takes answers.
-    func mayAnswer(byteLimit: Int) -> Bool {
-        isAsking.load(ordering: .relaxed) && waitingAnswers.load(ordering: .relaxed) < byteLimit
-    }
+    /// Whether the node's link to this gateway is there: otherwise the node has answered its questions itself.
+    var hasAsker: Bool { isAsking.load(ordering: .relaxed) }
+    func hasRoomForAnswers(byteLimit: Int) -> Bool { waitingAnswers.load(ordering: .relaxed) < byteLimit }
 
     func answersEnter(_ block: LinkBlock) {
         block.chargedByteCount = block.byteCount

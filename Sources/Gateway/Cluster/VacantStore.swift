@@ -15,6 +15,7 @@ final class VacantStore: LoopStore {
     deinit { scratch.deallocate() }
 
     var hasRoomForLists: Bool { false }
+    var isStuck: Bool { false }
     var youngRowCount: Int { 0 }
     var blockByteCount: Int { 0 }
     var batchByteCount: Int { StoreBounds.smallestBatchByteCount }

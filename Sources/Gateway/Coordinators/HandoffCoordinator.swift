@@ -29,6 +29,9 @@ final class HandoffCoordinator {
         var asked = 0
         /// True between a question and its answer.
         var isAsking = false
+        /// The last question's number and time.
+        var question: UInt64 = 0
+        var questionAt: Int64 = 0
         /// Jobs were reported while the round was under way: it may have passed them.
         var wasHinted = false
     }
@@ -53,6 +56,11 @@ final class HandoffCoordinator {
     static let roundLimit = 1 << 17
     /// Settlements last a commit; more than this at once means that a caller has gone wrong.
     static let settlementLimit = 1_024
+
+    /// A shard that has not answered by then waits for its disk or its Redis server: the round goes on without it.
+    private static let answerMilliseconds: Int64 = 5_000
+    /// How long jobs that came too late for their round are offered to their shard again.
+    private static let giveBackMilliseconds: Int64 = 120_000
 
     private let loop: Int
     private let loopCount: Int
@@ -96,12 +104,23 @@ final class HandoffCoordinator {
 
     /// A shard's answer to a lease command.
     func leased(_ origin: Origin, _ jobs: [Job], now: Int64) {
-        guard let route = Route(origin.route), var round = rounds[route.slot, route.stamp] else { return }
+        guard let route = Route(origin.route) else { return }
+        guard var round = rounds[route.slot, route.stamp], round.isAsking, round.question == origin.request else {
+            return giveBack(jobs, now: now)
+        }
         round.isAsking = false
         round.asked += 1
         round.jobs += jobs
         rounds[route.slot, route.stamp] = round
         step(route.slot, route.stamp, now: now)
+    }
+
+    /// Nobody waits for these jobs any more: each is due again, without an attempt.
+    private func giveBack(_ jobs: [Job], now: Int64) {
+        guard !jobs.isEmpty else { return }
+        kept.settle(
+            jobs.map { JobResult(job: $0.message, leaseID: $0.leaseID, outcome: .unsent, reason: "callerGone") },
+            until: now + Self.giveBackMilliseconds)
     }
 
     func settled(_ origin: Origin, _ verdicts: [ResultVerdict]) {
@@ -121,6 +140,7 @@ final class HandoffCoordinator {
 
     /// Called about once a second.
     func tick(now: Int64) {
+        passBySilent(now: now)
         lookAgain(now: now) { _ in true }
         kept.tick(now: now)
     }
@@ -142,6 +162,19 @@ final class HandoffCoordinator {
         for (slot, stamp) in idle {
             guard let round = rounds.remove(slot, stamp) else { continue }
             round.call.complete(round.jobs)
+        }
+    }
+
+    /// One shard that stands still keeps no job of the others from their senders.
+    private func passBySilent(now: Int64) {
+        var late: [(UInt32, UInt32)] = []
+        rounds.forEach { slot, stamp, round in
+            if round.isAsking, now >= round.questionAt + Self.answerMilliseconds { late.append((slot, stamp)) }
+        }
+        for (slot, stamp) in late {
+            rounds[slot, stamp]?.isAsking = false
+            rounds[slot, stamp]?.asked += 1
+            step(slot, stamp, now: now)
         }
     }
 
@@ -182,13 +215,14 @@ final class HandoffCoordinator {
             return
         }
         let target = (loop + round.asked) % loopCount
-        round.isAsking = true
+        (round.isAsking, round.questionAt) = (true, now)
+        round.question += 1
         rounds[slot, stamp] = round
         guard let route = outlet?.route(slot, stamp) else { return }
         outlet?.lease(
             target,
             LeaseCommand(
-                origin: route.origin(0), channel: round.call.channel, apps: round.call.apps,
+                origin: route.origin(round.question), channel: round.call.channel, apps: round.call.apps,
                 limit: round.call.limit - round.jobs.count,
                 leaseMilliseconds: round.call.leaseMilliseconds, leaseID: round.call.leaseID))
     }

@@ -1,6 +1,7 @@
 internal import Campaigns
 internal import Delivery
 internal import EventLoops
+internal import MessageStore
 internal import Platform
 internal import PushAPI
 internal import Wire
@@ -74,6 +75,11 @@ extension GatewayLoop {
 
     func lease(on target: Int, _ command: LeaseCommand) {
         guard isHere(target) else { return send(.lease(command), to: target) }
+        // A lease counts once it is durable: while the log stands still, the round asks the other parts.
+        guard !store.isStuck else {
+            answer(.leased(command.origin, []))
+            return answerDeferredSoon()
+        }
         withShard { $0.lease(command, now: now) }
     }
 

@@ -79,6 +79,7 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
     func acceptsWrites(beside untoldByteCount: Int) -> Bool {
         !log.isLost && !log.isStuck && context.acceptsWrites(beside: untoldByteCount)
     }
+    var isStuck: Bool { log.isStuck }
     func isShortOfRoom(beside untoldByteCount: Int) -> Bool { context.isShortOfRoom(beside: untoldByteCount) }
     func hasRoomForLists(beside untoldByteCount: Int) -> Bool {
         !log.isLost && !log.isStuck && context.hasRoomForLists(beside: untoldByteCount)

@@ -368,6 +368,26 @@ struct LinkHubTests {
 
     // MARK: Who is let in
 
+    @Test("answers that find no room end the link, so that the one who asked is answered as busy and asks again")
+    func answersWithoutRoom() throws {
+        let rig = LinkRig()
+        var settings = try LinkRig.settings()
+        settings.waitingByteLimit = 0
+        let (one, two) = (try rig.add(1), try rig.add(2, settings))
+        one.hub.setPeers([two.peer])
+        one.probe.wait { $0.events.contains(.up(node: 2, release: "1.0")) }
+        let hub = two.hub
+        two.probe.whenMessage { _, message in
+            let answers = AnswerBatch()
+            for answer in message.busyAnswers { answers.append(answer) }
+            #expect(!hub.send(answers, loop: 0, to: 1))
+        }
+        var messages = [LoopMessage.deviceStatus(LinkSamples.address, LinkSamples.origin(.admin))]
+        #expect(one.hub.send(&messages, part: 3, to: 2))
+        one.probe.wait { $0.answers.count == 1 && $0.events.count { $0 == .up(node: 2, release: "1.0") } == 2 }
+        #expect(two.hub.statistics.refusedBatches == 1)
+    }
+
     @Test("versions that are one apart talk, further ones are refused with the reason")
     func versions() throws {
         let rig = LinkRig()

@@ -1,0 +1,42 @@
+import Delivery
+import Testing
+import Wire
+
+@testable import Gateway
+
+@Suite("Leases over all shards")
+struct HandoffCoordinatorTests {
+    private final class Shards {
+        var leases: [(target: Int, command: LeaseCommand)] = []
+        var settled: [JobResult] = []
+    }
+
+    private func coordinator(_ shards: Shards) -> HandoffCoordinator {
+        let coordinator = HandoffCoordinator(loop: 0, loopCount: 2)
+        coordinator.outlet = HandoffCoordinator.Outlet(
+            lease: { shards.leases.append(($0, $1)) }, settle: { _, results, _, _ in shards.settled += results },
+            extend: { _, _, _, _, _ in }, route: { Route(.handoff, node: 0, loop: 0, slot: $0, stamp: $1) })
+        return coordinator
+    }
+
+    @Test("a shard that stands still holds up no job of the others, and what it leases late is due again")
+    func silentShard() throws {
+        let shards = Shards()
+        let coordinator = coordinator(shards)
+        var got: [[Job]] = []
+        #expect(
+            coordinator.lease(
+                .init(
+                    channel: .apns, apps: nil, limit: 10, leaseMilliseconds: 30_000, deadline: 4_000, leaseID: (1, 2),
+                    isCallerPresent: { true }, complete: { got.append($0) }), now: 0))
+        let silent = try #require(shards.leases.first)
+        for second in 1...5 as ClosedRange<Int64> { coordinator.tick(now: second * 1_000) }
+        #expect(shards.leases.map(\.target) == [0, 1])
+        let other = try #require(shards.leases.last)
+        coordinator.leased(other.command.origin, [LinkSamples.job], now: 5_100)
+        #expect(got.map(\.count) == [1] && !coordinator.hasWorkUnderWay)
+        coordinator.leased(silent.command.origin, [LinkSamples.job], now: 9_000)
+        #expect(got.count == 1)
+        #expect(shards.settled.map(\.outcome) == [.unsent])
+    }
+}

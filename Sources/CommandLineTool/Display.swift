@@ -1,8 +1,8 @@
 internal import Foundation
 
 /// How a command shows what it found: words for a person at a terminal, JSON for a program.
-struct Display {
-    static let options: [CommandSyntax.Option] = [
+package struct Display {
+    package static let options: [CommandSyntax.Option] = [
         .flag("json", "Print JSON. The default where standard output is no terminal."),
         .flag("text", "Print words and tables. The default on a terminal."),
     ]
@@ -11,10 +11,10 @@ struct Display {
         case good = "32", bad = "31", waiting = "33", faint = "2", strong = "1"
     }
 
-    let isJSON: Bool
+    package let isJSON: Bool
     private let hasColours: Bool
 
-    init(_ arguments: ParsedArguments, _ context: CommandContext) {
+    package init(_ arguments: ParsedArguments, _ context: CommandContext) {
         isJSON = arguments.has("json") || !arguments.has("text") && !context.isTerminal
         let environment = context.environment
         // https://no-color.org: any value but an empty one.
@@ -26,7 +26,7 @@ struct Display {
     }
 
     /// Rows in columns; the first row is the heading.
-    func table(_ rows: [[String]]) -> [String] {
+    package func table(_ rows: [[String]]) -> [String] {
         guard let heading = rows.first else { return [] }
         let widths = heading.indices.map { column in
             rows.map { column < $0.count ? Self.width($0[column]) : 0 }.max() ?? 0
@@ -50,7 +50,7 @@ struct Display {
     }
 
     /// A time of the gateway's in local time, to the millisecond.
-    static func time(_ milliseconds: Int64, isWithDay: Bool = true) -> String {
+    package static func time(_ milliseconds: Int64, isWithDay: Bool = true) -> String {
         var seconds = time_t(milliseconds / 1_000)
         var parts = tm()
         localtime_r(&seconds, &parts)
@@ -60,7 +60,7 @@ struct Display {
         return String(format: "%04d-%02d-%02d ", parts.tm_year + 1_900, parts.tm_mon + 1, parts.tm_mday) + clock
     }
 
-    static func duration(_ milliseconds: Int64) -> String {
+    package static func duration(_ milliseconds: Int64) -> String {
         switch abs(milliseconds) {
         case ..<1_000: "\(milliseconds) ms"
         case ..<120_000: String(format: "%.1f s", Double(milliseconds) / 1_000)

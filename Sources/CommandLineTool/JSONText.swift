@@ -1,7 +1,7 @@
 internal import TextForms
 
 /// JSON to be written: members keep their order, so that a line reads the same each time.
-enum JSONText: Equatable {
+package enum JSONText: Equatable {
     case null
     case bool(Bool)
     case integer(Int64)
@@ -12,10 +12,10 @@ enum JSONText: Equatable {
     /// JSON already.
     case verbatim(String)
 
-    static func == (left: JSONText, right: JSONText) -> Bool { left.text == right.text }
+    package static func == (left: JSONText, right: JSONText) -> Bool { left.text == right.text }
 
     /// In one line.
-    var text: String {
+    package var text: String {
         switch self {
         case .null: "null"
         case .bool(let value): value ? "true" : "false"

@@ -188,7 +188,7 @@ package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendabl
 
     // MARK: Opening
 
-    private static func takeFolder(_ folder: String) throws(StoreError) -> LockFile {
+    static func takeFolder(_ folder: String) throws(StoreError) -> LockFile {
         do throws(SystemError) {
             try FileSystem.createDirectory(folder)
         } catch { throw StoreError(error) }
@@ -225,7 +225,7 @@ package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendabl
     /// Refuses a folder whose database was taken away or has lost its root file.
     ///
     /// RocksDB would make a new, empty one in its place and delete the files of the old one.
-    private static func checkDatabaseIsThere(_ folder: String) throws(StoreError) {
+    static func checkDatabaseIsThere(_ folder: String) throws(StoreError) {
         let rows: [String]
         let journal: [String]
         do throws(SystemError) {

@@ -64,15 +64,21 @@ final class RowDatabase: @unchecked Sendable {
         ephemeral.withLock { $0.last { $0.period.kind == kind } }
     }
 
+    /// - Parameters:
+    ///   - path: the database's folder.
+    ///   - cacheByteCount: memory for blocks.
+    ///   - openFileLimit: files that are kept open.
+    ///   - isReadOnly: nothing in the folder changes; then the database must be there.
+    /// - Throws: what RocksDB said.
     init(
-        path: String, cacheByteCount: Int, openFileLimit: Int = Limits.openFileCount
+        path: String, cacheByteCount: Int, openFileLimit: Int = Limits.openFileCount, isReadOnly: Bool = false
     ) throws(StoreError) {
         self.path = path
         settings = DatabaseSettings(cacheByteCount: cacheByteCount, openFileLimit: openFileLimit)
         var names = Set(["default", "rows", "alarms", "start"])
         try planned("rocksdb open", "open", path)
-        let hasTables = FileSystem.exists(path + "/CURRENT")
-        cutByteCount = hasTables ? try ManifestTail.cut(path) : 0
+        let hasTables = isReadOnly || FileSystem.exists(path + "/CURRENT")
+        cutByteCount = hasTables && !isReadOnly ? try ManifestTail.cut(path) : 0
         if hasTables {
             var count = 0
             var error: UnsafeMutablePointer<CChar>?
@@ -95,8 +101,12 @@ final class RowDatabase: @unchecked Sendable {
         let familyOptions: [OpaquePointer?] = ordered.map { name in
             Period(name: name) == nil ? settings.options : settings.ephemeralOptions
         }
-        let opened = rocksdb_open_column_families(
-            settings.options, path, CInt(ordered.count), pointers, familyOptions, &handles, &error)
+        let opened =
+            isReadOnly
+            ? rocksdb_open_for_read_only_column_families(
+                settings.options, path, CInt(ordered.count), pointers, familyOptions, &handles, 0, &error)
+            : rocksdb_open_column_families(
+                settings.options, path, CInt(ordered.count), pointers, familyOptions, &handles, &error)
         if let error { throw StoreError(opening: path, message: take(error)) }
         guard let opened else { throw StoreError(opening: path, message: "no reason given") }
         database = opened
@@ -189,6 +199,18 @@ final class RowDatabase: @unchecked Sendable {
             guard let key = KeyCoding.readKey(bytes), key.bucket.index == bucket, key.table == table,
                 stored.count >= KeyCoding.rowPrefixByteCount, try body(key, stored)
             else { return }
+            try iterator.advance()
+        }
+    }
+
+    /// Visits everything that a family has under the first two bytes of a bucket, whatever it is.
+    func visitAll(
+        of bucket: UInt16, in family: ColumnFamily, _ body: (UnsafeRawBufferPointer, UnsafeRawBufferPointer) -> Void
+    ) throws(StoreError) {
+        let iterator = try DatabaseIterator(self, family, prefix: [UInt8(bucket >> 8), UInt8(bucket & 0xFF)])
+        try iterator.seekToFirst()
+        while let (bytes, stored) = iterator.current {
+            body(bytes, stored)
             try iterator.advance()
         }
     }

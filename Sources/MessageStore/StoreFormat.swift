@@ -9,7 +9,7 @@ struct StoreFormat {
     private static let prefix = "longwire store "
 
     private let folder: String
-    private let found: Int
+    let found: Int
 
     /// Reads the version; a new folder gets the current one.
     ///

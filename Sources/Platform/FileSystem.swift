@@ -85,6 +85,38 @@ package enum FileSystem {
         guard call("rmdir", path, { rmdir(path) }) == 0 || errno == ENOENT else { throw .last("rmdir", path) }
     }
 
+    /// What files take: their lengths, and the blocks that the disk has given them.
+    package struct Usage: Sendable, Equatable {
+        package var fileCount = 0
+        package var byteCount = 0
+        package var diskByteCount = 0
+        package init() {}
+    }
+
+    /// What a file, or a folder with everything in it, takes; nothing for one that is not there.
+    ///
+    /// Links are not followed, and a file that goes away meanwhile is passed over.
+    package static func usage(of path: String) throws(SystemError) -> Usage {
+        var usage = Usage()
+        var status = stat()
+        guard call("lstat", path, { lstat(path, &status) }) == 0 else {
+            if errno == ENOENT { return usage }
+            throw .last("lstat", path)
+        }
+        guard status.st_mode & S_IFMT == S_IFDIR else {
+            (usage.fileCount, usage.byteCount) = (1, Int(status.st_size))
+            usage.diskByteCount = Int(status.st_blocks) * 512
+            return usage
+        }
+        for name in try list(path) {
+            let part = try Self.usage(of: path + "/" + name)
+            usage.fileCount += part.fileCount
+            usage.byteCount += part.byteCount
+            usage.diskByteCount += part.diskByteCount
+        }
+        return usage
+    }
+
     /// The whole of a small file, at most 16 MiB.
     package static func read(_ path: String) throws(SystemError) -> [UInt8] {
         let file = try File(path: path, mode: .read)

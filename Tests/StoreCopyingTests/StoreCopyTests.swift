@@ -5,6 +5,7 @@ import TestKit
 import Testing
 import Wire
 
+@testable import MessageStore
 @testable import StoreCopying
 
 @Suite("Copying a store")
@@ -159,6 +160,39 @@ final class StoreCopyTests {
                 words.count > 3 ? words[3] : "0")
             #expect(result.code == .usage, "\(words): \(result.text)")
         }
+    }
+
+    @Test("a check names rows that make no sense, and alarms that are gone")
+    func checks() throws {
+        let key = StoreKey(Bucket(7), .taskGroup, ownerHigh: 1, ownerLow: 2, item: 3)
+        let odd = StoreKey(Bucket(9), .job, ownerHigh: 1, ownerLow: 2)
+        let place = EmbeddedPlace(path("a"))
+        try place.beginWriting(from: "a test", isReplacing: false)
+        try place.write([[UInt8]([1, 2]).withUnsafeBytes { CopiedRow(StoredRow(key: key, wakeAt: 5, value: $0)) }])
+        try place.finishWriting()
+        try place.complete()
+        place.close()
+        let whole = longwire("store", "check", path("a"), "--json")
+        #expect(whole.code == .done && whole.text.contains("\"isWhole\":true"), "\(whole.text)")
+
+        let store = try EmbeddedStore(EmbeddedStore.Configuration(folder: path("a")))
+        var alarm = [UInt8](repeating: 0, count: KeyCoding.alarmKeyByteCount)
+        alarm.withUnsafeMutableBytes { KeyCoding.write(Alarm(wakeAt: 5, key: key), to: $0.baseAddress!) }
+        try store.database.deleteLoosely([alarm], in: store.database.alarms)
+        store.close()
+        let asleep = longwire("store", "check", path("a"), "--text")
+        #expect(asleep.code == .refused, "\(asleep.text)")
+        #expect(asleep.text.contains("the index of alarms has no entry for it"), "\(asleep.text)")
+
+        let again = EmbeddedPlace(path("b"))
+        try again.beginWriting(from: "a test", isReplacing: false)
+        try again.write([[UInt8]([9, 9]).withUnsafeBytes { CopiedRow(StoredRow(key: odd, wakeAt: 0, value: $0)) }])
+        try again.finishWriting()
+        try again.complete()
+        again.close()
+        let nonsense = longwire("store", "check", path("b"), "--json")
+        #expect(nonsense.code == .refused && nonsense.text.contains("\"kind\":\"row\""), "\(nonsense.text)")
+        #expect(nonsense.text.contains("table job, bucket 9"), "\(nonsense.text)")
     }
 
     @Test("help tells of the store's commands")

@@ -1,0 +1,45 @@
+package import Wire
+
+extension RowInspection {
+    /// Whether a row's value has a form that this version reads; tables without a form of their own take anything.
+    package static func isReadable(_ key: StoreKey, _ bytes: UnsafeRawBufferPointer) -> Bool {
+        switch key.table {
+        case .device: unsafe device(bytes) != nil
+        case .message, .vendorMessage: unsafe message(bytes) != nil
+        case .job: unsafe JobRow(bytes) != nil
+        case .counters: unsafe CountersRow(bytes) != nil
+        case .request:
+            unsafe PushRow(bytes, under: key) != nil || RequestRow.read(bytes) != nil || isCall(bytes)
+        case .trace:
+            lateEvent(key) != nil
+                ? unsafe !LateEventRow.read(bytes).isEmpty : unsafe TraceRow(bytes, of: tracedMessage(key)) != nil
+        case .alias: unsafe AliasRow(bytes) != nil
+        case .task: unsafe TaskRow.read(bytes) != nil
+        case .taskMessage: unsafe LedgerRow(bytes) != nil
+        case .taskEvent: unsafe TaskEventRow(bytes) != nil
+        case .taskTargets: unsafe TargetsRow.read(bytes) != nil
+        case .singleTask: unsafe SingleTaskRow(bytes) != nil
+        case .broadcast: key.item == 0 ? bytes.count >= 8 : unsafe TaskRow.read(bytes) != nil
+        case .meta, .tag, .taskGroup: true
+        }
+    }
+
+    /// A call under its request's digest, or the answer to one.
+    private static func isCall(_ bytes: UnsafeRawBufferPointer) -> Bool {
+        // The targets' row begins behind the call's head.
+        if bytes.count >= CallRow.byteCount(targets: []), unsafe CallRow.read(bytes) != nil { return true }
+        return unsafe CallRow.readAnswer(bytes) != nil
+    }
+
+    /// What a message waits in: its app, its msgId, and its end.
+    package static func waiting(_ key: StoreKey, _ bytes: UnsafeRawBufferPointer) -> (app: AppKey, job: StoreKey)? {
+        guard let row = unsafe MessageRow(bytes) else { return nil }
+        return (row.app, StoreKey(key.bucket, .job, row.messageID))
+    }
+
+    /// The row of the message that a job waits for; `nil` for a job that waits for none, or is no job of this version.
+    package static func messageKey(ofJob bytes: UnsafeRawBufferPointer) -> StoreKey? {
+        guard let row = unsafe JobRow(bytes), row.state == .due || row.state == .leased else { return nil }
+        return row.facts.table == .broadcast ? nil : row.facts.key
+    }
+}

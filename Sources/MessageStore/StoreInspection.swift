@@ -1,0 +1,231 @@
+// A store's folder as it lies there, read and not changed. A start moves the journal into the database and goes by what it
+// finds; here both are read side by side, and what is wrong is told in place of being refused.
+//
+// A bucket after the other: everything that belongs to a device lies in one, so what is in memory is one bucket's rows and
+// what the journal has.
+
+package import Delivery
+internal import Journal
+internal import Platform
+internal import Wire
+
+/// The folder of a gateway that is stopped; no gateway starts on it meanwhile.
+package final class StoreInspection {
+    /// What is wrong, and in which part of the store.
+    package struct Damage: Sendable {
+        package enum Kind: String, Sendable { case format, journal, database, row, alarm, queue }
+        package var kind: Kind
+        /// A file, or a row.
+        package var place: String
+        package var what: String
+
+        package init(_ kind: Kind, _ place: String, _ what: String) {
+            (self.kind, self.place, self.what) = (kind, place, what)
+        }
+    }
+
+    /// A row with what the journal made of it.
+    package struct Row {
+        package var key: StoreKey
+        package var wakeAt: Int64
+        package var value: [UInt8]
+        /// It has an alarm, and the index has none.
+        package var lacksAlarm = false
+    }
+
+    /// What the journal has.
+    package struct Log: Sendable {
+        package var segmentCount = 0
+        package var recordCount = 0
+        package var recordByteCount = 0
+        /// Of a write that never ended, behind the last whole record.
+        package var cutByteCount = 0
+        package var isUnsynced = false
+    }
+
+    private struct Young {
+        var wakeAt: Int64
+        /// `nil`: deleted.
+        var value: [UInt8]?
+    }
+
+    package let folder: String
+    package private(set) var format = 0
+    package private(set) var log = Log()
+    /// What the opening met.
+    package private(set) var damages: [Damage] = []
+    /// Entries of the index that no row needs any more; a gateway drops them by and by.
+    package private(set) var staleAlarmCount = 0
+    private var database: RowDatabase?
+    private var young: [UInt16: [StoreKey: Young]] = [:]
+    private let lock: LockFile
+
+    /// Takes the folder and reads its journal.
+    ///
+    /// - Parameter folder: a gateway's `store.path`.
+    /// - Throws: `.inUse`, and what says that this is no store of a format that this version reads.
+    package init(folder: String) throws(StoreError) {
+        self.folder = folder
+        lock = try EmbeddedStore.takeFolder(folder)
+        let format = try StoreFormat(of: folder)
+        self.format = format.found
+        if EmbeddedStore.isUnfinishedCopy(folder) {
+            damages.append(Damage(.format, folder, "\(StoreError.unfinishedCopy(folder: folder))"))
+        }
+        guard format.found >= Self.oldestFormat else {
+            damages.append(
+                Damage(
+                    .format, folder + "/format",
+                    "the store has format \(format.found): a start of this version raises it; check it after that"))
+            return
+        }
+        do throws(StoreError) {
+            if FileSystem.exists(folder + "/rows/CURRENT") {
+                database = try RowDatabase(
+                    path: folder + "/rows", cacheByteCount: Limits.blockCacheByteCount, isReadOnly: true)
+            } else if FileSystem.exists(folder + "/rows"), FileSystem.exists(folder + "/journal") {
+                try EmbeddedStore.checkDatabaseIsThere(folder)
+            }
+        } catch { note(.database, folder + "/rows", error) }
+        do throws(StoreError) { try readJournal() } catch { note(.journal, folder + "/journal", error) }
+    }
+
+    /// In older formats the rows that a start reads whole stood among the others.
+    private static let oldestFormat = 5
+
+    private func note(_ kind: Damage.Kind, _ place: String, _ error: StoreError) {
+        switch error {
+        case .damagedJournal(let file, let offset, let what):
+            damages.append(Damage(kind, "\(file) at byte \(offset)", what))
+        case .damagedDatabase(let folder, let what): damages.append(Damage(kind, folder, what))
+        default: damages.append(Damage(kind, place, "\(error)"))
+        }
+    }
+
+    package func close() {
+        database?.close()
+        database = nil
+    }
+
+    // MARK: The journal
+
+    private func readJournal() throws(StoreError) {
+        guard FileSystem.exists(folder + "/journal") else { return }
+        // Each segment says its own size.
+        let journal: Recovery
+        do throws(JournalError) {
+            journal = try Recovery(folder: SegmentFolder(path: folder + "/journal"))
+        } catch { throw StoreError(error) }
+        log = Log(
+            segmentCount: journal.segments.count, recordCount: journal.batchCount, recordByteCount: journal.byteCount,
+            cutByteCount: journal.cutByteCount, isUnsynced: journal.isUnsynced)
+        guard let database else { return }
+        var counts = CountReplay(database, run: journal.run)
+        let buffer = SegmentBuffer()
+        for segment in journal.segments {
+            var failure: StoreError?
+            var unreadable: UInt8?
+            do throws(JournalError) {
+                try journal.replay(segment, using: buffer) { operation in
+                    guard let key = operation.storeKey else {
+                        unreadable = operation.table
+                        return
+                    }
+                    if key.table == .counters, operation.ticket > 0 {
+                        guard failure == nil else { return }
+                        do throws(StoreError) { try counts.take(operation, key) } catch { failure = error }
+                        return
+                    }
+                    guard operation.kind != .add else {
+                        unreadable = operation.table
+                        return
+                    }
+                    let value = operation.kind == .put ? Array(operation.value) : nil
+                    young[key.bucket.index, default: [:]][key] = Young(wakeAt: operation.wakeAt, value: value)
+                }
+            } catch { throw StoreError(error) }
+            if let failure { throw failure }
+            if counts.isDamaged { unreadable = StoreKey.Table.counters.rawValue }
+            if let unreadable {
+                throw .damagedJournal(
+                    file: journal.folder.segmentPath(segment.generation), offset: 0,
+                    what: "it has rows or changes of table \(unreadable) that this version does not know")
+            }
+        }
+        let (rows, memory) = counts.takeChanged()
+        withExtendedLifetime(memory) {
+            for row in rows {
+                let value = row.value.map { Array($0) }
+                young[row.key.bucket.index, default: [:]][row.key] = Young(wakeAt: 0, value: value)
+            }
+        }
+    }
+
+    // MARK: Rows
+
+    /// The rows of a bucket, in no order.
+    ///
+    /// - Parameters:
+    ///   - bucket: which.
+    ///   - tell: gets what cannot be read; the other rows come all the same.
+    /// - Returns: what a start would find.
+    package func rows(of bucket: UInt16, _ tell: (Damage) -> Void) -> [Row] {
+        let young = young[bucket] ?? [:]
+        var rows: [Row] = []
+        var alarms: [StoreKey: Set<Int64>] = [:]
+        if let database {
+            var areAlarmsWhole = true
+            func note(_ damage: Damage) {
+                areAlarmsWhole = false
+                tell(damage)
+            }
+            read(database.alarms, of: bucket, note) { key, _ in
+                guard let alarm = KeyCoding.readAlarm(key) else {
+                    return note(Damage(.alarm, "\(folder)/rows, bucket \(bucket)", "an alarm's key makes no sense"))
+                }
+                alarms[alarm.key, default: []].insert(alarm.wakeAt)
+            }
+            for family in [database.rows, database.start] + database.ephemeralFamilies.map(\.family) {
+                read(family, of: bucket, tell) { bytes, stored in
+                    guard let key = KeyCoding.readKey(bytes), stored.count >= KeyCoding.rowPrefixByteCount else {
+                        let place = "\(folder)/rows, family \(family.name), bucket \(bucket)"
+                        return tell(Damage(.row, place, "a row's key or length makes no sense"))
+                    }
+                    let known = alarms.removeValue(forKey: key) ?? []
+                    guard young[key] == nil else { return }
+                    if key.table == .counters {
+                        rows.append(Row(key: key, wakeAt: 0, value: Array(CountStamp.read(stored).value)))
+                        return
+                    }
+                    let wakeAt = key.table.hasAlarms ? stored.loadUnaligned(as: Int64.self) : 0
+                    if wakeAt != 0, known.contains(wakeAt) {
+                        staleAlarmCount += known.count - 1
+                    } else {
+                        staleAlarmCount += known.count
+                    }
+                    rows.append(
+                        Row(
+                            key: key, wakeAt: wakeAt, value: Array(stored[KeyCoding.rowPrefixByteCount...]),
+                            lacksAlarm: areAlarmsWhole && wakeAt != 0 && !known.contains(wakeAt)))
+                }
+            }
+            staleAlarmCount += alarms.values.reduce(0) { $0 + $1.count }
+        }
+        for (key, row) in young {
+            if let value = row.value { rows.append(Row(key: key, wakeAt: row.wakeAt, value: value)) }
+        }
+        return rows
+    }
+
+    private func read(
+        _ family: ColumnFamily, of bucket: UInt16, _ tell: (Damage) -> Void,
+        _ body: (UnsafeRawBufferPointer, UnsafeRawBufferPointer) -> Void
+    ) {
+        guard let database else { return }
+        do throws(StoreError) {
+            try database.visitAll(of: bucket, in: family, body)
+        } catch {
+            tell(Damage(.database, "\(folder)/rows, family \(family.name), bucket \(bucket)", "\(error)"))
+        }
+    }
+}

@@ -187,7 +187,7 @@ struct SlotRange: Equatable {
         var ranges: [SlotRange] = []
         for entry in entries {
             guard let parts = entry.array, parts.count >= 3, let first = parts[0].integer, let last = parts[1].integer,
-                (0...last).contains(first), last < RedisSlot.count, let primary = node(parts[2], server)
+                0 <= first, first <= last, last < RedisSlot.count, let primary = node(parts[2], server)
             else { return nil }
             let replicas = parts[3...].compactMap { node($0, server) }
             ranges.append(

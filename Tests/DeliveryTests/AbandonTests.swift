@@ -57,6 +57,26 @@ struct AbandonTests {
         #expect(harness.outcomeOrder == [published] && harness.receipts.count == 1 && harness.launched.isEmpty)
     }
 
+    @Test("while the log stands still callers are answered, and what they asked for comes true when it goes on")
+    func excused() {
+        let phone = harness.register()
+        harness.outcomeOrder.removeAll()
+        let published = harness.submit(phone, "new")
+        let step = harness.send(.setBlacklisted(phone.cid, false), to: phone.bucket)
+        harness.drain()
+        #expect(harness.outcomeOrder.isEmpty)
+        for _ in 0..<2 {
+            harness.shard.excuseWaiting(now: harness.now)
+            harness.drain()
+            #expect(harness.outcomeOrder == [published] && outcomeCodes == [.busy])
+            #expect(harness.directoryReplies[step] == .failed)
+        }
+        harness.store.sync()
+        harness.drain()
+        #expect(harness.outcomeOrder == [published], "a second answer")
+        #expect(harness.delivered.map(\.payload) == ["new"])
+    }
+
     @Test("what waits for a reader, or behind such a step, is answered once and not carried out")
     func unread() {
         let phones = (0..<3).map { _ in harness.register(token: "t") }

@@ -259,6 +259,39 @@ struct TaskTests {
         }
     }
 
+    @Test("a call whose runner was lost is run by a repetition, and a part that leaves keeps none of them waiting")
+    func lostRunner() {
+        let key = CallKey(high: 1 << 52, low: 3)
+        let cids = [DeviceID(high: 1, low: 1), DeviceID(high: 1, low: 2)]
+        let other = TaskID(kind: .list, month: 1, day: 1, home: Bucket(0), random: (0, 5))
+        // Its answer is lost with a link: the runner never says that the call ended.
+        _ = ask(.begin(key, digest: 1, Self.task, cids))
+        let (second, third) = (submit(.begin(key, digest: 1, other, [])), submit(.begin(key, digest: 1, other, [])))
+        harness.advance(9_000)
+        #expect(harness.taskAnswers[second] == nil && harness.taskAnswers[third] == nil)
+        harness.advance(1_500)
+        harness.flush()
+        guard case .begun(Self.task, cids)? = harness.taskAnswers[second] else {
+            Issue.record("the repetition waits")
+            return
+        }
+        #expect(harness.taskAnswers[third] == nil)
+        _ = ask(.end(key, cids.map { PublishOutcome(code: .accepted, cid: $0, task: Self.task) }))
+        guard case .ended(Self.task, _)? = harness.taskAnswers[third] else {
+            Issue.record("who waited was not told")
+            return
+        }
+        let lost = CallKey(high: 1 << 52, low: 4)
+        _ = ask(.begin(lost, digest: 1, Self.task, cids))
+        let waiting = submit(.begin(lost, digest: 1, other, []))
+        harness.shard.abandon(now: harness.now)
+        harness.drain()
+        guard case .busy? = harness.taskAnswers[waiting] else {
+            Issue.record("a part that left keeps a caller waiting")
+            return
+        }
+    }
+
     @Test("a filter at its bound excludes no more than it knows")
     func filter() {
         var filter = AcceptanceFilter(now: 0, byteLimit: 64 << 10)

@@ -134,6 +134,11 @@ def test_lists_tags_aliases_and_broadcasts_reach_devices_of_every_gateway(cluste
         return (report["accepted"], report["pending"]) == (9, 0)
 
     eventually(counted, "the report of the list")
+    # Of a single push, too, whichever gateway has it.
+    single = cluster[0].push(cids[0], "single")["taskId"]
+    targets[0].receive_and_ack(1)
+    for gateway in cluster.gateways:
+        assert retried(lambda: gateway.api("GET", f"report/push/task/{single}"), 10)["code"] == 0
     cluster[0].api("PUT", "user/custom_tag/batch/odd", {"cid": cids[1::2]})
     body = {"request_id": "broadcast-" + task[-12:], "audience": "all", "push_message": {"transmission": "all"}}
     cluster[2].api("POST", "push/all", body)

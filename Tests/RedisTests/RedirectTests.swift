@@ -263,7 +263,8 @@ struct RedirectTests {
         let bad: [RedisReply] = [
             .none, .array([.integer(1)]), .array([.array([.integer(5), .integer(1), node])]),
             .array([.array([.integer(0), .integer(16_384), node])]),
-            .array([.array([.integer(-1), .integer(3), node])]),
+            .array([.array([.integer(-1), .integer(3), node])]), .array([.array([.integer(0), .integer(-1), node])]),
+            .array([.array([.integer(.max), .integer(.min), node])]),
             .array([.array([.integer(0), .integer(3), .array([.bytes([104]), .integer(0)])])]),
             .array([.array([.integer(0), .integer(3), .array([.bytes([104]), .integer(70_000)])])]),
         ]

@@ -162,6 +162,7 @@ extension Shard {
 
     /// Fires the alarms of tasks that are due.
     mutating func fireTasks() {
+        takeOverCalls()
         while let task = tasks.popDue(now) { taskAlarmFired(task) }
         tasks.forgetStops(now)
     }
@@ -286,7 +287,24 @@ extension Shard {
             return
         }
         guard store.acceptsWrites, tasks.calls.count < limits.callsUnderWay else { return answer(origin, .busy) }
-        tasks.begin(key, RunningCall(digest: digest, task: task))
+        tasks.begin(key, RunningCall(digest: digest, task: task, since: now))
+        run(key, digest, task, targets, origin)
+    }
+
+    /// A call's runner may be on another gateway and be lost with its link or its process: a repetition takes its place.
+    ///
+    /// Devices take a task's message once, so two runners do no harm.
+    mutating func takeOverCalls() {
+        while let call = tasks.popOverdue(now) {
+            guard let task = tasks.calls[call.key]?.task else { continue }
+            run(call.key, call.digest, task, nil, call.runner)
+        }
+    }
+
+    /// Has a call run by who asks: the answer tells the targets of its first attempt, if there was one.
+    private mutating func run(
+        _ key: CallKey, _ digest: UInt64, _ task: TaskID, _ targets: [DeviceID]?, _ origin: Origin
+    ) {
         let begunKey = StoreKey(key.bucket, .request, ownerHigh: key.high, ownerLow: key.low)
         lookUp(begunKey) { shard, found in
             let stored: FoundRow
@@ -294,6 +312,7 @@ extension Shard {
             case .unreadable: return shard.dropCall(key, origin, .busy)
             case .found(let row): stored = row
             case .absent:
+                guard let targets else { return shard.dropCall(key, origin, .busy) }
                 shard.inBatch(in: key.bucket) { shard in
                     shard.store.putRow(
                         begunKey, wakeAt: 0, prior: .none, byteCount: CallRow.byteCount(targets: targets)

@@ -9,6 +9,8 @@ struct RunningCall {
     var digest: UInt64
     var task: TaskID
     var waiting: [Origin] = []
+    /// When its runner, or the last one that took it over, began.
+    var since: GatewayTime = 0
 }
 
 struct TaskTable: ~Copyable {
@@ -24,6 +26,12 @@ struct TaskTable: ~Copyable {
         var key: StoreKey
     }
 
+    /// A call's runner may have left by then.
+    struct Overdue {
+        var at: GatewayTime
+        var key: CallKey
+    }
+
     /// Tasks whose rows this process wrote, by time.
     ///
     /// While a row is young the store reports no alarm of it. An alarm that fires twice does no harm.
@@ -37,6 +45,8 @@ struct TaskTable: ~Copyable {
     private static let smallestStoppedLimit = 4_096
     /// Larger calls under way, with their repetitions, which wait for the same answer.
     private(set) var calls: [CallKey: RunningCall] = [:]
+    /// In the order of their times; of a call that has ended, too.
+    private var overdue = Ring<Overdue>()
     private var lastPage: UInt64 = 0
     /// First acks of the open batch.
     private var freshFirstAcks: [FirstAck] = []
@@ -83,7 +93,43 @@ struct TaskTable: ~Copyable {
 
     // MARK: Calls
 
-    mutating func begin(_ key: CallKey, _ call: RunningCall) { calls[key] = call }
+    /// How long a call's runner may take, as its repetitions see it.
+    private static let runnerMilliseconds: GatewayTime = 10_000
+    /// How long a call without repetitions is remembered; a later one finds its row.
+    private static let rememberedMilliseconds: GatewayTime = 600_000
+
+    mutating func begin(_ key: CallKey, _ call: RunningCall) {
+        calls[key] = call
+        overdue.append(Overdue(at: call.since + Self.runnerMilliseconds, key: key))
+    }
+
+    /// The next call whose runner is silent for too long, with the repetition that runs it from now on.
+    mutating func popOverdue(_ now: GatewayTime) -> (key: CallKey, digest: UInt64, runner: Origin)? {
+        while let first = overdue.first, first.at <= now {
+            _ = overdue.popFirst()
+            guard var call = calls[first.key], call.since + Self.runnerMilliseconds <= now else { continue }
+            guard !call.waiting.isEmpty else {
+                if now - call.since < Self.rememberedMilliseconds {
+                    overdue.append(Overdue(at: now + Self.runnerMilliseconds, key: first.key))
+                } else {
+                    calls[first.key] = nil
+                }
+                continue
+            }
+            let runner = call.waiting.removeFirst()
+            call.since = now
+            begin(first.key, call)
+            return (first.key, call.digest, runner)
+        }
+        return nil
+    }
+
+    /// Forgets the calls under way and returns their repetitions.
+    mutating func dropCalls() -> [Origin] {
+        defer { calls.removeAll() }
+        return calls.values.flatMap(\.waiting)
+    }
+
     mutating func wait(for key: CallKey, _ origin: Origin) { calls[key]?.waiting.append(origin) }
     /// Moves the call to the id that its first attempt got.
     mutating func rename(_ key: CallKey, _ task: TaskID) { calls[key]?.task = task }

@@ -42,6 +42,11 @@ struct Outbox: ~Copyable {
         waiting.append(PendingEffect(ticket: ticket ?? lastTicket, kind: kind))
     }
 
+    /// Changes what waits at a place in the order.
+    mutating func replace(at place: Int, _ kind: PendingEffect.Kind) { waiting[place].kind = kind }
+
+    func kind(at place: Int) -> PendingEffect.Kind { waiting[place].kind }
+
     var waitingCount: Int { waiting.count }
     /// The last ticket that an effect waits for; 0 when none waits.
     var awaitedTicket: Ticket { waiting.isEmpty ? 0 : waiting[waiting.count - 1].ticket }

@@ -14,6 +14,7 @@ extension Shard {
         begin(now)
         isAbandoned = true
         while let effect = outbox.popWaiting() { refuse(effect) }
+        for origin in tasks.dropCalls() { outbox.send(.task(origin, .busy)) }
         refuseWaitingCommands()
         // An unread row ends most steps. A step may want to read another row first: that read fails, too.
         while !continuations.isEmpty || !slices.isEmpty || searches.hasMemorySearches {
@@ -44,20 +45,45 @@ extension Shard {
 
     /// Answers in the form that says "ask again"; what asks nothing is dropped.
     private mutating func refuse(_ effect: PendingEffect) {
-        switch effect.kind {
-        case .publish(let origin, let outcome, _, _):
-            outbox.send(
-                .publishAnswered(origin, PublishOutcome(code: .busy, cid: outcome.cid, task: outcome.task)))
-        case .leased(let origin, _): outbox.send(.leased(origin, []))
-        case .settled(let origin, let verdicts):
-            outbox.send(.settled(origin, verdicts.map { ResultVerdict(job: $0.job, verdict: .storeFailed) }))
-        case .task(let origin, _): outbox.send(.task(origin, .busy))
-        case .directory(let origin, _): outbox.send(.directoryAnswered(origin, .failed))
-        case .told(.deviceStatus(let origin, let cid, _)): outbox.send(.deviceStatus(origin, cid, .unreadable))
-        case .told(.messageTrace(let origin, _)): outbox.send(.messageTrace(origin, .unreadable))
-        case .told(.receiptAnswered(let origin, _)): outbox.send(.receiptAnswered(origin, .busy))
+        if case .leased(let origin, _) = effect.kind { return outbox.send(.leased(origin, [])) }
         // A device and its session come again; the part's next owner finds tasks and first acks in its rows.
-        case .told, .welcome, .updated, .taskDue, .launched, .firstAck, .resume: break
+        if let excused = Self.excused(effect.kind) { outbox.send(excused.busy) }
+    }
+
+    /// Answers the callers of all that waits for a commit while the log stands still; what they asked for goes on.
+    ///
+    /// It may become durable later, as after a lost answer: a caller that repeats its request under the same id learns which.
+    /// A lease is not answered: its jobs go out when they are leased, and come back when their caller has left.
+    package mutating func excuseWaiting(now: GatewayTime) {
+        begin(now)
+        for place in 0..<outbox.waitingCount {
+            guard let excused = Self.excused(outbox.kind(at: place)), excused.caller != .none else { continue }
+            outbox.send(excused.busy)
+            outbox.replace(at: place, excused.rest)
+        }
+    }
+
+    /// The answer that says "ask again", its caller, and the effect without the caller; `nil` where no caller waits.
+    private static func excused(
+        _ kind: PendingEffect.Kind
+    ) -> (busy: Effect, caller: Origin, rest: PendingEffect.Kind)? {
+        switch kind {
+        case .publish(let origin, let outcome, let slot, let cid):
+            let busy = PublishOutcome(code: .busy, cid: outcome.cid, task: outcome.task)
+            return (.publishAnswered(origin, busy), origin, .publish(.none, outcome, device: slot, cid: cid))
+        case .settled(let origin, let verdicts):
+            let busy = verdicts.map { ResultVerdict(job: $0.job, verdict: .storeFailed) }
+            return (.settled(origin, busy), origin, .settled(.none, verdicts))
+        case .task(let origin, let answer): return (.task(origin, .busy), origin, .task(.none, answer))
+        case .directory(let origin, let reply):
+            return (.directoryAnswered(origin, .failed), origin, .directory(.none, reply))
+        case .told(.deviceStatus(let origin, let cid, let answer)):
+            return (.deviceStatus(origin, cid, .unreadable), origin, .told(.deviceStatus(.none, cid, answer)))
+        case .told(.messageTrace(let origin, let answer)):
+            return (.messageTrace(origin, .unreadable), origin, .told(.messageTrace(.none, answer)))
+        case .told(.receiptAnswered(let origin, let answer)):
+            return (.receiptAnswered(origin, .busy), origin, .told(.receiptAnswered(.none, answer)))
+        case .told, .welcome, .updated, .leased, .taskDue, .launched, .firstAck, .resume: return nil
         }
     }
 }

@@ -201,18 +201,24 @@ package final class RedisRegister: ClusterRegister {
         return Parts(all: all, status: status, detail: detail)
     }
 
+    /// Sums and differences of such times do not overflow.
+    private static let times: ClosedRange<Int64> = 0...ClusterTiming.latestTime
+
     private func snapshot(_ parts: Parts, partCount: Int) throws(RegisterError) -> RegisterSnapshot {
         guard parts.all.count > 2, let version = parts.all[2].text.flatMap({ UInt64($0) }) else {
             throw .malformed("no version")
         }
+        let serverTime = try parts.number(3)
+        guard Self.times.contains(serverTime) else { throw .malformed("the time \(serverTime)") }
         var snapshot = RegisterSnapshot(
-            version: version, serverTime: try parts.number(3), clockFloor: try parts.number(4), partCount: partCount)
+            version: version, serverTime: serverTime, clockFloor: try parts.number(4), partCount: partCount)
         var ends: [String: Int64] = [:]
         for (node, end) in try parts.pairs(6) { ends[node] = Int64(end) }
         for (key, value) in try parts.pairs(5) {
             let fields = value.split(separator: " ", maxSplits: 2, omittingEmptySubsequences: false)
             guard let number = UInt16(key), let node = NodeID(number), fields.count == 3,
-                let instance = UInt64(fields[0]), let since = Int64(fields[1]), let end = ends[key]
+                let instance = UInt64(fields[0]), let since = Int64(fields[1]), let end = ends[key],
+                Self.times.contains(since), Self.times.contains(end)
             else { throw .malformed("the member \(key)") }
             snapshot.members[node] = Member(
                 info: MemberInfo(text: fields[2]), instance: instance, since: since, leaseEnd: end)

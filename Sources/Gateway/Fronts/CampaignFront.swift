@@ -366,7 +366,8 @@ final class CampaignFront {
     /// A task that nobody knows has accepted nothing.
     private func totals(of task: TaskID, _ app: AppKey, told: @escaping (TaskTotals?) -> Void) {
         if task.kind == .single {
-            coordinator.ask(home: task, .totals(task, app, LoopShare(index: 0, count: 1))) { answer in
+            let share = LoopShare(index: task.home.loop(of: owner.loopCount), count: owner.loopCount)
+            coordinator.ask(home: task, .totals(task, app, share)) { answer in
                 switch answer {
                 case .totals(let totals): told(totals)
                 case .unknown: told(TaskTotals())

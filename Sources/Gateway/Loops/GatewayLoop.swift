@@ -40,6 +40,7 @@ final class GatewayLoop {
     var listeners: [Listener] = []
     var reportedAcceptFailures: UInt64 = 0
     var reportedHeaders: UInt64 = 0
+    private var stuckSeconds = 0
     let publisher = NativePublisher()
     let handoff: HandoffCoordinator
     private(set) lazy var publicFront = PublicFront(self)
@@ -234,6 +235,7 @@ final class GatewayLoop {
             handoff.tick(now: Int64(loop.now))
             reportAcceptFailures()
             reportRefusedHeaders()
+            excuseIfStuck()
             store.secondPassed()
             tellAgain()
             if isHere(0) {
@@ -242,6 +244,14 @@ final class GatewayLoop {
             }
         }
     }
+
+    /// Callers do not wait for a log that stands still: they ask again, and other parts' work of theirs goes on.
+    private func excuseIfStuck() {
+        stuckSeconds = store.isStuck ? stuckSeconds + 1 : 0
+        if stuckSeconds >= Self.patienceSeconds { withShard { $0.excuseWaiting(now: now) } }
+    }
+
+    private static let patienceSeconds = 3
 
     /// Sends off what the turn gathered: batches to the committer, messages to the other loops.
     private func endTurn() {

@@ -86,13 +86,18 @@ struct RedisPeriod: Hashable, Sendable, CustomStringConvertible {
 
     /// Reads a field of the group's marks: `pr123`.
     init?(field: String) {
-        guard field.hasPrefix("p"), let number = Int64(field.dropFirst(2)) else { return nil }
+        guard field.hasPrefix("p"), let number = Int64(field.dropFirst(2)), Self.numbers.contains(number) else {
+            return nil
+        }
         switch field.dropFirst().first {
         case "r": self.init(.requests, number: number)
         case "t": self.init(.traces, number: number)
         default: return nil
         }
     }
+
+    /// All that gateway time can reach: their ends are times, too.
+    private static let numbers: Range<Int64> = 0..<1 << 32
 
     var description: String { "\(kind == .traces ? "t" : "r")\(number)" }
     var field: String { "p\(self)" }

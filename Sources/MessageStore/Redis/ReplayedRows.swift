@@ -164,7 +164,9 @@ final class PartOpening {
             pageCount = max(
                 1, min(Limits.replayPageEntryCount, Limits.replayPageByteCount * page.count / max(1, byteCount)))
             for entry in page {
-                if let last, last.epoch == entry.id.epoch, entry.id.number > last.number + 1 {
+                if let last, last.epoch == entry.id.epoch, entry.id.number > last.number,
+                    entry.id.number - last.number > 1
+                {
                     context.report(
                         .entriesMissing(part: part, after: last.description, before: entry.id.description))
                 }
@@ -297,6 +299,11 @@ final class PartOpening {
             last = try LogReading.lastID(of: key, slot: slot, by: client)
         } catch { throw .redis(what: error.description) }
         guard let last, last.epoch == epoch else { throw .epochTaken(part: part, epoch: last?.epoch ?? 0) }
+        guard last.number < .max else {
+            throw .damagedLog(
+                stream: String(decoding: key, as: UTF8.self), entry: last.description,
+                what: "no entry can follow it: another program wrote it")
+        }
         findings.nextNumber = last.number + 1
         let groups = batches.groups
         func counts(_ name: String, _ key: (GroupKeys) -> [UInt8]) throws(StoreError) -> Bool {

@@ -108,6 +108,50 @@ struct BroadcastTaskTests {
         #expect(world.totals(record)[.revoked] == 3)
     }
 
+    @Test("a shard that learns of broadcasts after a stop, before their home has closed it, sends nothing of it")
+    func stoppedIsToldAsStopped() throws {
+        let record = world.send()
+        world.ask(.change(record.id, record.app, .stop))
+        world.ask(.sweep(record.id, record.app, BroadcastHarness.whole))
+        guard case .liveBroadcasts(let logs)? = world.ask(.liveBroadcasts(BroadcastHarness.whole)) else {
+            Issue.record("no logs")
+            return
+        }
+        #expect(try #require(logs.first?.records.first).state == .stopping)
+        // A device comes to the shard that has learnt of them.
+        let other = BroadcastHarness()
+        var phone = other.harness.register()
+        other.harness.disconnect(phone)
+        let home = DeliveryHarness.app.home.loop(of: 2)
+        other.harness.shard.learn(logs, of: home, loopCount: 2, now: other.harness.now)
+        other.harness.connect(&phone)
+        other.harness.flush()
+        #expect(other.harness.takeDelivered().isEmpty, "a stopped broadcast was sent")
+    }
+
+    @Test("word of a broadcast that is older than its stop here, or repeated after it, sends nothing of it")
+    func stopOvertakesWord() throws {
+        let record = world.send()
+        guard case .liveBroadcasts(let before)? = world.ask(.liveBroadcasts(BroadcastHarness.whole)) else {
+            Issue.record("no logs")
+            return
+        }
+        var stopped = before
+        for index in stopped[0].records.indices { stopped[0].records[index].state = .stopping }
+        let home = DeliveryHarness.app.home.loop(of: 2)
+        for isSweptFirst in [true, false] {
+            let other = BroadcastHarness()
+            var phone = other.harness.register()
+            other.harness.disconnect(phone)
+            if isSweptFirst { other.ask(.sweep(record.id, record.app, BroadcastHarness.whole)) }
+            other.harness.shard.learn(before, of: home, loopCount: 2, now: other.harness.now)
+            if !isSweptFirst { other.harness.shard.learn(stopped, of: home, loopCount: 2, now: other.harness.now) }
+            other.harness.connect(&phone)
+            other.harness.flush()
+            #expect(other.harness.takeDelivered().isEmpty, "a stopped broadcast was sent")
+        }
+    }
+
     @Test("the enumerator goes on after a restart where it was, and alerts nobody twice")
     func resumed() {
         let phones = (0..<6).map { _ in harness.register(token: "t") }

@@ -32,6 +32,17 @@ struct ReplayGuardTests {
         #expect(replays.count == 0)
     }
 
+    @Test("what came before the part was served here is stale: another gateway may have taken it")
+    func servedSince() {
+        var replays = ReplayGuard(startedAt: Self.now - 1_000_000)
+        func take(_ offset: Int64) -> ReplayGuard.Verdict {
+            replays.take(
+                proof(UInt64(Self.now + offset)), timestamp: UInt64(Self.now + offset), now: Self.now,
+                tolerance: Self.tolerance, servedSince: Self.now - 5)
+        }
+        #expect(take(-6) == .stale && take(-5) == .fresh && take(0) == .fresh)
+    }
+
     @Test("a proof that was forgotten is not taken again under a larger tolerance")
     func largerTolerance() {
         var replays = ReplayGuard(startedAt: 0)

@@ -101,6 +101,37 @@ struct SeatTests {
         }
     }
 
+    @Test("a part that was not told of the last broadcast learns of it by comparing")
+    func compares() throws {
+        try SmallGateway.run(loops: 2) { gateway in
+            let members = gateway.context.members
+            var record = Self.broadcast()
+            record.broadcast?.number = 1
+            record.broadcast?.expiresAt = .max
+            let (launched, app) = (record, record.app)
+            let home = app.home.loop(of: 2)
+            let head = Lock<UInt64>(0)
+            // Its home has it, and the word to the other part is lost.
+            members[home].submit { loop in
+                loop.withShard { _ = $0.launch(launched, loopCount: 2, now: loop.now) }
+                members[1 - home].submit { other in
+                    other.compareBroadcasts(with: home)
+                }
+            }
+            for _ in 0..<500 where head.withLock({ $0 }) == 0 {
+                Pause.milliseconds(10)
+                members[1 - home].submit { other in
+                    other.withQuietShard { shard in
+                        let known = shard.broadcastHead(of: app)
+                        head.withLock { $0 = known }
+                        return false
+                    }
+                }
+            }
+            #expect(head.withLock { $0 } == 1)
+        }
+    }
+
     @Test("a question finds its way back after the gateway got another number")
     func renumbered() {
         let own = Route(.task, node: 0, loop: 3, slot: 5, stamp: 6).origin(9)

@@ -3,15 +3,15 @@ import Testing
 
 @testable import Gateway
 
-/// A gateway with one loop that runs in the test's own process.
+/// A gateway that runs in the test's own process.
 enum SmallGateway {
     /// Starts it, lets the test do something with it and stops it.
-    static func run(_ body: (Gateway) throws -> Void) throws {
+    static func run(loops: Int = 1, _ body: (Gateway) throws -> Void) throws {
         let folder = TemporaryFolder()
         let path = "\(folder.path)/data"
         defer { remove(path) }
         let text = """
-            {demo: true, loops: 1, device: {listen: '127.0.0.1:0'}, senders: {listen: 'off'},
+            {demo: true, loops: \(loops), device: {listen: '127.0.0.1:0'}, senders: {listen: 'off'},
              http: {listen: '127.0.0.1:0'}, admin: {listen: '127.0.0.1:0'},
              store: {path: '\(path)'}, log: {level: 'error'}}
             """

@@ -77,6 +77,25 @@ def test_a_captured_registration_is_taken_once_by_all_gateways(cluster):
         first.close()
 
 
+def test_a_captured_registration_is_not_taken_by_the_next_owner_of_its_part(cluster):
+    app = cluster[0].app
+    hello = pb.Hello(app_id=app["appId"], registration=True, timestamp=int(time.time() * 1000), nonce=b"moved-on")
+    captured = prove(hello, app["appSecret"].encode())
+    first = said_hello(cluster[0], captured)
+    first.receive(pb.Welcome)
+    first.close()
+    # The gateways deal registrations to parts by their proofs.
+    owners = cluster.owners()
+    part = int.from_bytes(pb.Hello.FromString(captured[4:]).proof[:4], "big") % len(owners)
+    heir = next(node for node in sorted(set(owners)) if node != owners[part])
+    cluster[0].admin_call("POST", "/v1/cluster/move", {"part": part, "to": heir})
+    eventually(lambda: cluster.owners()[part] == heir, "the part at its heir")
+    for gateway in cluster.gateways:
+        # "moved" as long as a gateway still gives it away.
+        assert eventually(lambda: {202: None}.get(code := close_code(said_hello(gateway, captured)), code)) == 300
+    cluster[0].admin_call("POST", "/v1/cluster/move", {"part": part})
+
+
 def test_any_gateway_takes_any_push_for_any_device(cluster, new_device):
     for number, device in enumerate(devices(cluster, new_device)):
         publisher = cluster[(number + 1) % 3]

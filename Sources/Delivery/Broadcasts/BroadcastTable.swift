@@ -49,7 +49,11 @@ struct BroadcastTable {
     mutating func keep(_ record: TaskRecord) {
         guard let live = LiveBroadcast(record, encoder: encoder) else { return }
         var log = logs[record.app] ?? BroadcastLog()
-        guard log.broadcast(live.number) == nil else { return }
+        if let known = log.broadcast(live.number) {
+            // Its home tells of it again: it may have been stopped meanwhile.
+            known.endsAs = known.endsAs ?? live.endsAs
+            return
+        }
         log.live.insert(live, at: log.live.firstIndex { $0.number > live.number } ?? log.live.count)
         logs[record.app] = log
     }
@@ -58,7 +62,15 @@ struct BroadcastTable {
     func live(of share: LoopShare) -> [AppBroadcasts] {
         logs.compactMap { app, log in
             guard log.head > 0, Bucket(digest: app.word).loop(of: share.count) == share.index else { return nil }
-            return AppBroadcasts(app: app, head: log.head, records: log.live.map(\.record))
+            return AppBroadcasts(app: app, head: log.head, records: log.live.map(\.presentRecord))
+        }
+    }
+
+    /// How far the logs go that lie in these buckets; without what they have.
+    func heads(of share: LoopShare) -> [AppBroadcasts] {
+        logs.compactMap { app, log in
+            guard log.head > 0, app.home.loop(of: share.count) == share.index else { return nil }
+            return AppBroadcasts(app: app, head: log.head, records: [])
         }
     }
 

@@ -171,6 +171,12 @@ final class LiveBroadcast {
     private var allowedAt: GatewayTime
 
     var isOver: Bool { endsAs != nil }
+    /// The task as it is now: a shard that learns of it must not send what was stopped or is over.
+    var presentRecord: TaskRecord {
+        var record = record
+        if record.state == .open, let endsAs { record.state = endsAs == .revoked ? .stopping : .ending }
+        return record
+    }
     var number: UInt64 { plan.number }
     var task: TaskID { record.id }
     var byteCount: UInt32 { MessageRow.charge(row.bytes.count) }

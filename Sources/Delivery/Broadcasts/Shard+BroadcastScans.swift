@@ -58,7 +58,10 @@ extension Shard {
         // Known already, perhaps over and forgotten.
         guard number > head else { return true }
         guard number == head + 1, !broadcasts.isUnknown(record.app) else { return false }
-        if record.isStreamed { broadcasts.keep(record) }
+        if record.isStreamed {
+            broadcasts.keep(record)
+            if tasks.isStopped(record.id) { closeBroadcast(record.id, record.app, .revoked) }
+        }
         broadcasts.raiseHead(of: record.app, to: number)
         broadcasts.setApps(apps)
         guard record.isStreamed else { return true }
@@ -76,7 +79,11 @@ extension Shard {
         for log in logs where log.app.home.loop(of: loopCount) == home {
             broadcasts.forgetClosed(log)
             broadcasts.raiseHead(of: log.app, to: log.head)
-            for record in log.records where record.isStreamed { broadcasts.keep(record) }
+            for record in log.records where record.isStreamed {
+                broadcasts.keep(record)
+                // The word may be older than a stop that this shard has carried out.
+                if tasks.isStopped(record.id) { closeBroadcast(record.id, record.app, .revoked) }
+            }
             broadcasts.scan(log.app, slotCount: sessions.slotCount, loopCount: loopCount)
         }
         broadcasts.setApps(apps)
@@ -113,6 +120,9 @@ extension Shard {
 
     /// True when the shard has all that it needs to know of an app's broadcasts.
     package func knowsBroadcasts(of app: AppKey) -> Bool { !broadcasts.isUnknown(app) }
+
+    /// The highest number of an app's broadcasts that this shard knows of.
+    package func broadcastHead(of app: AppKey) -> UInt64 { broadcasts.log(of: app)?.head ?? 0 }
 
     package var hasBroadcastsAtHand: Bool { broadcasts.nextStep <= now }
 

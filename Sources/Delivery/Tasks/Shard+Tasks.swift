@@ -41,6 +41,7 @@ extension Shard {
         case .group(let bucket, let owner): readGroup(bucket, owner, from: 0, found: [], origin)
         case .inspect(let inspection): inspect(inspection, origin)
         case .liveBroadcasts(let share): answer(origin, .liveBroadcasts(broadcasts.live(of: share)))
+        case .broadcastHeads(let share): answer(origin, .liveBroadcasts(broadcasts.heads(of: share)))
         }
     }
 

@@ -6,7 +6,7 @@ extension TaskCommand: Codable {
     private enum Kind: String, Codable {
         case create, load, change, park, targets, scan, advance, sweep, totals, day, foldable, removeCounters, online,
             message, stopSingle, keepSiblings, endSibling, settleFirstAck, begin, end, joinGroup, group,
-            liveBroadcasts, inspect
+            liveBroadcasts, broadcastHeads, inspect
     }
 
     private enum Key: String, CodingKey {
@@ -98,6 +98,9 @@ extension TaskCommand: Codable {
         case .liveBroadcasts(let share):
             try put(.liveBroadcasts)
             try container.encode(share, forKey: .share)
+        case .broadcastHeads(let share):
+            try put(.broadcastHeads)
+            try container.encode(share, forKey: .share)
         case .inspect(let inspection):
             try put(.inspect)
             try container.encode(inspection, forKey: .inspection)
@@ -148,6 +151,7 @@ extension TaskCommand: Codable {
             case .end: .end(try get(.call), try container.decodeIfPresent([PublishOutcome].self, forKey: .outcomes))
             case .joinGroup: .joinGroup(try get(.task), bucket: try get(.bucket), owner: try words(.owner))
             case .liveBroadcasts: .liveBroadcasts(try get(.share))
+            case .broadcastHeads: .broadcastHeads(try get(.share))
             case .inspect: .inspect(try get(.inspection))
             case .group: .group(bucket: try get(.bucket), owner: try words(.owner))
             }

@@ -127,6 +127,8 @@ package enum TaskCommand: Sendable {
     case inspect(Inspection)
     /// The live broadcasts of the apps whose logs are in these buckets, for a shard that starts elsewhere.
     case liveBroadcasts(LoopShare)
+    /// The same without the broadcasts: how far each log goes; answered as `liveBroadcasts` with heads alone.
+    case broadcastHeads(LoopShare)
 }
 
 /// A device acked the message of a task of which the first ack wins.

@@ -20,6 +20,8 @@ final class ClusterContext: Sendable {
     /// A number that loops read for each message: relaxed, because a message to the wrong gateway is only refused.
     private final class Owner: Sendable {
         let node = Atomic<Int>(0)
+        /// Gateway time at which the part began to be served here; 0: it never was.
+        let seatedAt = Atomic<Int64>(0)
     }
 
     init(node: Int, partCount: Int, links: any GatewayLinks) {
@@ -73,6 +75,10 @@ final class ClusterContext: Sendable {
     }
 
     func setOwner(_ node: Int, of part: Int) { owners[part].node.store(node, ordering: .relaxed) }
+
+    /// Notes when a part began to be served here: what devices said to its owner before, this gateway does not know.
+    func noteSeat(of part: Int, at time: GatewayTime) { owners[part].seatedAt.store(time, ordering: .relaxed) }
+    func seatedAt(_ part: Int) -> GatewayTime { owners[part].seatedAt.load(ordering: .relaxed) }
 }
 
 /// Devices that were told of another gateway's address a moment ago: as many as a table of fixed size remembers.

@@ -71,6 +71,38 @@ extension GatewayLoop {
         continueWork()
     }
 
+    /// Compares what this part knows of broadcasts with other gateways' parts in turn; once a second.
+    ///
+    /// A word of the last one may be lost, and then nothing else says that there is one. Each part is compared with about
+    /// every sixteen seconds, however many there are.
+    func compareBroadcasts() {
+        guard let cluster = context.cluster, core.pointee.isSeated, loopCount > 1 else { return }
+        for _ in 0..<max(1, loopCount / Self.comparisonSeconds) {
+            compared = (compared + 1) % loopCount
+            // Nothing is lost between the loops of one gateway.
+            guard ![0, cluster.node].contains(cluster.owner(of: compared)) else { continue }
+            compareBroadcasts(with: compared)
+        }
+    }
+
+    private static let comparisonSeconds = 16
+
+    /// Asks a part how far its apps' logs go, and for the whole of them where one goes further than is known here.
+    func compareBroadcasts(with home: Int) {
+        let seat = seatNumber
+        campaigns.coordinator.ask(home, .broadcastHeads(LoopShare(index: home, count: loopCount))) {
+            [unowned self] answer in
+            // A part on its way tells of its broadcasts when it is served again.
+            guard isStill(seat), case .liveBroadcasts(let heads) = answer else { return }
+            var isBehind = false
+            withQuietShard { shard in
+                isBehind = heads.contains { $0.head > shard.broadcastHead(of: $0.app) }
+                return false
+            }
+            if isBehind { learnBroadcasts(of: home) }
+        }
+    }
+
     /// Asks a part for its apps' broadcasts until it has told of them; `tried` runs after the first answer, whatever it was.
     func learnBroadcasts(of home: Int, tried: @escaping () -> Void = {}) {
         guard learning.updateValue(true, forKey: home) == nil else { return tried() }

@@ -96,7 +96,7 @@ extension TaskCommand {
                 && scan.buckets.lowerBound >= 0 && scan.buckets.upperBound <= Bucket.count
         case .advance(let task, _, let position, _): return isHere(task.home) && 0...Bucket.count ~= position
         case .sweep(_, _, let share), .totals(_, _, let share), .removeCounters(_, let share),
-            .liveBroadcasts(let share):
+            .liveBroadcasts(let share), .broadcastHeads(let share):
             return share.isSound(inPart: part, of: parts)
         case .day, .foldable, .online: return true
         case .message(_, _, _, let bucket, _), .endSibling(_, _, _, let bucket, _): return isHere(bucket)

@@ -165,8 +165,12 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
     private func isOnce(_ adopted: AdoptedHello) -> Bool {
         guard adopted.newSecret != nil else { return true }
         let (now, tolerance) = (owner.now, owner.limits.shardLimits.clockTolerance)
+        // Which registrations an earlier owner of the part has taken, this gateway does not know.
+        let seatedAt = owner.context.cluster?.seatedAt(adopted.bucket.loop(of: owner.loopCount)) ?? 0
         let verdict = owner.context.replays.withLock {
-            $0.take(adopted.hello.proof, timestamp: adopted.hello.timestamp, now: now, tolerance: tolerance)
+            $0.take(
+                adopted.hello.proof, timestamp: adopted.hello.timestamp, now: now, tolerance: tolerance,
+                servedSince: seatedAt)
         }
         switch verdict {
         case .fresh: return true

@@ -37,11 +37,15 @@ struct ReplayGuard: ~Copyable {
         (notBefore, self.limit) = (startedAt, limit)
     }
 
-    /// Takes a proof that was verified, once.
-    mutating func take(_ proof: [UInt8], timestamp: UInt64, now: GatewayTime, tolerance: Int64) -> Verdict {
+    /// Takes a proof that was verified, once; what is older than `servedSince` another gateway may have taken.
+    mutating func take(
+        _ proof: [UInt8], timestamp: UInt64, now: GatewayTime, tolerance: Int64, servedSince: GatewayTime = 0
+    ) -> Verdict {
         let time = Int64(clamping: timestamp)
         let skew = time.subtractingReportingOverflow(now)
-        guard !skew.overflow, skew.partialValue.magnitude <= tolerance.magnitude, time >= notBefore else {
+        guard !skew.overflow, skew.partialValue.magnitude <= tolerance.magnitude,
+            time >= max(notBefore, servedSince)
+        else {
             return .stale
         }
         forget(before: now - tolerance)

@@ -59,6 +59,8 @@ final class GatewayLoop {
     private(set) var seatNumber = 0
     /// Parts that are asked for their apps' broadcasts, and whether to ask again when they have answered.
     var learning: [Int: Bool] = [:]
+    /// The part that broadcasts were compared with last.
+    var compared = 0
 
     /// What this turn gathered for one other loop.
     struct Outgoing {
@@ -180,6 +182,7 @@ final class GatewayLoop {
         counterKeeper = start.fold.map { CounterKeeper(self, $0) }
         campaignKeeper = CampaignKeeper(self)
         seatNumber += 1
+        if start.isSeated { context.cluster?.noteSeat(of: index, at: now) }
         learning = [:]
         store.observer = self
     }
@@ -238,6 +241,7 @@ final class GatewayLoop {
             excuseIfStuck()
             store.secondPassed()
             tellAgain()
+            compareBroadcasts()
             if isHere(0) {
                 campaignKeeper.tick()
                 counterKeeper?.tick()

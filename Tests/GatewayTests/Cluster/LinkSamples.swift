@@ -235,7 +235,7 @@ enum LinkSamples {
     enum CommandCase: CaseIterable {
         case create, load, change, park, targets, scan, advance, sweep, totals, day, foldable, removeCounters, online,
             message, stopSingle, keepSiblings, endSibling, settleFirstAck, begin, end, joinGroup, group,
-            liveBroadcasts, inspect
+            liveBroadcasts, broadcastHeads, inspect
 
         init(_ command: TaskCommand) {
             switch command {
@@ -262,6 +262,7 @@ enum LinkSamples {
             case .joinGroup: self = .joinGroup
             case .group: self = .group
             case .liveBroadcasts: self = .liveBroadcasts
+            case .broadcastHeads: self = .broadcastHeads
             case .inspect: self = .inspect
             }
         }
@@ -284,7 +285,7 @@ enum LinkSamples {
             .settleFirstAck(FirstAck(task: task, app: app, message: message)),
             .begin(call, digest: 6, task, [cid]), .end(call, [outcome(.accepted)]), .end(call, nil),
             .joinGroup(task, bucket: bucket, owner: (7, 8)), .group(bucket: bucket, owner: (9, .max)),
-            .liveBroadcasts(share), .inspect(.recent(address, limit: 500)),
+            .liveBroadcasts(share), .broadcastHeads(share), .inspect(.recent(address, limit: 500)),
             .inspect(.requests(app, [call], tasks: [task], share)), .inspect(.call(call)), .inspect(.single(task, app)),
             .inspect(.devices(app, after: DeviceCursor(address), limit: 1, share)),
             .inspect(.devices(app, after: nil, limit: 2, share)), .inspect(.jobs(apps: [app], limit: 3)),

@@ -142,8 +142,8 @@ package final class AdminAPI {
         case .cluster:
             _ = try authorize(request, for: .admin)
             return .cluster
-        case .clusterDrain: return .clusterWish(try HandoffFields.drain(try body(request, .admin).value))
-        case .clusterMove: return .clusterWish(try HandoffFields.move(try body(request, .admin).value))
+        case .clusterDrain: return .clusterWish(try StrictObject.drain(try body(request, .admin).value))
+        case .clusterMove: return .clusterWish(try StrictObject.move(try body(request, .admin).value))
         // Probes carry no credential; they say nothing that a connect would not.
         case .healthz: return .healthz
         case .readyz: return .readyz
@@ -195,7 +195,7 @@ package final class AdminAPI {
     private func lease(
         _ body: (value: JSONValue, credential: Credential), _ request: APIRequest
     ) throws(AdminFault) -> LeaseRequest {
-        let fields = try HandoffFields(body.value, known: ["channel", "max", "leaseSeconds", "waitSeconds"])
+        let fields = try StrictObject(body.value, known: ["channel", "max", "leaseSeconds", "waitSeconds"])
         // Senders from before there were channels may name none.
         let name = try fields.text("channel") ?? "\(VendorChannel.apns.name)"
         guard let channel = VendorChannel(named: name) else {
@@ -212,17 +212,17 @@ package final class AdminAPI {
     }
 
     private func results(_ body: JSONValue) throws(AdminFault) -> [JobResult] {
-        let list = try HandoffFields.list(body, "results")
+        let list = try StrictObject.list(body, "results")
         var results: [JobResult] = []
         for (index, item) in list.elements.enumerated() {
             guard index < Limits.leaseJobCount else { throw .invalid("results has at most \(Limits.leaseJobCount)") }
-            results.append(try HandoffFields.result(item, at: "results[\(index)]", leaseID: nil))
+            results.append(try StrictObject.result(item, at: "results[\(index)]", leaseID: nil))
         }
         return results
     }
 
     private func extend(_ body: JSONValue, apps: Set<AppKey>?) throws(AdminFault) -> ExtendRequest {
-        let fields = try HandoffFields(body, known: ["jobs", "leaseSeconds"])
+        let fields = try StrictObject(body, known: ["jobs", "leaseSeconds"])
         guard let seconds = try fields.integer("leaseSeconds", in: Limits.leaseSeconds) else {
             throw .invalid("leaseSeconds is missing")
         }
@@ -230,7 +230,7 @@ package final class AdminAPI {
         var items: [ExtendRequest.Item] = []
         for (index, item) in jobs.elements.enumerated() {
             guard index < Limits.leaseJobCount else { throw .invalid("jobs has at most \(Limits.leaseJobCount)") }
-            let fields = try HandoffFields(item, known: ["jobId", "leaseId"], at: "jobs[\(index)]")
+            let fields = try StrictObject(item, known: ["jobId", "leaseId"], at: "jobs[\(index)]")
             items.append(ExtendRequest.Item(job: try fields.job(), leaseID: try fields.lease()))
         }
         return ExtendRequest(items: items, leaseMilliseconds: seconds * 1_000, apps: apps)

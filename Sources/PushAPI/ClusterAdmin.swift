@@ -116,10 +116,10 @@ package enum ClusterAnswer {
     }
 }
 
-extension HandoffFields {
+extension StrictObject {
     /// The wish of `POST /v1/cluster/drain`.
     static func drain(_ body: JSONValue) throws(AdminFault) -> ClusterRequest {
-        let fields = try HandoffFields(body, known: ["node", "undo"])
+        let fields = try StrictObject(body, known: ["node", "undo"])
         let node = try fields.integer("node", in: 1...1_023).map { Int($0) }
         guard let undo = body["undo"] else { return .drain(node: node) }
         guard let isUndone = undo.bool else { throw .invalid("undo is true or false") }
@@ -128,7 +128,7 @@ extension HandoffFields {
 
     /// The wish of `POST /v1/cluster/move`.
     static func move(_ body: JSONValue) throws(AdminFault) -> ClusterRequest {
-        let fields = try HandoffFields(body, known: ["part", "to"])
+        let fields = try StrictObject(body, known: ["part", "to"])
         guard let part = try fields.integer("part", in: 0...255) else { throw .invalid("part is missing") }
         return .move(part: Int(part), to: try fields.integer("to", in: 1...1_023).map { Int($0) })
     }

@@ -119,8 +119,8 @@ package enum HookAnswer: Sendable {
             throw AdminFault(.badJSON, "its body is not JSON: \(error.explanation)")
         }
         if root.isNull || (root.kind == .object && root.isEmptyContainer) { return results }
-        for (index, item) in try HandoffFields.list(root, "results").elements.enumerated() {
-            let result = try HandoffFields.result(item, at: "results[\(index)]", leaseID: (0, 0))
+        for (index, item) in try StrictObject.list(root, "results").elements.enumerated() {
+            let result = try StrictObject.result(item, at: "results[\(index)]", leaseID: (0, 0))
             guard let place = places[result.job] else { continue }
             var named = result
             named.leaseID = results[place].leaseID

@@ -5,7 +5,7 @@ internal import Delivery
 internal import Wire
 
 /// One object of a body, whose keys are all known.
-struct HandoffFields {
+struct StrictObject {
     private let object: JSONValue
     private let place: String
 
@@ -23,7 +23,7 @@ struct HandoffFields {
     /// The body itself when it is an array, or the array under `name`.
     static func list(_ body: JSONValue, _ name: StaticString) throws(AdminFault) -> JSONValue {
         if body.kind == .array { return body }
-        _ = try HandoffFields(body, known: [name])
+        _ = try StrictObject(body, known: [name])
         guard let list = body[name], list.kind == .array else { throw .invalid("\(name) is an array") }
         return list
     }
@@ -61,7 +61,7 @@ struct HandoffFields {
     static func result(
         _ item: JSONValue, at place: String, leaseID: (UInt64, UInt64)?
     ) throws(AdminFault) -> JobResult {
-        let fields = try HandoffFields(
+        let fields = try StrictObject(
             item, known: ["jobId", "leaseId", "outcome", "reason", "vendorId", "timestamp", "retryAfterSeconds"],
             at: place)
         let job = try fields.job()

@@ -64,6 +64,10 @@ package final class RedisClient {
                 throw .malformed(address, "\(replies.count) replies to \(commands.count) commands")
             }
             try sendScripts(commands, &replies, link, timeoutMilliseconds)
+            for (place, reply) in replies.enumerated() {
+                guard let fault = reply.fault, fault.isOfRights else { continue }
+                replies[place] = .error(fault.explained(commands[place]))
+            }
             return Attempt(replies: replies, address: address, connection: link.number)
         } catch {
             link.connection.close()
@@ -126,12 +130,14 @@ package final class RedisClient {
     ///   - commands: the first has the slot's key.
     ///   - slot: where they belong.
     ///   - timeoutMilliseconds: for the replies of one server.
+    ///   - deadline: for the whole, redirects and the map included, in the network's milliseconds.
     /// - Returns: the replies, error replies included.
     /// - Throws: when there is no server or its connection breaks; the commands may have run.
     package func attempt(
-        _ commands: [RedisCommand], slot: Int, timeoutMilliseconds: Int = Limits.commandMilliseconds
+        _ commands: [RedisCommand], slot: Int, timeoutMilliseconds: Int = Limits.commandMilliseconds,
+        deadline: UInt64 = .max
     ) throws(RedisError) -> Attempt {
-        if !cluster.isKnown { try askForMap() }
+        if !cluster.isKnown { try askForMap(until: deadline) }
         var target = cluster.primary(of: slot)
         var isAsking = false
         var last: Attempt?
@@ -139,10 +145,15 @@ package final class RedisClient {
             guard let address = target else {
                 throw .noOwner(slot: slot, "the cluster's map has no server for it")
             }
+            let now = network.monotonicMilliseconds
+            guard now < deadline else {
+                guard let last else { throw .timedOut(address, milliseconds: 0) }
+                return last
+            }
             // `ASKING` speaks for the next command only.
             var attempt = try exchange(
                 isAsking ? commands.flatMap { [RedisCommand("ASKING"), $0] } : commands, at: address,
-                timeoutMilliseconds: timeoutMilliseconds)
+                timeoutMilliseconds: min(timeoutMilliseconds, Int(clamping: deadline - now)))
             if isAsking { attempt.replies = commands.indices.map { attempt.replies[2 * $0 + 1] } }
             guard let next = redirect(attempt.replies[0], from: address) else { return attempt }
             (target, isAsking) = next
@@ -264,7 +275,10 @@ package final class RedisClient {
         {
             isDurable = false
             noteRefusal(of: commands[places.count + 1], attempt.replies[places.count + 1], at: address)
-            failure = .refused(address, RedisFault("NOREPLICAS fewer than \(wanted) replicas have the rows"))
+            failure = .refused(
+                address,
+                Self.refusal(attempt.replies[places.count...], of: commands[(places.count)...])
+                    ?? RedisFault("NOREPLICAS fewer than \(wanted) replicas have the rows"))
         }
         for (place, reply) in zip(places, attempt.replies) {
             if let fault = reply.fault, fault.isPassing {
@@ -308,6 +322,18 @@ package final class RedisClient {
         if command.name == "WAITAOF", reply.fault != nil { cluster.noteRefusedWaitAOF(at: address) }
     }
 
+    /// Why a wait for replicas, or the write before it, cannot succeed: the user lacks a right.
+    ///
+    /// `WAITAOF` is not among that: the next wait does without it (`noteRefusal`).
+    package static func refusal(
+        _ replies: some Sequence<RedisReply>, of commands: some Sequence<RedisCommand>
+    ) -> RedisFault? {
+        for (command, reply) in zip(commands, replies) where command.name != "WAITAOF" {
+            if let fault = reply.fault, fault.isOfRights { return fault }
+        }
+        return nil
+    }
+
     /// Whether the reply to `waitCommand` says that enough have it.
     package static func isDurable(_ reply: RedisReply, _ replicas: Int) -> Bool {
         if let parts = reply.array {
@@ -320,8 +346,10 @@ package final class RedisClient {
 
     /// Asks the servers for the map, unless another thread did a moment ago.
     ///
+    /// - Parameter deadline: no server is asked after it, in the network's milliseconds. Those that were silent until then
+    ///   are asked last the next time, so that each call comes further.
     /// - Throws: what the last server that was asked failed with, if none gave a map.
-    package func askForMap() throws(RedisError) {
+    package func askForMap(until deadline: UInt64 = .max) throws(RedisError) {
         guard cluster.mayAsk(now: network.monotonicMilliseconds) else {
             // Without any map there is nothing to go on with before that answer.
             if !cluster.isKnown { network.sleep(milliseconds: Limits.retryMilliseconds) }
@@ -336,8 +364,10 @@ package final class RedisClient {
         while !pending.isEmpty {
             let address = pending.removeFirst()
             guard asked.insert(address).inserted else { continue }
+            let now = network.monotonicMilliseconds
+            guard now < deadline else { break }
             do throws(RedisError) {
-                switch try map(of: address) {
+                switch try map(of: address, timeoutMilliseconds: Int(clamping: deadline - now)) {
                 case .map(let map):
                     guard map.isWhole, map.epoch >= cluster.epoch else {
                         if doubtful.map({ ($0.isWhole ? 1 : 0, $0.epoch) < (map.isWhole ? 1 : 0, map.epoch) }) ?? true {
@@ -374,12 +404,12 @@ package final class RedisClient {
     }
 
     /// Asks one server.
-    private func map(of address: RedisAddress) throws(RedisError) -> Answer {
+    private func map(of address: RedisAddress, timeoutMilliseconds: Int) throws(RedisError) -> Answer {
         let replies = try exchange(
             [
                 RedisCommand("INFO", "server"), RedisCommand("CLUSTER", "SLOTS"), RedisCommand("INFO", "replication"),
                 RedisCommand("CLUSTER", "INFO"),
-            ], at: address, timeoutMilliseconds: Limits.mapMilliseconds
+            ], at: address, timeoutMilliseconds: min(timeoutMilliseconds, Limits.mapMilliseconds)
         ).replies
         for reply in replies {
             if let fault = reply.fault, fault.kind == .notAllowed { throw .refused(address, fault) }

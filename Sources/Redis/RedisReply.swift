@@ -81,7 +81,10 @@ package struct RedisFault: Error, Sendable, Equatable, CustomStringConvertible {
             case "UNBLOCKED": .unblocked
             case "NOSCRIPT": .noScript
             case "NOAUTH", "WRONGPASS", "NOPERM": .notAllowed
-            default: .other
+            // What a script calls is refused within it, in words of each version.
+            default:
+                text.contains("The user executing the script can't") || text.contains("ACL failure in script")
+                    ? .notAllowed : .other
             }
     }
 

@@ -48,12 +48,20 @@ extension StoreCommands {
     static let redisCheck = CommandSyntax(
         name: "redis check", summary: "Looks whether Redis servers are set up as a gateway needs them.",
         operands: [("SERVERS", "host:port of one or more servers, with commas between; the others are found by them.")],
-        options: RedisOptions.all,
-        notes: ["Prints a line for each problem, with what to change. Exit code 1 when there is one."]
+        options: RedisOptions.all + [
+            .value("cluster", "NAME", "The cluster's name, which keys begin with. Default: longwire.")
+        ],
+        notes: [
+            "Prints a line for each problem, with what to change. Exit code 1 when there is one; 0 with warnings alone."
+        ]
     ) { arguments, context in
         do {
             let cluster = try RedisOptions.cluster(arguments.operands[0], arguments)
-            let problems = try RedisSettings.check(cluster, minReplicas: try RedisOptions.minReplicas(arguments))
+            let found = try RedisSettings.check(
+                cluster, name: arguments.text("cluster") ?? RedisEngine.Configuration().name,
+                minReplicas: try RedisOptions.minReplicas(arguments))
+            for warning in found where warning.isWarning { context.write("warning: \(warning)") }
+            let problems = found.filter { !$0.isWarning }
             guard problems.isEmpty else {
                 throw CommandFailure.refused(problems.map(\.description).joined(separator: "\n"))
             }

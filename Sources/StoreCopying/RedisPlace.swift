@@ -50,7 +50,9 @@ package final class RedisPlace: CopyPlace {
 
     package func beginWriting(from source: String, isReplacing: Bool) throws {
         // The servers have to keep what they are given.
-        let problems = try RedisSettings.check(cluster, minReplicas: configuration.minReplicas)
+        let problems = try RedisSettings.check(
+            cluster, name: configuration.name, minReplicas: configuration.minReplicas
+        ).filter { !$0.isWarning }
         guard problems.isEmpty else {
             throw CopyFailure(problems.map(\.description).joined(separator: "\n"))
         }

@@ -62,12 +62,59 @@ struct RedisAccessTests {
             RedisCluster(seeds: servers.addresses, network: RedisSockets(RedisAccess(user: user, password: password)))
         }
         try Self.work(cluster("longwire", "right"), epoch: 1)
-        #expect(try RedisSettings.check(cluster("longwire", "right"), minReplicas: 0) == [])
+        let problems = try RedisSettings.check(cluster("longwire", "right"), name: "test", minReplicas: 0)
+        #expect(problems.map(\.name) == ["maxmemory"] && problems[0].isWarning)
+        // Every right that is taken away is named, with the line that gives it; following the line is enough.
+        for right in Set(RedisRights.probes(name: "test", isCluster: false, waitsForDisks: false).map(\.right)) {
+            let isOfKeys = right.hasPrefix("~")
+            let kept = isOfKeys ? rights.filter { $0 != right } : rights + ["-" + right.dropFirst()]
+            try setUser("poor", ["reset"])
+            try setUser("poor", kept)
+            let found = try RedisSettings.check(cluster("poor", "right"), name: "test", minReplicas: 0)
+            let problem = try #require(found.first { !$0.isWarning }, "\(right)")
+            #expect(problem.description.contains("ACL SETUSER <user> \(right)"), "\(problem)")
+            try setUser("poor", [right])
+            let left = try RedisSettings.check(cluster("poor", "right"), name: "test", minReplicas: 0)
+            #expect(!left.contains { !$0.isWarning }, "\(left)")
+        }
         do {
             _ = try RedisFixture(cluster("longwire", "wrong"), Self.configuration, epoch: 9)
             Issue.record("the part was opened")
         } catch let error as StoreError {
             #expect(error.description.contains("WRONGPASS"), "\(error)")
+        }
+    }
+
+    @Test("a call that lacks a right says which command or key, and the line that gives it; replicas are not to blame")
+    func poorUsers() throws {
+        let servers = try RedisServers()
+        let rights = ["~{lw:*", "~lw:touch:*", "+@all"]
+        func setUser(_ words: [String]) throws {
+            var command = RedisCommand("ACL", "SETUSER", "poor", "reset", "on", ">right")
+            for word in words { command.append(word) }
+            #expect(try servers.run(0, command) == .status("OK"))
+        }
+        var configuration = Self.configuration
+        configuration.minReplicas = 1
+        var epoch: UInt64 = 0
+        for (words, remedy) in [
+            (rights + ["-wait"], "+wait"), (rights.filter { $0 != "~lw:touch:*" }, "~lw:touch:*"),
+            (rights + ["-hset"], "+@write"), (rights.filter { $0 != "~{lw:*" }, "~{lw:*"),
+            (rights + ["-evalsha"], "+evalsha"),
+        ] {
+            try setUser(words)
+            let cluster = RedisCluster(
+                seeds: servers.addresses, network: RedisSockets(RedisAccess(user: "poor", password: "right")))
+            // An earlier try may have come as far as its fence.
+            epoch += 1
+            do {
+                let fixture = try RedisFixture(cluster, configuration, epoch: epoch)
+                fixture.close()
+                Issue.record("the part was opened without \(remedy)")
+            } catch let error as StoreError {
+                #expect(error.description.contains("ACL SETUSER <user>"), "\(error)")
+                #expect(error.description.contains(remedy), "\(error)")
+            }
         }
     }
 

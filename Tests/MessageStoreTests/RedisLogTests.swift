@@ -296,12 +296,20 @@ struct RedisLogTests {
     @Test("settings that do not keep the promises are named with the line to change")
     func settings() throws {
         let servers = try RedisServers()
-        #expect(try RedisSettings.check(servers.makeCluster(), minReplicas: 1) == [])
-        #expect(try RedisSettings.check(servers.makeCluster(), minReplicas: 2).map(\.name) == ["connected replicas"])
+        func check(_ minReplicas: Int) throws -> [RedisProblem] {
+            try RedisSettings.check(servers.makeCluster(), name: "test", minReplicas: minReplicas)
+        }
+        // Nothing bounds their memory: said, and not refused.
+        let warnings = try check(1)
+        #expect(warnings.map(\.name) == ["maxmemory", "maxmemory"] && !warnings.contains { !$0.isWarning })
+        #expect(warnings[0].description.contains("in redis.conf: maxmemory"))
+        for server in 0...1 { try servers.command(server, "CONFIG", "SET", "maxmemory", "1gb") }
+        let (found, foundOfTwo) = (try check(1), try check(2))
+        #expect(found == [] && foundOfTwo.map(\.name) == ["connected replicas"])
         try servers.command(0, "CONFIG", "SET", "appendfsync", "everysec")
         try servers.command(1, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
         try servers.command(1, "CONFIG", "SET", "appendonly", "no")
-        let problems = try RedisSettings.check(servers.makeCluster(), minReplicas: 1)
+        let problems = try check(1)
         #expect(problems.map(\.name) == ["appendfsync", "appendonly", "maxmemory-policy"])
         #expect(problems.map(\.server) == [servers.addresses[0], servers.addresses[1], servers.addresses[1]])
         #expect(problems[0].description.contains("CONFIG SET appendfsync always"))

@@ -48,7 +48,9 @@ final class ClusterNode {
         let servers = RedisCluster(
             seeds: redis.nodes.map { RedisAddress(host: $0.host, port: $0.port) },
             network: RedisSockets(try Self.access(redis)))
-        try Self.check(servers, redis)
+        for warning in try Self.check(servers, settings.name, redis) {
+            log.write(.warning, .redisEvent, [.detail: .text(warning.description)])
+        }
         if !acceptsClock, let problem = try ClockCheck.problem(servers) {
             throw ClusterFailure(description: problem + ", or with --accept-clock")
         }
@@ -129,18 +131,23 @@ final class ClusterNode {
         } catch { throw ClusterFailure(description: "store.redis.tls: \(error)") }
     }
 
-    private static func check(_ servers: RedisCluster, _ redis: RedisConfiguration) throws {
-        let problems: [RedisProblem]
+    /// Refuses servers that do not keep what the store promises; returns what an operator should know besides.
+    private static func check(
+        _ servers: RedisCluster, _ name: String, _ redis: RedisConfiguration
+    ) throws -> [RedisProblem] {
+        let found: [RedisProblem]
         do throws(RedisError) {
-            problems = try RedisSettings.check(servers, minReplicas: redis.minReplicas)
+            found = try RedisSettings.check(servers, name: name, minReplicas: redis.minReplicas)
         } catch {
             throw ClusterFailure(
                 description: "store.redis: no server of \(redis.nodes.map(\.description).joined(separator: ", ")) "
                     + "answers: \(error)")
         }
+        let problems = found.filter { !$0.isWarning }
         guard problems.isEmpty else {
             throw ClusterFailure(description: problems.map(\.description).joined(separator: "\n"))
         }
+        return found
     }
 
     /// The first is used, each is accepted.

@@ -15,6 +15,8 @@ package final class RedisRegister: ClusterRegister {
     private let timing: ClusterTiming
     private let minReplicas: Int
     private let timeoutMilliseconds: Int
+    /// The membership waits so long for a new map; with the call before it this stays below a lease.
+    private static let mapMilliseconds: UInt64 = 400
 
     /// Works on the cluster of this name; a call takes `timeoutMilliseconds` at most, well below a lease.
     ///
@@ -122,6 +124,8 @@ package final class RedisRegister: ClusterRegister {
         command.append(SecureRandom.word() | 1)
         command.append(timing.lease)
         for word in words { command.append(word) }
+        // Redirects and servers that stand still included: a lease has room for a second call.
+        let deadline = client.cluster.network.monotonicMilliseconds + UInt64(timeoutMilliseconds)
         do throws(RedisError) {
             var commands = [command]
             var replicas = 0
@@ -130,21 +134,30 @@ package final class RedisRegister: ClusterRegister {
                 if let address { replicas = client.cluster.replicaCount(of: address) }
                 replicas = max(replicas, minReplicas)
                 if replicas > 0 {
+                    // A change that is repeated may find its work done and write nothing to wait for.
+                    commands.append(client.touchCommand(slot: slot))
                     commands.append(
                         client.waitCommand(replicas, at: address, timeoutMilliseconds: timeoutMilliseconds / 2))
                 }
             }
-            let attempt = try client.attempt(commands, slot: slot, timeoutMilliseconds: timeoutMilliseconds)
+            let attempt = try client.attempt(
+                commands, slot: slot, timeoutMilliseconds: timeoutMilliseconds, deadline: deadline)
             if let fault = attempt.replies[0].fault { throw .refused(attempt.address, fault) }
-            if commands.count > 1, !RedisClient.isDurable(attempt.replies[1], replicas) {
-                client.noteRefusal(of: commands[1], attempt.replies[1], at: attempt.address)
+            if commands.count > 1,
+                attempt.replies[1].fault != nil || !RedisClient.isDurable(attempt.replies[2], replicas)
+            {
+                client.noteRefusal(of: commands[2], attempt.replies[2], at: attempt.address)
                 throw .refused(
-                    attempt.address, RedisFault("NOREPLICAS fewer than \(replicas) replicas have the change"))
+                    attempt.address,
+                    RedisClient.refusal(attempt.replies[1...], of: commands[1...])
+                        ?? RedisFault("NOREPLICAS fewer than \(replicas) replicas have the change"))
             }
             return attempt.replies[0]
         } catch {
-            // Perhaps another server is the primary now.
-            do throws(RedisError) { try client.askForMap() } catch {}
+            // Perhaps another server is the primary now. Servers that do not answer are asked last the next time.
+            do throws(RedisError) {
+                try client.askForMap(until: client.cluster.network.monotonicMilliseconds + Self.mapMilliseconds)
+            } catch {}
             throw .unavailable(error.description)
         }
     }

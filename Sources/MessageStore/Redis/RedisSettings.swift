@@ -12,9 +12,11 @@ package struct RedisProblem: Sendable, Equatable, CustomStringConvertible {
     package var required: String
     /// What to change: a line of `redis.conf`, a command, or a step.
     package var remedy: String
+    /// A gateway works without the change, and says so in its log.
+    package var isWarning = false
 
     package var description: String {
-        "Redis at \(server): \(name) is \(found) and must be \(required); \(remedy)"
+        "Redis at \(server): \(name) is \(found) and \(isWarning ? "should" : "must") be \(required); \(remedy)"
     }
 }
 
@@ -24,35 +26,42 @@ package enum RedisSettings {
     ///
     /// - Parameters:
     ///   - cluster: its map is asked for first.
+    ///   - name: the cluster's, for the keys that the user must be allowed.
     ///   - minReplicas: how many connected replicas each primary must have.
     /// - Returns: what is wrong; empty when all is right.
     /// - Throws: when no server gives a map.
-    package static func check(_ cluster: RedisCluster, minReplicas: Int) throws(RedisError) -> [RedisProblem] {
+    package static func check(
+        _ cluster: RedisCluster, name: String, minReplicas: Int
+    ) throws(RedisError) -> [RedisProblem] {
         let client = RedisClient(cluster)
         defer { client.close() }
         try client.askForMap()
         var problems: [RedisProblem] = []
         for primary in cluster.primaries {
-            inspect(primary.address, isPrimary: true, minReplicas, client, &problems)
+            inspect(primary.address, name, isPrimary: true, minReplicas, client, &problems)
             // A replica becomes primary in a failover, with its own settings.
-            for replica in primary.replicas { inspect(replica, isPrimary: false, minReplicas, client, &problems) }
+            for replica in primary.replicas {
+                inspect(replica, name, isPrimary: false, minReplicas, client, &problems)
+            }
         }
         return problems
     }
 
     private static func inspect(
-        _ server: RedisAddress, isPrimary: Bool, _ minReplicas: Int, _ client: RedisClient,
+        _ server: RedisAddress, _ cluster: String, isPrimary: Bool, _ minReplicas: Int, _ client: RedisClient,
         _ problems: inout [RedisProblem]
     ) {
-        func add(_ name: String, _ found: String, _ required: String, _ remedy: String) {
+        func add(_ name: String, _ found: String, _ required: String, _ remedy: String, isWarning: Bool = false) {
             problems.append(
-                RedisProblem(server: server, name: name, found: found, required: required, remedy: remedy))
+                RedisProblem(
+                    server: server, name: name, found: found, required: required, remedy: remedy, isWarning: isWarning))
         }
         var commands = [
             RedisCommand("INFO", "server"), RedisCommand("INFO", "replication"), RedisCommand("INFO", "persistence"),
         ]
         let settings = [("appendonly", "yes"), ("appendfsync", "always"), ("maxmemory-policy", "noeviction")]
         for (name, _) in settings { commands.append(RedisCommand("CONFIG", "GET", name)) }
+        commands.append(RedisCommand("CONFIG", "GET", "maxmemory"))
         if client.cluster.isCluster { commands.append(RedisCommand("CLUSTER", "INFO")) }
         let replies: [RedisReply]
         do throws(RedisError) { replies = try client.exchange(commands, at: server).replies } catch {
@@ -81,6 +90,16 @@ package enum RedisSettings {
                     "in redis.conf: \(name) \(required); or at once: CONFIG SET \(name) \(required)")
             }
         }
+        // Without it the machine's memory is the bound: a server that is killed for it takes its replicas along, which hold
+        // the same. A gateway starts all the same: the bound may be that of a container, and a cluster that works must not
+        // stay down for it.
+        if let pair = replies[3 + settings.count].array, pair.count == 2, pair[1].text == "0" {
+            add(
+                "maxmemory", "0", "less than the machine's memory",
+                "nothing refuses publishes before it is full; in redis.conf: maxmemory 12gb, for 16 GB; or at once: CONFIG "
+                    + "SET maxmemory 12gb", isWarning: true)
+        }
+        lookAtRights(server, cluster, version, client, add: { add($0, $1, $2, $3) })
         let facts = RedisInformation(replication)
         if isPrimary {
             if facts["role"] != "master" {
@@ -98,6 +117,26 @@ package enum RedisSettings {
             add(
                 "cluster_state", state ?? "unknown", "ok",
                 "look at CLUSTER NODES: every slot must have a primary that answers")
+        }
+    }
+
+    /// Tries what a gateway needs the user to be allowed; nothing is written.
+    private static func lookAtRights(
+        _ server: RedisAddress, _ name: String, _ version: (Int, Int, Int), _ client: RedisClient,
+        add: (_ name: String, _ found: String, _ required: String, _ remedy: String) -> Void
+    ) {
+        let probes = RedisRights.probes(
+            name: name, isCluster: client.cluster.isCluster, waitsForDisks: version >= (7, 2, 0))
+        do throws(RedisError) {
+            let replies = try client.exchange(probes.map(\.command), at: server).replies
+            let missing = RedisRights.missing(probes, replies)
+            guard !missing.isEmpty else { return }
+            let rights = missing.joined(separator: " ")
+            add(
+                "the user's rights", "without \(rights)", "those of docs/Cluster.md, \"Redis\"",
+                "ACL SETUSER <user> \(rights), and the same in the ACL file of the server")
+        } catch {
+            add("the server", "out of reach (\(error))", "reachable", "start it, or take it out of the cluster")
         }
     }
 }

@@ -1,0 +1,122 @@
+// What a user of Redis must be allowed, and what a refusal for want of a right says: the servers name the command or say
+// "one of the keys"; an operator needs the line that gives the right.
+
+/// The rights of the user that a gateway uses.
+package enum RedisRights {
+    /// Keys of clusters: logs, rows, the register.
+    package static let keys = "~{lw:*"
+    /// Keys that a wait for replicas writes first, one for each slot (`RedisClient.touchCommand`).
+    package static let touchKeys = "~lw:touch:*"
+
+    /// A command that changes nothing, and the right that it needs.
+    package struct Probe: Sendable {
+        /// In the form of `ACL SETUSER`.
+        package var right: String
+        package var command: RedisCommand
+    }
+
+    /// A command for each right that a gateway needs at a server.
+    ///
+    /// Servers look at rights after the number of arguments and before everything else, so each of these is refused, or
+    /// fails on its arguments, or finds nothing to do: no key is written. Scripts need the same rights for what they call.
+    ///
+    /// - Parameters:
+    ///   - name: of the cluster.
+    ///   - isCluster: the servers run in cluster mode.
+    ///   - waitsForDisks: the server knows `WAITAOF`.
+    /// - Returns: the commands, to be sent together.
+    package static func probes(name: String, isCluster: Bool, waitsForDisks: Bool) -> [Probe] {
+        let key = "{lw:\(name)}:rights"
+        var probes: [Probe] = []
+        func add(_ right: String, _ words: String...) {
+            var command = RedisCommand()
+            for word in words { command.append(word) }
+            probes.append(Probe(right: right, command: command))
+        }
+        // The keys' rights first: the commands on them are told from each other below.
+        add(keys, "EXISTS", key)
+        add(touchKeys, "SET", "lw:touch:0", "1", "NX", "XX")
+        add("+exists", "EXISTS", key)
+        add("+set", "SET", "lw:touch:0", "1", "NX", "XX")
+        add("+del", "DEL", key)
+        add("+unlink", "UNLINK", key)
+        add("+pexpire", "PEXPIRE", key, "1000")
+        add("+hget", "HGET", key, "f")
+        add("+hmget", "HMGET", key, "f")
+        add("+hgetall", "HGETALL", key)
+        add("+hkeys", "HKEYS", key)
+        add("+hlen", "HLEN", key)
+        add("+hscan", "HSCAN", key, "0")
+        add("+hstrlen", "HSTRLEN", key, "f")
+        add("+hexists", "HEXISTS", key, "f")
+        add("+hdel", "HDEL", key, "f")
+        add("+hset", "HSET", key, "f", "v", "g")
+        add("+hincrby", "HINCRBY", key, "f", "x")
+        add("+zadd", "ZADD", key, "NX", "XX", "0", "m")
+        add("+zrem", "ZREM", key, "m")
+        add("+zscore", "ZSCORE", key, "m")
+        add("+zrange", "ZRANGE", key, "0", "-1")
+        add("+zrangebylex", "ZRANGEBYLEX", key, "-", "+")
+        add("+zrangebyscore", "ZRANGEBYSCORE", key, "0", "1")
+        add("+xadd", "XADD", key, "NOMKSTREAM", "*", "f", "v")
+        add("+xrange", "XRANGE", key, "-", "+", "COUNT", "1")
+        add("+xinfo", "XINFO", "STREAM", key)
+        add("+xtrim", "XTRIM", key, "MAXLEN", "x")
+        add("+eval", "EVAL", "return 1", "1", key)
+        add("+evalsha", "EVALSHA", String(repeating: "0", count: 40), "1", key)
+        add("+time", "TIME")
+        add("+wait", "WAIT", "0", "1")
+        if waitsForDisks { add("+waitaof", "WAITAOF", "0", "0", "1") }
+        guard isCluster else { return probes }
+        add("+asking", "ASKING")
+        add("+cluster", "CLUSTER", "SLOTS")
+        add("+cluster", "CLUSTER", "INFO")
+        return probes
+    }
+
+    /// The rights that the replies to the probes say are missing, each once.
+    package static func missing(_ probes: [Probe], _ replies: [RedisReply]) -> [String] {
+        var missing: [String] = []
+        for (probe, reply) in zip(probes, replies) {
+            guard let fault = reply.fault, fault.kind == .notAllowed else { continue }
+            // A command on a key is refused for the one or the other.
+            guard fault.isOfKey == probe.right.hasPrefix("~"), !missing.contains(probe.right) else { continue }
+            missing.append(probe.right)
+        }
+        return missing
+    }
+}
+
+extension RedisFault {
+    /// A right is missing, and not the password.
+    var isOfRights: Bool { kind == .notAllowed && code != "NOAUTH" && code != "WRONGPASS" }
+
+    /// The right that is missing is that to a key.
+    var isOfKey: Bool { isOfRights && (text.contains("access") || text.contains(" key")) }
+
+    /// The same refusal with the command or key that it is about, and the line that gives the right.
+    func explained(_ command: RedisCommand) -> RedisFault {
+        guard isOfRights, !text.contains(Self.line) else { return self }
+        let arguments = command.arguments
+        func word(_ place: Int) -> String {
+            arguments.indices.contains(place) ? String(decoding: arguments[place], as: UTF8.self) : ""
+        }
+        let isScript = command.script != nil || word(0) == "EVAL"
+        if isOfKey {
+            let key = word(isScript ? 3 : 1)
+            let right = key.hasPrefix("lw:touch:") ? RedisRights.touchKeys : RedisRights.keys
+            return RedisFault("\(text); \(word(0)) needs the key \(key): \(Self.line) \(right)")
+        }
+        // Servers name the command in quotes; of a script's they may not.
+        let quoted = text.split(separator: "'", omittingEmptySubsequences: false)
+        if quoted.count >= 3, !quoted[1].isEmpty {
+            return RedisFault("\(text); the user lacks a right: \(Self.line) +\(quoted[1])")
+        }
+        guard isScript else {
+            return RedisFault("\(text); the user lacks a right: \(Self.line) +\(word(0).lowercased())")
+        }
+        return RedisFault("\(text); what scripts call needs rights, too: \(Self.line) +@read +@write +time")
+    }
+
+    private static let line = "ACL SETUSER <user>"
+}

@@ -17,6 +17,12 @@ LONG = 3 * MINUTE
 ALIASES, MEMBERS = 8, 5
 
 
+def taken_of(cids, beside):
+    """The devices that an answer without `data` has taken on: all but those that it names beside it."""
+    missing = {one["cid"] for one in beside.get("refused", [])} | set(beside.get("unknown", []))
+    return [cid for cid in cids if cid not in missing]
+
+
 class TaskPublisher(HTTPPublisher):
     """A task at a time, each followed until it is known what the gateway has taken on."""
 
@@ -152,8 +158,8 @@ class ListPublisher(AliasUser):
             answer = self.ask(path, body)
             if not self.taken(task, answer):
                 return
-            reached = answer["data"].get(task["name"], {}) if "data" in answer else dict.fromkeys(cids, "")
             beside = answer["longwire"]
+            reached = answer["data"].get(task["name"], {}) if "data" in answer else dict.fromkeys(taken_of(cids, beside), "")
             is_first = not turn and not task["scheduled"] and not beside.get("repeated") and "data" in answer
             self.note(
                 "reached", task, cids=sorted(reached), isFirst=is_first,

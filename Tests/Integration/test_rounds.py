@@ -5,6 +5,7 @@ import json
 import pytest
 import rounds
 from round_audit import Audit
+from task_publishers import taken_of
 
 CID, MESSAGES = "c" * 32, [f"{number:032x}" for number in (1, 2)]
 KINDS = ("list", "alias", "broadcast", "scheduled", "stopped", "firstAck")
@@ -199,3 +200,9 @@ def test_the_audit_notices(tmp_path, damage, kind):
         assert audit.counts[kind] >= 1, audit.problems
     else:
         assert audit.problems == []
+
+
+def test_a_list_without_data_takes_on_what_it_does_not_name_as_refused():
+    beside = {"refused": [{"cid": "b", "code": 30019}], "unknown": ["c"], "queued": 1}
+    assert taken_of(["a", "b", "c"], beside) == ["a"]
+    assert taken_of(["a", "b"], {"queued": 2}) == ["a", "b"]

@@ -9,34 +9,35 @@ does one thing at a time, never reconnects by itself, and keeps its state in an 
     device.ack(message.sequence)
 """
 
-import atexit
 import hashlib
 import hmac
-import importlib
 import os
 import pathlib
-import shutil
 import socket
 import struct
 import subprocess
-import sys
-import tempfile
 import time
+import types
+
+from google.protobuf import descriptor_pb2, descriptor_pool
+from google.protobuf.internal import builder
 
 PROTO = pathlib.Path(__file__).resolve().parents[3] / "Proto"
 
 
 def _generate():
-    """Compiles the schema into a folder that lasts as long as the process."""
-    folder = tempfile.mkdtemp(prefix="longwire-python-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    """Compiles the schema over a pipe: a process that is killed leaves no file behind."""
     schema = "longwire/v1/longwire.proto"
-    subprocess.run(["protoc", f"--proto_path={PROTO}", f"--python_out={folder}", schema], check=True)
-    sys.path.insert(0, folder)
-    try:
-        return importlib.import_module("longwire.v1.longwire_pb2")
-    finally:
-        sys.path.remove(folder)
+    described = subprocess.run(
+        ["protoc", f"--proto_path={PROTO}", "--descriptor_set_out=/dev/stdout", schema], check=True,
+        stdout=subprocess.PIPE).stdout
+    (file,) = descriptor_pb2.FileDescriptorSet.FromString(described).file
+    descriptor = descriptor_pool.Default().AddSerializedFile(file.SerializeToString())
+    module = types.ModuleType("longwire.v1.longwire_pb2")
+    # As the code that protoc writes does.
+    builder.BuildMessageAndEnumDescriptors(descriptor, vars(module))
+    builder.BuildTopDescriptorsAndMessages(descriptor, module.__name__, vars(module))
+    return module
 
 
 pb = _generate()

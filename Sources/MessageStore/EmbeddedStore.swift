@@ -305,6 +305,7 @@ package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendabl
     }
 
     package var acceptsWrites: Bool { acceptsWrites(beside: 0) }
+    package var isServing: Bool { acceptsWrites }
 
     /// As a shard sees it that has encoded more than the committer counts yet.
     func acceptsWrites(beside untoldByteCount: Int) -> Bool {

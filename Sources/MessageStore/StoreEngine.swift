@@ -16,6 +16,8 @@ internal import Journal
 package protocol StoreService: AnyObject, Sendable {
     /// False while a bound refuses new publishes.
     var acceptsWrites: Bool { get }
+    /// False while no part of the store is of use: this process is better left alone.
+    var isServing: Bool { get }
     /// A snapshot.
     var statistics: StoreStatistics { get }
 

@@ -129,6 +129,7 @@ struct RedisPairTests {
         try wait("publishes refused for the part that stands still") { !still.store.acceptsWrites }
         #expect(still.store.committedTicket < late)
         #expect(store.acceptsWrites)
+        #expect(!still.engine.acceptsWrites && still.engine.isServing, "one server takes no gateway from its balancer")
         pair.servers[0].resume(0)
         try wait("the late commit") { still.store.committedTicket >= late }
         try wait("publishes taken") { still.store.acceptsWrites }

@@ -15,7 +15,7 @@ enum HealthPage {
             switch status.phase {
             case .starting: "starting"
             case .stopping: "stopping"
-            case .ready: cluster?.fault?.rawValue ?? (context.store.acceptsWrites ? "ready" : "storeBusy")
+            case .ready: cluster?.fault?.rawValue ?? (context.store.isServing ? "ready" : "storeBusy")
             }
         var writer = JSONWriter(capacity: 256)
         writer.beginObject()
@@ -29,13 +29,15 @@ enum HealthPage {
         writer.integer(Int64(context.loopCount))
         writer.key("queueEpoch")
         writer.string("\(context.queueEpoch)")
-        if let cluster { write(cluster, to: &writer) }
+        if let cluster { write(cluster, acceptsWrites: context.store.acceptsWrites, to: &writer) }
         writer.endObject()
         return APIResponse(status: word == "ready" ? 200 : 503, body: writer.bytes)
     }
 
+    private static let busyReason = "Redis refuses or holds up the writes of some parts: see storeBusy in the log"
+
     /// What the cluster adds; `reason` also tells what is missing on a gateway that is ready.
-    private static func write(_ cluster: ClusterHealth, to writer: inout JSONWriter) {
+    private static func write(_ cluster: ClusterHealth, acceptsWrites: Bool, to writer: inout JSONWriter) {
         writer.key("node")
         writer.integer(Int64(cluster.node))
         writer.key("partsOwned")
@@ -54,7 +56,7 @@ enum HealthPage {
             for address in cluster.linksDown { writer.string(address) }
             writer.endArray()
         }
-        if let reason = cluster.reason {
+        if let reason = cluster.reason ?? (acceptsWrites ? nil : Self.busyReason) {
             writer.key("reason")
             writer.string(reason)
         }

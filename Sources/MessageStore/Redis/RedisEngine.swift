@@ -233,6 +233,12 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
         context.acceptsWrites(beside: 0) && parts.all.allSatisfy { !$0.log.isStuck }
     }
 
+    /// One server that stands still, or a filled memory, is the same for every gateway: what else they have goes on.
+    package var isServing: Bool {
+        let parts = parts.all
+        return parts.isEmpty || parts.contains { !$0.log.isStuck }
+    }
+
     package func requestSpill() { for part in parts.all { part.requestSpill() } }
 
     package func close() {

@@ -45,7 +45,7 @@ extension ByteStream {
     package func foresee() { prefetch(place, byteCount: MemoryLayout<StreamSlot>.size) }
 
     /// Has `outboxDrained` called on the delegate when everything written so far was sent, even if nothing has to wait.
-    func notifyWhenDrained() {
+    package func notifyWhenDrained() {
         guard let slot else { return }
         slot.pointee.flags.insert(.owesDrained)
         markDirty(slot)

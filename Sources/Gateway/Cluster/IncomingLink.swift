@@ -2,15 +2,16 @@ internal import Delivery
 internal import EventLoops
 internal import Wire
 
-/// A connection that another gateway made to this one: its questions come over it, and their answers go back; or a device's
-/// connection that it relays.
+/// A connection that another gateway made to this one: its questions come over it, and their answers go back; or a trunk
+/// of devices that it relays.
 final class IncomingLink: LinkConnection {
     private(set) var peer: LinkHello?
     private(set) var port: LinkPort?
     private let peerAddress: String
     /// Whose place it takes among the strangers (`LinkDesk.accept`).
     let place: String
-    private var preamble: RelayPreamble?
+    /// It is a trunk, and goes to its loop.
+    private var isTrunk = false
 
     init(_ desk: LinkDesk, peerAddress: String, place: String) {
         (self.peerAddress, self.place) = (peerAddress, place)
@@ -48,11 +49,10 @@ final class IncomingLink: LinkConnection {
             identified()
             send(.hello, desk.hello(for: hello.node).bytes)
             return true
-        case .relay:
-            guard let preamble = try? RelayPreamble(frame.body) else { throw .malformed("the preamble cannot be read") }
-            guard isWelcome(preamble.hello) else { return true }
-            self.preamble = preamble
-            return false
+        case .trunk:
+            guard let hello = LinkHello(frame.body) else { throw .malformed("the Hello cannot be read") }
+            isTrunk = isWelcome(hello)
+            return !isTrunk
         default: throw .malformed("the first frame says who the peer is")
         }
     }
@@ -89,18 +89,17 @@ final class IncomingLink: LinkConnection {
 
     override func received(_ bytes: UnsafeRawBufferPointer, on stream: ByteStream) -> Int {
         let count = super.received(bytes, on: stream)
-        // The preamble may be the last of the bytes.
-        if preamble != nil { stopped(with: UnsafeRawBufferPointer(start: nil, count: 0)) }
+        // The Hello may be the last of the bytes.
+        if isTrunk { stopped(with: UnsafeRawBufferPointer(start: nil, count: 0)) }
         return count
     }
 
     override func stopped(with rest: UnsafeRawBufferPointer) {
-        guard let preamble else { return }
-        self.preamble = nil
-        send(.relayed)
+        guard isTrunk else { return }
+        isTrunk = false
         guard let connection = detach(rest) else { return }
         desk.strangerLeft(self)
-        desk.relayArrived(connection, preamble)
+        desk.trunkArrived(connection, from: peerAddress)
     }
 
     override var countingPort: LinkPort? { port }

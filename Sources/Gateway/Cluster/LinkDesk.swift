@@ -19,7 +19,7 @@ enum LinkEvent: Sendable, Equatable {
     case refused(peer: String, code: LinkClose.Code?, reason: String)
 }
 
-/// Takes what comes over the links; everything is called on the link loop.
+/// Takes what comes over the links; everything but `relayArrived` is called on the link loop.
 protocol LinkReceiver: AnyObject, Sendable {
     /// Takes messages for a part (or answers for the loop of that index), in their order, from the front.
     ///
@@ -28,7 +28,7 @@ protocol LinkReceiver: AnyObject, Sendable {
     /// Another gateway tells every loop of this one.
     func receive(_ news: GatewayNews)
     func linkChanged(_ event: LinkEvent)
-    /// A device that another gateway relays: the connection goes on where the device's Hello ended.
+    /// A device that another gateway relays: the connection goes on where the device's Hello ended. On the loop of relays.
     func relayArrived(_ connection: DetachedConnection, _ preamble: RelayPreamble)
 }
 
@@ -49,6 +49,8 @@ struct LinkSettings: Sendable {
     var times = LinkLimits.Times()
     /// Bytes that may wait for one link before senders are refused.
     var waitingByteLimit = LinkLimits.waitingByteCount
+    /// Devices on one trunk that their owner has not taken yet.
+    var openingRelayCount = LinkLimits.openingRelayCount
     /// Tells this process from an earlier one with its number.
     var instance = SecureRandom.word()
 }
@@ -117,6 +119,8 @@ final class LinkDesk {
     private let ports: LinkPorts
     private let resolver: LinkResolver
     private let relays: RelayTable
+    private let relayLoop: EventLoop
+    private let currentNode: Lock<Int>
     private weak var receiver: (any LinkReceiver)?
     /// This gateway's number; 0: none yet.
     private(set) var node = 0
@@ -142,10 +146,12 @@ final class LinkDesk {
 
     init(
         loop: EventLoop, settings: LinkSettings, ports: LinkPorts, spares: SpareBlocks, batches: SpareBatches,
-        counters: LinkCounters, resolver: LinkResolver, relays: RelayTable
+        counters: LinkCounters, resolver: LinkResolver, relays: RelayTable, relayLoop: EventLoop,
+        currentNode: Lock<Int>
     ) {
         (self.loop, self.settings, self.ports, self.spares) = (loop, settings, ports, spares)
         (self.batches, self.counters, self.resolver, self.relays) = (batches, counters, resolver, relays)
+        (self.relayLoop, self.currentNode) = (relayLoop, currentNode)
         codec = LinkCodec.Reader(parts: settings.parts, spares: batches)
         inboxes = (0..<settings.parts).map { _ in Inbox() }
         loop.onTick { [unowned self] now in tick(now) }
@@ -263,9 +269,21 @@ final class LinkDesk {
         link.port?.setAsking(false)
     }
 
-    func relayArrived(_ connection: DetachedConnection, _ preamble: RelayPreamble) {
-        counters.count(.relays)
-        receiver?.relayArrived(connection, preamble)
+    /// Another gateway's trunk goes to the loop of relays: what devices send holds up no link.
+    func trunkArrived(_ connection: DetachedConnection, from peer: String) {
+        guard let receiver else { return }
+        let relayLoop = relayLoop
+        let arrival = RelayTrunk.Arrival(
+            node: { [node = currentNode] in node.withLock { $0 } },
+            take: { [counters] connection, preamble in
+                counters.count(.relays)
+                receiver.relayArrived(connection, preamble)
+            },
+            fault: { [counters, loop] reason in
+                counters.count(.refusedPeers)
+                loop.submit { receiver.linkChanged(.refused(peer: peer, code: .malformed, reason: reason)) }
+            })
+        relayLoop.submit { _ = RelayTrunk(accepting: connection, on: relayLoop, arrival) }
     }
 
     func tell(_ event: LinkEvent) { receiver?.linkChanged(event) }

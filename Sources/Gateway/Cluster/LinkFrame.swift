@@ -12,10 +12,18 @@ struct LinkFrame {
         case close
         /// The sender is there; no body.
         case heartbeat
-        /// The connection is a device's, on its way to the device's owner (`RelayPreamble`).
+        /// A device on its way to its owner, over a trunk (`RelayPreamble`).
         case relay
-        /// The owner takes the device: what follows is the device's stream.
+        /// The owner has taken the device.
         case relayed
+        /// The connection is a trunk (`RelayTrunk`, `LinkHello`).
+        case trunk
+        /// Bytes of a device.
+        case relayBytes
+        /// A number of bytes that may be sent of a device, beyond what was sent.
+        case relayCredit
+        /// A device's connection is over, behind the bytes before.
+        case relayEnd
         /// Publishes for a part.
         case publishes = 16
         /// A list's devices in a part.

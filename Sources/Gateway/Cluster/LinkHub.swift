@@ -13,6 +13,8 @@ final class LinkHub: GatewayLinks {
     let address: SocketAddress
 
     private let loop: EventLoop
+    /// Takes the trunks that other gateways made.
+    private let relayLoop: EventLoop
     private let desk: Confined<LinkDesk>
     private let parcels: Mailbox<LinkParcel>
     private let socket: ListeningSocket.Handle
@@ -36,10 +38,11 @@ final class LinkHub: GatewayLinks {
         let listening = ListeningSocket.Handle(try ListeningSocket(listen))
         (socket, address) = (listening, listening.address)
         loop = try EventLoop(index: 0, name: "links")
+        relayLoop = try EventLoop(index: 0, name: "relays")
         (self.settings, self.batches) = (settings, batches)
         let desk = LinkDesk(
             loop: loop, settings: settings, ports: ports, spares: spares, batches: batches, counters: counters,
-            resolver: resolver, relays: relays)
+            resolver: resolver, relays: relays, relayLoop: relayLoop, currentNode: self.node)
         self.desk = Confined(value: desk)
         parcels = Mailbox(into: loop, capacity: LinkLimits.parcelCount) { [unowned desk] parcels in
             desk.send(parcels)
@@ -54,6 +57,8 @@ final class LinkHub: GatewayLinks {
         loop.takeOver()
         try resolver.start()
         try desk.value.start(node: node, socket: socket, receiver: receiver)
+        relayLoop.takeOver()
+        try relayLoop.start()
         try loop.start()
     }
 
@@ -67,6 +72,8 @@ final class LinkHub: GatewayLinks {
     func stop() {
         loop.stop()
         loop.join()
+        relayLoop.stop()
+        relayLoop.join()
         resolver.stop()
     }
 
@@ -164,7 +171,7 @@ final class LinkHub: GatewayLinks {
 
     // MARK: Relays
 
-    /// Passes a device on to the gateway that owns it, over a connection of its own; to be called on `loop`.
+    /// Passes a device on to the gateway that owns it, over the loop's trunk; to be called on `loop`.
     ///
     /// When the owner cannot be reached, the device is told to come back.
     func relay(
@@ -178,12 +185,19 @@ final class LinkHub: GatewayLinks {
             parts: settings.parts)
         let preamble = RelayPreamble(
             hello: hello, peer: connection.peer?.description ?? "", isSecure: isSecure, device: device)
-        let relay = Relay(
-            node: node, part: device.bucket.loop(of: settings.parts), table: relays, farewell: Self.farewell,
-            ended: ended)
-        relay.start(
-            connection, on: loop, to: ports[node]?.address, preamble, tls: settings.tls,
-            timeoutMilliseconds: settings.times.identificationMilliseconds)
+        let trunk = relays.trunk(to: node, on: loop) { ended in
+            guard let address = ports[node]?.address else { return nil }
+            return try? RelayTrunk(connectingTo: address, hello, settings, on: loop, ended: ended)
+        }
+        let part = device.bucket.loop(of: settings.parts)
+        guard let trunk else {
+            let relay = Relay(0, part: part, on: nil, farewell: Self.farewell, ended: ended)
+            relay.attach(connection, on: loop)
+            return relay.end()
+        }
+        trunk.open(
+            connection, preamble, part: part, farewell: Self.farewell,
+            timeoutMilliseconds: settings.times.identificationMilliseconds, ended: ended)
     }
 
     /// What a device is told whose owner cannot be reached.

@@ -49,13 +49,17 @@ package enum LinkInspection {
             return stability(of: answers)
         case .hello: return LinkHello(frame.body).flatMap { LinkHello($0.bytes) == $0 ? nil : "a Hello changes" }
         case .close: return LinkClose(frame.body).flatMap { LinkClose($0.bytes) == $0 ? nil : "a Close changes" }
+        case .trunk: return LinkHello(frame.body).flatMap { LinkHello($0.bytes) == $0 ? nil : "a Hello changes" }
         case .relay: return relayProblem(frame.body)
-        case .heartbeat, .relayed, .unread: return nil
+        case .heartbeat, .relayed, .relayBytes, .relayCredit, .relayEnd, .unread: return nil
         }
     }
 
     private static func relayProblem(_ body: UnsafeRawBufferPointer) -> String? {
-        guard let preamble = try? RelayPreamble(body), let bytes = try? preamble.encoded() else { return nil }
+        var cursor = LinkCursor(body)
+        guard let _: UInt64 = cursor.next(), let preamble = try? RelayPreamble(cursor.rest),
+            let bytes = try? preamble.encoded()
+        else { return nil }
         guard let again = bytes.withUnsafeBytes({ try? RelayPreamble($0) }) else { return "a preamble is lost" }
         return (try? again.encoded()) == bytes ? nil : "a preamble changes"
     }

@@ -20,10 +20,10 @@ enum LinkLimits {
     static let parcelCount = 1 << 16
     /// Connections to the cluster's port that have not said who they are, from addresses that no gateway has.
     static let strangerCount = 256
-    /// Such connections from each gateway's address: its relays, and room for its link, which must not wait for them.
-    static let memberStrangerCount = openingRelayCount + 64
-    /// Relays to one gateway that it has not taken yet; the next device is told to come back.
-    static let openingRelayCount = 256
+    /// Such connections from each gateway's address: its link, and the trunks of its loops, which may come all at once.
+    static let memberStrangerCount = 256
+    /// Devices on one trunk that their owner has not taken yet; the next one is told to come back.
+    static let openingRelayCount = 4_096
     /// Answers that may wait for a loop whose mailbox is full, before nothing more is read from any link.
     static let undeliveredCount = 64
     /// Blocks that went out and are still in a connection's list, before the list is cut.
@@ -33,8 +33,22 @@ enum LinkLimits {
     /// Empty blocks that are kept.
     static let keptBlockCount = 32
 
-    /// How long a stream between a device and its owner may hold what the other side does not take.
-    static let relayOutboxByteCount = 256 << 10
+    /// Bytes of one device that may be on their way over a trunk, each way: no device keeps more of it from the others.
+    ///
+    /// A round trip of 10 ms carries 12 MB a second.
+    static let relayWindowByteCount = 128 << 10
+    /// What the stream of a relayed device may hold: a window, and the last word to the device.
+    static let relayOutboxByteCount = 2 * relayWindowByteCount
+    /// A device's bytes go in pieces of at most this size, so that the devices of a trunk take turns.
+    static let relayPieceByteCount = 16 << 10
+    /// What a trunk may hold before it takes no more bytes of devices: some turns of a fast network.
+    static let trunkBytesByteCount = 2 << 20
+    /// What it may hold before it takes no more devices.
+    static let trunkOpeningByteCount = 4 << 20
+    /// What it may hold at all: the rest is for ends and credits, which must not wait (20 bytes each).
+    static let trunkOutboxByteCount = 8 << 20
+    /// A trunk without devices is kept so long.
+    static let idleTrunkMilliseconds: UInt64 = 60_000
 
     /// Times of a link, which tests shorten.
     struct Times: Sendable {

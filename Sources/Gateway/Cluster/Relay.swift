@@ -1,218 +1,136 @@
-internal import Cryptography
 internal import EventLoops
-internal import Platform
 internal import Wire
 
-/// A device's connection to this gateway and the one to its owner, joined: what comes from either goes to the other.
+/// One device on a trunk, at either end of it.
 ///
-/// A side whose outbox is full pauses the reading of the other one until it is empty. Either side's end ends the other,
-/// behind what was on its way there. Confined to the loop of the device's connection.
-final class Relay {
-    /// One of the two streams' delegates.
-    private final class Side: StreamDelegate {
-        let relay: Relay
-        let isDevice: Bool
-        init(_ relay: Relay, isDevice: Bool) { (self.relay, self.isDevice) = (relay, isDevice) }
-
-        override func received(_ bytes: UnsafeRawBufferPointer, on stream: ByteStream) -> Int {
-            isDevice ? relay.deviceSaid(bytes) : relay.ownerSaid(bytes)
-        }
-        override func outboxFilled(_ stream: ByteStream) {}
-        override func outboxDrained(_ stream: ByteStream) { (isDevice ? relay.owner : relay.device)?.resumeReading() }
-        override func timedOut(_ stream: ByteStream) { stream.close(.timedOut) }
-        override func closed(_ stream: ByteStream, _ reason: CloseReason) { relay.closed(isDevice: isDevice) }
-    }
-
-    private let node: Int
-    private let part: Int
-    private let table: RelayTable
+/// At the gateway that the device came to, the stream is the device's connection. At its owner the stream is one half of a
+/// socket pair, and the owner has the other half as the device's connection. Each end may send a window of bytes, and then as
+/// much again as the other end's stream has passed on. So a device that reads late stops itself alone, and what a trunk
+/// brings always finds room. Confined to the trunk's loop.
+final class Relay: StreamDelegate {
+    let number: UInt64
+    /// The device's part, at the gateway that it came to.
+    let part: Int?
+    /// The owner took the device.
+    private(set) var isOpen: Bool
+    /// It is on the trunk's list of those that wait until that takes bytes.
+    var isWaiting = false
+    /// What a device is told whose owner cannot be reached; empty at the owner.
     private let farewell: [UInt8]
     private var ended: (() -> Void)?
-    private var device: ByteStream?
-    private var owner: ByteStream?
-    private let reader = LinkFrameReader()
-    /// The owner took the device.
-    private var isOpen = false
-    /// It counts among those that the owner has not taken yet.
-    private var isOpening = false
-    private var number: UInt64?
+    /// `nil`: nothing of the device goes over a trunk any more.
+    private var trunk: RelayTrunk?
+    private var stream: ByteStream?
+    private var openedAt: UInt64 = 0
+    /// Bytes that the other end still takes.
+    private var sendable: Int
+    /// Bytes that the other end may still send.
+    private var receivable = LinkLimits.relayWindowByteCount
+    /// Bytes from the other end since it got its last credit.
+    private var owed = 0
 
-    init(node: Int, part: Int, table: RelayTable, farewell: [UInt8], ended: @escaping () -> Void) {
-        (self.node, self.part, self.table, self.farewell, self.ended) = (node, part, table, farewell, ended)
+    /// At the gateway that the device came to.
+    init(_ number: UInt64, part: Int, on trunk: RelayTrunk?, farewell: [UInt8], ended: @escaping () -> Void) {
+        (self.number, self.part, self.trunk, self.farewell, self.ended) = (number, part, trunk, farewell, ended)
+        (isOpen, sendable) = (false, 0)
     }
 
-    func start(
-        _ connection: DetachedConnection, on loop: EventLoop, to address: RemoteAddress?, _ preamble: RelayPreamble,
-        tls: TLSContext, timeoutMilliseconds: UInt64
-    ) {
-        let outboxByteLimit = LinkLimits.relayOutboxByteCount
-        device = ByteStream(
-            attaching: connection, on: loop, delegate: Side(self, isDevice: true), outboxByteLimit: outboxByteLimit)
-        guard let address, let body = try? preamble.encoded(), body.count <= LinkLimits.firstFrameByteCount else {
-            return sayFarewell()
-        }
-        guard table.beginOpening(to: node) else { return sayFarewell() }
-        isOpening = true
-        do throws(SystemError) {
-            let connection = try DetachedConnection(connectingTo: address)
-            owner = ByteStream(
-                attaching: connection, on: loop, delegate: Side(self, isDevice: false),
-                outboxByteLimit: max(outboxByteLimit, 2 * body.count), tls: tls, serverName: LinkDesk.serverName)
-        } catch {
-            endOpening()
-            return sayFarewell()
-        }
-        owner?.setTimeout(afterMilliseconds: timeoutMilliseconds)
-        let block = LinkBlock()
-        let start = block.beginFrame(.relay)
-        block.put(body)
-        block.endFrame(start)
-        // It waits in the outbox until TLS is there.
-        block.withBytes { _ = owner?.write($0) }
-        number = table.add(self, to: node, part: part, on: loop)
+    /// At the device's owner.
+    init(_ number: UInt64, on trunk: RelayTrunk) {
+        (self.number, part, self.trunk, farewell) = (number, nil, trunk, [])
+        (isOpen, sendable) = (true, LinkLimits.relayWindowByteCount)
     }
 
-    // MARK: Bytes
-
-    private func deviceSaid(_ bytes: UnsafeRawBufferPointer) -> Int {
-        guard isOpen, let owner else {
-            device?.pauseReading()
-            return 0
-        }
-        if owner.write(bytes) { return bytes.count }
-        device?.pauseReading()
-        return 0
+    func attach(_ connection: DetachedConnection, on loop: EventLoop) {
+        openedAt = loop.now
+        stream = ByteStream(
+            attaching: connection, on: loop, delegate: self, outboxByteLimit: LinkLimits.relayOutboxByteCount)
     }
 
-    private func ownerSaid(_ bytes: UnsafeRawBufferPointer) -> Int {
-        var rest = bytes
-        if !isOpen {
-            var answer: LinkFrame.Kind?
-            do throws(LinkFault) {
-                let count = try reader.read(bytes) { frame in
-                    answer = frame.kind
-                    return false
-                }
-                rest = UnsafeRawBufferPointer(rebasing: bytes[count...])
-            } catch {
-                answer = .close
+    func setTimeout(afterMilliseconds milliseconds: UInt64) { stream?.setTimeout(afterMilliseconds: milliseconds) }
+
+    // MARK: The stream
+
+    override func received(_ bytes: UnsafeRawBufferPointer, on stream: ByteStream) -> Int {
+        guard let trunk else { return bytes.count }
+        var taken = 0
+        while taken < bytes.count {
+            let count = min(bytes.count - taken, sendable, LinkLimits.relayPieceByteCount)
+            guard count > 0 else {
+                stream.pauseReading()
+                break
             }
-            guard let answer else { return bytes.count }
-            guard answer == .relayed else {
-                owner?.close()
-                return bytes.count
+            guard trunk.carry(UnsafeRawBufferPointer(rebasing: bytes[taken..<taken + count]), of: self) else {
+                stream.pauseReading()
+                trunk.wait(self)
+                break
             }
-            isOpen = true
-            endOpening()
-            owner?.clearTimeout()
-            device?.resumeReading()
+            sendable -= count
+            taken += count
         }
-        guard !rest.isEmpty, let device else { return bytes.count }
-        if device.write(rest) { return bytes.count }
-        owner?.pauseReading()
-        return bytes.count - rest.count
+        return taken
     }
 
-    // MARK: End
+    override func outboxFilled(_ stream: ByteStream) {}
 
-    private func closed(isDevice: Bool) {
-        if isDevice {
-            device = nil
-            finish()
-            owner?.closeAfterFlush()
-        } else {
-            owner = nil
-            endOpening()
-            if isOpen { device?.closeAfterFlush() } else { sayFarewell() }
-        }
+    override func outboxDrained(_ stream: ByteStream) {
+        guard owed >= LinkLimits.relayWindowByteCount / 2, let trunk else { return }
+        trunk.credit(owed, to: self)
+        receivable += owed
+        owed = 0
     }
 
-    /// The owner cannot be reached: the device is told to come back.
-    private func sayFarewell() {
-        _ = farewell.withUnsafeBytes { device?.write($0) }
-        device?.closeAfterFlush()
+    override func timedOut(_ stream: ByteStream) {
+        guard let trunk, !isOpen else { return stream.close(.timedOut) }
+        trunk.leave(self)
+        trunk.closeIfSilent(since: openedAt)
+        end()
     }
 
-    private func endOpening() {
-        guard isOpening else { return }
-        isOpening = false
-        table.endOpening(to: node)
-    }
-
-    /// The owner is gone.
-    func close() { owner?.close() }
-
-    private func finish() {
-        endOpening()
-        if let number { table.remove(number, of: node) }
-        number = nil
+    override func closed(_ stream: ByteStream, _ reason: CloseReason) {
+        self.stream = nil
+        trunk?.leave(self)
+        trunk = nil
         ended?()
         ended = nil
     }
-}
 
-/// The relays of all loops, by the node that they lead to.
-final class RelayTable: Sendable {
-    private struct Entry: Sendable {
-        let part: Int
-        let loop: EventLoop
-        let relay: LoopBound<WeakRelay>
+    // MARK: The trunk
+
+    /// The owner has the device's connection.
+    func opened() {
+        (isOpen, sendable) = (true, LinkLimits.relayWindowByteCount)
+        stream?.clearTimeout()
+        resume()
     }
 
-    /// The table keeps no relay: its streams do.
-    private final class WeakRelay {
-        weak var relay: Relay?
-        init(_ relay: Relay) { self.relay = relay }
+    /// Takes what the other end sent; false when it is more than it may send.
+    func take(_ bytes: UnsafeRawBufferPointer) -> Bool {
+        guard isOpen, bytes.count <= receivable else { return false }
+        receivable -= bytes.count
+        owed += bytes.count
+        // A stream that is closing takes nothing; a window finds room in all others.
+        guard let stream, stream.write(bytes) else { return true }
+        if owed >= LinkLimits.relayWindowByteCount / 2 { stream.notifyWhenDrained() }
+        return true
     }
 
-    private struct State {
-        var last: UInt64 = 0
-        var entries: [Int: [UInt64: Entry]] = [:]
-        /// Relays to each node that it has not taken yet.
-        var opening: [Int: Int] = [:]
+    /// Takes a credit; false when it is more than the other end owes.
+    func credited(_ count: Int) -> Bool {
+        guard isOpen, count <= LinkLimits.relayWindowByteCount - sendable else { return false }
+        sendable += count
+        resume()
+        return true
     }
 
-    private let state = Lock(State())
+    func resume() { stream?.resumeReading() }
 
-    /// Adds a relay, on its loop.
-    func add(_ relay: Relay, to node: Int, part: Int, on loop: EventLoop) -> UInt64 {
-        let entry = Entry(part: part, loop: loop, relay: LoopBound(WeakRelay(relay), on: loop))
-        return state.withLock { state in
-            state.last += 1
-            state.entries[node, default: [:]][state.last] = entry
-            return state.last
-        }
-    }
-
-    /// Counts a relay that is about to begin; false when the node has enough to take.
-    func beginOpening(to node: Int) -> Bool {
-        state.withLock { state in
-            let count = state.opening[node, default: 0]
-            guard count < LinkLimits.openingRelayCount else { return false }
-            state.opening[node] = count + 1
-            return true
-        }
-    }
-
-    func endOpening(to node: Int) {
-        state.withLock { state in
-            let count = state.opening[node, default: 0]
-            state.opening[node] = count > 1 ? count - 1 : nil
-        }
-    }
-
-    func remove(_ number: UInt64, of node: Int) {
-        state.withLock { state in
-            state.entries[node]?[number] = nil
-            if state.entries[node]?.isEmpty ?? false { state.entries[node] = nil }
-        }
-    }
-
-    /// Ends the relays to a node, or those of one part: their devices come back and find the new owner.
-    func close(_ node: Int, part: Int? = nil) {
-        let entries = state.withLock { $0.entries[node] ?? [:] }
-        for entry in entries.values where part == nil || entry.part == part {
-            entry.loop.submit { entry.relay.wrapped.relay?.close() }
-        }
+    /// Nothing more comes from the other end: the stream ends behind what has come.
+    ///
+    /// A device that the owner never took is told to come back.
+    func end() {
+        trunk = nil
+        if !isOpen, !farewell.isEmpty { _ = farewell.withUnsafeBytes { stream?.write($0) } }
+        stream?.closeAfterFlush()
     }
 }

@@ -75,7 +75,7 @@ struct LinkRelayTests {
         // The loop of the device's owner, which takes the connection as a gateway's loop does.
         let loop = try EventLoop(index: 1)
         let owner = Owner(habit)
-        let arrived = Arrival(loop: loop, owner: owner)
+        let arrived = Arrival(loop: loop, owners: owner)
         try loop.start()
         defer {
             loop.stop()
@@ -86,13 +86,15 @@ struct LinkRelayTests {
     }
 
     private final class Arrival: @unchecked Sendable {
-        // Sound because the owner is used on its loop, but for what is behind locks.
+        // Sound because the owners are used on their loop, but for what is behind locks.
         let loop: EventLoop
-        let owner: Owner
-        init(loop: EventLoop, owner: Owner) { (self.loop, self.owner) = (loop, owner) }
+        private var owners: [Owner]
+        /// The owner of each device in its turn; the last one has all that come later.
+        init(loop: EventLoop, owners: Owner...) { (self.loop, self.owners) = (loop, owners) }
 
         func take(_ connection: DetachedConnection, _ preamble: RelayPreamble) {
             loop.submit { [self] in
+                let owner = owners.count > 1 ? owners.removeFirst() : owners[0]
                 owner.stream = ByteStream(
                     attaching: connection, on: loop, delegate: owner, outboxByteLimit: 32 << 20)
                 guard owner.habit == .sendMuch else { return }
@@ -242,13 +244,168 @@ struct LinkRelayTests {
         }
     }
 
-    @Test("beyond the relays that a node has to take the next device is told to come back")
-    func openingBound() {
-        let table = RelayTable()
-        for _ in 0..<LinkLimits.openingRelayCount { #expect(table.beginOpening(to: 2)) }
-        #expect(!table.beginOpening(to: 2) && table.beginOpening(to: 3))
-        table.endOpening(to: 2)
-        #expect(table.beginOpening(to: 2) && !table.beginOpening(to: 2))
+    /// A front and node 2, whose devices go to these owners, each in its turn.
+    private func withOwners(_ habits: Owner.Habit..., body: (_ front: Front, _ rig: LinkRig) throws -> Void) throws {
+        let rig = LinkRig()
+        let (one, two) = try rig.pair()
+        let front = try Front(one.hub)
+        defer { front.stop() }
+        let loops = try habits.map { _ in try EventLoop(index: 1) }
+        let arrivals = zip(loops, habits).map { Arrival(loop: $0, owners: Owner($1)) }
+        for loop in loops { try loop.start() }
+        defer {
+            for loop in loops {
+                loop.stop()
+                loop.join()
+            }
+        }
+        let count = Lock(0)
+        two.probe.setRelayTaker { connection, preamble in
+            let place = count.withLock { count in
+                count += 1
+                return min(count, arrivals.count) - 1
+            }
+            arrivals[place].take(connection, preamble)
+        }
+        try body(front, rig)
+    }
+
+    @Test("devices that read nothing, and owners that do not, stop no other device of their trunk")
+    func noneInTheWay() throws {
+        try withOwners(.deaf, .sendMuch, .echo) { front, rig in
+            // Its owner reads nothing.
+            let flooding = try LinkStranger(port: front.port, tls: nil)
+            flooding.setNonBlocking()
+            #expect(waits { rig.nodes[1].probe.now.preambles.count == 1 })
+            // It reads nothing of the 8 MB that its owner sends.
+            let silent = try LinkStranger(port: front.port, tls: nil)
+            #expect(waits { rig.nodes[1].probe.now.preambles.count == 2 })
+            let lively = try LinkStranger(port: front.port, tls: nil)
+            for start in stride(from: 0, to: 2_000_000, by: 50_000) {
+                for _ in 0..<4 { _ = flooding.trySend(Array(Self.bulk[..<65_536])) }
+                let piece = Array(Self.bulk[start..<start + 50_000])
+                try lively.send(piece)
+                #expect(lively.receive(exactly: piece.count) == piece)
+            }
+            #expect(silent.receiveAll() == Self.bulk)
+        }
+    }
+
+    @Test("hundreds of devices share a trunk: each gets its own bytes, and a connection's end is its own")
+    func manyDevices() throws {
+        try withOwners(.echo) { front, rig in
+            var devices = try (0..<300).map { _ in try LinkStranger(port: front.port, tls: nil) }
+            for (place, device) in devices.enumerated() { try device.send(Array("device \(place + 100)".utf8)) }
+            for (place, device) in devices.enumerated() {
+                #expect(device.receive(exactly: 10) == Array("device \(place + 100)".utf8))
+            }
+            devices.removeFirst(150)
+            #expect(waits { front.ended.withLock { $0 } == 150 })
+            for device in devices { try device.send([7, 8]) }
+            for device in devices { #expect(device.receive(exactly: 2) == [7, 8]) }
+            #expect(rig.nodes[1].hub.statistics.relays == 300)
+        }
+    }
+
+    @Test("a device that its owner does not take in time is told to come back")
+    func unanswered() throws {
+        let rig = LinkRig()
+        var settings = try LinkRig.settings()
+        settings.times.identificationMilliseconds = 300
+        let (one, two) = (try rig.add(1, settings), try rig.add(2))
+        one.hub.setPeers([two.peer])
+        one.probe.wait { $0.events.contains(.up(node: 2, release: "1.0")) }
+        // The owner's loop of relays stands still.
+        let isOver = Flag()
+        defer { isOver.set() }
+        two.probe.setRelayTaker { _, _ in while !isOver.isSet { Pause.milliseconds(5) } }
+        let front = try Front(one.hub)
+        defer { front.stop() }
+        let first = try LinkStranger(port: front.port, tls: nil)
+        #expect(waits { two.probe.now.preambles.count == 1 })
+        let late = try LinkStranger(port: front.port, tls: nil)
+        #expect(isFarewell(late.receiveAll()))
+        #expect(waits { front.ended.withLock { $0 } >= 1 })
+        withExtendedLifetime(first) {}
+    }
+
+    @Test("beyond the devices that a node has to take the next one is told to come back")
+    func openingBound() throws {
+        let rig = LinkRig()
+        var settings = try LinkRig.settings()
+        settings.openingRelayCount = 3
+        let (one, two) = (try rig.add(1, settings), try rig.add(2))
+        one.hub.setPeers([two.peer])
+        one.probe.wait { $0.events.contains(.up(node: 2, release: "1.0")) }
+        let isOver = Flag()
+        defer { isOver.set() }
+        two.probe.setRelayTaker { _, _ in while !isOver.isSet { Pause.milliseconds(5) } }
+        let front = try Front(one.hub)
+        defer { front.stop() }
+        // The first one is taken, and stops the owner's loop; three wait.
+        let devices = try (0..<4).map { _ in
+            let device = try LinkStranger(port: front.port, tls: nil)
+            #expect(waits { two.probe.now.preambles.count == 1 })
+            return device
+        }
+        #expect(isFarewell(try LinkStranger(port: front.port, tls: nil).receiveAll()))
+        withExtendedLifetime(devices) {}
+    }
+
+    enum Offence: CaseIterable {
+        case moreThanAWindow, unearnedCredit, repeatedNumber, noNumber, ownersFrame, brokenPreamble, laterHello
+    }
+
+    private func frame(_ kind: LinkFrame.Kind, _ number: UInt64, _ body: [UInt8] = []) -> [UInt8] {
+        let block = LinkBlock()
+        let start = block.beginFrame(kind)
+        block.put(number)
+        block.put(body)
+        block.endFrame(start)
+        return block.copy
+    }
+
+    private func hello(of node: Int, for wanted: Int) -> LinkHello {
+        LinkHello(
+            cluster: "test", node: node, instance: 5, wanted: wanted, release: "1.0", version: 1, lowestVersion: 0,
+            parts: LinkSamples.parts)
+    }
+
+    @Test("a gateway that breaks a trunk's rules loses the trunk, and no more", arguments: Offence.allCases)
+    func offences(offence: Offence) throws {
+        try withOwners(.deaf) { front, rig in
+            let two = rig.nodes[1]
+            let peer = try LinkStranger(port: two.hub.address.port, tls: try LinkRig.settings().tls)
+            let block = LinkBlock()
+            let start = block.beginFrame(.trunk)
+            block.put(hello(of: 7, for: 2).bytes)
+            block.endFrame(start)
+            let preamble = RelayPreamble(hello: hello(of: 7, for: 2), peer: "", isSecure: true, device: Self.hello)
+            try peer.send(block.copy + frame(.relay, 1, try preamble.encoded()))
+            let taken = frame(.relayed, 1)
+            #expect(peer.receive(exactly: taken.count) == taken)
+            // A number without device is none of the owner's business any more.
+            try peer.send(frame(.relayBytes, 9, [1, 2]) + frame(.relayEnd, 9) + frame(.relayBytes, 1, [1, 2]))
+            switch offence {
+            case .moreThanAWindow:
+                let piece = frame(.relayBytes, 1, [UInt8](repeating: 1, count: 8 << 10))
+                // Its owner takes what the socket pair holds; credit is for that alone.
+                for _ in 0..<400 { try? peer.send(piece) }
+            case .unearnedCredit: try peer.send(frame(.relayCredit, 1, [1, 0, 0, 0]))
+            case .repeatedNumber: try peer.send(frame(.relay, 1, try preamble.encoded()))
+            case .noNumber: try peer.send([1, 0, 0, 0, LinkFrame.Kind.relayBytes.rawValue, 0, 0, 0, 1])
+            case .ownersFrame: try peer.send(frame(.relayed, 1))
+            case .brokenPreamble: try peer.send(frame(.relay, 2, [1, 2, 3]))
+            case .laterHello: try peer.send(block.copy)
+            }
+            two.probe.wait { seen in
+                seen.events.contains { if case .refused(_, .malformed?, _) = $0 { true } else { false } }
+            }
+            // The trunks of others stay.
+            let device = try LinkStranger(port: front.port, tls: nil)
+            try device.send([1])
+            #expect(waits { two.probe.now.preambles.count >= 2 })
+        }
     }
 
     @Test("a device that comes back at once is relayed, and not sent away again")

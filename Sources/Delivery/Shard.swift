@@ -155,6 +155,9 @@ package struct Shard: ~Copyable {
         retiredApps = Set(apps.map(\.key)).subtracting(new.map(\.key))
     }
 
+    /// Other limits are in force; what is above them goes as its turn comes.
+    package mutating func setLimits(_ limits: ShardLimits) { self.limits = limits }
+
     /// Every batch up to `ticket` is on disk: releases the effects that waited for it.
     package mutating func committed(upTo ticket: Ticket, now: GatewayTime) {
         begin(now)

@@ -1,5 +1,6 @@
 // Getui's calls about users: aliases, tags, blacklist, badge, status, detail, counts; and the push to an alias.
 
+internal import Campaigns
 internal import Cryptography
 internal import Delivery
 internal import Directory
@@ -131,7 +132,7 @@ extension PublicAPI {
     }
 
     private func one(
-        _ segment: ArraySlice<UInt8>, app: App, form: UserRequest.Form, counted: CountedCall? = nil,
+        _ segment: ArraySlice<UInt8>, app: App, form: UserRequest.Form, counted: RateKind? = nil,
         _ step: DirectoryOperation.EachStep = .describe
     ) throws(GetuiFault) -> UserRequest {
         guard let cid = DeviceID(hex: segment) else { throw .targetUser }

@@ -156,6 +156,8 @@ package final class PublicAPI {
             throw GetuiFault(code: .authenticationRate, message: "authentications of this minute are used up")
         case .call: throw GetuiFault(code: .callRate, message: "calls of this minute are used up")
         case .receipt: throw .receiptsSpent
+        // Bounded by the operator's limits, once the request is known to be sound (`UserAnswer.refused`).
+        case .tagChange, .tagQuery: return
         case .broadcast, .tagBroadcast:
             throw verdict == .minuteExceeded
                 ? GetuiFault(code: .broadcastRate, message: "broadcasts of this minute are used up")

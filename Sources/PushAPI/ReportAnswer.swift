@@ -111,6 +111,9 @@ package enum ReportAnswer {
         return APIResponse(status: 200, body: writer.bytes)
     }
 
+    /// What `quota` asks for.
+    package static let quotaKinds: [RateKind] = [.broadcast, .tagBroadcast, .list]
+
     /// The answer to `report/push/count`: what is left of today's quotas.
     package static func quota(_ limits: RateLimits, used: (RateKind) -> Int) -> APIResponse {
         var writer = JSONWriter(capacity: 256)

@@ -1,3 +1,4 @@
+package import Campaigns
 package import Directory
 package import Wire
 
@@ -22,7 +23,7 @@ package struct UserRequest: Sendable {
 
     package let app: AppKey
     /// Counted against the app's quota first.
-    package let counted: CountedCall?
+    package let counted: RateKind?
     package let work: DirectoryOperation.Work
     let form: Form
     /// The devices of the work's items, in order.
@@ -34,7 +35,7 @@ package struct UserRequest: Sendable {
     let appID: String
 
     init(
-        app: App, counted: CountedCall? = nil, work: DirectoryOperation.Work, form: Form, devices: [DeviceID] = [],
+        app: App, counted: RateKind? = nil, work: DirectoryOperation.Work, form: Form, devices: [DeviceID] = [],
         notCIDs: [String] = [], unknownKeys: [String] = []
     ) {
         (self.app, self.appID, self.counted, self.work, self.form) = (app.key, app.appID, counted, work, form)

@@ -1,3 +1,4 @@
+import Campaigns
 import Delivery
 import Directory
 import Testing
@@ -215,7 +216,7 @@ struct UserAnswerTests {
 
     @Test("an exceeded quota has the code of what was counted")
     func quotas() throws {
-        func refused(_ method: APIRequest.Method, _ path: String, _ body: String, _ verdict: QuotaVerdict) throws
+        func refused(_ method: APIRequest.Method, _ path: String, _ body: String, _ verdict: RateBook.Verdict) throws
             -> APIResponse
         {
             guard case .users(let request) = fixture.call(method, "/v2/demoApp" + path, body) else {

@@ -1,3 +1,4 @@
+import Campaigns
 import Delivery
 import Directory
 import Testing

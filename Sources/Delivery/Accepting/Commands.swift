@@ -322,4 +322,16 @@ package struct ShardLimits: Sendable {
     package var planted: PlantedFault?
     #endif
     package init() {}
+
+    /// What each of several shards on one loop may hold, so that together they hold what the loop may.
+    package func share(of count: Int) -> ShardLimits {
+        guard count > 1 else { return self }
+        var limits = self
+        limits.waitingInAll = max(1, waitingInAll / count)
+        limits.dueJobReadAhead = max(1, dueJobReadAhead / count)
+        limits.cachedDeviceCount = max(1, cachedDeviceCount / count)
+        limits.callsUnderWay = max(1, callsUnderWay / count)
+        limits.acceptanceFilterByteCount = acceptanceFilterByteCount / count
+        return limits
+    }
 }

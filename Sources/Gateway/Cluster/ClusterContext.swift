@@ -13,6 +13,7 @@ final class ClusterContext: Sendable {
     let links: any GatewayLinks
     private let owners: [Owner]
     var partCount: Int { owners.count }
+    private let memberCount = Atomic<Int>(1)
     private let pages = Lock<Pages?>(nil)
     private let addresses = Lock<[Int: DeviceAddresses]>([:])
     private let sentAway = Lock(SentAway())
@@ -65,6 +66,10 @@ final class ClusterContext: Sendable {
 
     /// What the other gateways advertise to devices.
     func setDeviceAddresses(_ all: [Int: DeviceAddresses]) { addresses.withLock { $0 = all } }
+
+    /// How many gateways the cluster has, this one included.
+    var gatewayCount: Int { memberCount.load(ordering: .relaxed) }
+    func setGatewayCount(_ count: Int) { memberCount.store(max(1, count), ordering: .relaxed) }
 
     /// The gateway joined again, under another number.
     func renumber(_ node: Int) {

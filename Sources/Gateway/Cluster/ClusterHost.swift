@@ -239,7 +239,7 @@ final class ClusterHost: @unchecked Sendable {
 
     /// Takes over what part 0 keeps for all gateways.
     func restore(_ meta: MetaRows) {
-        context.rates.restore(meta.rates)
+        context.rates.restore(meta.rates, now: time.now ?? 0)
         context.online.restore(points: meta.onlinePoints, peaks: meta.onlinePeaks)
         context.testDevices.restore(meta.testDevices)
         learn(Array(meta.revoked))

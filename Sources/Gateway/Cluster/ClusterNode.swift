@@ -90,6 +90,7 @@ final class ClusterNode {
         }
         let links = ClusterLinks(hub)
         let context = ClusterContext(node: Int(joined.node.number), partCount: constants.partCount, links: links)
+        context.setGatewayCount(joined.snapshot.members.count)
         (self.links, self.context) = (links, context)
         var engineSettings = RedisEngine.Configuration()
         engineSettings.name = settings.name
@@ -212,6 +213,7 @@ final class ClusterNode {
                 links.renumber(Int(node.number))
             },
             members: { members in
+                context.setGatewayCount(members.count)
                 context.setDeviceAddresses(
                     Dictionary(
                         uniqueKeysWithValues: members.map { node, info in

@@ -38,9 +38,10 @@ extension LoopMessage {
                     log.app.home.loop(of: parts) == home
                         && log.records.allSatisfy { $0.app == log.app && $0.isSound }
                 }
-        case .question(.charge(_, let app), _): return isHere(app.home)
         case .question(.testDevices(let request, _, let limit), _):
             return isHere(Bucket(0)) && request.isSound && limit >= 0
+        case .question(.rates(let reports), _):
+            return isHere(Bucket(0)) && reports.count <= RateBook.exchangeLimit && reports.allSatisfy(\.isSound)
         case .question: return isHere(Bucket(0))
         case .news: return true
         }
@@ -135,6 +136,7 @@ extension LoopAnswer {
         case .task(_, .totals(let totals)): totals.isSound
         case .task(_, .day(let day)): day.messages.isSound
         case .task(_, .record(let record)): record.isSound
+        case .gateway(_, .rates(let totals)): totals.allSatisfy(\.isSound)
         case .task(_, .liveBroadcasts(let logs)): logs.allSatisfy { $0.records.allSatisfy(\.isSound) }
         default: true
         }

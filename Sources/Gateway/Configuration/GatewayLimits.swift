@@ -1,5 +1,5 @@
+package import Campaigns
 package import Delivery
-package import Directory
 package import PushAPI
 
 /// Every number of `limits` in the configuration, in force.
@@ -44,8 +44,8 @@ package struct GatewayLimits: Sendable {
     /// What one call about users may hold.
     package fileprivate(set) var users = UserLimits()
     /// Calls that give tags to many devices or take them away, and calls that ask for a device's tags; by app.
-    package fileprivate(set) var tagChanges = CallQuota(perMinute: 100, perDay: 10_000)
-    package fileprivate(set) var tagQueries = CallQuota(perMinute: 100, perDay: 10_000)
+    package fileprivate(set) var tagChanges = RateBound(perMinute: 100, perDay: 10_000)
+    package fileprivate(set) var tagQueries = RateBound(perMinute: 100, perDay: 10_000)
 
     /// What the journal may hold on disk before its contents move to the ordered store.
     package fileprivate(set) var journalBytes: Int64 = 512 << 20
@@ -78,11 +78,15 @@ package struct GatewayLimits: Sendable {
         return limits
     }
 
-    package func quota(of call: CountedCall) -> CallQuota {
-        switch call {
-        case .tagChange: tagChanges
-        case .tagQuery: tagQueries
+    /// What calls of a kind are held to; `nil` where nothing bounds them, or an app's own rates do.
+    package func bound(of kind: RateKind) -> RateBound? {
+        let bound: RateBound
+        switch kind {
+        case .tagChange: bound = tagChanges
+        case .tagQuery: bound = tagQueries
+        default: return nil
         }
+        return bound.perMinute > 0 || bound.perDay > 0 ? bound : nil
     }
 }
 

@@ -4,39 +4,6 @@ internal import Platform
 internal import PushAPI
 internal import Wire
 
-/// What apps have used of their rates: one book for all loops.
-final class SharedRates: RateKeeper, Sendable {
-    private let book = Lock(RateBook())
-    private let networks = Lock(NetworkBook())
-
-    func take(_ kind: RateKind, app: AppKey, limits: RateLimits, now: GatewayTime) -> RateBook.Verdict {
-        book.withLock { $0.take(kind, app: app, limits: limits, now: now) }
-    }
-
-    func isSpent(_ kind: RateKind, app: AppKey, limits: RateLimits, now: GatewayTime) -> Bool {
-        book.withLock { $0.isSpent(kind, app: app, limits: limits, now: now) }
-    }
-
-    func takeReceipt(from network: UInt64, app: AppKey, limit: Int, now: GatewayTime) -> Bool {
-        networks.withLock { $0.take(network, app: app, limit: limit, now: now) }
-    }
-
-    func usedToday(_ kind: RateKind, app: AppKey, now: GatewayTime) -> Int {
-        book.withLock { $0.usedToday(kind, app: app, now: now) }
-    }
-
-    func dayCounts() -> [(app: AppKey, kind: RateKind, day: Int64, count: Int)] { book.withLock { $0.dayCounts() } }
-
-    func restore(_ rows: [(app: AppKey, kind: UInt64, day: Int64, count: Int)]) {
-        book.withLock { book in
-            for row in rows {
-                guard let kind = RateKind(rawValue: Int(truncatingIfNeeded: row.kind)) else { continue }
-                book.restore(kind, app: row.app, day: row.day, count: row.count)
-            }
-        }
-    }
-}
-
 /// How many devices of each app were connected: a point each ten minutes, and the most of each day, looked at each second.
 final class OnlineHistory: Sendable {
     private struct State {
@@ -138,6 +105,7 @@ final class CampaignKeeper {
 
     /// What a crash can forget of a day's quota is one second's use.
     func writeRates() {
+        owner.exchangeRates()
         for use in owner.context.rates.dayCounts() {
             let name = "\(use.app.word) \(use.kind.rawValue) \(use.day)"
             guard written[name] != use.count else { continue }

@@ -425,9 +425,14 @@ final class CampaignFront {
         }
     }
 
-    private func quota(_ key: AppKey, _ respond: Respond) {
+    private func quota(_ key: AppKey, _ respond: @escaping Respond) {
         guard let app = owner.registry[key] else { return respond(.busy) }
-        let (rates, now) = (owner.context.rates, owner.now)
-        respond(ReportAnswer.quota(app.rates) { rates.usedToday($0, app: key, now: now) })
+        let rates = owner.context.rates
+        let question = rates.question(ReportAnswer.quotaKinds, app: key, now: owner.now)
+        owner.ask(Bucket(0), .rates(question)) { [unowned owner] answer in
+            // Without the counter: as far as this gateway knows.
+            if case .rates(let totals) = answer { rates.hear(totals, now: owner.now) }
+            respond(ReportAnswer.quota(app.rates) { rates.usedToday($0, app: key, now: owner.now) })
+        }
     }
 }

@@ -6,8 +6,6 @@ internal import Wire
 
 /// Runs the operations on aliases, tags, blacklist and badge that one loop's requests ask for: sends their steps to the
 /// loops of their buckets, feeds them the replies, and says when they are done.
-///
-/// It also keeps the counts of the apps whose own bucket is this loop's.
 final class DirectoryFront {
     private struct Pending {
         var app: AppKey
@@ -20,15 +18,10 @@ final class DirectoryFront {
 
     private unowned let owner: GatewayLoop
     private var operations = StampedTable<Pending>(limit: DirectoryFront.pendingLimit)
-    /// Calls that wait until another loop has counted them.
-    private var chargeCount = 0
-    private var counts = CallCounts()
 
     init(_ owner: GatewayLoop) { self.owner = owner }
 
-    var hasWorkUnderWay: Bool { operations.count > 0 || chargeCount > 0 }
-
-    // MARK: Operations
+    var hasWorkUnderWay: Bool { operations.count > 0 }
 
     /// False when too many are under way; `complete` is not called then.
     func run(
@@ -70,30 +63,5 @@ final class DirectoryFront {
         }
         operations.remove(route.slot, route.stamp)
         pending.complete(pending.operation)
-    }
-
-    // MARK: Quotas
-
-    /// Asks the loop that counts the app's calls.
-    func charge(_ call: CountedCall, app: AppKey, complete: @escaping (QuotaVerdict) -> Void) -> Bool {
-        let target = Bucket(digest: app.word).loop(of: owner.loopCount)
-        guard !owner.isHere(target) else {
-            complete(count(call, app: app))
-            return true
-        }
-        guard chargeCount < Self.pendingLimit else { return false }
-        chargeCount += 1
-        owner.ask(Bucket(digest: app.word), .charge(call, app)) { [unowned self] answer in
-            chargeCount -= 1
-            // A quota that cannot be asked for does not stop the call: the step behind it answers for itself.
-            guard case .charged(let verdict) = answer else { return complete(.granted) }
-            complete(verdict)
-        }
-        return true
-    }
-
-    /// On the loop that counts.
-    func count(_ call: CountedCall, app: AppKey) -> QuotaVerdict {
-        counts.charge(app, call, owner.limits.quota(of: call), now: owner.now)
     }
 }

@@ -77,10 +77,12 @@ final class Gateway {
         (clock, context, node) = (start.clock, start.context, start.node)
         do {
             let snapshot = GatewaySnapshot(configuration, descriptors)
+            let seats = start.loops.map { _ in LoopSeats() }
             members = start.starts.enumerated().map { index, first in
                 GatewayLoop(
                     index: index, loop: start.loops[index % start.loops.count], context: start.context,
-                    snapshot: snapshot, clock: start.clock.mapping, start: first)
+                    snapshot: snapshot, clock: start.clock.mapping, start: first,
+                    seats: seats[index % seats.count])
             }
             let mailboxes = members.map { $0.openMailbox() }
             partMailboxes = mailboxes

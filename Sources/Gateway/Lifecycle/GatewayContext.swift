@@ -66,7 +66,12 @@ final class GatewayContext: Sendable {
 
     /// Every loop's handle, in order; set once before the loops run.
     var members: [GatewayMember] { boxedMembers.withLock { $0 } }
-    func setMembers(_ members: [GatewayMember]) { boxedMembers.withLock { $0 = members } }
+    func setMembers(_ members: [GatewayMember]) {
+        boxedMembers.withLock { $0 = members }
+        guard let cluster, let first = members.first else { return }
+        rates.setGatewayCount(cluster.gatewayCount)
+        rates.onExchangeDue { first.submit { $0.exchangeRates() } }
+    }
 
     /// The gateway's own rows are durable: it takes work from now on.
     func setReady() {

@@ -57,7 +57,7 @@ struct GatewayStart {
                 isFsync: configuration.durability == .fsync, queueEpoch: meta.queueEpoch, tokenKey: meta.tokenKey,
                 revokedTokens: meta.revoked, startedAt: clock.mapping.time(atBoot: ClockReader.boot()),
                 bodies: Self.bodies(configuration))
-            context.rates.restore(meta.rates)
+            context.rates.restore(meta.rates, now: clock.mapping.time(atBoot: ClockReader.boot()))
             context.online.restore(points: meta.onlinePoints, peaks: meta.onlinePeaks)
             context.testDevices.restore(meta.testDevices)
             // Before any device says Hello: its positions are held against the logs.

@@ -14,6 +14,8 @@ final class GatewayLoop {
     let loop: EventLoop
     /// What all loops share and none changes.
     let context: GatewayContext
+    /// The parts on this event loop.
+    let seats: LoopSeats
     private(set) var store: any LoopStore
     /// False while the part is taken over and does not know all broadcasts yet.
     var welcomesDevices = true
@@ -61,6 +63,9 @@ final class GatewayLoop {
     var learning: [Int: Bool] = [:]
     /// The part that broadcasts were compared with last.
     var compared = 0
+
+    /// Of a part's mailbox: the least that `mailboxItems` may be.
+    private static let leastMailboxItems = 64
 
     /// What this turn gathered for one other loop.
     struct Outgoing {
@@ -122,9 +127,9 @@ final class GatewayLoop {
     /// Made on the thread that starts the gateway, before the loop runs.
     init(
         index: Int, loop: EventLoop, context: GatewayContext, snapshot: GatewaySnapshot, clock: ClockMapping,
-        start: ShardStart
+        start: ShardStart, seats: LoopSeats
     ) {
-        (self.index, self.loop, store) = (index, loop, start.store)
+        (self.index, self.loop, self.seats, store) = (index, loop, seats, start.store)
         (self.context, self.snapshot) = (context, snapshot)
         handoff = HandoffCoordinator(loop: index, loopCount: context.loopCount)
         publicRoom = HTTPRoom(limit: snapshot.connections.http / context.eventLoopCount)
@@ -133,10 +138,12 @@ final class GatewayLoop {
         core = .allocate(capacity: 1)
         core.initialize(
             to: Core(
-                seat: ShardSeat(Self.shard(start, context, snapshot, now)), isSeated: start.isSeated,
+                seat: ShardSeat(Self.shard(start, context, snapshot, snapshot.limits.shardLimits, now)),
+                isSeated: start.isSeated,
                 outgoing: (0..<context.loopCount).map { _ in Outgoing() }, clock: clock,
                 frameByteLimit: snapshot.limits.frameBytes,
                 deviceFrameByteLimit: min(snapshot.limits.frameBytes, Wire.Limits.clientBodyByteCount)))
+        seats.add(self)
         counterKeeper = start.fold.map { CounterKeeper(self, $0) }
         core.pointee.sessions = DeviceSessions(self)
         store.observer = self
@@ -162,10 +169,11 @@ final class GatewayLoop {
     }
 
     private static func shard(
-        _ start: ShardStart, _ context: GatewayContext, _ snapshot: GatewaySnapshot, _ now: GatewayTime
+        _ start: ShardStart, _ context: GatewayContext, _ snapshot: GatewaySnapshot, _ limits: ShardLimits,
+        _ now: GatewayTime
     ) -> Shard {
         Shard(
-            limits: snapshot.limits.shardLimits, apps: snapshot.settings, store: start.store,
+            limits: limits, apps: snapshot.settings, store: start.store,
             verifier: HelloVerifier(), encoder: BroadcastFrames(), queueEpoch: context.queueEpoch,
             counters: start.counters, broadcasts: start.broadcasts, now: now)
     }
@@ -178,7 +186,8 @@ final class GatewayLoop {
         store = start.store
         let apps = snapshot.settings.map(\.key)
         endedFigures.add(statistics, apps, core.pointee.seat.statistics(of: apps))
-        core.pointee.seat.replace(with: Self.shard(start, context, snapshot, now))
+        core.pointee.seat.replace(with: Self.shard(start, context, snapshot, shardLimits, now))
+        seats.shareOut()
         counterKeeper = start.fold.map { CounterKeeper(self, $0) }
         campaignKeeper = CampaignKeeper(self)
         seatNumber += 1
@@ -195,9 +204,14 @@ final class GatewayLoop {
         core.deallocate()
     }
 
-    /// Opens this loop's mailbox; to be called before any loop runs.
+    /// This part's share of what its event loop may hold.
+    var shardLimits: ShardLimits { snapshot.limits.shardLimits.share(of: seats.seatCount) }
+
+    /// Opens this loop's mailbox, a part of what the event loop's may hold; to be called before any loop runs.
     func openMailbox() -> Mailbox<LoopMessage> {
-        Mailbox(into: loop, capacity: snapshot.limits.mailboxItems) { [unowned self] messages in receive(messages) }
+        let partCount = (context.loopCount + context.eventLoopCount - 1) / context.eventLoopCount
+        let capacity = max(Self.leastMailboxItems, snapshot.limits.mailboxItems / partCount)
+        return Mailbox(into: loop, capacity: capacity) { [unowned self] messages in receive(messages) }
     }
 
     func connect(_ mailboxes: [Mailbox<LoopMessage>]) { self.mailboxes = mailboxes }
@@ -242,6 +256,7 @@ final class GatewayLoop {
             store.secondPassed()
             tellAgain()
             compareBroadcasts()
+            exchangeRates()
             if isHere(0) {
                 campaignKeeper.tick()
                 counterKeeper?.tick()
@@ -299,7 +314,7 @@ final class GatewayLoop {
         self.snapshot = snapshot
         core.pointee.frameByteLimit = snapshot.limits.frameBytes
         core.pointee.deviceFrameByteLimit = min(snapshot.limits.frameBytes, Wire.Limits.clientBodyByteCount)
-        withShard { $0.reload(apps: snapshot.settings, limits: snapshot.limits.shardLimits) }
+        withShard { $0.reload(apps: snapshot.settings, limits: shardLimits) }
         for sender in openSenders { sender.reload(registry) }
         publicFront.reload(snapshot)
         adminFront.reload(snapshot)
@@ -328,7 +343,7 @@ final class GatewayLoop {
         sessions.closeAll()
         for sender in openSenders { sender.stop() }
         handoff.drain()
-        if isHere(0) { campaignKeeper.writeRates() }
+        if isHere(0) { campaignKeeper.writeRates() } else { exchangeRates() }
     }
 
     func writeRates() { campaignKeeper.writeRates() }

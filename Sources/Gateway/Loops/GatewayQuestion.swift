@@ -1,15 +1,13 @@
+internal import Campaigns
 internal import Delivery
-internal import Directory
 internal import PushAPI
 internal import Wire
 
-/// What the gateway itself is asked, apart from the shards: its own rows (bucket 0), and counts kept in memory.
+/// What the gateway itself is asked, apart from the shards: its own rows and counts, on the loop of bucket 0.
 ///
 /// A question is a message like a shard's command, so it reaches the loop that knows the answer on any gateway of a cluster.
 enum GatewayQuestion: Sendable, Codable {
-    /// Counts a call; on the loop of the app's own bucket.
-    case charge(CountedCall, AppKey)
-    /// Changes or lists an app's test devices; on the loop of bucket 0, as all that follow.
+    /// Changes or lists an app's test devices.
     case testDevices(TestDeviceRequest, known: Set<DeviceID>, limit: Int)
     /// Voids a token of the push API.
     case revoke(TokenID)
@@ -19,11 +17,12 @@ enum GatewayQuestion: Sendable, Codable {
     case onlinePeak(AppKey, day: UInt32)
     /// What the start of a shard elsewhere needs of these rows.
     case startRows
+    /// What a gateway's callers have used of their apps' rates.
+    case rates([RateReport])
 }
 
 /// The answer to a `GatewayQuestion`.
 enum GatewayAnswer: Sendable, Codable {
-    case charged(QuotaVerdict)
     /// Done, durably.
     case testDevices(TestDeviceResult)
     /// Durable, and known to every loop of the gateway that answers.
@@ -32,6 +31,8 @@ enum GatewayAnswer: Sendable, Codable {
     case onlinePeak(Int)
     /// Which days are folded, and the tokens that are void.
     case startRows(FoldedDays, revoked: [TokenID])
+    /// What all gateways' callers have used of them.
+    case rates([RateTotal])
     /// Nothing was done; the caller repeats the question.
     case busy
 }
@@ -52,8 +53,6 @@ extension GatewayLoop {
     func question(_ question: GatewayQuestion, on target: Int, origin: Origin) {
         guard isHere(target) else { return send(.question(question, origin), to: target) }
         switch question {
-        case .charge(let call, let app):
-            answer(.gateway(origin, .charged(directoryFront.count(call, app: app))))
         case .testDevices(let request, let known, let limit):
             testDevices(request, known: known, limit: limit, origin: origin)
         case .revoke(let token):
@@ -72,6 +71,8 @@ extension GatewayLoop {
         case .startRows:
             answer(
                 .gateway(origin, .startRows(counterKeeper?.folded ?? FoldedDays(), revoked: publicFront.revokedTokens)))
+        case .rates(let reports):
+            answer(.gateway(origin, .rates(context.rates.count(reports, now: now))))
         }
         answerDeferredSoon()
     }

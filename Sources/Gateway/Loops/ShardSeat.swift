@@ -19,6 +19,8 @@ struct ShardSeat: ~Copyable {
         effects.removeAll()
     }
 
+    mutating func setLimits(_ limits: ShardLimits) { shard.setLimits(limits) }
+
     // MARK: What others may read; none of it has effects
 
     // A function each: a closure that borrows the shard would get a copy of its kilobytes.

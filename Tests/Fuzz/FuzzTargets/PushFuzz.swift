@@ -80,7 +80,7 @@ enum PushFuzz {
         case .users(let request):
             try require(token == valid, "a call about users without the app's token")
             try JSONFuzz.check(UserAnswer.render(request, try finished(request.work, choice: outcomes)))
-            for verdict in [QuotaVerdict.minuteExceeded, .dayExceeded] {
+            for verdict in [RateBook.Verdict.minuteExceeded, .dayExceeded] {
                 try JSONFuzz.check(UserAnswer.refused(request, verdict))
             }
         case .testDevices(let request):

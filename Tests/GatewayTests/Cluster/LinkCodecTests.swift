@@ -226,7 +226,8 @@ struct LinkCodecTests {
             .task(.create(forever, requestKey: (0, 0), requestDigest: 0), .none),
             .task(.create(record, requestKey: (0, 1), requestDigest: 0), .none),
             .task(.sweep(record.id, record.app, LoopShare(index: LinkSamples.part, count: 0)), .none),
-            .question(.charge(.tagQuery, LinkSamples.app), .none),
+            // Part 0 counts.
+            .question(.rates([LinkSamples.report]), .none),
             .task(.advance(record.id, record.app, position: 4_097, during: .open), .none),
             .directory(
                 DirectoryCommand(

@@ -300,38 +300,45 @@ enum LinkSamples {
     // MARK: Questions to the gateway, with the part that each is for
 
     enum QuestionCase: CaseIterable {
-        case charge, testDevices, revoke, onlinePoints, onlinePeak, startRows
+        case testDevices, revoke, onlinePoints, onlinePeak, startRows, rates
 
         init(_ question: GatewayQuestion) {
             switch question {
-            case .charge: self = .charge
             case .testDevices: self = .testDevices
             case .revoke: self = .revoke
             case .onlinePoints: self = .onlinePoints
             case .onlinePeak: self = .onlinePeak
             case .startRows: self = .startRows
+            case .rates: self = .rates
             }
         }
     }
 
     static var questions: [(question: GatewayQuestion, part: Int)] {
         let questions: [GatewayQuestion] =
-            [.revoke(token), .onlinePoints(app), .onlinePeak(app, day: 20_000), .startRows]
+            [.revoke(token), .onlinePoints(app), .onlinePeak(app, day: 20_000), .startRows, .rates([report])]
             + testDeviceRequests.map { .testDevices($0, known: [cid], limit: 5) }
-        return questions.map { ($0, 0) } + [(.charge(.tagQuery, app), app.home.loop(of: parts))]
+        return questions.map { ($0, 0) }
+    }
+
+    static var report: RateReport {
+        RateReport(
+            key: RateKey(app: app, kind: .fastTagBroadcast), minute: RateCount(span: time / 60_000, used: 3),
+            inMinute: 2,
+            day: RateCount(span: time / 86_400_000, used: 70_000), inDay: .max >> 33)
     }
 
     enum GatewayAnswerCase: CaseIterable {
-        case charged, testDevices, revoked, onlinePoints, onlinePeak, startRows, busy
+        case testDevices, revoked, onlinePoints, onlinePeak, startRows, rates, busy
 
         init(_ answer: GatewayAnswer) {
             switch answer {
-            case .charged: self = .charged
             case .testDevices: self = .testDevices
             case .revoked: self = .revoked
             case .onlinePoints: self = .onlinePoints
             case .onlinePeak: self = .onlinePeak
             case .startRows: self = .startRows
+            case .rates: self = .rates
             case .busy: self = .busy
             }
         }
@@ -345,7 +352,8 @@ enum LinkSamples {
         folded.days = [CounterDay(app: app, day: 4)]
         folded.totals = [CounterDay(app: app, day: 3)]
         return [
-            .charged(.dayExceeded), .revoked, .onlinePoints([OnlinePoint(time: time, count: 3)]), .onlinePeak(9),
+            .rates([RateTotal(key: report.key, minute: report.minute, day: report.day)]), .revoked,
+            .onlinePoints([OnlinePoint(time: time, count: 3)]), .onlinePeak(9),
             .startRows(folded, revoked: [token]), .busy,
         ] + results.map { .testDevices($0) }
     }

@@ -1,0 +1,28 @@
+internal import Delivery
+
+/// The parts that share an event loop, confined to it: what a limit allows one loop is shared out among those that have a
+/// shard.
+///
+/// So a gateway holds no more when it has all parts, and no less when it has a few. Where a loop has one part for good,
+/// that has all of it.
+final class LoopSeats {
+    private struct Member {
+        unowned let loop: GatewayLoop
+    }
+
+    private var members: [Member] = []
+
+    /// Before the event loop runs.
+    func add(_ member: GatewayLoop) { members.append(Member(loop: member)) }
+
+    /// Parts with a shard here; a loop that has none is about to get one.
+    var seatCount: Int { max(1, members.count { $0.loop.core.pointee.isSeated }) }
+
+    /// A part came or left: each of the others has another share.
+    func shareOut() {
+        for member in members where member.loop.core.pointee.isSeated {
+            let limits = member.loop.shardLimits
+            member.loop.core.pointee.seat.setLimits(limits)
+        }
+    }
+}

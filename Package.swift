@@ -68,7 +68,7 @@ let package = Package(
         .target(name: "Journal", dependencies: ["Platform", "Structures"], swiftSettings: common),
         .target(
             name: "MessageStore",
-            dependencies: ["CRocksDB", "Redis", "Journal", "Delivery", "Platform", "Structures"],
+            dependencies: ["CRocksDB", "Redis", "Journal", "Delivery", "Cryptography", "Platform", "Structures"],
             swiftSettings: common),
 
         .target(name: "Configuration", dependencies: ["Platform", "TextForms"], swiftSettings: common),

@@ -48,6 +48,25 @@ package enum SHA256 {
 
     package static func digest(_ bytes: [UInt8]) -> Digest { bytes.withUnsafeBytes { digest($0) } }
 
+    /// A digest of bytes that come one piece after the other.
+    package struct Running: ~Copyable {
+        private var state = SHA256_CTX()
+
+        package init() { SHA256_Init(&state) }
+
+        package mutating func add(_ bytes: UnsafeRawBufferPointer) {
+            SHA256_Update(&state, bytes.baseAddress, bytes.count)
+        }
+
+        /// Of all pieces, laid end to end.
+        package consuming func digest() -> Digest {
+            withUnsafeTemporaryAllocation(byteCount: 32, alignment: 8) { output in
+                SHA256_Final(output.baseAddress?.assumingMemoryBound(to: UInt8.self), &state)
+                return Digest(reading: UnsafeRawBufferPointer(output))
+            }
+        }
+    }
+
     /// The digest of several pieces laid end to end.
     package static func digest(joining parts: [[UInt8]]) -> Digest { digest(Array(parts.joined())) }
 }

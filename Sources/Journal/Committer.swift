@@ -123,6 +123,11 @@ package final class Committer: @unchecked Sendable {
 
     package var statistics: JournalStatistics { statisticsLock.withLock { $0 } }
 
+    /// The segment that was written last, and where in it everything before is durable; generation 0 before the first one.
+    package var durableEnd: (generation: UInt64, end: Int) {
+        statisticsLock.withLock { ($0.lastGeneration, $0.lastEnd) }
+    }
+
     /// Counts bytes that a shard has encoded and will hand over later in its turn; a negative number takes some back.
     package func announce(byteCount: Int) { uncommitted.add(byteCount, ordering: .relaxed) }
 
@@ -276,10 +281,14 @@ package final class Committer: @unchecked Sendable {
         }
         let microseconds = (SystemClock.monotonicNanoseconds - began) / 1000
         segment.end = end
+        let generation = segment.generation
         current = consume segment
         complete(work[first..<next], completions)
         uncommitted.subtract(end - groupStart, ordering: .relaxed)
-        statisticsLock.withLock { $0.add(batches: batches, bytes: end - groupStart, microseconds: microseconds) }
+        statisticsLock.withLock { statistics in
+            statistics.add(batches: batches, bytes: end - groupStart, microseconds: microseconds)
+            (statistics.lastGeneration, statistics.lastEnd) = (generation, end)
+        }
         return (next, batches)
     }
 

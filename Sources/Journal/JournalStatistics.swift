@@ -8,6 +8,9 @@ package struct JournalStatistics: Sendable, Equatable {
     /// Write and sync of a group, the slowest so far.
     package var longestCommit: UInt64 = 0
     package var totalCommitTime: UInt64 = 0
+    /// The last group's segment and end.
+    package var lastGeneration: UInt64 = 0
+    package var lastEnd = 0
     /// Groups whose write and sync took below 2^(index + 1) µs; the last bucket has all that took longer.
     package var commitTimes = [Int](repeating: 0, count: Limits.histogramBucketCount)
 

@@ -52,7 +52,7 @@ package struct Recovery {
         var lastExtent = 0
         for generation in try folder.segments() {
             try file.read(folder.segmentPath(generation))
-            let scan = try Self.scan(file, generation: generation)
+            let scan = try Self.scan(file, generation: generation, isTrimmed: folder.isTrimmed)
             isUnsynced = isUnsynced || scan.isUnsynced
             guard discarded.isEmpty else {
                 discarded.append(generation)
@@ -149,10 +149,12 @@ package struct Recovery {
         var isUnsynced = false
     }
 
-    private static func scan(_ file: SegmentBuffer, generation: UInt64) throws(JournalError) -> Scan {
+    private static func scan(
+        _ file: SegmentBuffer, generation: UInt64, isTrimmed: Bool
+    ) throws(JournalError) -> Scan {
         var scan = Scan()
         scan.header = SegmentHeader(in: file.bytes, generation: generation)
-        if let header = scan.header, file.bytes.count < header.segmentByteCount {
+        if let header = scan.header, !isTrimmed, file.bytes.count < header.segmentByteCount {
             throw .damaged(
                 file: file.path, offset: file.bytes.count,
                 what: "the file was made with \(header.segmentByteCount) bytes and ends here")
@@ -208,7 +210,7 @@ package struct Recovery {
         return scan
     }
 
-    private static func isWhole(_ header: RecordHeader, in bytes: UnsafeRawBufferPointer, at offset: Int) -> Bool {
+    static func isWhole(_ header: RecordHeader, in bytes: UnsafeRawBufferPointer, at offset: Int) -> Bool {
         guard header.groupStart <= offset, bytes.count - offset >= header.recordByteCount else { return false }
         let start = offset + header.form.headerByteCount
         let body = UnsafeRawBufferPointer(rebasing: bytes[start..<start + header.bodyByteCount])

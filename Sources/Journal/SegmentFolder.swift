@@ -8,11 +8,13 @@ internal import Platform
 package struct SegmentFolder: Sendable {
     package let path: String
     package let segmentByteCount: Int
+    /// The segments end with their last record, as a backup has them.
+    package let isTrimmed: Bool
 
-    package init(path: String, segmentByteCount: Int = Limits.segmentByteCount) {
+    package init(path: String, segmentByteCount: Int = Limits.segmentByteCount, isTrimmed: Bool = false) {
         precondition(segmentByteCount >= Limits.smallestSegmentByteCount, "a segment is too small for its batches")
         precondition(segmentByteCount % Limits.alignment == 0, "segments are multiples of eight bytes")
-        (self.path, self.segmentByteCount) = (path, segmentByteCount)
+        (self.path, self.segmentByteCount, self.isTrimmed) = (path, segmentByteCount, isTrimmed)
     }
 
     /// Makes the folder if it is not there and clears away what a crash left half made.
@@ -102,6 +104,14 @@ package struct SegmentFolder: Sendable {
     package func recycle(_ generation: UInt64) throws(JournalError) {
         do throws(SystemError) {
             try FileSystem.rename(segmentPath(generation), to: freePath(generation))
+            try FileSystem.synchronizeDirectory(path)
+        } catch { throw .system(error) }
+    }
+
+    /// As `recycle`, for a segment whose bytes are still read under another name.
+    func remove(segment: UInt64) throws(JournalError) {
+        do throws(SystemError) {
+            try FileSystem.removeFile(segmentPath(segment))
             try FileSystem.synchronizeDirectory(path)
         } catch { throw .system(error) }
     }

@@ -28,6 +28,8 @@ package final class SegmentLedger: Sendable {
         var unsynced: [UInt64] = []
         var nextGeneration: UInt64
         var nextSpareName: UInt64
+        /// A backup reads them: they are removed in place of being written anew.
+        var pinned: Set<UInt64> = []
         var isOpen = true
         var wakeCount = 0
     }
@@ -127,6 +129,12 @@ package final class SegmentLedger: Sendable {
         state.withLock { state in state.unsynced.removeAll { generations.contains($0) && sealed.contains($0) } }
     }
 
+    /// Keeps what segments hold from being overwritten; called where no segment is given back meanwhile.
+    package func pin(_ generations: [UInt64]) { state.withLock { $0.pinned.formUnion(generations) } }
+
+    /// Ends what `pin` began, for all of them.
+    package func unpinAll() { state.withLock { $0.pinned.removeAll() } }
+
     package func wake() { state.broadcast { $0.wakeCount += 1 } }
     package func close() { state.broadcast { $0.isOpen = false } }
 
@@ -136,12 +144,13 @@ package final class SegmentLedger: Sendable {
     /// - Throws: `.system` when the file could not be renamed; the segment is then still the oldest.
     package func recycleOldest(keepingSpares limit: Int) throws(JournalError) {
         guard let oldest = oldestSealed else { return }
-        try folder.recycle(oldest.generation)
+        let isPinned = state.withLock { $0.pinned.contains(oldest.generation) }
+        if isPinned { try folder.remove(segment: oldest.generation) } else { try folder.recycle(oldest.generation) }
         segmentsInUse.subtract(1, ordering: .relaxed)
         let surplus: UInt64? = state.withLock { state in
             state.sealed.removeFirst()
             state.unsynced.removeAll { $0 == oldest.generation }
-            state.spares.append(oldest.generation)
+            if !isPinned { state.spares.append(oldest.generation) }
             return state.spares.count > limit ? state.spares.removeFirst() : nil
         }
         if let surplus { try folder.remove(spare: surplus) }

@@ -116,6 +116,7 @@ package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendabl
         self.configuration = configuration
         let began = SystemClock.monotonicMilliseconds
         let lock = try Self.takeFolder(configuration.folder)
+        guard !StoreBackup.isBackup(configuration.folder) else { throw .isBackup(folder: configuration.folder) }
         guard configuration.isCopyTarget || !FileSystem.exists(Self.copyMark(of: configuration.folder)) else {
             throw .unfinishedCopy(folder: configuration.folder)
         }

@@ -96,6 +96,10 @@ package enum Limits {
     static let spareSegmentCount = 2
     /// The spiller looks after ages and periods this often.
     static let spillerTickMilliseconds: UInt64 = 500
+    /// What has to run between two spills waits for one of them, which a full disk may hold up.
+    static let taskMilliseconds: UInt64 = 60_000
+    /// A backup copies files in pieces of this size.
+    static let backupPieceByteCount = 1 << 20
 
     // MARK: Redis
 

@@ -324,6 +324,22 @@ final class RowDatabase: @unchecked Sendable {
         }
     }
 
+    /// Makes a folder that has the database as it is now: links to its files, and a list of them.
+    ///
+    /// - Parameter folder: on the same file system; it must not be there, and the one above it must.
+    /// - Throws: what RocksDB said.
+    func makeCheckpoint(_ folder: String) throws(StoreError) {
+        try planned("rocksdb checkpoint", "make a checkpoint", path)
+        var error: UnsafeMutablePointer<CChar>?
+        let checkpoint = rocksdb_checkpoint_object_create(database, &error)
+        if let error { throw StoreError(operation: "make a checkpoint", message: take(error)) }
+        guard let checkpoint else { throw StoreError(operation: "make a checkpoint", message: "no reason given") }
+        defer { rocksdb_checkpoint_object_destroy(checkpoint) }
+        // What is in memory goes to a file first, since it has no log of RocksDB's.
+        rocksdb_checkpoint_create(checkpoint, folder, 0, &error)
+        if let error { throw StoreError(operation: "make a checkpoint", message: take(error)) }
+    }
+
     /// Lets RocksDB merge files in its own threads and time; until then it leaves them all as they are.
     ///
     /// A process that was killed under load leaves merging to be done, which would take half of the machine from the start

@@ -27,6 +27,10 @@ final class Spiller: @unchecked Sendable {
         var spillsDone = 0
         var lastFailure: String?
         var failureCount = 0
+        /// What is to run between two segments, and the number of the last one that has.
+        var task: (number: UInt64, body: @Sendable () -> Void)?
+        var lastTask: UInt64 = 0
+        var lastTaskDone: UInt64 = 0
     }
 
     private let run: SortedRun
@@ -95,6 +99,42 @@ final class Spiller: @unchecked Sendable {
         ledger.wake()
     }
 
+    /// Runs `body` on the thread that writes to the database, between two segments: nothing is spilled, dropped or given
+    /// back meanwhile.
+    ///
+    /// - Returns: false when the thread did not come to it in time, or the store closes; `body` does not run then.
+    func runBetweenSegments(_ body: @escaping @Sendable () -> Void) -> Bool {
+        let number: UInt64? = state.withLock { state in
+            guard state.task == nil, state.isOpen else { return nil }
+            state.lastTask += 1
+            state.task = (state.lastTask, body)
+            return state.lastTask
+        }
+        guard let number else { return false }
+        ledger.wake()
+        let isTaken: Bool = state.wait(
+            atMostMilliseconds: Limits.taskMilliseconds,
+            while: { $0.isOpen && $0.lastTaskDone < number && $0.task?.number == number }
+        ) { state in
+            guard state.task?.number == number else { return true }
+            state.task = nil
+            return false
+        }
+        guard isTaken else { return false }
+        state.wait(while: { $0.lastTaskDone < number }) { _ in }
+        return true
+    }
+
+    private func runTask() {
+        let task = state.withLock { state in
+            defer { state.task = nil }
+            return state.task
+        }
+        guard let task else { return }
+        task.body()
+        state.broadcast { $0.lastTaskDone = task.number }
+    }
+
     func close() {
         state.broadcast { $0.isOpen = false }
         ledger.close()
@@ -105,6 +145,7 @@ final class Spiller: @unchecked Sendable {
     func run(fatal: @Sendable (StoreError) -> Void) {
         do throws(StoreError) {
             while ledger.wait(atMostMilliseconds: configuration.spillerTickMilliseconds) {
+                runTask()
                 // A missing spare only costs the committer time; if the disk is full it will say so itself.
                 do throws(JournalError) { try ledger.keepSpare() } catch { note(StoreError(error)) }
                 let (requests, isSpillingAll) = state.withLock { ($0.spillRequests, $0.spillRequests > $0.spillsDone) }
@@ -114,6 +155,7 @@ final class Spiller: @unchecked Sendable {
                 while let segment = ledger.oldestSealed, isDue(segment, isSpillingAll, now) {
                     guard try spill(segment, isSpillingAll, now) else { break }
                     calm.isDisturbed(at: SystemClock.monotonicNanoseconds)
+                    runTask()
                     // Under a load that does not end there is always another segment.
                     try keepHouse(now)
                 }

@@ -37,6 +37,10 @@ package enum StoreError: Error, Equatable, CustomStringConvertible {
     case unfinishedCopy(folder: String)
     /// A server does not answer, or answers with an error.
     case redis(what: String)
+    /// The folder is a backup, and not a store.
+    case isBackup(folder: String)
+    /// A backup cannot be made, read or restored; the text says why, and what to do.
+    case backup(what: String)
 
     package var description: String {
         switch self {
@@ -79,7 +83,10 @@ package enum StoreError: Error, Equatable, CustomStringConvertible {
             "the key \(place) on Redis is damaged: \(what). Restore the Redis server's data from a backup"
         case .unfinishedCopy(let folder):
             "the store in \(folder) is a copy that did not end, so it is not whole: run longwire store copy to it again "
-                + "with --replace, or remove the folder"
+                + "with --replace, or remove the folder and begin anew"
+        case .isBackup(let folder):
+            "\(folder) is a backup, and no gateway works on one: longwire store restore \(folder) FOLDER makes a store of it"
+        case .backup(let what): what
         case .redis(let what):
             "the store on Redis failed (\(what)): look at the server's log; nothing that was accepted is lost"
         }

@@ -58,18 +58,30 @@ package final class StoreInspection {
     package private(set) var staleAlarmCount = 0
     private var database: RowDatabase?
     private var young: [UInt16: [StoreKey: Young]] = [:]
-    private let lock: LockFile
+    private let lock: LockFile?
+    private let isBackup: Bool
 
     /// Takes the folder and reads its journal.
     ///
-    /// - Parameter folder: a gateway's `store.path`.
+    /// - Parameters:
+    ///   - folder: a gateway's `store.path`, or a backup.
+    ///   - isRestoring: the folder is marked, and that is as it should be.
     /// - Throws: `.inUse`, and what says that this is no store of a format that this version reads.
-    package init(folder: String) throws(StoreError) {
+    package init(folder: String, isRestoring: Bool = false) throws(StoreError) {
         self.folder = folder
-        lock = try EmbeddedStore.takeFolder(folder)
+        isBackup = StoreBackup.isBackup(folder)
+        if isBackup {
+            // It does not change, and its disk may not let it.
+            lock = nil
+            do throws(StoreError) {
+                try StoreBackup(of: folder).verify(folder)
+            } catch { damages.append(Damage(.format, folder, "\(error)")) }
+        } else {
+            lock = try EmbeddedStore.takeFolder(folder)
+        }
         let format = try StoreFormat(of: folder)
         self.format = format.found
-        if EmbeddedStore.isUnfinishedCopy(folder) {
+        if !isRestoring, EmbeddedStore.isUnfinishedCopy(folder) {
             damages.append(Damage(.format, folder, "\(StoreError.unfinishedCopy(folder: folder))"))
         }
         guard format.found >= Self.oldestFormat else {
@@ -114,7 +126,7 @@ package final class StoreInspection {
         // Each segment says its own size.
         let journal: Recovery
         do throws(JournalError) {
-            journal = try Recovery(folder: SegmentFolder(path: folder + "/journal"))
+            journal = try Recovery(folder: SegmentFolder(path: folder + "/journal", isTrimmed: isBackup))
         } catch { throw StoreError(error) }
         log = Log(
             segmentCount: journal.segments.count, recordCount: journal.batchCount, recordByteCount: journal.byteCount,

@@ -27,6 +27,17 @@ package enum FileSystem {
         try synchronizeDirectory(parent)
     }
 
+    /// Makes one folder, which must not be there; its name is brought to the disk.
+    package static func createNewDirectory(_ path: String, permissions: UInt32 = 0o700) throws(SystemError) {
+        guard call("mkdir", path, { mkdir(path, mode_t(permissions)) }) == 0 else { throw .last("mkdir", path) }
+        try synchronizeDirectory(parent(of: path) ?? ".")
+    }
+
+    /// Gives a file a second name on the same file system.
+    package static func link(_ path: String, as name: String) throws(SystemError) {
+        guard call("link", path, { Glibc.link(path, name) }) == 0 else { throw .last("link", path) }
+    }
+
     package static func isDirectory(_ path: String) -> Bool {
         var status = stat()
         return stat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFDIR

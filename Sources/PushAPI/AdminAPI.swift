@@ -27,6 +27,10 @@ package enum AdminAction {
     case cluster
     /// An operator's wish; then `ClusterAnswer.done`, or why not.
     case clusterWish(ClusterRequest)
+    /// Make a backup of the store under a name; `by`: the credential's name, for the log. Then `BackupAnswer`.
+    case backup(name: String, by: String)
+    /// `BackupAnswer.status`.
+    case backupState
     case healthz
     case readyz
 }
@@ -144,9 +148,23 @@ package final class AdminAPI {
             return .cluster
         case .clusterDrain: return .clusterWish(try StrictObject.drain(try body(request, .admin).value))
         case .clusterMove: return .clusterWish(try StrictObject.move(try body(request, .admin).value))
+        case .backup:
+            let (value, credential) = try body(request, .admin)
+            try requireAllApps(credential)
+            return .backup(name: try StrictObject.backup(value), by: credential.name)
+        case .backupState:
+            try requireAllApps(try authorize(request, for: .admin))
+            return .backupState
         // Probes carry no credential; they say nothing that a connect would not.
         case .healthz: return .healthz
         case .readyz: return .readyz
+        }
+    }
+
+    /// A backup has every app's messages.
+    private func requireAllApps(_ credential: Credential) throws(AdminFault) {
+        guard credential.apps == nil else {
+            throw AdminFault(.forbidden, "credential \(credential.name) is for some apps, and a backup has all of them")
         }
     }
 

@@ -4,6 +4,7 @@ package enum AdminEndpoint: Sendable, Hashable, CaseIterable {
     case cluster, clusterDrain, clusterMove
     case devices, deviceMessages, devicePurge, deviceReplay, deviceDisconnect
     case alias, task, taskMessage, request, jobs
+    case backup, backupState
 
     package static let table = RouteTable<AdminEndpoint>([
         .init("/v1/handoff/lease", [.post(.lease)]),
@@ -26,6 +27,7 @@ package enum AdminEndpoint: Sendable, Hashable, CaseIterable {
         .init("/v1/cluster", [.get(.cluster)]),
         .init("/v1/cluster/drain", [.post(.clusterDrain)]),
         .init("/v1/cluster/move", [.post(.clusterMove)]),
+        .init("/v1/backup", [.get(.backupState), .post(.backup)]),
         .init("/metrics", [.get(.metrics)]),
         .init("/healthz", [.get(.healthz), .head(.healthz)]),
         .init("/readyz", [.get(.readyz), .head(.readyz)]),

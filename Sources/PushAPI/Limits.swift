@@ -85,6 +85,8 @@ package enum Limits {
     /// Path segments of the longest route, and then some; a longer path is no route.
     package static let pathSegmentCount = 12
 
+    /// A backup's name is one folder's.
+    static let backupNameByteCount = 64
     /// 500 results with long reasons take about 200 KB.
     package static let adminBodyByteCount = 1 << 20
     /// Jobs of one lease, and results of one call: both fit one committed batch a loop comfortably.

@@ -3,7 +3,7 @@ internal import MessageStore
 
 /// `longwire store …`: what is done to a store while no gateway works on it.
 package enum StoreCommands {
-    package static let all: [CommandSyntax] = [copy, stats, check, redisCheck]
+    package static let all: [CommandSyntax] = [copy, stats, check, backup, restore, redisCheck]
 
     static let copy = CommandSyntax(
         name: "store copy", summary: "Copies the store of stopped gateways into an empty one, and compares them.",

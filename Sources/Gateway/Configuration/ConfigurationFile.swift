@@ -66,6 +66,10 @@ struct ConfigurationReader {
                 1...1_024 ~= $0.utf8.count && !$0.contains("\0")
             }
             if let path { configuration.storePath = resolved(path) }
+            let backups = store.string("backups", allowed: "a folder's path, 1 to 1024 bytes") {
+                1...1_024 ~= $0.utf8.count && !$0.contains("\0")
+            }
+            configuration.backupPath = backups.map(resolved)
             configuration.durability = store.choice("durability", GatewayConfiguration.Durability.self) ?? .fsync
         }
         if let loops = root.integer("loops", in: 1...256) { configuration.loopCount = Int(loops) }

@@ -86,6 +86,8 @@ package struct GatewayConfiguration: Sendable, Equatable {
 
     package var storePath = "longwire-data"
     package var durability = Durability.fsync
+    /// Where `POST /v1/backup` makes backups; `nil`: the folder `backups` in `storePath`.
+    package var backupPath: String?
     /// `nil`: the embedded engine.
     package var redis: RedisConfiguration?
     /// Set if and only if `redis` is.

@@ -1,5 +1,6 @@
 internal import Delivery
 internal import EventLoops
+internal import MessageStore
 internal import PushAPI
 internal import Wire
 
@@ -86,6 +87,16 @@ final class AdminFront {
         case .cluster:
             respond(exchange, owner.context.cluster?.status().map(ClusterAnswer.status) ?? ClusterAnswer.none)
         case .clusterWish(let request): wish(exchange, request)
+        case .backup(let name, let credential):
+            guard let store = owner.context.store as? EmbeddedStore else { return respond(exchange, BackupAnswer.none) }
+            guard !owner.context.isStopping else {
+                return respond(exchange, .adminUnavailable("the gateway is stopping"))
+            }
+            respond(
+                exchange,
+                owner.context.backups.begin(
+                    name, in: owner.snapshot.backupFolder, of: store, by: credential, log: owner.log))
+        case .backupState: respond(exchange, BackupAnswer.status(owner.context.backups.status))
         case .healthz: respond(exchange, HealthPage.health(owner.context))
         case .readyz: respond(exchange, HealthPage.readiness(owner.context))
         }

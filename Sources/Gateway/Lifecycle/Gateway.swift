@@ -433,6 +433,7 @@ final class Gateway {
         for loop in loops { loop.stop() }
         for loop in loops { loop.join() }
         node?.stop()
+        context.backups.stop()
         context.store.close()
         log.write(.info, .stopped)
         log.flush()

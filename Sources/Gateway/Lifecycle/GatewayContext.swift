@@ -40,6 +40,7 @@ final class GatewayContext: Sendable {
     let rates = SharedRates()
     let online = OnlineHistory()
     let testDevices = SharedTestDevices()
+    let backups = BackupKeeper()
     /// Bodies of HTTP requests under way.
     let bodies: HTTPBodyBudget
     private let ready = Atomic<Bool>(false)

@@ -13,12 +13,14 @@ struct GatewaySnapshot: Sendable {
     /// As far as there are descriptors.
     var connections: ConnectionLimits
     var allowsPlaintextRegistration: Bool
+    var backupFolder: String
 
     init(_ configuration: GatewayConfiguration, _ budget: DescriptorBudget) {
         version = configuration.version
         limits = configuration.limits
         connections = budget.limits(configuration.limits)
         allowsPlaintextRegistration = configuration.allowPlaintextRegistration
+        backupFolder = configuration.backupPath ?? configuration.storePath + "/backups"
         settings = configuration.apps.map { $0.settings(key: AppKey(appID: $0.appID)) }
         registry = AppRegistry(
             configuration.apps.map { app in

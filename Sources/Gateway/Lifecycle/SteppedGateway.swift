@@ -167,6 +167,7 @@ package final class SteppedGateway {
         guard isOpen else { return }
         isOpen = false
         for member in gateway.members { member.loop.stop() }
+        gateway.context.backups.stop()
         gateway.context.store.close()
         log.close()
     }

@@ -85,6 +85,10 @@ package enum LogName: String, Sendable, CaseIterable {
 
     /// A credential of the admin listener sent a test message; fields: name, app.
     case operatorPush
+    /// A backup was made by `POST /v1/backup`; fields: name (of the credential), path, bytes, count (of files), milliseconds.
+    case backupMade
+    /// A backup was not made; what there was of it is gone. Fields: name, path, error.
+    case backupFailed
 
     /// A connection was closed by us; fields: reason, code.
     case connectionClosed

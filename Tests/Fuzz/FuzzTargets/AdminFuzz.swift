@@ -98,7 +98,10 @@ enum AdminFuzz {
             case .task, .taskMessage, .change: break
             }
         case .metrics: try require(bearer != nil, "metrics without a credential")
-        case .cluster, .clusterWish, .healthz, .readyz: break
+        case .backup(let name, _):
+            try require(bearer != nil, "a backup without a credential")
+            try require(!name.hasPrefix(".") && !name.contains("/") && 1...64 ~= name.utf8.count, "a path: \(name)")
+        case .cluster, .clusterWish, .backupState, .healthz, .readyz: break
         }
     }
 

@@ -191,6 +191,7 @@ package enum GatewayGrammar {
         ],
         [
             "GET /v1/messages/{msgId}", "GET /v1/apps", "GET /v1/apps/{appId}/devices/{cid}", "GET /v1/cluster",
+            "GET /v1/backup",
             "GET /metrics",
             "GET /v1/apps/{appId}/devices", "GET /v1/apps/{appId}/devices/{cid}/messages",
             "POST /v1/apps/{appId}/devices/{cid}/purge", "POST /v1/apps/{appId}/devices/{cid}/replay",
@@ -381,6 +382,11 @@ package enum GatewayGrammar {
                     json.repeated(#"{\#(some[0]),"outcome":"accepted"}"#, count: count - 3)
                 }
             }
+        },
+        "POST /v1/backup": { script, _, _, json in
+            // Few names: a second one of a name is refused, and a run makes no heap of them.
+            let name = ["one", "two", "..", "a/b"][script.choice(4)]
+            json.object { $0.member("name", name) }
         },
         "POST /v1/cluster/drain": { script, _, _, json in
             let node = script.edge(1...1_023)

@@ -1,0 +1,78 @@
+/// The backup that a gateway makes, or made last.
+package struct BackupStatus: Sendable, Equatable {
+    package enum State: String, Sendable { case none, running, done, failed }
+    package var state = State.none
+    package var name = ""
+    /// Where it is, on the gateway's machine.
+    package var folder = ""
+    package var fileCount = 0
+    package var byteCount = 0
+    /// How long nothing was moved out of the journal for it; publishes went on.
+    package var heldMicroseconds: UInt64 = 0
+    package var error: String?
+    package init() {}
+}
+
+/// Answers of the admin API about backups.
+package enum BackupAnswer {
+    package static let none = AdminFault(
+        .notFound, "this gateway's store is on Redis: back up the Redis servers, or use longwire store export"
+    ).response
+
+    package static func refused(_ reason: String) -> APIResponse { AdminFault(.invalidParameter, reason).response }
+
+    package static func busy(_ name: String) -> APIResponse {
+        AdminFault(.unavailable, "the backup \(name) is being made: wait until it has ended").response
+    }
+
+    package static func status(_ status: BackupStatus) -> APIResponse {
+        var writer = JSONWriter(capacity: 256)
+        writer.beginObject()
+        writer.key("state")
+        writer.string(status.state.rawValue)
+        if status.state != .none {
+            writer.key("name")
+            writer.string(status.name)
+            writer.key("folder")
+            writer.string(status.folder)
+        }
+        if status.state == .done {
+            writer.key("files")
+            writer.integer(Int64(status.fileCount))
+            writer.key("bytes")
+            writer.integer(Int64(status.byteCount))
+            writer.key("heldMicroseconds")
+            writer.integer(status.heldMicroseconds)
+        }
+        if let error = status.error {
+            writer.key("error")
+            writer.string(error)
+        }
+        writer.endObject()
+        return APIResponse(status: 200, body: writer.bytes)
+    }
+}
+
+extension StrictObject {
+    /// The name in `POST /v1/backup`: a folder's, and never a path.
+    static func backup(_ body: JSONValue) throws(AdminFault) -> String {
+        let fields = try StrictObject(body, known: ["name"])
+        guard let name = try fields.text("name") else { throw .invalid("name is missing") }
+        let bytes = name.utf8
+        let isPlain = bytes.allSatisfy { byte in
+            switch byte {
+            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"): true
+            case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "_"), UInt8(ascii: "."): true
+            default: false
+            }
+        }
+        guard 1...Limits.backupNameByteCount ~= bytes.count, isPlain, bytes.first != UInt8(ascii: "."),
+            bytes.first != UInt8(ascii: "-")
+        else {
+            throw .invalid(
+                "name has 1 to \(Limits.backupNameByteCount) letters, digits, dots, - and _, and begins with none of . and -"
+            )
+        }
+        return name
+    }
+}

@@ -1,0 +1,94 @@
+internal import CommandLineTool
+internal import Foundation
+internal import MessageStore
+
+extension StoreCommands {
+    /// `longwire store backup`: of a running gateway by the admin API, or of a folder.
+    static let backup = CommandSyntax(
+        name: "store backup",
+        summary: "Makes a backup of a store: of a running gateway's, or of a stopped one's folder.",
+        operands: [
+            (
+                "TARGET",
+                "The backup's name: the gateway makes it in its folder store.backups. With --from: the folder to make, which "
+                    + "is not there yet."
+            )
+        ],
+        options: [
+            .value("from", "FOLDER", "The data folder of a stopped gateway. Without it the running gateway is asked."),
+            .value("wait-seconds", "S", "How long to wait for its end, 0 to 86400. Default: 3600."),
+        ] + AdminCalls.options,
+        notes: [
+            "A running gateway goes on: whatever it accepted before the call is in the backup, and some of what came meanwhile may "
+                + "be. Every file is read again and compared with its SHA-256 digest. The credential needs the permission admin "
+                + "for all apps.",
+            "A backup counts as a whole or not at all: one that was cut off is refused by restore. Exit code 1 when it was not "
+                + "made, or when it has not ended after the time.",
+        ]
+    ) { arguments, context in
+        try run {
+            let target = arguments.operands[0]
+            if let folder = arguments.text("from") {
+                let time = Int64(Date().timeIntervalSince1970 * 1_000)
+                let backup = try StoreBackup.make(of: folder, at: target, time: time)
+                context.write("made \(target): \(backup.entries.count) files, \(backup.byteCount) bytes")
+                return .done
+            }
+            let calls = try AdminCalls(arguments, context)
+            let end = Date().addingTimeInterval(
+                Double(try arguments.number("wait-seconds", in: 0...86_400) ?? 3_600))
+            var status = try calls.post("/v1/backup", [("name", .string(target))])
+            while status["state"] as? String == "running" {
+                guard Date() < end else {
+                    throw CommandFailure.refused("\(target) is still being made; GET /v1/backup tells its end")
+                }
+                Thread.sleep(forTimeInterval: 0.1)
+                status = try calls.get("/v1/backup")
+            }
+            let folder = status["folder"] as? String ?? target
+            guard status["state"] as? String == "done", status["name"] as? String == target else {
+                throw CommandFailure.refused(
+                    "no backup was made: \(status["error"] as? String ?? "another one took its place")")
+            }
+            context.write("made \(folder): \(status["files"] ?? 0) files, \(status["bytes"] ?? 0) bytes")
+            return .done
+        }
+    }
+
+    /// `longwire store restore`: makes a store of a backup.
+    static let restore = CommandSyntax(
+        name: "store restore", summary: "Makes a store of a backup, after a check of every file.",
+        operands: [
+            ("BACKUP", "The backup's folder."),
+            ("FOLDER", "Where to: a folder that is empty or not there. It becomes the gateway's store.path."),
+        ],
+        notes: [
+            "First every file of the backup is compared with its digest, then it is written, then the new store is read as a whole, "
+                + "as by store check. Until that has ended no gateway starts on FOLDER.",
+            "The store knows nothing of what came after the backup was made: messages accepted since then are gone. Those "
+                + "delivered since then may be delivered again: the client does not filter repeats by msgId, so the app compares "
+                + "msgIds where that matters.",
+            "Exit code 1 when the backup is damaged, or FOLDER is in use or not empty.",
+        ]
+    ) { arguments, context in
+        try run {
+            let (source, folder) = (arguments.operands[0], arguments.operands[1])
+            let backup = try StoreBackup.restore(source, to: folder)
+            let inspection = try StoreInspection(folder: folder, isRestoring: true)
+            defer { inspection.close() }
+            let check = StoreCheck(inspection)
+            guard check.damageCount == 0 else {
+                let first = check.damages.first.map { ": \($0.place): \($0.what)" } ?? ""
+                throw CommandFailure.refused(
+                    "the files are those of the backup, but \(check.damageCount) things in it are damaged\(first); longwire store "
+                        + "check \(source) tells all; \(folder) is not usable: remove it")
+            }
+            try EmbeddedStore.endCopy(to: folder)
+            let rowCount = check.tables.values.reduce(0) { $0 + $1.rowCount }
+            context.write(
+                "restored \(folder): \(backup.entries.count) files, \(backup.byteCount) bytes, \(rowCount) rows; nothing is "
+                    + "damaged")
+            return .done
+        }
+    }
+}

@@ -23,6 +23,9 @@ package struct ClusterTiming: Hashable, Sendable {
     /// Before a part that could not be opened is opened again: the first delay and the longest.
     package var openRetry: Int64 = 200
     package var longestOpenRetry: Int64 = 2_000
+    /// The same for a part whose log is damaged, until an operator has repaired it: each try reads all of the log again.
+    package var damagedRetry: Int64 = 2_000
+    package var longestDamagedRetry: Int64 = 300_000
     /// A node whose lease ran out gets no part for this long, doubled with each further time.
     package var probation: Int64 = 5_000
     package var longestProbation: Int64 = 300_000

@@ -53,6 +53,8 @@ package struct Membership: Sendable {
     private var takenEpochs: [Int: UInt64] = [:]
     /// Parts that this node leaves alone until then.
     private var blocked: [Int: Int64] = [:]
+    /// How often parts were found damaged here since they were opened last; kept when another node tries meanwhile.
+    private var damageCounts: [Int: Int] = [:]
     /// Who owned each part last, as far as this node saw it.
     private var lastOwners: [NodeID?]
     /// The entry from which this node claimed a part.
@@ -116,7 +118,7 @@ package struct Membership: Sendable {
             isViewStale = true
         case .opened(let part, let epoch): opened(part, epoch)
         case .epochTaken(let part, let epoch, let top): epochTaken(part, epoch, top, now)
-        case .openFailed(let part, let epoch): openFailed(part, epoch, now)
+        case .openFailed(let part, let epoch, let isDamaged): openFailed(part, epoch, now, isDamaged: isDamaged)
         case .lost(let part, let epoch): lost(part, epoch, now)
         case .closed(let part, let epoch): closed(part, epoch, now)
         case .leave: info.isLeaving = true
@@ -189,6 +191,7 @@ package struct Membership: Sendable {
         guard var seat = seats[part], seat.epoch == epoch, seat.phase == .opening else { return }
         (seat.phase, seat.failureCount) = (.open, 0)
         seats[part] = seat
+        damageCounts[part] = nil
         actions.append(
             .tell(.partTaken(part: part, epoch: epoch, from: seat.origin, wasPlanned: seat.wasGiven)))
     }
@@ -202,11 +205,16 @@ package struct Membership: Sendable {
         actions.append(.tell(.epochTaken(part: part, epoch: epoch, top: top)))
     }
 
-    private mutating func openFailed(_ part: Int, _ epoch: UInt64, _ now: Int64) {
+    private mutating func openFailed(_ part: Int, _ epoch: UInt64, _ now: Int64, isDamaged: Bool = false) {
         guard var seat = seats[part], seat.epoch == epoch, seat.phase == .opening else { return }
         actions.append(.tell(.openFailed(part: part, epoch: epoch)))
         seat.failureCount += 1
-        let delay = min(timing.longestOpenRetry, timing.openRetry << Int64(min(seat.failureCount - 1, 8)))
+        var delay = min(timing.longestOpenRetry, timing.openRetry << Int64(min(seat.failureCount - 1, 8)))
+        if isDamaged {
+            let count = damageCounts[part] ?? 0
+            damageCounts[part] = count + 1
+            delay = min(timing.longestDamagedRetry, timing.damagedRetry << Int64(min(count, 16)))
+        }
         seat.phase = .waiting(until: now + delay)
         seats[part] = seat
     }

@@ -60,7 +60,8 @@ package enum MembershipInput: Hashable, Sendable {
     case opened(part: Int, epoch: UInt64)
     /// The log has an entry of epoch `top`, at least as high as `epoch`.
     case epochTaken(part: Int, epoch: UInt64, top: UInt64)
-    case openFailed(part: Int, epoch: UInt64)
+    /// `isDamaged`: what the part has stored cannot be read, and another try finds the same.
+    case openFailed(part: Int, epoch: UInt64, isDamaged: Bool = false)
     /// The open part's log obeys a successor.
     case lost(part: Int, epoch: UInt64)
     case closed(part: Int, epoch: UInt64)

@@ -34,4 +34,34 @@ struct EpochBoundTests {
         }
         #expect(seats == [1, 1])
     }
+
+    @Test("a damaged part is tried at ever longer times: each try reads the whole log")
+    func damaged() throws {
+        let node = try #require(NodeID(1))
+        var snapshot = RegisterSnapshot(version: 1, serverTime: 0, clockFloor: 0, partCount: 1)
+        snapshot.members[node] = Member(info: MemberInfo(), instance: 7, since: 0, leaseEnd: 1 << 40)
+        snapshot.entries[0] = PartEntry(epoch: 1, state: .claimed(node))
+        let constants = ClusterConstants(format: 1, partCount: 1, tokenKey: [], queueEpoch: 1)
+        var membership = Membership(
+            JoinReply(node: node, constants: constants, snapshot: snapshot), instance: 7, info: MemberInfo(), sentAt: 0,
+            now: 0)
+        var (now, tries): (Int64, [Int64]) = (0, [])
+        func note(_ actions: [MembershipAction]) {
+            for case .seat in actions { tries.append(now) }
+        }
+        note(membership.take(.snapshot(snapshot, isRecreated: false, sentAt: now), now: now))
+        note(membership.take(.tick, now: now))
+        var failed = 0
+        while now < 3_600_000 {
+            if tries.count > failed {
+                failed = tries.count
+                note(membership.take(.openFailed(part: 0, epoch: 1, isDamaged: true), now: now))
+            }
+            now += 100
+            note(membership.take(.unchanged(serverTime: now, sentAt: now), now: now))
+            note(membership.take(.tick, now: now))
+        }
+        // 2 + 4 + ... + 256 seconds, and then one in five minutes; a try every two seconds would be 1,800.
+        #expect(tries.count > 10 && tries.count < 25, "\(tries)")
+    }
 }

@@ -291,7 +291,12 @@ final class ClusterNode {
                 runner.take(.epochTaken(part: part, epoch: epoch, top: top))
             case .failed(let part, let epoch, let error):
                 log.write(.error, .partNotOpened, [.part: LogValue(part), .error: .text("\(error)")])
-                runner.take(.openFailed(part: part, epoch: epoch))
+                var isDamaged = false
+                switch error {
+                case .damagedLog, .damagedRow: isDamaged = true
+                default: break
+                }
+                runner.take(.openFailed(part: part, epoch: epoch, isDamaged: isDamaged))
             }
         }
         try links.start(gateway, node: context.node, mailboxes: mailboxes) { [runner, log, host] event in

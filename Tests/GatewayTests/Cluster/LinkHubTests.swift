@@ -122,8 +122,10 @@ final class LinkRig {
     }
 
     /// Two nodes of which the first has a link to the second.
-    func pair() throws -> (Node, Node) {
-        let (one, two) = (try add(1), try add(2))
+    func pair(_ first: LinkVersions = .current, _ second: LinkVersions = .current) throws -> (Node, Node) {
+        let (one, two) = (
+            try add(1, try Self.settings(versions: first)), try add(2, try Self.settings(versions: second))
+        )
         one.hub.setPeers([two.peer])
         one.probe.wait { $0.events.contains(.up(node: 2, release: "1.0")) }
         return (one, two)
@@ -201,10 +203,17 @@ struct LinkHubTests {
         #expect(one.hub.statistics.busyAnswers == 0 && one.hub.statistics.strayAnswers == 0)
     }
 
-    @Test("every kind of message and of answer goes over a link")
-    func everyKind() throws {
+    /// Of the release before this one.
+    static let before = LinkVersions(
+        version: LinkVersions.current.version - 1, lowest: LinkVersions.current.lowest - 1)
+    static let neighbours = [(LinkVersions.current, LinkVersions.current), (.current, before), (before, .current)]
+
+    @Test(
+        "every kind of message and of answer goes over a link, also between releases that are one apart",
+        arguments: neighbours)
+    func everyKind(first: LinkVersions, second: LinkVersions) throws {
         let rig = LinkRig()
-        let (one, two) = try rig.pair()
+        let (one, two) = try rig.pair(first, second)
         // Each with an origin of its own, so that each question finds its answer.
         for (message, part) in LinkSamples.sent {
             if case .news = message { continue }

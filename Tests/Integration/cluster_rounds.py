@@ -41,6 +41,8 @@ SERVER_FAULTS = (
 # These need that servers can be cut from each other.
 SERVER_CUTS = {"cutPrimary", "cutReplica", "splitCluster"}
 SETTLED_SECONDS = 120.0
+# The longest that a gateway lets a caller wait is a list's eight seconds.
+ANSWER_SECONDS = 20.0
 
 
 class Front(Gateway):
@@ -197,6 +199,18 @@ class ClusterRounds(Rounds):
         # Whatever was cut and killed is whole again.
         self.rig.wait_until_ok()
         self.served()
+        self.judge_answers()
+
+    def judge_answers(self):
+        """Each gateway answers a call about every device, if only that it is busy: what waits for ever would show here."""
+        for number, gateway in enumerate(self.cluster):
+            for start in range(0, len(self.cids), 10):
+                try:
+                    gateway.api("GET", "user/status/" + ",".join(self.cids[start : start + 10]), timeout=ANSWER_SECONDS)
+                except Refused:
+                    pass
+                except UNANSWERED as failure:
+                    self.audit.problem("unanswered", f"gateway {number} is whole and gives no answer: {failure}")
 
     def play_lane(self, chance, plan):
         for fault in plan:

@@ -367,7 +367,7 @@ class RedisRig:
         port = "tls-port" if self.tls else "port"
         settings = {
             "bind": server.host, "protected-mode": "no", "port": "0", port: str(server.port), "daemonize": "no",
-            "appendonly": "yes", "appendfsync": "always", "save": "", "maxmemory-policy": "noeviction",
+            "appendonly": "yes", "appendfsync": "always", "save": "", "maxmemory-policy": "noeviction", "maxmemory": "1gb",
             "repl-diskless-sync": "yes", "repl-diskless-sync-delay": "0", "repl-diskless-load": "swapdb",
             "repl-ping-replica-period": "1", "loglevel": "notice", "shutdown-timeout": "0", "databases": "1",
         }

@@ -130,6 +130,7 @@ class Rounds:
             self.start(f"devices{group}", "device", plan)
         for group in range(DEVICE_GROUPS):
             cids += self.parties[f"devices{group}"].hear()["cids"]
+        self.cids = cids
         tags = {f"tag-{number}": cids[number::3] + cids[::5] for number in range(3)}
         for tag, tagged in tags.items():
             body = {"cid": sorted(set(tagged))}

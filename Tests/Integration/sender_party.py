@@ -64,19 +64,25 @@ class Service:
                 continue
             if outcome == "lie":
                 # The same job twice with opposite outcomes, under a lease that never was, and a job that never was.
-                lies += [
+                lies.append((job["jobId"], [
                     result(job, "rejected"), result({**job, "leaseId": "f" * 32}, "accepted"),
-                    result({**job, "jobId": "0" * 32}, "accepted")]
+                    result({**job, "jobId": "0" * 32}, "accepted")]))
                 outcome = "accepted"
             self.book.write("outcome", msg=job["msgId"], lease=job["leaseId"], outcome=outcome)
             results.append(result(job, outcome, reason="said the vendor"))
         if not honest:
             time.sleep(self.chance.random() * 0.1)
-        for part in (results, lies):
-            for start in range(0, len(part), 500):
-                verdicts = settle(self.api, part[start : start + 500])
-                for one in verdicts or []:
-                    self.book.write("verdict", msg=one["jobId"], verdict=one["verdict"])
+        told = self.settle_all(results)
+        # A lie about a job whose truth did not arrive would be the first word of it, and count.
+        self.settle_all([one for job, three in lies if told.get(job, "storeFailed") != "storeFailed" for one in three])
+
+    def settle_all(self, results):
+        told = {}
+        for start in range(0, len(results), 500):
+            for one in settle(self.api, results[start : start + 500]) or []:
+                self.book.write("verdict", msg=one["jobId"], verdict=one["verdict"])
+                told[one["jobId"]] = one["verdict"]
+        return told
 
 
 def main():

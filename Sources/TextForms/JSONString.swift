@@ -49,12 +49,10 @@ package enum JSONString {
         var start = 0
         var place = 0
         while place < text.count {
-            if place + 8 <= text.count {
-                let bytes = EightBytes(text, at: place)
-                if bytes.isPlain, escapes == .required || !bytes.hasDelete {
-                    place += 8
-                    continue
-                }
+            let bytes = EightBytes(text, from: place)
+            if bytes.isPlain, escapes == .required || !bytes.hasDelete {
+                place = min(place + 8, text.count)
+                continue
             }
             let byte = text[place]
             let length = byte < 0x80 ? 1 : validSequenceLength(in: text, at: place)

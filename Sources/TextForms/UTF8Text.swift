@@ -6,8 +6,28 @@ struct EightBytes {
     private static let ones: UInt64 = 0x0101_0101_0101_0101
     private static let tops: UInt64 = 0x8080_8080_8080_8080
 
+    private init(word: UInt64) { self.word = word }
+
     @inline(__always) init(_ text: UnsafeRawBufferPointer, at place: Int) {
-        word = text.loadUnaligned(fromByteOffset: place, as: UInt64.self)
+        self.init(word: text.loadUnaligned(fromByteOffset: place, as: UInt64.self))
+    }
+
+    /// The bytes from `place` on; with fewer than eight left, all of these, and earlier ones or spaces in any order.
+    @inline(__always) init(_ text: UnsafeRawBufferPointer, from place: Int) {
+        let count = text.count
+        if place + 8 <= count {
+            self.init(text, at: place)
+        } else if count >= 8 {
+            self.init(text, at: count - 8)
+        } else if count >= 4 {
+            let (low, high) = (
+                text.loadUnaligned(as: UInt32.self), text.loadUnaligned(fromByteOffset: count - 4, as: UInt32.self)
+            )
+            self.init(word: UInt64(low) | UInt64(high) << 32)
+        } else {
+            let letters = UInt64(text[0]) | UInt64(text[count / 2]) << 8 | UInt64(text[count - 1]) << 16
+            self.init(word: letters | 0x20_2020_2020 << 24)
+        }
     }
 
     @inline(__always) var isASCII: Bool { word & Self.tops == 0 }

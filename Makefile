@@ -49,7 +49,7 @@ test: dependencies-test ## Installs what is missing and runs all tests, Swift's 
 	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) -m pytest -q Tests/Integration
 
 .PHONY: check
-check: dependencies-build ## Warnings as errors, formatting, import, clock, strategy and word rules, shell syntax, what deploy/ has.
+check: dependencies-build ## Warnings as errors, formatting, import, clock, strategy, word and translation rules, shell syntax, what deploy/ has.
 	LONGWIRE_CI=1 swift build $(check_flags) --build-tests
 	swift format lint --strict --recursive --parallel Package.swift Sources Tests Examples
 	Tests/check-imports.sh --self-test
@@ -64,6 +64,8 @@ check: dependencies-build ## Warnings as errors, formatting, import, clock, stra
 	Tests/check-documentation.sh $(check_modules)
 	Tests/check-words.py --self-test
 	Tests/check-words.py
+	Tests/check-translations.py --self-test
+	Tests/check-translations.py
 	for script in $(shell_scripts); do bash -n "$$script"; done
 	python3 -c 'import ast, sys; [ast.parse(open(name).read(), name) for name in sys.argv[1:]]' Tests/Benchmarks/*.py Tests/Benchmarks/apns/*.py Tests/Benchmarks/check/*.py Tests/Benchmarks/peers/*.py Tests/API/*.py
 	for driver in mqtt redis; do cc -std=gnu17 -O2 -Wall -Wextra -Werror -fsyntax-only Tests/Benchmarks/peers/$${driver}_load.c; done

@@ -160,9 +160,9 @@ simulate: dependencies-build ## The simulation's half of soak alone; figures go 
 
 WORLDS ?= 300
 .PHONY: worlds
-worlds: dependencies-test ## The engine on a simulated Redis, WORLDS=300 seeds from SEED=1 on; part of soak.
+worlds: dependencies-test ## The engine, and the delivery simulation over it, on a simulated Redis, WORLDS=300 seeds from SEED=1 on; part of soak.
 	swift build --build-tests
-	LONGWIRE_REDIS_SEED=$(SEED) LONGWIRE_REDIS_SEEDS=$(WORLDS) swift test --skip-build --filter RedisWorldTests
+	LONGWIRE_REDIS_SEED=$(SEED) LONGWIRE_REDIS_SEEDS=$(WORLDS) swift test --skip-build --filter 'RedisWorldTests|RedisSimulationTests'
 
 .PHONY: rounds
 rounds: dependencies-test ## The crash rounds' half of soak alone; figures go to .build/proof/rounds.json.

@@ -190,7 +190,11 @@ let package = Package(
             path: "Tests/Simulation/longwire-soak",
             swiftSettings: common),
         .testTarget(
-            name: "SimulationTests", dependencies: ["Simulation", "TestKit", "Delivery", "TextForms"],
+            name: "SimulationTests",
+            dependencies: [
+                "Simulation", "SimulatedRedis", "MessageStore", "Redis", "Platform", "TestKit", "Delivery", "TextForms",
+                "Wire",
+            ],
             path: "Tests/Simulation/SimulationTests", swiftSettings: common),
         .systemLibrary(
             name: "CLua", path: "Tests/SimulatedRedis/CLua", pkgConfig: "lua5.1", providers: [.apt(["liblua5.1-0-dev"])]

@@ -35,13 +35,17 @@ final class RedisWorld {
     private let keys: [StoreKey]
     private let marks: [StoreKey]
     private let baseRates: FaultRates
+    /// Writes are held on their way, slots of groups move often, replicas die.
+    private let isRough: Bool
+    private let heldShare: Double
+    private let isMoving: Bool
     /// What went wrong, if anything did.
     private(set) var violation: String?
     private(set) var counts: [String: Int] = [:]
     private var log: [String] = []
 
-    init(seed: UInt64, fault: WorldFault? = nil) {
-        (self.seed, self.fault) = (seed, fault)
+    init(seed: UInt64, fault: WorldFault? = nil, isRough: Bool = false) {
+        (self.seed, self.fault, self.isRough) = (seed, fault, isRough)
         var chance = Chance(seed: seed)
         var layout = SimulatedCluster.Layout()
         layout.isCluster = seed % 4 != 0
@@ -65,12 +69,19 @@ final class RedisWorld {
                 + (0..<2).map { StoreKey(bucket, .job, ownerHigh: 2, ownerLow: $0) }
         }
         marks = buckets.map { StoreKey($0, .alias, ownerHigh: 9, ownerLow: 9) }
+        heldShare = isRough ? [0.002, 0.01, 0.04][Int(seed % 3)] : 0
+        isMoving = isRough && seed % 5 == 1
         baseRates = chance.happens(0.2) ? .none : .all(oneIn: Double(30 + chance.below(300)))
         self.chance = chance
         cluster.rates = baseRates
     }
 
-    deinit { for process in ended + processes { process.network.beforeCall = {} } }
+    deinit {
+        for process in ended + processes {
+            process.network.beforeCall = {}
+            process.network.isHeld = { _ in false }
+        }
+    }
 
     private func fail(_ what: @autoclosure () -> String) {
         guard violation == nil else { return }
@@ -96,6 +107,7 @@ final class RedisWorld {
         if owner == nil { takeOver() }
         if chance.happens(0.06) { disturb() }
         if chance.happens(0.012) { takeOver() }
+        if isRough, chance.happens(0.02) { cluster.release() }
         if chance.happens(0.006), let owner {
             note("crash", "\(owner.number)")
             end(owner)
@@ -198,11 +210,17 @@ final class RedisWorld {
     // MARK: Taking over
 
     private func makeProcess() -> WorldProcess? {
-        let network = WorldNetwork(cluster, fault)
+        let network = ProcessNetwork(cluster, change: fault.map { WorldFault.Planted($0, cluster) })
         let seeds = SimulatedNetwork(cluster).seeds
         lastNumber += 1
         guard let process = try? WorldProcess(lastNumber, network, seeds: seeds, configuration) else { return nil }
         network.beforeCall = { [unowned self, unowned process] in meanwhile(process) }
+        network.isHeld = { [unowned self] commands in
+            guard heldShare > 0, !isHealing, chance.happens(heldShare) else { return false }
+            guard commands.contains(where: { ["EVAL", "EVALSHA", "XADD"].contains($0.name) }) else { return false }
+            note("held")
+            return true
+        }
         return process
     }
 
@@ -217,7 +235,8 @@ final class RedisWorld {
                 end(process)
             }
         } else {
-            // It takes the part: those who had it before do not know it yet.
+            // It takes the part: those who had it before do not know it yet, and what they sent is still on its way.
+            if isRough, chance.happens(0.1) { cluster.release() }
             if chance.happens(0.2), let former = processes.last(where: { $0 !== process && !$0.isStopped }) {
                 act(former)
             }
@@ -347,7 +366,16 @@ final class RedisWorld {
                 GroupKeys(Self.name, group: RedisGroups.group(of: $0.bucket)).slot
             }
         let slot = slots[chance.below(slots.count)]
-        switch chance.below(22) {
+        switch isMoving && chance.happens(0.5) ? 14 : chance.below(isRough ? 23 : 22) {
+        case 22:
+            let replica = shard + cluster.shardCount * (1 + chance.below(cluster.serverCount / cluster.shardCount - 1))
+            guard cluster.primary(of: shard) != replica else { return }
+            note("replica killed")
+            cluster.kill(replica)
+        case 14 where isMoving:
+            note("slot moved")
+            cluster.beginMove(slot: slots[1 + chance.below(slots.count - 1)], to: shard)
+            for slot in slots { cluster.finishMove(slot: slot) }
         case 0...1:
             note("failover by command")
             cluster.failOver(shard, isGraceful: true)

@@ -9,8 +9,10 @@ struct RedisWorldTests {
         ProcessInfo.processInfo.environment[name].flatMap { Int($0) }
     }
 
-    private static func run(_ seed: UInt64, _ fault: WorldFault? = nil, _ counts: inout [String: Int]) -> String? {
-        let world = RedisWorld(seed: seed, fault: fault)
+    private static func run(
+        _ seed: UInt64, _ fault: WorldFault? = nil, isRough: Bool = false, _ counts: inout [String: Int]
+    ) -> String? {
+        let world = RedisWorld(seed: seed, fault: fault, isRough: isRough)
         world.run(steps: stepCount)
         counts.merge(world.counts, uniquingKeysWith: +)
         return world.violation
@@ -24,6 +26,7 @@ struct RedisWorldTests {
         var counts: [String: Int] = [:]
         for seed in first..<(first + count) {
             if let violation = Self.run(seed, nil, &counts) { Issue.record("\(violation)") }
+            if let violation = Self.run(seed, nil, isRough: true, &counts) { Issue.record("rough, \(violation)") }
         }
         if count > 1 {
             for name in ["election", "stall", "crash within", "read", "found", "out of memory"] {
@@ -46,6 +49,22 @@ struct RedisWorldTests {
         let seeds = Self.found.filter { $0.fault == fault }.map(\.seed) + Array(1...60)
         for seed in seeds where Self.run(seed, fault, &counts) != nil {
             #expect(Self.run(seed, nil, &counts) == nil, "seed \(seed) fails without a fault, too")
+            return
+        }
+        Issue.record("no seed finds \(fault)")
+    }
+
+    /// The same for faults that only held writes, moving slots or dead replicas show.
+    private static let foundInRoughWeather: [(fault: WorldFault, seed: UInt64)] = [
+        (.trimUnchecked, 4), (.movedDropped, 21),
+    ]
+
+    @Test("a planted fault is found in rough weather", arguments: foundInRoughWeather.map(\.fault))
+    func plantedInRoughWeather(fault: WorldFault) {
+        var counts: [String: Int] = [:]
+        let seeds = Self.foundInRoughWeather.filter { $0.fault == fault }.map(\.seed) + Array(1...60)
+        for seed in seeds where Self.run(seed, fault, isRough: true, &counts) != nil {
+            #expect(Self.run(seed, nil, isRough: true, &counts) == nil, "seed \(seed) fails without a fault, too")
             return
         }
         Issue.record("no seed finds \(fault)")

@@ -40,7 +40,7 @@ enum WorldFault: String, CaseIterable, Sendable {
     case replicaReads
 
     /// Does it, for one process.
-    final class Planted {
+    final class Planted: CallChange {
         private let fault: WorldFault
         private let cluster: SimulatedCluster
         /// The last number that was sent to each log.

@@ -222,6 +222,26 @@ package final class SimulatedCluster: Sendable {
         world.withLock { $0.servers[server].stalledUntil = $0.now + Int64(milliseconds) }
     }
 
+    /// Keeps commands on their way to a server until `release`: their client has given up by then.
+    package func hold(_ commands: [[Bytes]], to host: String, port: Int) {
+        world.withLock { world in
+            guard let number = world.servers.firstIndex(where: { $0.host == host && $0.port == port }) else { return }
+            world.note("held")
+            world.servers[number].waiting.append((.max, commands))
+        }
+    }
+
+    /// What was held arrives: it runs before the next call of its server.
+    package func release() {
+        world.withLock { world in
+            for number in world.servers.indices {
+                for place in world.servers[number].waiting.indices {
+                    world.servers[number].waiting[place].time = world.now
+                }
+            }
+        }
+    }
+
     package func setCutOff(_ replica: Int, _ isCutOff: Bool) {
         world.withLock { $0.servers[replica].isCutOff = isCutOff }
     }

@@ -7,16 +7,16 @@ package import Delivery
 package import Wire
 
 /// What watches a store's rows from outside.
-protocol StoreWitness: AnyObject {
+package protocol StoreWitness: AnyObject {
     /// A row was written and is visible; it is durable only once `batchBecameDurable` names it.
     func rowWritten(_ key: StoreKey, _ bytes: UnsafeRawBufferPointer, ticket: Ticket)
     func batchBecameDurable(_ operations: [SimulatedStore.Operation], ticket: Ticket)
 }
 
 /// A shard's store whose time passes by hand.
-package final class SimulatedStore: ShardStore {
+package final class SimulatedStore: WorldStore {
     package weak var observer: (any ShardStoreObserver)?
-    weak var witness: (any StoreWitness)?
+    package weak var witness: (any StoreWitness)?
 
     package var acceptsWrites = true
     package var batchByteCount = StoreBounds.smallestBatchByteCount
@@ -29,7 +29,7 @@ package final class SimulatedStore: ShardStore {
     /// Tables whose absence is known without the disk.
     package var filteredTables: Set<StoreKey.Table> = [.request]
     /// Called for each read, with its token.
-    var onRead: ((ReadToken, _ isForAlarms: Bool) -> Void)?
+    package var onRead: ((ReadToken, _ isForAlarms: Bool) -> Void)?
 
     package enum Operation {
         case put(StoreKey, Value)
@@ -127,6 +127,8 @@ package final class SimulatedStore: ShardStore {
     private var requests: [ReadToken: Request] = [:]
 
     package init() {}
+
+    package func turnEnded() {}
 
     deinit {
         bury()
@@ -272,7 +274,8 @@ package final class SimulatedStore: ShardStore {
     }
 
     /// Drops the rows of ephemeral tables, as the embedded store does with those past a day.
-    package func dropEphemeralRows() {
+    @discardableResult
+    package func dropEphemeralRows() -> Bool {
         bury()
         for key in cells.keys.filter({ $0.table.isEphemeral }) {
             guard let cell = cells[key] else { continue }
@@ -281,6 +284,7 @@ package final class SimulatedStore: ShardStore {
             (cell.isYoung, cell.cold, cell.durable) = (false, nil, nil)
             cells[key] = nil
         }
+        return true
     }
 
     /// Rows of a table as the owner sees them.
@@ -291,7 +295,7 @@ package final class SimulatedStore: ShardStore {
     }
 
     /// Visits the durable rows of a table in the order of their keys.
-    func loadAll(table: StoreKey.Table, _ body: (StoredRow) -> Void) {
+    package func loadAll(table: StoreKey.Table, _ body: (StoredRow) -> Void) {
         for key in cells.keys.filter({ $0.table == table }).sorted() {
             guard let value = cells[key]?.durable else { continue }
             body(StoredRow(key: key, wakeAt: value.wakeAt, value: value.bytes))

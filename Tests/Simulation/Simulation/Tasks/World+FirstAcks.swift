@@ -121,7 +121,7 @@ extension World {
             for attempt in tasks[number].calls[Int(origin.request >> 32)] {
                 queue.add(.submit(record: attempt.index, life: life), at: now + mailbox())
             }
-        case (Self.routes.targets, .targets(let cids, nil)):
+        case (Self.routes.targets, .targets(let cids, _)):
             let (task, first) = (firstAcks.wins[number].task, firstAcks.wins[number].first)
             guard cids == task.records.map(\.identity.cid) else {
                 return fail(.content, "task \(task.index) was kept with \(cids.count) devices, not with its own")

@@ -7,7 +7,7 @@ internal import Wire
 final class Loop: ShardStoreObserver {
     let index: Int
     let life: Int
-    let store: SimulatedStore
+    let store: any WorldStore
     unowned let world: World
     var shard: Shard
     var sessions = SessionTable()
@@ -16,7 +16,7 @@ final class Loop: ShardStoreObserver {
     private var effects: [Effect] = []
 
     init(
-        index: Int, life: Int, store: SimulatedStore, world: World, plan: Plan, counters: [StoredRow],
+        index: Int, life: Int, store: any WorldStore, world: World, plan: Plan, counters: [StoredRow],
         broadcasts: BroadcastStart, now: GatewayTime
     ) {
         (self.index, self.life, self.store, self.world) = (index, life, store, world)

@@ -24,6 +24,7 @@ extension World {
         } else {
             disturbStore()
         }
+        engine.disturb()
     }
 
     private func disturb(_ device: SimulatedDevice) {
@@ -88,10 +89,9 @@ extension World {
             slew(chance.time(-50_000, 50_000))
         case 9:
             // A call that looks for its request's row meanwhile would make its task a second time, under the same id.
-            guard !broadcasting.hasOpenCalls else { return }
+            guard !broadcasting.hasOpenCalls, loops.count(where: { $0.store.dropEphemeralRows() }) > 0 else { return }
             faults.note(.ephemeralRowsDropped)
             oracle.ephemeralRowsDropped()
-            for loop in loops { loop.store.dropEphemeralRows() }
         case 10:
             guard plan.readTrouble > 0 else { return }
             faults.note(.readsFailForAWhile)
@@ -156,12 +156,15 @@ extension World {
     /// The faults stop, everybody comes back, time passes beyond every time to live; then the books are closed.
     func heal() {
         isHealing = true
+        engine.heal()
         log.note(now, "healing begins")
         slew(0)
         if !isUp { while !isUp, violation == nil { step() } }
         for loop in loops { loop.store.acceptsWrites = true }
         for sender in senders { sender.character = .honest }
         if hasServer { clearBlacklists() }
+        // Calls that are under way come to their end first.
+        if engine.lead > 0 { pass(milliseconds: engine.lead) }
         // While the devices are still where they were, time alone must end what is over.
         pass(milliseconds: 30_000)
         coolLedger()
@@ -182,11 +185,12 @@ extension World {
         pass(milliseconds: plan.maximumTimeToLive + 200_000)
         if violation == nil { oracle.checkEnd() }
         if hasServer { checkDirectory() }
+        if violation == nil, let text = engine.checkEnd() { fail(.storeContract, text) }
     }
 
     /// A ledger row that its device has left behind comes due once it is cold, which every row is within minutes.
     private func coolLedger() {
-        for loop in loops { loop.store.cool(limit: .max) { $0.table != .taskMessage } }
+        for loop in loops { _ = loop.store.cool(limit: .max) { $0.table != .taskMessage } }
     }
 
     func pass(milliseconds: Int64) {

@@ -37,6 +37,7 @@ package final class World {
     /// The time of the last start.
     var startedAt: Int64 = 0
     var loops: [Loop] = []
+    let engine: any WorldEngine
     var isSyncing = false
     /// A disk that answers no read until then.
     var readsFailUntil: Int64 = 0
@@ -69,12 +70,13 @@ package final class World {
     ///   - hasServer: an app's server takes part, with names, blacklist and badge.
     ///   - hasBroadcasts: it sends broadcasts, too, and pushes of which the first ack wins.
     ///   - hasReceipts: devices report over HTTPS, too.
+    ///   - engine: keeps the rows.
     ///   - adjust: changes the shards' limits, to plant a fault.
     package init(
         seed: UInt64, hasServer: Bool = true, hasBroadcasts: Bool = true, hasReceipts: Bool = true,
-        adjust: (inout ShardLimits) -> Void = { _ in }
+        engine: any WorldEngine = SimulatedStores(), adjust: (inout ShardLimits) -> Void = { _ in }
     ) {
-        self.seed = seed
+        (self.seed, self.engine) = (seed, engine)
         self.hasServer = hasServer
         self.hasBroadcasts = hasBroadcasts
         self.hasReceipts = hasReceipts
@@ -86,7 +88,7 @@ package final class World {
         names = NamesModel(seed: seed)
         adjust(&plan.limits)
         oracle.world = self
-        startLoops(rows: [:], count: plan.loopCount)
+        startLoops(count: engine.loopCount ?? plan.loopCount)
         for index in 0..<plan.deviceCount {
             let isLiar = index >= plan.deviceCount - plan.lyingDevices
             devices.append(SimulatedDevice(index: index, app: chance.below(2), isLiar: isLiar, world: self))
@@ -239,6 +241,7 @@ package final class World {
         var hasBatches = false
         for loop in loops {
             if loop.store.waitingBatchCount > 0 { hasBatches = true }
+            loop.store.turnEnded()
             armTick(loop)
             if let text = loop.store.violations.first { fail(.storeContract, text) }
         }
@@ -260,7 +263,7 @@ package final class World {
             faults.note(.syncStalled)
             duration += chance.time(200, 6_000)
         }
-        queue.add(.sync(life: life), at: now + duration)
+        queue.add(.sync(life: life), at: now + max(duration, engine.lead))
     }
 
     /// The group is on disk; each shard is told a little later.
@@ -271,7 +274,7 @@ package final class World {
             let ticket = syncUpTo[index]
             guard ticket > loop.store.durableTicket else { continue }
             loop.store.makeDurable(upTo: ticket)
-            queue.add(.completion(loop: index, life: life, ticket: ticket), at: now + chance.time(0, 2))
+            queue.add(.completion(loop: index, life: life, ticket: ticket), at: now + engine.lead + chance.time(0, 2))
         }
         log.note(now, "sync", Int64(eventCount))
     }
@@ -301,22 +304,18 @@ package final class World {
 
     // MARK: Starts and crashes of the process
 
-    func startLoops(rows: [StoreKey: SimulatedStore.Value], count: Int) {
+    func startLoops(count: Int) {
         loops = []
-        var parts = [[StoreKey: SimulatedStore.Value]](repeating: [:], count: count)
-        for (key, value) in rows { parts[key.bucket.loop(of: count)][key] = value }
+        let stores = engine.makeStores(count: count, in: self)
         var start = BroadcastStart()
-        for (key, value) in rows where key.table == .broadcast {
-            start.take(StoredRow(key: key, wakeAt: value.wakeAt, value: value.bytes))
-            found(key, value.bytes)
+        for store in stores {
+            store.loadAll(table: .broadcast) { row in
+                start.take(row)
+                found(row.key, row.value)
+            }
         }
         broadcasting.processStarted()
-        for index in 0..<count {
-            let store = SimulatedStore()
-            for table in StoreKey.Table.allCases {
-                store.rowByteCounts[table.rawValue] = RowBounds.byteCount(of: table, plan.limits)
-            }
-            store.load(parts[index])
+        for (index, store) in stores.enumerated() {
             store.witness = oracle
             var counters: [StoredRow] = []
             store.loadAll(table: .counters) { counters.append($0) }
@@ -340,42 +339,34 @@ package final class World {
                 faults.note(.readDelayed)
                 delay += chance.time(50, 3_000)
             }
-            if chance.perMille(plan.readTrouble) || now < readsFailUntil {
+            if engine.hasReadFailures, chance.perMille(plan.readTrouble) || now < readsFailUntil {
                 fails = true
                 faults.note(isForAlarms ? .alarmReadFailed : .readFailed)
             }
         }
-        queue.add(.reply(loop: loop, life: life, token: token, fails: fails), at: now + delay)
+        queue.add(.reply(loop: loop, life: life, token: token, fails: fails), at: now + max(delay, engine.lead))
     }
 
-    /// The process dies: synced rows stay, of the rest nothing, or the front part that had reached the disk.
+    /// The process dies, and the engine has what has survived.
     func crash() {
         guard isUp else { return }
         faults.note(.processCrashed)
         eventCount += 1
         log.note(now, "crash", Int64(life))
-        if loops.contains(where: { $0.store.durableTicket > $0.store.committedTicket }) {
-            faults.note(.crashBetweenSyncAndCompletion)
-        }
         isUp = false
-        for loop in loops {
-            let waiting = loop.store.waitingBatchCount
-            let kept = waiting > 0 && chance.perMille(300) ? chance.between(1, waiting) : 0
-            if kept > 0 { faults.note(.tornTailKept) }
-            for (key, value) in loop.store.survivors(keepingTail: kept) { survivors[key] = value }
-        }
+        engine.crash(in: self)
         life += 1
         oracle.processDied()
         // A process that dies resets its connections; a machine that dies leaves them half open.
         let isMachine = chance.perMille(300)
         for link in links where link.isOpenAtGateway { gatewayEndDied(link, isSilent: isMachine) }
-        queue.add(.restart, at: now + chance.time(1, chance.perMille(200) ? 30_000 : 2_000))
+        queue.add(.restart, at: now + chance.time(1, chance.perMille(200) ? 30_000 : 2_000) + engine.lead)
     }
 
     private func restart() {
         eventCount += 1
         var count = loops.count
-        if chance.perMille(500) {
+        if engine.loopCount == nil, chance.perMille(500) {
             count = chance.between(1, 4)
             if count != loops.count { faults.note(.loopCountChanged) }
         }
@@ -383,14 +374,10 @@ package final class World {
             faults.note(.clockJumpedForward)
             jumpForward(chance.time(1_000, 3_600_000))
         }
-        let rows = survivors
-        survivors = [:]
-        startLoops(rows: rows, count: count)
+        startLoops(count: count)
         (isUp, startedAt) = (true, now)
         log.note(now, "restart", Int64(life), Int64(count))
     }
-
-    private var survivors: [StoreKey: SimulatedStore.Value] = [:]
 
     func loop(of bucket: Bucket) -> Loop { loops[bucket.loop(of: loops.count)] }
 }

@@ -1,0 +1,88 @@
+internal import Platform
+package import Redis
+
+/// Changes what passes between a client and the servers: a deliberate fault.
+package protocol CallChange: AnyObject {
+    /// What is sent in place of a command of a call.
+    func sent(_ command: RedisCommand, among all: [RedisCommand]) -> RedisCommand
+    /// What is told in place of its reply.
+    func told(_ command: RedisCommand, _ reply: RedisReply, among all: [RedisCommand]) -> RedisReply
+}
+
+/// The network of one process: it ends with the process, and each call is a moment at which others may act.
+package final class ProcessNetwork: RedisNetwork, @unchecked Sendable {
+    // Sound because a world and its processes run on one thread.
+    private let simulated: SimulatedNetwork
+    private let cluster: SimulatedCluster
+    package var isDead = false
+    /// Runs before each call.
+    package var beforeCall: () -> Void = {}
+    /// Whether a call is held on its way, to arrive long after its client has given up.
+    package var isHeld: ([RedisCommand]) -> Bool = { _ in false }
+    private let change: (any CallChange)?
+
+    package init(_ cluster: SimulatedCluster, change: (any CallChange)? = nil) {
+        self.cluster = cluster
+        simulated = SimulatedNetwork(cluster)
+        self.change = change
+    }
+
+    package func connect(to address: RedisAddress, timeoutMilliseconds: Int) throws(RedisError) -> any RedisConnection {
+        if isDead { throw .unreachable(address, "the process has ended") }
+        return Connection(self, address, try simulated.connect(to: address, timeoutMilliseconds: timeoutMilliseconds))
+    }
+
+    package var monotonicMilliseconds: UInt64 { simulated.monotonicMilliseconds }
+    package func sleep(milliseconds: Int) { cluster.advance(milliseconds: max(1, milliseconds)) }
+
+    fileprivate func hold(_ commands: [RedisCommand], to address: RedisAddress, timeoutMilliseconds: Int) {
+        cluster.hold(commands.map(\.arguments), to: address.host, port: Int(address.port))
+        cluster.advance(milliseconds: timeoutMilliseconds)
+    }
+
+    private final class Connection: RedisConnection {
+        private let network: ProcessNetwork
+        private let address: RedisAddress
+        private let real: any RedisConnection
+
+        init(_ network: ProcessNetwork, _ address: RedisAddress, _ real: any RedisConnection) {
+            (self.network, self.address, self.real) = (network, address, real)
+        }
+
+        func run(_ commands: [RedisCommand], timeoutMilliseconds: Int) throws(RedisError) -> [RedisReply] {
+            if !network.isDead { network.beforeCall() }
+            if network.isDead { throw .broken(address, "the process has ended") }
+            let sent = network.change.map { change in commands.map { change.sent($0, among: commands) } } ?? commands
+            if network.isHeld(commands) {
+                network.hold(sent, to: address, timeoutMilliseconds: timeoutMilliseconds)
+                real.close()
+                throw .timedOut(address, milliseconds: timeoutMilliseconds)
+            }
+            guard let change = network.change else {
+                return try real.run(commands, timeoutMilliseconds: timeoutMilliseconds)
+            }
+            let replies = try real.run(sent, timeoutMilliseconds: timeoutMilliseconds)
+            return zip(commands, replies).map { change.told($0, $1, among: commands) }
+        }
+
+        func close() { real.close() }
+    }
+}
+
+/// The loop of a process, turned by its world.
+package final class ProcessLoop: Sendable {
+    private let tasks = Lock<[@Sendable () -> Void]>([])
+    package init() {}
+    package func post(_ task: @escaping @Sendable () -> Void) { tasks.withLock { $0.append(task) } }
+    /// Runs what was posted so far; whether there was anything.
+    @discardableResult
+    package func turn() -> Bool {
+        let now = tasks.withLock { tasks in
+            defer { tasks.removeAll() }
+            return tasks
+        }
+        for task in now { task() }
+        return !now.isEmpty
+    }
+    package func end() { tasks.withLock { $0.removeAll() } }
+}

@@ -1,0 +1,78 @@
+import Delivery
+import FoundationEssentials
+import Testing
+
+@testable import Simulation
+
+@Suite("The simulated world keeps every promise on Redis, too") struct RedisSimulationTests {
+    private static func environment(_ name: String) -> Int? {
+        ProcessInfo.processInfo.environment[name].flatMap { Int($0) }
+    }
+
+    private static func run(
+        _ seed: UInt64, events: Int, fault: EngineFault? = nil, hasServer: Bool = true, hasBroadcasts: Bool = true,
+        adjust: (inout ShardLimits) -> Void = { _ in }
+    ) -> (world: World, counts: [String: Int]) {
+        let stores = RedisStores(seed: seed, fault: fault)
+        let world = World(
+            seed: seed, hasServer: hasServer, hasBroadcasts: hasBroadcasts, hasReceipts: hasBroadcasts, engine: stores,
+            adjust: adjust)
+        world.run(events: events)
+        return (world, stores.counts)
+    }
+
+    /// `LONGWIRE_REDIS_SEED` is the first one, `LONGWIRE_REDIS_SEEDS` their number.
+    @Test("fixed seeds run without a violation, each start a takeover by another process")
+    func seeds() {
+        let first = UInt64(Self.environment("LONGWIRE_REDIS_SEED") ?? 1)
+        let count = UInt64(Self.environment("LONGWIRE_REDIS_SEEDS") ?? 5)
+        var (events, counts) = (0, [String: Int]())
+        for seed in first..<(first + count) {
+            let (world, found) = Self.run(seed, events: 2_000)
+            if let report = world.report { Issue.record("\(report)") }
+            events += world.eventCount
+            counts.merge(found, uniquingKeysWith: +)
+        }
+        print("\(count) seeds on Redis, \(events) events, \(counts.sorted { $0.key < $1.key })")
+        guard count > 4 else { return }
+        for name in ["election", "stall", "slot moves", "out of memory", "former owner goes on"] {
+            #expect(counts[name] ?? 0 > 0, "\(name) never happened")
+        }
+    }
+
+    /// Runs without a fault, as the tests of planted faults compare with.
+    private static func runQuietly(_ seed: UInt64, fault: EngineFault? = nil, adjust: (inout ShardLimits) -> Void)
+        -> String?
+    {
+        run(seed, events: 1_500, fault: fault, hasServer: false, hasBroadcasts: false, adjust: adjust).world.report
+    }
+    private static let cleanSeeds = Set([1, 3, 6].filter { runQuietly($0) { _ in } == nil } as [UInt64])
+
+    private static func search(_ name: String, from seed: UInt64, _ run: (UInt64) -> String?) {
+        // Whatever the engine asks for in between moves the faults: then another seed shows it.
+        for seed in [seed] + Array(1...40) where run(seed) != nil {
+            let isClean = cleanSeeds.contains(seed) || runQuietly(seed) { _ in } == nil
+            #expect(isClean, "seed \(seed) fails without \(name), too")
+            return
+        }
+        Issue.record("no seed finds \(name)")
+    }
+
+    #if DEBUG
+    @Test(
+        "a planted fault of delivery is found on Redis, too",
+        arguments: [
+            .answerBeforeSync, .deliverBeforeSync, .requestForgotten, .sequenceReused, .expiryUncounted,
+        ] as [PlantedFault])
+    func planted(fault: PlantedFault) {
+        Self.search("\(fault)", from: 1) { seed in Self.runQuietly(seed) { $0.planted = fault } }
+    }
+    #endif
+
+    @Test(
+        "a planted fault between engine and servers is found",
+        arguments: [(.waitSkipped, 6), (.lastPageSkipped, 1), (.rowMissed, 3)] as [(EngineFault, UInt64)])
+    func engineFault(fault: EngineFault, seed: UInt64) {
+        Self.search("\(fault)", from: seed) { Self.runQuietly($0, fault: fault) { _ in } }
+    }
+}

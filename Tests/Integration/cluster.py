@@ -150,7 +150,7 @@ def show(cluster):
 In a second terminal, be a device at the first gateway:
   export LONGWIRE_APP_ID={APP['appId']} LONGWIRE_APP_KEY={APP['appKey']} LONGWIRE_APP_SECRET={APP['appSecret']}
   export LONGWIRE_MASTER_SECRET={APP['masterSecret']} LONGWIRE_ADMIN_TOKEN={ADMIN_TOKEN}
-  {tool} connect --device 127.0.0.1:{first.device}
+  {tool} connect --host 127.0.0.1 --port {first.device}
 In a third, with the same two lines of export, push to it through the second, with the cid that connect printed:
   {tool} push --http 127.0.0.1:{second.http} --cid CID --payload hello
 See who serves what, through the third:

@@ -15,7 +15,7 @@ import sys
 import tempfile
 
 # The pages whose twin, docs/NAME.zh-CN.md, is the whole page. The other twins are shorter than their pages.
-COMPLETE = ("Errors", "Operations")
+COMPLETE = ("Errors", "Operations", "Symptoms")
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 FENCE = re.compile(r"\s*(```|~~~)")

@@ -16,7 +16,8 @@ package struct BackupStatus: Sendable, Equatable {
 /// Answers of the admin API about backups.
 package enum BackupAnswer {
     package static let none = AdminFault(
-        .notFound, "this gateway's store is on Redis: back up the Redis servers, or use longwire store export"
+        .notFound,
+        "this gateway's store is on Redis: back up the Redis servers, or stop all gateways and use longwire store copy"
     ).response
 
     package static func refused(_ reason: String) -> APIResponse { AdminFault(.invalidParameter, reason).response }

@@ -1,6 +1,7 @@
 internal import CommandLineTool
 internal import Foundation
 internal import MessageStore
+internal import Platform
 
 extension StoreCommands {
     /// `longwire store backup`: of a running gateway by the admin API, or of a folder.
@@ -29,17 +30,16 @@ extension StoreCommands {
         try run {
             let target = arguments.operands[0]
             if let folder = arguments.text("from") {
-                let time = Int64(Date().timeIntervalSince1970 * 1_000)
-                let backup = try StoreBackup.make(of: folder, at: target, time: time)
+                let backup = try StoreBackup.make(of: folder, at: target, time: Int64(SystemClock.wallMilliseconds))
                 context.write("made \(target): \(backup.entries.count) files, \(backup.byteCount) bytes")
                 return .done
             }
             let calls = try AdminCalls(arguments, context)
-            let end = Date().addingTimeInterval(
-                Double(try arguments.number("wait-seconds", in: 0...86_400) ?? 3_600))
+            let seconds = UInt64(try arguments.number("wait-seconds", in: 0...86_400) ?? 3_600)
+            let end = SystemClock.monotonicMilliseconds + seconds * 1_000
             var status = try calls.post("/v1/backup", [("name", .string(target))])
             while status["state"] as? String == "running" {
-                guard Date() < end else {
+                guard SystemClock.monotonicMilliseconds < end else {
                     throw CommandFailure.refused("\(target) is still being made; GET /v1/backup tells its end")
                 }
                 Thread.sleep(forTimeInterval: 0.1)

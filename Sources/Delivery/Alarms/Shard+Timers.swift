@@ -61,8 +61,7 @@ extension Shard {
     mutating func release(_ effect: PendingEffect) {
         switch effect.kind {
         case .publish(let origin, let outcome, let slot, let cid):
-            // Its caller may have been answered while the log stood still.
-            if origin != .none { outbox.send(.publishAnswered(origin, outcome)) }
+            outbox.send(.publishAnswered(origin, outcome))
             if slot != .none, isDevice(slot, cid) { pump(slot) }
         case .welcome(let session, let welcome):
             guard let slot = device(of: session) else { return }

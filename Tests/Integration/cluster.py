@@ -43,6 +43,8 @@ class Cluster:
             for gateway in self.gateways:
                 gateway.__enter__()
             self.wait_until_served()
+            # A gateway that started later gets its share from the others; calls for a part on its way are told to repeat.
+            eventually(self.is_even, f"an even share for each gateway of {self.name}", 60.0)
             return self
         except BaseException:
             self.__exit__()
@@ -70,6 +72,12 @@ class Cluster:
         """The node of each open part, in order; None for a part that nobody serves."""
         gateway = gateway or self.running[0]
         return [part.get("node") if part.get("state") == "open" else None for part in self.map_of(gateway)["parts"]]
+
+    def is_even(self):
+        """Whether every gateway serves as many parts as any other, give or take one."""
+        owners = self.owners()
+        counts = [owners.count(node) for node in set(owners)]
+        return None not in owners and len(counts) == min(len(self.running), self.parts) and max(counts) - min(counts) <= 1
 
     def wait_until_served(self, timeout=60.0):
         """Waits until every part is served, and every running gateway knows by whom."""

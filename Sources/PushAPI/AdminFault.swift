@@ -1,7 +1,8 @@
 /// The admin listener's refusals (docs/Errors.md, "Handoff and admin API").
 struct AdminFault: Error, Equatable {
     enum Code: String, CaseIterable {
-        case badJSON, invalidParameter, unauthorized, forbidden, notFound, methodNotAllowed, bodyTooLarge, unavailable
+        case badJSON, invalidParameter, unauthorized, forbidden, notFound, methodNotAllowed, bodyTooLarge, conflict,
+            unavailable
 
         var httpStatus: Int {
             switch self {
@@ -11,6 +12,7 @@ struct AdminFault: Error, Equatable {
             case .notFound: 404
             case .methodNotAllowed: 405
             case .bodyTooLarge: 413
+            case .conflict: 409
             case .unavailable: 503
             }
         }

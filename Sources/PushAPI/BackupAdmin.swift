@@ -23,7 +23,7 @@ package enum BackupAnswer {
     package static func refused(_ reason: String) -> APIResponse { AdminFault(.invalidParameter, reason).response }
 
     package static func busy(_ name: String) -> APIResponse {
-        AdminFault(.unavailable, "the backup \(name) is being made: wait until it has ended").response
+        AdminFault(.conflict, "the backup \(name) is being made: wait until it has ended").response
     }
 
     package static func status(_ status: BackupStatus) -> APIResponse {

@@ -45,6 +45,9 @@ static const unsigned char devices_script[] = {
 static const unsigned char messages_script[] = {
 #embed "assets/messages.js"
 };
+static const unsigned char tasks_script[] = {
+#embed "assets/tasks.js"
+};
 static const unsigned char handoff_script[] = {
 #embed "assets/handoff.js"
 };
@@ -74,6 +77,7 @@ static const struct longwire_console_file files[] = {
     {"overview.js", SCRIPT, overview_script, sizeof overview_script},
     {"devices.js", SCRIPT, devices_script, sizeof devices_script},
     {"messages.js", SCRIPT, messages_script, sizeof messages_script},
+    {"tasks.js", SCRIPT, tasks_script, sizeof tasks_script},
     {"handoff.js", SCRIPT, handoff_script, sizeof handoff_script},
     {"cluster.js", SCRIPT, cluster_script, sizeof cluster_script},
     {"send.js", SCRIPT, send_script, sizeof send_script},

@@ -91,12 +91,17 @@ enum DeviceCommand {
                 view.flag("suspect") ? ", does not ack" : view.flag("reachable") ? ", reachable" : ", unreachable"
         }
         if let seen = view.number("lastSeenAt"), seen > 0 { session += ", last seen \(Display.time(seen))" }
+        let bound = queue.number("messageLimit").map { " of \($0)" } ?? ""
         var lines = [
             "  session   \(session)",
-            "  queue     \(queue.number("messages") ?? 0) messages, \(queue.number("bytes") ?? 0) bytes, "
+            "  queue     \(queue.number("messages") ?? 0)\(bound) messages, \(queue.number("bytes") ?? 0) bytes, "
                 + "\(queue.number("inFlight") ?? 0) in flight",
             "  badge     \(view.number("badge") ?? 0)",
         ]
+        for (name, label) in [("aliases", "alias  "), ("tags", "tags   ")] {
+            let texts = view.texts(name)
+            if !texts.isEmpty { lines.append("  \(label)   \(texts.joined(separator: ", "))") }
+        }
         let alert =
             view.text("fallback") == "available"
             ? display.paint("available", .good)

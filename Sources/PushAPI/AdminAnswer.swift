@@ -46,11 +46,25 @@ package enum AdminAnswer {
         writer.integer(Int64(status.inFlightCount))
         writer.key("nextSequence")
         writer.integer(status.nextSequence)
+        if let bounds = status.bounds {
+            writer.key("messageLimit")
+            writer.integer(Int64(bounds.messageCount))
+            writer.key("byteLimit")
+            writer.integer(Int64(bounds.byteCount))
+        }
         writer.endObject()
         writer.key("badge")
         writer.integer(Int64(status.badge))
         writer.key("pushModeOff")
         writer.bool(status.pushModeOff)
+        writer.key("blacklisted")
+        writer.bool(status.isBlacklisted)
+        writer.key("inactive")
+        writer.bool(status.isInactive)
+        if let names = status.names {
+            write(names.aliases, as: "aliases", to: &writer)
+            write(names.tags, as: "tags", to: &writer)
+        }
         writer.key("tokens")
         writer.beginArray()
         for token in status.tokens { write(token, to: &writer) }
@@ -58,6 +72,13 @@ package enum AdminAnswer {
         writeFallback(status, to: &writer)
         writer.endObject()
         return APIResponse(status: 200, body: writer.bytes)
+    }
+
+    private static func write(_ texts: [String], as name: StaticString, to writer: inout JSONWriter) {
+        writer.key(name)
+        writer.beginArray()
+        for text in texts { writer.string(text) }
+        writer.endArray()
     }
 
     /// The apps that a credential sees.

@@ -48,6 +48,10 @@ def main(folder):
         message = gateway.push(lost.cid, "an order", alert="Your order is on its way")
         for job in gateway.lease(wait=5):
             gateway.settle(job, "badToken", reason="Unregistered")
+        gateway.api("POST", "user/alias", {"data_list": [{"cid": lost.cid, "alias": "lost_phone"}]})
+        gateway.api("POST", f"user/custom_tag/cid/{lost.cid}", {"custom_tag": ["beta", "\u5317\u4eac"]})
+        news = gateway.api("POST", "push/all", {
+            "request_id": "news-of-the-day", "audience": "all", "settings": {"ttl": 3_600_000}, "push_message": {"transmission": "news"}})
         stop = threading.Event()
         traffic = threading.Thread(target=load, args=(gateway, live, away, stop))
         traffic.start()
@@ -66,8 +70,9 @@ def main(folder):
                     page.screenshot(folder / f"{name}-overview.png")
                     places = {
                         "device": f"devices/{gateway.app['appId']}/{lost.cid}", "message": f"messages/{message['msgId']}",
+                        "task": f"tasks/{gateway.app['appId']}/{news['data']['taskid']}",
                         "handoff": "handoff", "cluster": "cluster", "send": f"send/{gateway.app['appId']}/{live.cid}"}
-                    waits = {"device": ".facts", "message": ".steps", "handoff": ".tiles", "cluster": ".card", "send": "textarea"}
+                    waits = {"device": ".facts", "message": ".steps", "task": "tbody", "handoff": ".tiles", "cluster": ".card", "send": "textarea"}
                     for what, place in places.items():
                         page.go("#/" + place)
                         page.find(waits[what])

@@ -65,6 +65,43 @@ def test_why_did_this_message_not_arrive(page, gateway, new_device):
     page.shows("No such message")
 
 
+def test_a_task_is_found_by_its_id_a_request_and_an_alias(page, gateway, new_device):
+    """A report by final state; the device shows its names and its newest messages, and what was refused."""
+    first, second = new_device(gateway), new_device(gateway)
+    app = gateway.app["appId"]
+    gateway.api("POST", "user/alias", {"data_list": [{"cid": first.cid, "alias": "console_alias"}]})
+    gateway.api("POST", f"user/custom_tag/cid/{first.cid}", {"custom_tag": ["tag-of-the-console"]})
+    task = gateway.api("POST", "push/list/message", {
+        "request_id": "console-list-1", "settings": {"ttl": 600_000}, "push_message": {"transmission": MARKUP}})["data"]["taskid"]
+    gateway.api("POST", "push/list/cid", {"audience": {"cid": [first.cid, second.cid]}, "taskid": task, "is_async": False})
+    first.receive_and_ack(1)
+    page.sign_in(ADMIN_TOKEN)
+    page.find(".tiles")
+    page.click("a[href='#/tasks']")
+    page.type("input", task)
+    page.click("form button.main")
+    page.shows("delivered live")
+    page.shows("on its way")
+    page.shows("50 %")
+    second.receive_and_ack(1)
+    # The page follows a task that goes on.
+    page.shows("100 %")
+    for name in ("console-list-1", "console_alias"):
+        page.go(f"#/tasks/{app}/{name}")
+        page.find("#content a[href^='#/tasks/'], #content a[href^='#/devices/']")
+    page.click(f"#content a[href='#/devices/{app}/{first.cid}']")
+    page.shows("console_alias")
+    page.shows("tag-of-the-console")
+    page.shows("Its newest messages")
+    page.click("#content table a[href^='#/messages/']")
+    page.shows("The device acked it.")
+    page.click("#content a[href^='#/tasks/']")
+    page.shows("delivered live")
+    page.go(f"#/tasks/{app}/nobody-knows-it")
+    page.shows("knows no such task, request or alias")
+    assert page.all("main img") == []
+
+
 def test_a_test_message_is_confirmed_sent_and_logged(page, gateway, new_device):
     device = new_device(gateway)
     page.sign_in(ADMIN_TOKEN)

@@ -399,7 +399,8 @@ struct AdminAnswerTests {
                 == #"{"appId":"demoApp","cid":"\#(Fixture.cid)","bucket":1271,"connected":false,"reachable":false,"#
                 + #""suspect":false,"state":"background","keepsRunning":false,"generation":3,"heartbeatSeconds":300,"#
                 + #""lastSeenAt":19,"registeredAt":5,"queue":{"messages":2,"bytes":99,"inFlight":1,"nextSequence":8},"#
-                + #""badge":4,"pushModeOff":false,"tokens":[{"channel":"apns","kind":"alert","environment":"sandbox","topic":"t","#
+                + #""badge":4,"pushModeOff":false,"blacklisted":false,"inactive":false,"#
+                + #""tokens":[{"channel":"apns","kind":"alert","environment":"sandbox","topic":"t","#
                 + #""token":"abcdef01…","quarantined":true}],"fallback":"none","fallbackReason":"noToken"}"#)
         #expect(AdminAnswer.device(nil, at: address, registry: registry).status == 404)
         #expect(AdminAnswer.device(deviceStatus(app: AppKey(1)), at: address, registry: registry).status == 404)
@@ -419,6 +420,12 @@ struct AdminAnswerTests {
         #expect(answer { $0.pushModeOff = true }.contains(#""fallback":"none","fallbackReason":"pushModeOff"}"#))
         #expect(answer { $0.isBlacklisted = true }.contains(#""fallback":"none","fallbackReason":"blacklisted"}"#))
         #expect(answer { $0.isInactive = true }.contains(#""fallback":"none","fallbackReason":"inactive"}"#))
+        let named = answer {
+            $0.bounds = .init(messageCount: 10, byteCount: 20)
+            ($0.isBlacklisted, $0.names) = (true, .init(aliases: ["a\"b"], tags: ["x", "y"]))
+        }
+        #expect(named.contains(#""messageLimit":10,"byteLimit":20},"badge""#))
+        #expect(named.contains(#""blacklisted":true,"inactive":false,"aliases":["a\"b"],"tags":["x","y"],"tokens""#))
         let failure = VendorFailure(
             message: MessageID(high: 1, low: 2), at: 77, outcome: .badToken, attempts: 3, reason: "Unregistered")
         #expect(

@@ -4,6 +4,8 @@ import {call, path} from "./api.js";
 import {appChoice} from "./apps.js";
 import {badge, card, code, facts, field, fill, h, problem, table} from "./dom.js";
 import {explain} from "./faults.js";
+import {messageBadge} from "./messages.js";
+import {refusals} from "./tasks.js";
 import {bytes, duration, number, t, tWord, time} from "./texts.js";
 
 export function show(body, [app, cid]) {
@@ -20,7 +22,9 @@ export function show(body, [app, cid]) {
       }}, field(t("app"), apps), field(t("cid"), input, t("cidHint")), h("button", {class: "main"}, t("ask")))), found);
       if (!cid) return input.focus();
       fill(found, h("p", {class: "quiet"}, t("asking")));
-      fill(found, device(await call(path("v1", "apps", app, "devices", cid))));
+      const [view, recent] = await Promise.all([
+        call(path("v1", "apps", app, "devices", cid)), call(`${path("v1", "apps", app, "devices", cid, "messages")}?limit=20`)]);
+      if (!isOver) fill(found, device(view), messages(recent));
     } catch (error) {
       if (!isOver) fill(found.isConnected ? found : body, error.status === 404 ? problem(t("deviceUnknown")) : explain(error));
     }
@@ -40,6 +44,11 @@ function device(found) {
       [t("registered"), time(found.registeredAt)],
       [t("heartbeat"), t("seconds", found.heartbeatSeconds)],
       [t("queue"), t("queueText", number(found.queue.messages), bytes(found.queue.bytes), number(found.queue.inFlight))],
+      found.queue.messageLimit && [t("queueLimit"), t("queueLimitText", number(found.queue.messageLimit), bytes(found.queue.byteLimit))],
+      found.aliases?.length > 0 && [t("aliases"), found.aliases.join(", ")],
+      found.tags?.length > 0 && [t("tags"), found.tags.map(tag => badge("", tag))],
+      found.blacklisted && [t("blacklist"), badge("bad", t("yesWord"))],
+      found.inactive && [t("inactiveDevice"), badge("warn", t("yesWord"))],
       [t("fallback"), found.fallback === "available" ? badge("good", t("fallbackAvailable"))
         : badge("warn", t("fallbackNone", tWord("why", found.fallbackReason ?? "")))],
       [t("badgeNumber"), number(found.badge)],
@@ -53,5 +62,15 @@ function device(found) {
       [t("msgId"), h("a", {href: `#/messages/${failure.msgId}`}, code(failure.msgId))],
       [t("when"), time(failure.time)], [t("outcome"), failure.outcome], [t("reason"), failure.reason ?? "–"], [t("attempts"), number(failure.attempts)],
     ])),
+  ];
+}
+
+/** What was sent to it lately, newest first. */
+function messages(recent) {
+  return [
+    card(t("recentMessages"), table(t("recentMessages"), [t("msgId"), t("acceptedAt"), t("state")],
+      recent.messages.map(trace => [h("a", {href: `#/messages/${trace.msgId}`}, code(trace.msgId)), time(trace.acceptedAt),
+        [messageBadge(trace), trace.reason ? ` ${trace.reason}` : ""]]), t("recentEmpty"))),
+    refusals(recent.refusals),
   ];
 }

@@ -6,11 +6,12 @@ import {isChinese, setLanguage, t} from "./texts.js";
 import * as overview from "./overview.js";
 import * as devices from "./devices.js";
 import * as messages from "./messages.js";
+import * as tasks from "./tasks.js";
 import * as handoff from "./handoff.js";
 import * as cluster from "./cluster.js";
 import * as send from "./send.js";
 
-const PAGES = {overview, devices, messages, handoff, cluster, send};
+const PAGES = {overview, devices, messages, tasks, handoff, cluster, send};
 const THEME = "longwire.theme";
 let stop = () => {};
 

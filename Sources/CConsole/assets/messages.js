@@ -37,15 +37,17 @@ export function show(body, [message]) {
   return () => { isOver = true; };
 }
 
+/** How a message stands, coloured. */
+export const messageBadge = trace => trace.state === "pending" ? badge("warn", t("pendingState"))
+  : badge(REACHED.has(trace.state) ? "good" : "bad", tWord("state", trace.state));
+
 function view(trace) {
-  const state = trace.state === "pending" ? badge("warn", t("pendingState"))
-    : badge(REACHED.has(trace.state) ? "good" : "bad", tWord("state", trace.state));
   return [
     card(code(trace.msgId), facts([
-      [t("state"), [state, trace.reason ? ` ${trace.reason}` : ""]],
+      [t("state"), [messageBadge(trace), trace.reason ? ` ${trace.reason}` : ""]],
       [t("app"), trace.appId],
       [t("cid"), h("a", {href: `#/devices/${encodeURIComponent(trace.appId)}/${trace.cid}`}, code(trace.cid))],
-      [t("task"), code(trace.taskId)],
+      [t("task"), h("a", {href: `#/tasks/${encodeURIComponent(trace.appId)}/${trace.taskId}`}, code(trace.taskId))],
       [t("acceptedAt"), time(trace.acceptedAt)],
       [t("expiresAt"), time(trace.expiresAt)],
       [t("strategy"), String(trace.strategy)],

@@ -16,7 +16,8 @@ extension Shard {
                 return
             }
             let device = shard.devices.at(slot)
-            guard shard.apps[Int(device.value.appIndex)].key == app else {
+            let settings = shard.apps[Int(device.value.appIndex)]
+            guard settings.key == app else {
                 shard.tell(.deviceStatus(origin, cid, .unknown))
                 return
             }
@@ -38,7 +39,9 @@ extension Shard {
                 inFlightCount: Int(device.value.inFlightCount), nextSequence: device.value.nextSequence,
                 badge: device.value.badge, pushModeOff: device.value.flags.contains(.pushModeOff),
                 isBlacklisted: device.value.flags.contains(.blacklisted), isInactive: shard.isIgnored(slot),
-                tokens: tokens, vendorFailure: profile.vendorFailure)
+                tokens: tokens, vendorFailure: profile.vendorFailure,
+                bounds: .init(messageCount: settings.queuedMessageLimit, byteCount: settings.queuedByteLimit),
+                names: .init(aliases: profile.names.aliases.map(\.name.text), tags: profile.names.tags.map(\.text)))
             shard.tell(.deviceStatus(origin, cid, .known(status)))
         }
     }

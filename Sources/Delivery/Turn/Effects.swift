@@ -243,6 +243,20 @@ package struct DeviceStatus: Sendable, Codable {
             (self.token, self.activity, self.isQuarantined) = (token, activity, isQuarantined)
         }
     }
+    /// What the app lets the device's queue hold.
+    package struct QueueBounds: Sendable, Codable {
+        package var messageCount: Int
+        package var byteCount: Int
+        package init(messageCount: Int, byteCount: Int) {
+            (self.messageCount, self.byteCount) = (messageCount, byteCount)
+        }
+    }
+    /// The app's own names for the device, as texts; an alias is without its type.
+    package struct Names: Sendable, Codable {
+        package var aliases: [String]
+        package var tags: [String]
+        package init(aliases: [String], tags: [String]) { (self.aliases, self.tags) = (aliases, tags) }
+    }
     package var app: AppKey
     package var isConnected: Bool
     package var isReachable: Bool
@@ -267,6 +281,10 @@ package struct DeviceStatus: Sendable, Codable {
     package var tokens: [Token]
     /// `nil`: the vendor took the last message that a sender offered it, or there was none.
     package var vendorFailure: VendorFailure?
+    /// `nil` from a gateway of the release before, which does not tell it.
+    package var bounds: QueueBounds?
+    /// `nil` from a gateway of the release before, which does not tell them.
+    package var names: Names?
     package init(
         app: AppKey, isConnected: Bool, isReachable: Bool, isSuspect: Bool, applicationState: ApplicationState,
         keepsRunning: Bool, generation: UInt64, heartbeatSeconds: Int64, lastSeenAt: GatewayTime,
@@ -274,7 +292,7 @@ package struct DeviceStatus: Sendable, Codable {
         inFlightCount: Int,
         nextSequence: UInt64, badge: Int32, pushModeOff: Bool, isBlacklisted: Bool = false, isInactive: Bool = false,
         tokens: [Token],
-        vendorFailure: VendorFailure? = nil
+        vendorFailure: VendorFailure? = nil, bounds: QueueBounds? = nil, names: Names? = nil
     ) {
         (self.app, self.isConnected, self.isReachable, self.isSuspect) = (app, isConnected, isReachable, isSuspect)
         (self.applicationState, self.keepsRunning) = (applicationState, keepsRunning)
@@ -284,6 +302,7 @@ package struct DeviceStatus: Sendable, Codable {
         (self.inFlightCount, self.nextSequence, self.badge) = (inFlightCount, nextSequence, badge)
         (self.pushModeOff, self.isBlacklisted, self.tokens) = (pushModeOff, isBlacklisted, tokens)
         (self.isInactive, self.vendorFailure) = (isInactive, vendorFailure)
+        (self.bounds, self.names) = (bounds, names)
     }
 }
 

@@ -438,7 +438,8 @@ enum LinkSamples {
                     activity: "match", isQuarantined: true)
             ],
             vendorFailure: VendorFailure(
-                message: message, at: time, outcome: .rejected, attempts: 3, reason: "Unregistered"))
+                message: message, at: time, outcome: .rejected, attempts: 3, reason: "Unregistered"),
+            bounds: .init(messageCount: 7, byteCount: 8), names: .init(aliases: ["a"], tags: ["t", "运动"]))
     }
 
     static var trace: MessageTrace {

@@ -9,10 +9,12 @@ package enum LoadGenerator {
     /// The report goes to standard output, progress and errors to standard error. Raises the process's soft limit of
     /// open files to the hard one. Blocks the calling thread until the run is over.
     ///
-    /// - Parameter arguments: what stands behind `longwire bench`; `--help` explains all of it.
+    /// - Parameters:
+    ///   - arguments: what stands behind `longwire bench`; `--help` explains all of it.
+    ///   - version: of this program, for the report.
     /// - Returns: the exit code: 0 done, 1 a `--require` condition does not hold, 64 usage, 69 the gateway could not be
     ///   reached or refused the generator, 70 a failure of the generator itself, 74 standard output cannot be written.
-    package static func run(arguments: [String]) -> Int32 {
+    package static func run(arguments: [String], version: String = "unknown") -> Int32 {
         do {
             if arguments.first == ProcessCrew.argument, arguments.count == 2, let workers = Int(arguments[1]) {
                 return ProcessCrew.serve(workers: workers)
@@ -23,7 +25,15 @@ package enum LoadGenerator {
                 return ExitCode.done
             }
             try prepare(options)
-            let report = try Run(options).perform()
+            let startedAt = Int64(Clocks.wallMilliseconds())
+            let run = try Run(options)
+            // Before the load: a gateway that is busy answers late.
+            let gatewayVersion = GatewayVersion.find(run.credentials)
+            var report = try run.perform()
+            report.header = RunHeader(
+                startedAt: startedAt, host: .present(), version: version, gatewayVersion: gatewayVersion,
+                command: ["bench"] + RunHeader.hidingSecrets(arguments))
+            report.headlineNames = options.mode.headlineNames
             try publish(report, options)
             return report.failed(options.requirements).isEmpty ? ExitCode.done : ExitCode.requirementFailed
         } catch let error as UsageError {

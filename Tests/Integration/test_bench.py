@@ -137,7 +137,15 @@ def test_reports_go_to_files_and_nothing_is_drawn_where_no_terminal_is(loaded, t
     bench(loaded, "live", "--devices", "20", "--rate", "300", *QUICKLY, *files, "--require", "loss=0", capture=capture)
     assert capture[0].stderr == "" and "publish to deliver, p99" in capture[0].stdout
     found = json.loads((tmp_path / "r.json").read_text())
-    assert {"format", "mode", "title", "metrics", "failures", "bottleneck", "serverPID", "cores", "notes", "requirements"} \
+    run = found["run"]
+    assert run["version"] == run["gatewayVersion"] == "0.1.0" and run["host"]["cores"] == os.cpu_count()
+    assert run["host"]["kernel"].startswith("Linux ") and run["host"]["memoryBytes"] > 1 << 28
+    assert "bench live" in run["command"] and "--rate 300" in run["command"]
+    assert ADMIN_TOKEN not in json.dumps(run) and loaded.app["masterSecret"] not in json.dumps(run)
+    assert found["headline"] == ["rate", "deliver.p50", "deliver.p99", "loss"]
+    head = capture[0].stdout.split("\n\n")[0]
+    assert "  date: 20" in head and "gateway 0.1.0" in head and "  command: longwire bench live" in head
+    assert {"format", "run", "headline", "mode", "title", "metrics", "failures", "bottleneck", "serverPID", "cores", "notes", "requirements"} \
         == set(found)
     assert found["requirements"] == [{"condition": "loss=0", "holds": True}]
     assert oct(os.stat(tmp_path / "r.html").st_mode & 0o777) == "0o600"
@@ -174,3 +182,15 @@ def test_help_names_every_mode():
     text = subprocess.run([binary("longwire"), "bench", "--help"], capture_output=True, text=True, check=True).stdout
     for mode in ("idle", "live", "offline", "storm", "handoff", "http"):
         assert f"\n  {mode}" in text
+
+
+def test_a_pipe_sees_how_far_a_run_is_and_what_is_left(loaded):
+    words = ["--devices", "20", "--rate", "200", "--duration", "12", "--warmup", "1"]
+    capture = []
+    bench(loaded, "live", *words, capture=capture)
+    lines = capture[0].stderr.splitlines()
+    assert 1 <= len(lines) <= 6 and all(line.startswith("longwire bench: ") for line in lines), lines
+    assert any(" % " in line.replace("%,", "% ,") and line.endswith(" s left") for line in lines), lines
+    capture = []
+    bench(loaded, "live", *words, "--quiet", capture=capture)
+    assert capture[0].stderr == ""

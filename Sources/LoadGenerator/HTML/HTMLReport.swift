@@ -24,13 +24,21 @@ struct HTMLReport {
             </head>
             <body>
             <h1>\(Self.escaped(report.title))</h1>
-            \(verdict)\(notes)\(plots)\(table)\(failures)</body>
+            \(header)\(verdict)\(notes)\(plots)\(table)\(failures)</body>
             </html>
 
             """
     }
 
     // MARK: Text
+
+    private var header: String {
+        let headline = report.headline.map { "<p class=\"headline\">\(Self.escaped($0))</p>\n" } ?? ""
+        let rows = (report.header?.lines ?? []).map { name, value in
+            "<tr><td>\(Self.escaped(name))</td><td>\(Self.escaped(value))</td></tr>"
+        }
+        return headline + (rows.isEmpty ? "" : "<table><tbody>\(rows.joined())</tbody></table>\n")
+    }
 
     private var verdict: String {
         guard !requirements.isEmpty else { return "" }

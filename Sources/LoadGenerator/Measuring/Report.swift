@@ -3,6 +3,9 @@ internal import TextForms
 /// What a run found, in the order in which it is printed.
 struct Report: Sendable {
     var title: String
+    var header: RunHeader?
+    /// Names of the metrics that the report begins with.
+    var headlineNames: [String] = []
     var metrics: [Metric] = []
     /// Refusals and failures by what they said.
     var failures: [String: Int] = [:]
@@ -45,7 +48,10 @@ struct Report: Sendable {
     func table(_ requirements: [Requirement]) -> String {
         let width = metrics.map(\.title.count).max() ?? 0
         let valueWidth = metrics.map(\.text.count).max() ?? 0
-        var lines = [title, ""]
+        var lines = [title]
+        if let header { lines += header.lines.map { "  \($0.name): \($0.value)" } }
+        if let headline { lines += ["", "  \(headline)"] }
+        lines.append("")
         for metric in metrics {
             let left = metric.title + String(repeating: " ", count: width - metric.title.count)
             let right = String(repeating: " ", count: valueWidth - metric.text.count) + metric.text
@@ -60,6 +66,12 @@ struct Report: Sendable {
         if !notes.isEmpty { lines += [""] + notes }
         if !requirements.isEmpty { lines += [""] + verdicts(requirements).map { "  " + $0 } }
         return lines.joined(separator: "\n") + "\n"
+    }
+
+    /// The figures that most readers look for, in one line.
+    var headline: String? {
+        let found = headlineNames.compactMap { name in metrics.first { $0.name == name } }
+        return found.isEmpty ? nil : found.map { "\($0.text) \($0.title)" }.joined(separator: "; ")
     }
 
     /// A line for each condition: whether it holds, and what was found.
@@ -83,7 +95,10 @@ struct Report: Sendable {
         let process = gatewayProcess.map(String.init) ?? "null"
         let (mode, title) = (JSONString.quoted(mode.rawValue), JSONString.quoted(title))
         let notes = notes.map { JSONString.quoted($0) }
-        return "{\"format\":1,\"mode\":\(mode),\"title\":\(title),"
+        let header = self.header.map { "\"run\":\($0.json)," } ?? ""
+        let headline = headlineNames.filter { value(of: $0) != nil }.map { JSONString.quoted($0) }
+        return
+            "{\"format\":1,\(header)\"headline\":[\(headline.joined(separator: ","))],\"mode\":\(mode),\"title\":\(title),"
             + "\"metrics\":{\(metrics.joined(separator: ","))},\"failures\":{\(failures.joined(separator: ","))},"
             + "\"bottleneck\":\(bottleneck),\"serverPID\":\(process),\"cores\":\(ProcessMeter.coreCount()),"
             + "\"notes\":[\(notes.joined(separator: ","))],"

@@ -32,7 +32,8 @@ enum HTTPToken {
 
     private typealias Found = (status: Int, token: String?, message: String?)
 
-    private static func exchange(
+    /// Sends a request to an address and waits for its answer.
+    static func exchange(
         _ endpoint: Endpoint, _ request: [UInt8], _ timeoutSeconds: Double
     ) throws(UnavailableError) -> [UInt8] {
         let (descriptor, error) = Socket.connect(to: endpoint, from: 0)

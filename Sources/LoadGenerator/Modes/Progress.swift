@@ -1,16 +1,47 @@
 internal import Glibc
 
-/// One line on the terminal that is written over and over; silent where standard error is no terminal.
+/// How far a run is, and how long it will take: on a terminal one line that is written over and over, in a pipe or a file a
+/// line now and then.
 struct Progress {
     private let isShown: Bool
+    private let isTerminal: Bool
+    private let now: () -> Int64
+    private let put: (String) -> Void
     private var width = 0
+    /// The phase that is shown, and when it began.
+    private var phase = ""
+    private var startedAt: Int64 = 0
+    private var toldAt: Int64 = 0
 
-    init(isQuiet: Bool) { isShown = !isQuiet && isatty(STDERR_FILENO) == 1 }
+    /// Between two lines where there is no terminal.
+    static let lineNanoseconds: Int64 = 5_000_000_000
+    /// A phase that has just begun says nothing of how long it will take.
+    private static let patienceNanoseconds: Int64 = 1_000_000_000
 
-    /// Shows `fraction` (0 to 1) of the phase as a bar, or none where its end is not known.
+    init(isQuiet: Bool) {
+        self.init(isQuiet: isQuiet, isTerminal: isatty(STDERR_FILENO) == 1, now: Clocks.now) { Self.line($0) }
+    }
+
+    init(isQuiet: Bool, isTerminal: Bool, now: @escaping () -> Int64, put: @escaping (String) -> Void) {
+        (isShown, self.isTerminal, self.now, self.put) = (!isQuiet, isTerminal, now, put)
+        toldAt = now()
+    }
+
+    /// Shows `fraction` (0 to 1) of the phase as a bar and the time that is left, or none where its end is not known.
+    ///
+    /// What stands before the first comma or colon names the phase.
     mutating func show(_ text: String, fraction: Double? = nil) {
         guard isShown else { return }
-        var line = text
+        let name = String(text.prefix { $0 != "," && $0 != ":" })
+        let time = now()
+        if name != phase { (phase, startedAt) = (name, time) }
+        if !isTerminal {
+            guard time - toldAt >= Self.lineNanoseconds else { return }
+            toldAt = time
+            let part = fraction.map { ", \(Int(min(1, max(0, $0)) * 100)) %" } ?? ""
+            return put("longwire bench: \(text)\(part)\(left(fraction, time))\n")
+        }
+        var line = text + left(fraction, time)
         if let fraction {
             let filled = Int(min(1, max(0, fraction)) * 24)
             line =
@@ -18,12 +49,22 @@ struct Progress {
         }
         let padding = String(repeating: " ", count: max(0, width - line.count))
         width = line.count
-        Self.line("\r" + line + padding)
+        put("\r" + line + padding)
+    }
+
+    /// The time that the phase still takes if it goes on as it went.
+    private func left(_ fraction: Double?, _ time: Int64) -> String {
+        let elapsed = time - startedAt
+        guard let fraction, fraction > 0, fraction < 1, elapsed >= Self.patienceNanoseconds else { return "" }
+        let seconds = Double(elapsed) / 1e9 * (1 - fraction) / fraction
+        guard seconds < 1e6 else { return "" }
+        let whole = Int(seconds.rounded(.up))
+        return whole < 120 ? ", \(whole) s left" : ", \((whole + 59) / 60) min left"
     }
 
     mutating func clear() {
-        guard isShown, width > 0 else { return }
-        Self.line("\r" + String(repeating: " ", count: width) + "\r")
+        guard isShown, isTerminal, width > 0 else { return }
+        put("\r" + String(repeating: " ", count: width) + "\r")
         width = 0
     }
 

@@ -63,7 +63,9 @@ struct Credentials: Equatable, Codable {
         admin = try Endpoint(options.adminAddress ?? file.adminAddress ?? "127.0.0.1:7081", for: "--admin-address")
         // From the environment, so that the token need not stand where every process can read it.
         let given = options.adminToken ?? getenv("LONGWIRE_ADMIN_TOKEN").map { String(cString: $0) }
-        adminToken = options.mode == .handoff ? try needed("--admin-token", given, file.adminToken) : ""
+        adminToken =
+            options.mode == .handoff
+            ? try needed("--admin-token", given, file.adminToken) : given ?? file.adminToken ?? ""
         http = try Endpoint(options.httpAddress ?? file.httpAddress ?? "127.0.0.1:7080", for: "--http-address")
     }
 }

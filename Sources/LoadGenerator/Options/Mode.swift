@@ -29,6 +29,19 @@ enum Mode: String, CaseIterable, Codable {
         }
     }
 
+    /// What a report begins with, as far as it was measured.
+    var headlineNames: [String] {
+        switch self {
+        case .idle: ["connections", "connectRate", "rssPerConnection", "kernelPerConnection"]
+        case .live: ["rate", "deliver.p50", "deliver.p99", "loss"]
+        case .offline: ["enqueueRate", "drainRate", "loss"]
+        case .storm: ["authenticatedSeconds", "drainedSeconds", "loss"]
+        case .broadcast: ["slowestRoundSeconds", "deliver.p99", "loss"]
+        case .handoff: ["createRate", "rate", "lease.p99", "loss"]
+        case .http: ["rate", "answer.p50", "answer.p99", "loss"]
+        }
+    }
+
     /// The metrics of this mode that `--require` may name, so that a misspelt one is refused before the run.
     ///
     /// They are the keys of the JSON report too, and stay what they are.

@@ -1,0 +1,127 @@
+internal import Glibc
+internal import TextForms
+
+/// What a report's reader must know to compare it with another: when, where, with what, and how it was called.
+struct RunHeader: Equatable, Sendable {
+    /// Milliseconds since 1970, when the run began.
+    var startedAt: Int64
+    var host: Host
+    var version: String
+    /// `nil`: it did not say.
+    var gatewayVersion: String?
+    /// The words behind `longwire`, without secrets.
+    var command: [String]
+
+    struct Host: Equatable, Sendable {
+        var name = ""
+        var processor = ""
+        var cores = 0
+        var memoryByteCount: Int64 = 0
+        var kernel = ""
+    }
+
+    /// The same as sentences, in the order of a report's first lines.
+    var lines: [(name: String, value: String)] {
+        let memory = Metric.rounded(Double(host.memoryByteCount) / Double(1 << 30), 1) + " GiB"
+        return [
+            ("date", CivilTime(millisecondsSince1970: startedAt).timestamp),
+            (
+                "host",
+                "\(host.name): \(host.processor), \(host.cores) \(host.cores == 1 ? "core" : "cores"), \(memory), \(host.kernel)"
+            ),
+            ("versions", "longwire \(version), gateway \(gatewayVersion ?? "unknown (give --admin-token)")"),
+            ("command", commandLine),
+        ]
+    }
+
+    /// As a shell would take it.
+    var commandLine: String {
+        (["longwire"] + command).map { word in
+            let isPlain =
+                !word.isEmpty
+                && word.utf8.allSatisfy { 0x21...0x7E ~= $0 && !"'\"\\$`&|;<>()*?[]#~!{}".utf8.contains($0) }
+            return isPlain
+                ? word
+                : "'" + word.split(separator: "'", omittingEmptySubsequences: false).joined(separator: "'\\''") + "'"
+        }.joined(separator: " ")
+    }
+
+    /// One JSON object.
+    var json: String {
+        let host =
+            "{\"name\":\(JSONString.quoted(host.name)),\"processor\":\(JSONString.quoted(host.processor)),"
+            + "\"cores\":\(host.cores),\"memoryBytes\":\(host.memoryByteCount),\"kernel\":\(JSONString.quoted(host.kernel))}"
+        let date = CivilTime(millisecondsSince1970: startedAt).timestamp
+        return "{\"date\":\"\(date)\",\"host\":\(host),\"version\":\(JSONString.quoted(version)),"
+            + "\"gatewayVersion\":\(gatewayVersion.map { JSONString.quoted($0) } ?? "null"),"
+            + "\"command\":\(JSONString.quoted(commandLine))}"
+    }
+
+    /// The words without the values of options that are secrets.
+    static func hidingSecrets(_ arguments: [String]) -> [String] {
+        let secret: Set<String> = ["--app-secret", "--master-secret", "--admin-token"]
+        var hidden: [String] = []
+        for word in arguments {
+            let parts = word.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+            if let last = hidden.last, secret.contains(last) {
+                hidden.append("…")
+            } else if parts.count == 2, secret.contains(String(parts[0])) {
+                hidden.append("\(parts[0])=…")
+            } else {
+                hidden.append(word)
+            }
+        }
+        return hidden
+    }
+}
+
+extension RunHeader.Host {
+    /// This machine.
+    static func present() -> Self {
+        var system = utsname()
+        uname(&system)
+        var host = Self()
+        host.name = text(&system.nodename)
+        host.kernel = "\(text(&system.sysname)) \(text(&system.release)) \(text(&system.machine))"
+        host.cores = ProcessMeter.coreCount()
+        host.memoryByteCount = Int64(sysconf(CInt(_SC_PHYS_PAGES))) * Int64(sysconf(CInt(_SC_PAGESIZE)))
+        let found = (try? TextFile.read("/proc/cpuinfo", limit: 1 << 20)) ?? nil
+        host.processor = processor(cpuinfo: String(decoding: found ?? [], as: UTF8.self)) ?? text(&system.machine)
+        return host
+    }
+
+    /// The name of the first processor in `/proc/cpuinfo`; `nil`: it has none there, as on some ARM machines.
+    static func processor(cpuinfo: String) -> String? {
+        for line in cpuinfo.split(separator: "\n") where line.hasPrefix("model name") || line.hasPrefix("Model") {
+            guard let colon = line.firstIndex(of: ":") else { continue }
+            let words = line[line.index(after: colon)...].split(separator: " ")
+            if !words.isEmpty { return words.joined(separator: " ") }
+        }
+        return nil
+    }
+
+    private static func text(_ field: inout some Any) -> String {
+        withUnsafeBytes(of: &field) { bytes in String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self) }
+    }
+}
+
+/// Which version the gateway says it is: a label of its metrics, which the admin listener shows to who has a token.
+enum GatewayVersion {
+    static func find(_ credentials: Credentials) -> String? {
+        guard !credentials.adminToken.isEmpty else { return nil }
+        let request =
+            "GET /metrics HTTP/1.1\r\nHost: \(credentials.admin.text)\r\nAuthorization: Bearer \(credentials.adminToken)\r\n\r\n"
+        let answer = try? HTTPToken.exchange(credentials.admin, Array(request.utf8), timeoutSeconds)
+        return answer.flatMap { version(metrics: String(decoding: $0, as: UTF8.self)) }
+    }
+
+    /// A report does not wait long for it.
+    private static let timeoutSeconds = 5.0
+
+    static func version(metrics: String) -> String? {
+        let mark = "longwire_build_info{version=\""
+        guard let line = metrics.split(separator: "\n").first(where: { $0.hasPrefix(mark) }) else { return nil }
+        let rest = line.dropFirst(mark.count).prefix { $0 != "\"" }
+        return rest.isEmpty || rest.count > 64 ? nil : String(rest)
+    }
+}

@@ -4,6 +4,9 @@ internal import Platform
 internal import Wire
 
 extension EmbeddedStore {
+    /// The form of the rows that this release writes.
+    package static var format: Int { StoreFormat.current }
+
     static func copyMark(of folder: String) -> String { folder + "/copying" }
 
     /// Whether the folder is the target of a copy that has not ended.

@@ -3,7 +3,7 @@ internal import MessageStore
 
 /// `longwire store …`: what is done to a store while no gateway works on it.
 package enum StoreCommands {
-    package static let all: [CommandSyntax] = [copy, stats, check, backup, restore, redisCheck]
+    package static let all: [CommandSyntax] = [copy, stats, check, backup, restore, export, importing, redisCheck]
 
     static let copy = CommandSyntax(
         name: "store copy", summary: "Copies the store of stopped gateways into an empty one, and compares them.",
@@ -29,9 +29,9 @@ package enum StoreCommands {
             guard arguments.operands[0] != arguments.operands[1] else {
                 throw CommandFailure.usage("FROM and TO are the same store")
             }
-            let source = try place(arguments.operands[0], arguments)
+            let source = try CopyPlaces.place(arguments.operands[0], arguments)
             defer { source.close() }
-            let target = try place(arguments.operands[1], arguments)
+            let target = try CopyPlaces.place(arguments.operands[1], arguments)
             defer { target.close() }
             let sums = try StoreCopy.run(
                 from: source, to: target, isReplacing: arguments.has("replace"), tell: context.write)
@@ -45,7 +45,11 @@ package enum StoreCommands {
         }
     }
 
-    private static func place(_ text: String, _ arguments: ParsedArguments) throws -> any CopyPlace {
+}
+
+/// The stores that commands name.
+enum CopyPlaces {
+    static func place(_ text: String, _ arguments: ParsedArguments) throws -> any CopyPlace {
         guard text.hasPrefix("redis://") else { return EmbeddedPlace(text) }
         let rest = text.dropFirst("redis://".count).split(
             separator: "/", maxSplits: 1, omittingEmptySubsequences: false)

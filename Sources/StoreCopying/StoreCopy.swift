@@ -33,6 +33,8 @@ package struct CopiedRow: Sendable {
     package var wakeAt: Int64
     package var value: [UInt8]
 
+    init(key: StoreKey, wakeAt: Int64, value: [UInt8]) { (self.key, self.wakeAt, self.value) = (key, wakeAt, value) }
+
     init(_ row: StoredRow) { (key, wakeAt, value) = (row.key, row.wakeAt, Array(row.value)) }
 }
 
@@ -44,6 +46,13 @@ package struct TableSum: Equatable, Sendable {
     private var high: UInt64 = 0
 
     package init() {}
+
+    init(rowCount: Int, byteCount: Int, _ words: (high: UInt64, low: UInt64)) {
+        (self.rowCount, self.byteCount, high, low) = (rowCount, byteCount, words.high, words.low)
+    }
+
+    /// The digest's two halves.
+    var words: (high: UInt64, low: UInt64) { (high, low) }
 
     mutating func add(_ row: StoredRow) {
         var bytes: [UInt8] = []

@@ -16,10 +16,10 @@ final class StoreCopyTests {
     init() throws { try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true) }
     deinit { try? FileManager.default.removeItem(at: folder) }
 
-    private func path(_ name: String) -> String { folder.appendingPathComponent(name).path }
+    func path(_ name: String) -> String { folder.appendingPathComponent(name).path }
 
     /// Writes rows of every table into a store; those that it has then.
-    private func fill(_ path: String, seed: UInt64, count: Int = 3_000) throws -> [StoreKey: [UInt8]] {
+    func fill(_ path: String, seed: UInt64, count: Int = 3_000) throws -> [StoreKey: [UInt8]] {
         var random = SeededGenerator(seed: seed)
         var rows: [StoreKey: CopiedRow] = [:]
         for number in 0..<count {
@@ -42,7 +42,7 @@ final class StoreCopyTests {
         return rows.mapValues(\.value)
     }
 
-    private func read(_ path: String) throws -> [StoreKey: [UInt8]] {
+    func read(_ path: String) throws -> [StoreKey: [UInt8]] {
         let place = EmbeddedPlace(path)
         defer { place.close() }
         try place.beginReading(for: "a test")
@@ -51,7 +51,7 @@ final class StoreCopyTests {
         return found
     }
 
-    private func longwire(_ words: String...) -> (code: ExitCode, text: String) {
+    func longwire(_ words: String...) -> (code: ExitCode, text: String) {
         final class Lines: @unchecked Sendable {
             // Sound because the command runs on one thread.
             var all: [String] = []

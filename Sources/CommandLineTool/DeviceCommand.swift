@@ -129,15 +129,22 @@ enum AppCommand {
         options: Display.options + AdminClient.options
     ) { arguments, context in
         let answer = try AdminClient(Credentials(arguments, context)).send(.get, "/v1/apps")
-        let isJSON = Display(arguments, context).isJSON
-        let lines = isJSON ? [answer.text] : Fields(answer.object).list("apps").compactMap { $0.text("appId") }
-        for line in lines { context.write(line) }
+        let display = Display(arguments, context)
+        guard !display.isJSON else {
+            context.write(answer.text)
+            return .done
+        }
+        let rows = Fields(answer.object).list("apps").map { app in
+            ["appId", "state", "source"].map { app.text($0) ?? "" }
+        }
+        for line in display.table([["app", "state", "source"]] + rows) { context.write(line) }
         return .done
     }
 
     static let show = CommandSyntax(
-        name: "app show", summary: "Shows an app's figures: devices connected, messages, due jobs.",
-        operands: [("APPID", "As the configuration has it.")], options: Display.options + AdminClient.options,
+        name: "app show", summary: "Shows how an app stands, and its figures: devices connected, messages, due jobs.",
+        operands: [("APPID", "As the configuration has it, or as app create named it.")],
+        options: Display.options + AdminClient.options,
         notes: ["The figures are those of /metrics with the label app."]
     ) { arguments, context in
         let name = arguments.operands[0]
@@ -147,6 +154,7 @@ enum AppCommand {
             let near = Suggestion.nearest(to: name, among: apps).map { "; did you mean \($0)?" } ?? ""
             throw CommandFailure.refused("the gateway has no app \(name)\(near)")
         }
+        let page = try client.find("/v1/apps/\(AdminClient.segment(name))")
         let samples = MetricsText(try client.send(.get, "/metrics").text).samples.filter { $0.labels["app"] == name }
         let display = Display(arguments, context)
         if display.isJSON {
@@ -162,7 +170,9 @@ enum AppCommand {
                     ("value", .verbatim(MetricsText.number(sample.value))),
                 ])
             }
-            context.write(JSONText.object([("appId", .string(name)), ("figures", .array(figures))]).text)
+            var members: [(String, JSONText)] = [("appId", .string(name)), ("figures", .array(figures))]
+            if let page { members.append(("app", .verbatim(page.text))) }
+            context.write(JSONText.object(members).text)
             return .done
         }
         let rows = samples.map { sample in
@@ -172,6 +182,7 @@ enum AppCommand {
                 sample.name.replacingOccurrences(of: "longwire_app_", with: ""), more, MetricsText.number(sample.value),
             ]
         }
+        for line in lines(Fields(page?.object ?? [:]), display) { context.write(line) }
         for line in display.table([["figure", "of", "value"]] + rows) { context.write(line) }
         return .done
     }

@@ -3,7 +3,7 @@ internal import HTTPClient
 
 /// One blocking HTTP call after another.
 struct GatewayHTTP {
-    enum Method { case get, post, delete }
+    enum Method { case get, post, patch, delete }
 
     struct Answer {
         let status: Int
@@ -35,6 +35,7 @@ struct GatewayHTTP {
             switch method {
             case .get: .get
             case .post: .post
+            case .patch: .patch
             case .delete: .delete
             }
         call.authoritiesFile = authoritiesFile

@@ -3,13 +3,13 @@ internal import Glibc
 
 /// A request, as its sender writes it.
 package struct HTTPCall: Sendable {
-    package enum Method: Sendable { case get, post, delete }
+    package enum Method: Sendable { case get, post, patch, delete }
 
     package var method = Method.post
     /// `https://…`, or `http://…` of this machine: see `isLoopbackOnly`.
     package var url: String
     package var headers: [(name: String, value: String)]
-    /// With POST only.
+    /// With POST and PATCH only.
     package var body: [UInt8]
     package var userAgent: String
     package var connectMilliseconds = 5_000
@@ -122,12 +122,13 @@ package final class HTTPTransfer {
         set(CURLOPT_NETRC, Int(CURL_NETRC_IGNORED.rawValue))
         set(CURLOPT_USERAGENT, call.userAgent)
         set(CURLOPT_TCP_NODELAY, 1)
-        if call.method == .post {
+        if call.method == .post || call.method == .patch {
             set(CURLOPT_POST, 1)
             codes.append(longwire_curl_set_pointer(handle, CURLOPT_POSTFIELDS, body.baseAddress))
             codes.append(longwire_curl_set_size(handle, CURLOPT_POSTFIELDSIZE_LARGE, curl_off_t(call.body.count)))
         }
         codes.append(longwire_curl_set_pointer(handle, CURLOPT_HTTPHEADER, headerList))
+        if call.method == .patch { set(CURLOPT_CUSTOMREQUEST, "PATCH") }
         if call.method == .delete { set(CURLOPT_CUSTOMREQUEST, "DELETE") }
         set(CURLOPT_CONNECTTIMEOUT_MS, min(call.connectMilliseconds, call.timeoutMilliseconds))
         set(CURLOPT_TIMEOUT_MS, call.timeoutMilliseconds)

@@ -2,7 +2,7 @@
 ///
 /// The pointers are valid during the call that takes it.
 package struct APIRequest {
-    package enum Method: Sendable { case get, head, post, put, delete, other }
+    package enum Method: Sendable { case get, head, post, put, patch, delete, other }
 
     package var method: Method
     /// The request target as it came: raw path and query, nothing decoded.

@@ -31,6 +31,8 @@ package enum AdminAction {
     case backup(name: String, by: String)
     /// `BackupAnswer.status`.
     case backupState
+    /// An app of the admin API or of the file: `AppAnswer`.
+    case app(AppRequest)
     case healthz
     case readyz
 }
@@ -133,9 +135,17 @@ package final class AdminAPI {
             return .message(message, scope: credential.apps)
         case .apps:
             let credential = try authorize(request, for: nil)
-            return .respond(AdminAnswer.apps(registry.appIDs { credential.sees($0) }))
+            return .respond(AppAnswer.list(registry.apps { credential.sees($0) }))
+        case .app: return .app(.show(try app(path, request, for: nil).app.appID))
+        case .appCreate: return try appChange(.create, request, path)
+        case .appChange: return try appChange(.change, request, path)
+        case .appDelete: return try appChange(.delete, request, path)
+        case .appRotate: return try appChange(.rotate, request, path)
+        case .appEnable: return try appChange(.enable, request, path)
+        case .appDisable: return try appChange(.disable, request, path)
         case .push:
             let (app, credential) = try app(path, request, for: .admin)
+            guard app.isEnabled else { throw AdminFault(.conflict, "the app \(app.appID) is disabled") }
             return .push(app, by: credential.name)
         case .device: return .device(try device(path, request, at: 4, for: .trace).address)
         case .devices, .deviceMessages, .devicePurge, .deviceReplay, .deviceDisconnect, .alias, .task, .taskMessage,
@@ -170,10 +180,10 @@ package final class AdminAPI {
 
     /// The app that the path names, if the request's credential may see it and has `permission`.
     func app(
-        _ path: RequestPath, _ request: APIRequest, for permission: Credential.Permission
+        _ path: RequestPath, _ request: APIRequest, for permission: Credential.Permission?
     ) throws(AdminFault) -> (app: App, credential: Credential) {
         let credential = try authorize(request, for: permission)
-        guard let app = registry[path.text(2)], credential.sees(app.key) else {
+        guard let app = registry.known(path.text(2)), credential.sees(app.key) else {
             throw AdminFault(.notFound, "no such app, or not one of this credential's")
         }
         return (app, credential)

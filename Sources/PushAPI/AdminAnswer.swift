@@ -81,23 +81,6 @@ package enum AdminAnswer {
         writer.endArray()
     }
 
-    /// The apps that a credential sees.
-    static func apps(_ ids: [String]) -> APIResponse {
-        var writer = JSONWriter(capacity: 16 + 32 * ids.count)
-        writer.beginObject()
-        writer.key("apps")
-        writer.beginArray()
-        for id in ids {
-            writer.beginObject()
-            writer.key("appId")
-            writer.string(id)
-            writer.endObject()
-        }
-        writer.endArray()
-        writer.endObject()
-        return APIResponse(status: 200, body: writer.bytes)
-    }
-
     /// Whether an alert could reach the device through APNs now, and what came of the last one.
     private static func writeFallback(_ status: DeviceStatus, to writer: inout JSONWriter) {
         let hasToken = status.tokens.contains { $0.kind == .alert && !$0.isQuarantined }

@@ -5,13 +5,18 @@ package enum AdminEndpoint: Sendable, Hashable, CaseIterable {
     case devices, deviceMessages, devicePurge, deviceReplay, deviceDisconnect
     case alias, task, taskMessage, request, jobs
     case backup, backupState
+    case appCreate, app, appChange, appDelete, appRotate, appEnable, appDisable
 
     package static let table = RouteTable<AdminEndpoint>([
         .init("/v1/handoff/lease", [.post(.lease)]),
         .init("/v1/handoff/results", [.post(.results)]),
         .init("/v1/handoff/extend", [.post(.extend)]),
         .init("/v1/messages/{msgId}", [.get(.message)]),
-        .init("/v1/apps", [.get(.apps)]),
+        .init("/v1/apps", [.get(.apps), .post(.appCreate)]),
+        .init("/v1/apps/{appId}", [.get(.app), .patch(.appChange), .delete(.appDelete)]),
+        .init("/v1/apps/{appId}/rotate", [.post(.appRotate)]),
+        .init("/v1/apps/{appId}/enable", [.post(.appEnable)]),
+        .init("/v1/apps/{appId}/disable", [.post(.appDisable)]),
         .init("/v1/apps/{appId}/devices/{cid}", [.get(.device)]),
         .init("/v1/apps/{appId}/push", [.post(.push)]),
         .init("/v1/apps/{appId}/devices", [.get(.devices)]),

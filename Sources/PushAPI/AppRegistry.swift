@@ -25,6 +25,10 @@ package struct App: Sendable {
     /// How far a sign's timestamp may be off, in milliseconds.
     package var timestampTolerance = Limits.timestampTolerance
     package var transmissionCharacterCount = Limits.transmissionCharacterCount
+    /// False: nothing of it is served, and what it has stays.
+    package var isEnabled = true
+    /// The admin API made it; otherwise it is the configuration file's.
+    package var isManaged = false
     let bucketPrefix: [UInt8]
 
     /// Both lists of secrets have at least one.
@@ -52,19 +56,32 @@ package struct CallBounds: Sendable, Equatable {
 package struct AppRegistry: Sendable {
     private let byID: [String: App]
     private let byKey: [AppKey: App]
+    /// False while a gateway of a cluster has not heard of the apps that the admin API made.
+    package let isComplete: Bool
 
     /// A later app of the same id replaces an earlier one; configuration refuses such a file before it comes here.
-    package init(_ apps: [App] = []) {
+    package init(_ apps: [App] = [], isComplete: Bool = true) {
+        self.isComplete = isComplete
         byID = Dictionary(apps.map { ($0.appID, $0) }, uniquingKeysWith: { $1 })
         byKey = Dictionary(byID.values.map { ($0.key, $0) }, uniquingKeysWith: { $1 })
     }
 
-    package subscript(appID: String) -> App? { byID[appID] }
-    package subscript(key: AppKey) -> App? { byKey[key] }
+    /// An app that is served.
+    package subscript(appID: String) -> App? { byID[appID].flatMap { $0.isEnabled ? $0 : nil } }
+    package subscript(key: AppKey) -> App? { byKey[key].flatMap { $0.isEnabled ? $0 : nil } }
 
-    /// The ids of the apps that `isSeen` says yes to, in their order.
-    func appIDs(where isSeen: (AppKey) -> Bool) -> [String] {
-        byID.values.filter { isSeen($0.key) }.map(\.appID).sorted()
+    /// An app, served or not.
+    package func known(_ appID: String) -> App? { byID[appID] }
+    package func known(_ key: AppKey) -> App? { byKey[key] }
+
+    /// The apps that `isSeen` says yes to, in the order of their ids.
+    func apps(where isSeen: (AppKey) -> Bool) -> [App] {
+        byID.values.filter { isSeen($0.key) }.sorted { $0.appID < $1.appID }
+    }
+
+    /// Apps that are served by this registry and are switched off in another.
+    package func disabled(in next: AppRegistry) -> [AppKey] {
+        byID.values.filter { $0.isEnabled && next.byID[$0.appID]?.isEnabled == false }.map(\.key)
     }
 
     /// The app's id for rendering; empty for an app that has left the configuration.

@@ -54,7 +54,7 @@ extension AdminAPI {
                 let permission: Credential.Permission? =
                     switch endpoint {
                     case .lease, .results, .extend: .handoff
-                    case .push: .admin
+                    case .push, .appCreate, .appChange, .appRotate: .admin
                     default: nil
                     }
                 if let permission { _ = try authorize(request, for: permission) }

@@ -146,6 +146,14 @@ package final class PublicAPI {
         return app
     }
 
+    /// The app of a call that needs no token.
+    func served(_ appID: String) throws(GetuiFault) -> App {
+        if let app = registry[appID] { return app }
+        if registry.known(appID) != nil { throw .invalid("appId", "the app is disabled") }
+        guard registry.isComplete else { throw GetuiFault(code: .starting, message: "the gateway is not ready, retry") }
+        throw .invalid("appId")
+    }
+
     /// Counts one use of a rate, or refuses it with Getui's code.
     func take(_ kind: RateKind, _ app: App, now: GatewayTime) throws(GetuiFault) {
         guard let rates, app.rates.perMinute(kind) > 0 || app.rates.perDay(kind) > 0 else { return }
@@ -197,7 +205,7 @@ extension PublicAPI {
     private func authenticate(_ request: APIRequest, appID: String, now: GatewayTime) throws(GetuiFault) -> APIResponse
     {
         let body = try parameters(request)
-        guard let app = registry[appID] else { throw .invalid("appId") }
+        let app = try served(appID)
         guard let appKey = body?["appkey"] else { throw .null("appkey") }
         guard let appKeyBytes = appKey.stringBytes else { throw .type("appkey") }
         guard let timestamp = body?["timestamp"] else { throw .null("timestamp") }

@@ -72,7 +72,7 @@ extension GetuiFault {
 
 extension PublicAPI {
     func receipt(_ request: APIRequest, appID: String, now: GatewayTime) throws(GetuiFault) -> ReceiptRequest {
-        guard let app = registry[appID] else { throw .invalid("appId") }
+        let app = try served(appID)
         try takeOfNetwork(request, app, now: now)
         guard let proof = request.proof.flatMap(Self.digest) else {
             throw GetuiFault(

@@ -79,5 +79,6 @@ package struct RouteMethod<Endpoint: Sendable>: Sendable {
     static func head(_ endpoint: Endpoint) -> Self { Self(method: .head, endpoint: endpoint) }
     static func post(_ endpoint: Endpoint) -> Self { Self(method: .post, endpoint: endpoint) }
     static func put(_ endpoint: Endpoint) -> Self { Self(method: .put, endpoint: endpoint) }
+    static func patch(_ endpoint: Endpoint) -> Self { Self(method: .patch, endpoint: endpoint) }
     static func delete(_ endpoint: Endpoint) -> Self { Self(method: .delete, endpoint: endpoint) }
 }

@@ -25,6 +25,8 @@ public enum CloseCode: UInt32, Sendable, CaseIterable {
     case overloaded = 201
     /// Another address serves this app.
     case moved = 202
+    /// The app is switched off for now.
+    case appDisabled = 203
 
     /// The Hello's timestamp is too far off or not increasing; `server_time` tells the offset. One retry.
     case clockSkew = 300

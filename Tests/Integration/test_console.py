@@ -42,6 +42,16 @@ def test_a_person_signs_in_and_sees_how_the_gateway_is(page, gateway, new_device
     assert "demo" in page.text("table")
 
 
+def test_apps_and_whether_they_are_served(page, gateway):
+    gateway.admin_call("POST", "/v1/apps", {"appId": "seen"})
+    gateway.admin_call("POST", "/v1/apps/seen/disable")
+    page.sign_in(ADMIN_TOKEN)
+    page.shows("seen")
+    page.shows("disabled")
+    page.shows("admin API")
+    gateway.admin_call("DELETE", "/v1/apps/seen")
+
+
 def test_why_did_this_message_not_arrive(page, gateway, new_device):
     """From a cid to the device, from its last refusal to the message, and there each step as a sentence."""
     device = new_device(gateway, token="cd" * 32)

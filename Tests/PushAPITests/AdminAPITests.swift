@@ -215,6 +215,17 @@ struct AdminAPITests {
         case .device:
             Rule(
                 method: .get, target: "/v1/apps/demoApp/devices/\(Fixture.cid)", permissions: [.trace], namesApp: true)
+        case .appCreate: Rule(target: "/v1/apps", body: #"{"appId":"a"}"#, permissions: [], needsAllApps: true)
+        case .app:
+            Rule(
+                method: .get, target: "/v1/apps/demoApp", permissions: Set(Credential.Permission.allCases),
+                namesApp: true)
+        case .appChange:
+            Rule(method: .patch, target: "/v1/apps/demoApp", body: "{}", permissions: [], needsAllApps: true)
+        case .appDelete: Rule(method: .delete, target: "/v1/apps/demoApp", permissions: [], needsAllApps: true)
+        case .appRotate: Rule(target: "/v1/apps/demoApp/rotate", body: "{}", permissions: [], needsAllApps: true)
+        case .appEnable: Rule(target: "/v1/apps/demoApp/enable", permissions: [], needsAllApps: true)
+        case .appDisable: Rule(target: "/v1/apps/demoApp/disable", permissions: [], needsAllApps: true)
         case .apps: Rule(method: .get, target: "/v1/apps", permissions: Set(Credential.Permission.allCases))
         case .push: Rule(target: "/v1/apps/demoApp/push", body: "{}", permissions: [], namesApp: true)
         case .devices: traceRule("/v1/apps/demoApp/devices")
@@ -312,8 +323,10 @@ struct AdminAPITests {
         func text(_ bearer: String) -> String? {
             if case .respond(let response) = call(.get, "/v1/apps", bearer: bearer) { response.text } else { nil }
         }
-        #expect(text("support-token") == #"{"apps":[{"appId":"demoApp"}]}"#)
-        #expect(text("root-token") == #"{"apps":[{"appId":"demoApp"},{"appId":"otherApp"}]}"#)
+        let demo = #"{"appId":"demoApp","source":"file","state":"enabled"}"#
+        let other = #"{"appId":"otherApp","source":"file","state":"enabled"}"#
+        #expect(text("support-token") == #"{"apps":[\#(demo)]}"#)
+        #expect(text("root-token") == #"{"apps":[\#(demo),\#(other)]}"#)
         expect(call(.post, "/v1/apps/demoApp/push", "{}", bearer: "support-token"), 403, "forbidden", "admin")
         guard case .push(let pushed, let name) = call(.post, "/v1/apps/demoApp/push", "{}") else {
             Issue.record("no push")

@@ -1,6 +1,6 @@
 // Health, rates, latencies and queue depths.
 
-import {look, text} from "./api.js";
+import {call, look, text} from "./api.js";
 import {badge, card, fill, h, table} from "./dom.js";
 import {History, byLabel, parse, quantile, sum} from "./metrics.js";
 import {plot} from "./plot.js";
@@ -19,11 +19,11 @@ export function show(body) {
     if (isOver) return;
     if (!document.hidden) {
       try {
-        const [page, readiness] = await Promise.all([text("/metrics"), look("/readyz")]);
+        const [page, readiness, list] = await Promise.all([text("/metrics"), look("/readyz"), call("/v1/apps")]);
         if (isOver) return;
         history.push(parse(page), Date.now());
         fill(said);
-        render(content, readiness);
+        render(content, readiness, list.apps);
       } catch (error) {
         if (!isOver) fill(said, explain(error));
       }
@@ -36,7 +36,7 @@ export function show(body) {
 
 const tile = (name, value, more) => h("div", {class: "tile"}, h("span", {}, name), value instanceof Node ? value : h("b", {}, value), more && h("small", {}, more));
 
-function render(content, readiness) {
+function render(content, readiness, list) {
   const [now, before] = [history.last, history.before];
   const last = points => (points.length ? points.at(-1)[1] : null);
   const word = readiness.answer?.status ?? "–";
@@ -73,18 +73,20 @@ function render(content, readiness) {
         {name: t("deviceSessions"), points: history.gauge("longwire_sessions", {role: "device"})},
         {name: t("httpConnections"), points: history.gauge("longwire_http_connections", {listener: "http"})},
       ], options)),
-    card(t("apps"), apps(now)),
+    card(t("apps"), apps(now, list)),
     card(t("refusals"), table(t("refusals"), [t("reason"), t("count")],
       byLabel(now, "longwire_publishes_refused_total", "reason").map(([reason, count]) => [reason, number(count)]), t("refusalsEmpty"))));
 }
 
-function apps(now) {
-  const rows = byApp(now, "longwire_app_messages_accepted_total").map(([app, accepted]) => {
+function apps(now, list) {
+  const counted = new Map(byApp(now, "longwire_app_messages_accepted_total"));
+  const rows = list.map(({appId: app, source, state}) => {
+    const accepted = counted.get(app) ?? null;
     const rate = history.rate("longwire_app_messages_accepted_total", {app});
-    return [app, compact(sum(now, "longwire_app_connected_devices", {app})), compact(rate.length ? rate.at(-1)[1] : null), compact(accepted),
+    return [app, badge(state === "enabled" ? "good" : "bad", t(`${state}App`)), t(`${source}App`), compact(sum(now, "longwire_app_connected_devices", {app})), compact(rate.length ? rate.at(-1)[1] : null), compact(accepted),
       compact(sum(now, "longwire_app_messages_undelivered_total", {app})), compact(sum(now, "longwire_app_handoff_jobs_due", {app}))];
   });
-  return table(t("apps"), [t("app"), t("appConnected"), t("appAcceptedRate"), t("appAccepted"), t("appUndelivered"), t("appDue")], rows, t("appsEmpty"));
+  return table(t("apps"), [t("app"), t("state"), t("appSource"), t("appConnected"), t("appAcceptedRate"), t("appAccepted"), t("appUndelivered"), t("appDue")], rows, t("appsEmpty"));
 }
 
 /** The apps of a page with a figure of each, zeros included. */

@@ -263,6 +263,16 @@ extension Shard {
         endSession(slot, announced: false)
     }
 
+    /// Ends every session of an app's devices, with what is told to them.
+    package mutating func endSessions(of app: AppKey, _ code: CloseCode, reason: StaticString, now: GatewayTime) {
+        begin(now)
+        guard let index = apps.firstIndex(where: { $0.key == app }), sessions.count(ofApp: index) > 0 else { return }
+        for place in 0..<UInt32(sessions.slotCount) {
+            guard let slot = sessions.device(at: place), Int(devices.at(slot).value.appIndex) == index else { continue }
+            close(slot, code, reason)
+        }
+    }
+
     // MARK: Backlog
 
     /// Asks for the next page once half the window is free.

@@ -216,7 +216,9 @@ final class ClusterHost: @unchecked Sendable {
     private func askForTokens() {
         context.members[0].submit { member in
             member.ask(Bucket(0), .startRows) { [self] answer in
-                if case .startRows(_, let revoked) = answer { learn(revoked) }
+                guard case .startRows(_, let revoked, let version) = answer else { return }
+                learn(revoked)
+                learn(appsVersion: version)
             }
         }
     }
@@ -237,11 +239,19 @@ final class ClusterHost: @unchecked Sendable {
         context.tellAll { loop in for token in revoked { loop.take(.tokenRevoked(token)) } }
     }
 
+    /// How far the apps of the admin API go; `nil`: their owner is of a release without them.
+    func learn(appsVersion: UInt64?) {
+        guard let appsVersion else { return context.apps.takeNone(on: context, now: time.now ?? 0) }
+        context.members[0].submit { $0.followApps(upTo: appsVersion) }
+    }
+
     /// Takes over what part 0 keeps for all gateways.
     func restore(_ meta: MetaRows) {
         context.rates.restore(meta.rates, now: time.now ?? 0)
         context.online.restore(points: meta.onlinePoints, peaks: meta.onlinePeaks)
         context.testDevices.restore(meta.testDevices)
+        context.apps.restore(meta.book, on: context, now: time.now ?? 0)
+        GatewayStart.tell(of: meta.unreadAppCount, context.log)
         learn(Array(meta.revoked))
     }
 }

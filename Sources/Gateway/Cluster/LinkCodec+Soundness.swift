@@ -42,6 +42,7 @@ extension LoopMessage {
             return isHere(Bucket(0)) && request.isSound && limit >= 0
         case .question(.rates(let reports), _):
             return isHere(Bucket(0)) && reports.count <= RateBook.exchangeLimit && reports.allSatisfy(\.isSound)
+        case .question(.app(let change), _): return isHere(Bucket(0)) && change.isSound
         case .question: return isHere(Bucket(0))
         case .news: return true
         }

@@ -78,13 +78,14 @@ final class PartOpening: @unchecked Sendable {
     private func askFold(on member: GatewayLoop, delay: Int64) {
         guard !host.isGivenUp(part, epoch: epoch) else { return abandon() }
         member.ask(Bucket(0), .startRows) { [unowned member] answer in
-            guard case .startRows(let folded, let revoked) = answer else {
+            guard case .startRows(let folded, let revoked, let version) = answer else {
                 // The owner of part 0 is not there yet.
                 return member.campaigns.coordinator.later(delay) { [unowned member] in
                     self.askFold(on: member, delay: min(500, delay * 2))
                 }
             }
             self.host.learn(revoked)
+            self.host.learn(appsVersion: version)
             self.fold = CounterFold(folded)
             self.host.onWorker { self.readCounters() }
         }

@@ -216,6 +216,19 @@ struct ConfigurationReader {
 
     // MARK: Apps
 
+    /// Reads an app that stands in no file, by the same rules.
+    static func app(_ members: [JSON5Member]) -> (app: AppConfiguration?, problems: [ConfigurationProblem]) {
+        let problems = ConfigurationProblems()
+        let reader = ConfigurationReader(file: "", problems: problems, isReadableByOthers: false)
+        var secrets = SecretReader(folder: "", problems: problems)
+        let object = ConfigurationObject(
+            members, path: "", position: TextPosition(line: 1, column: 1), problems: problems)
+        let app = reader.readApp(object, &secrets)
+        let shown = problems.all.map { ConfigurationProblem(path: $0.path, position: nil, text: $0.text) }
+        guard let app, !app.appSecrets.isEmpty, !app.masterSecrets.isEmpty else { return (nil, shown) }
+        return (app, shown)
+    }
+
     private func readApp(_ object: ConfigurationObject, _ secrets: inout SecretReader) -> AppConfiguration? {
         let appID = object.string("appId", allowed: Self.appIDRule, where: Self.isAppID)
         let appKey = object.string("appKey", allowed: "1 to 128 visible ASCII characters") {
@@ -313,21 +326,28 @@ struct ConfigurationReader {
         let tokens = Set(configuration.credentials.flatMap(\.tokens))
         var owners: [Secret: String] = [:]
         for app in configuration.apps {
-            let (open, secret) = (Set(app.appSecrets), Set(app.masterSecrets))
-            if !open.isDisjoint(with: secret) {
-                root.report("apps", "\"\(app.appID)\" has an appSecret that is a masterSecret, too; make a new one")
-            }
-            if open.count < app.appSecrets.count || secret.count < app.masterSecrets.count {
-                root.report("apps", "\"\(app.appID)\" has a secret that stands twice")
-            }
-            if !open.union(secret).isDisjoint(with: tokens) {
-                root.report("apps", "\"\(app.appID)\" has a secret that is a credential's token, too; make a new one")
-            }
-            for secret in open.union(secret) {
+            for problem in Self.secretProblems(of: app, tokens: tokens) { root.report("apps", problem) }
+            for secret in Set(app.appSecrets + app.masterSecrets) {
                 guard let other = owners.updateValue(app.appID, forKey: secret), other != app.appID else { continue }
                 configuration.warnings.append("the apps \"\(other)\" and \"\(app.appID)\" share a secret")
             }
         }
+    }
+
+    /// What is wrong with an app's secrets as a whole; `tokens` are those of all credentials.
+    static func secretProblems(of app: AppConfiguration, tokens: Set<Secret>) -> [String] {
+        let (open, secret) = (Set(app.appSecrets), Set(app.masterSecrets))
+        var problems: [String] = []
+        if !open.isDisjoint(with: secret) {
+            problems.append("\"\(app.appID)\" has an appSecret that is a masterSecret, too; make a new one")
+        }
+        if open.count < app.appSecrets.count || secret.count < app.masterSecrets.count {
+            problems.append("\"\(app.appID)\" has a secret that stands twice")
+        }
+        if !open.union(secret).isDisjoint(with: tokens) {
+            problems.append("\"\(app.appID)\" has a secret that is a credential's token, too; make a new one")
+        }
+        return problems
     }
 
     private func checkCredentials(_ root: ConfigurationObject, _ configuration: GatewayConfiguration) {

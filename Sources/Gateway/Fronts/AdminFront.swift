@@ -23,11 +23,13 @@ final class AdminFront {
     private unowned(unsafe) let owner: GatewayLoop
     private let api: AdminAPI
     private let inspections: InspectionFront
+    private let apps: AppFront
     private var pending = StampedTable<Pending>(limit: AdminFront.pendingLimit)
 
     init(_ owner: GatewayLoop) {
         self.owner = owner
         inspections = InspectionFront(owner)
+        apps = AppFront(owner)
         api = AdminAPI(registry: owner.registry, credentials: owner.snapshot.credentials)
     }
 
@@ -96,6 +98,7 @@ final class AdminFront {
                 exchange,
                 owner.context.backups.begin(
                     name, in: owner.snapshot.backupFolder, of: store, by: credential, log: owner.log))
+        case .app(let request): apps.handle(request) { [weak self] response in self?.respond(exchange, response) }
         case .backupState: respond(exchange, BackupAnswer.status(owner.context.backups.status))
         case .healthz: respond(exchange, HealthPage.health(owner.context))
         case .readyz: respond(exchange, HealthPage.readiness(owner.context))

@@ -124,7 +124,8 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
             return close(.wrongListener, reason: "this listener is for devices; senders have their own")
         }
         guard let app = owner.registry[hello.appID] else {
-            return close(.unknownApp, reason: "no app of this id is configured here")
+            let (code, reason) = owner.refusal(ofApp: hello.appID)
+            return close(code, reason: reason)
         }
         var adopted = AdoptedHello(
             app: app.key, bucket: Bucket(0), cid: hello.cid, newSecret: nil, transcript: transcript.bytes,
@@ -213,6 +214,13 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         }
         guard owner.isHere(owner.index), owner.welcomesDevices else {
             return close(.moved, reason: "another gateway is taking this device over; come back")
+        }
+        // Another gateway may have heard of the app, or of its end, a moment earlier than this one.
+        guard owner.registry[adopted.hello.appID] != nil else {
+            guard owner.registry.known(adopted.hello.appID) != nil else {
+                return close(.moved, reason: "this gateway is told of the app in a moment; come back")
+            }
+            return close(.appDisabled, reason: GatewayLoop.disabledReason)
         }
         guard let admitted = owner.sessions.admit(self) else {
             return close(.overloaded, reason: "the gateway holds as many connections as it may; come back later")

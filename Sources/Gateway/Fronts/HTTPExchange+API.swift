@@ -59,10 +59,11 @@ extension APIRequest.Method {
         case .get: self = .get
         case .post: self = .post
         case .put: self = .put
+        case .patch: self = .patch
         case .delete: self = .delete
         case .head: self = .head
         // No route has these, so that the API says 405 in its own words.
-        case .patch, .options, .trace, .query: self = .other
+        case .options, .trace, .query: self = .other
         }
     }
 }

@@ -124,7 +124,7 @@ final class InspectionFront {
     /// A single push: its one message.
     private func single(_ task: TaskID, _ app: AppKey, _ respond: @escaping Respond) {
         ask(task.home, .single(task, app)) { [weak self] answer in
-            guard let self, case .inspected(.single(_, let cid)) = answer, let device = registry[app] else {
+            guard let self, case .inspected(.single(_, let cid)) = answer, let device = registry.known(app) else {
                 if case .unknown = answer { return respond(InspectionAnswers.unknownTask) }
                 return respond(InspectionAnswers.unreadable)
             }
@@ -133,7 +133,7 @@ final class InspectionFront {
     }
 
     private func taskMessage(_ task: TaskID, _ address: DeviceAddress, _ respond: @escaping Respond) {
-        guard let app = registry[address.app] else { return respond(InspectionAnswers.unknownTask) }
+        guard let app = registry.known(address.app) else { return respond(InspectionAnswers.unknownTask) }
         let target = app.target(address.cid, of: task)
         let command = TaskCommand.message(
             task, address.app, cid: address.cid, bucket: target.bucket, digest: target.digest)

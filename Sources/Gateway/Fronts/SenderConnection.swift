@@ -110,7 +110,8 @@ final class SenderConnection: StreamDelegate, Handshaking {
             return close(.wrongListener, reason: "this listener is for senders; devices have their own")
         }
         guard let app = owner.registry[hello.appID] else {
-            return close(.unknownApp, reason: "no app of this id is configured here")
+            let (code, reason) = owner.refusal(ofApp: hello.appID)
+            return close(code, reason: reason)
         }
         var isProven = false
         for secret in app.masterSecrets
@@ -213,7 +214,10 @@ final class SenderConnection: StreamDelegate, Handshaking {
     func reload(_ registry: AppRegistry) {
         guard phase == .open, let known = sender else { return }
         guard let app = registry[known.appKey] else {
-            return close(.unknownApp, reason: "the app was removed from the configuration")
+            let isDisabled = registry.known(known.appKey) != nil
+            return isDisabled
+                ? close(.appDisabled, reason: "the app was disabled")
+                : close(.unknownApp, reason: "the app was removed from the configuration")
         }
         sender = NativeSender(app)
     }

@@ -76,7 +76,8 @@ final class Gateway {
             configuration, descriptors, log: log, time: time, acceptsClock: acceptsClock, stepping: stepping)
         (clock, context, node) = (start.clock, start.context, start.node)
         do {
-            let snapshot = GatewaySnapshot(configuration, descriptors)
+            let snapshot = start.context.apps.begin(
+                configuration, descriptors, now: start.clock.mapping.time(atBoot: ClockReader.boot()), log: log)
             let seats = start.loops.map { _ in LoopSeats() }
             members = start.starts.enumerated().map { index, first in
                 GatewayLoop(
@@ -293,6 +294,7 @@ final class Gateway {
         }
         context.tellAll { $0.setClock(mapping) }
         hook?.tend()
+        context.apps.tend(on: context, now: time.now ?? 0)
         if context.store.acceptsWrites == isStoreBusy {
             isStoreBusy.toggle()
             if isStoreBusy { log.write(.warning, .storeBusy) }
@@ -307,6 +309,8 @@ final class Gateway {
         if reading.boot - lastLook > 10_000 {
             lastLook = reading.boot
             look()
+            // A word of the owner's may have been lost.
+            if node != nil { context.members[0].submit { $0.followApps() } }
         }
         if reading.boot - lastClockRecord > 10_000 {
             lastClockRecord = reading.boot
@@ -375,13 +379,12 @@ final class Gateway {
             configuration = next
             for (name, _, tls) in certificates { renew(name, tls) }
             note(certificates)
-            let snapshot = GatewaySnapshot(next, descriptors)
-            context.tellAll { $0.reload(snapshot) }
+            let snapshot = context.apps.reload(next, on: context, now: time.now ?? 0)
             hook?.update(next.hook)
             log.setLevel(next.logging.level)
             context.status.withLock { status in
                 status.configurationVersion = next.version
-                status.connections = snapshot.connections
+                if let snapshot { status.connections = snapshot.connections }
                 status.reloadsApplied += 1
             }
             log.write(.info, .reloaded, [.configuration: LogValue(next.version)])

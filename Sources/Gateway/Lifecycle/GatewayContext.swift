@@ -40,6 +40,8 @@ final class GatewayContext: Sendable {
     let rates = SharedRates()
     let online = OnlineHistory()
     let testDevices = SharedTestDevices()
+    /// The apps of the file and of the admin API.
+    let apps: SharedApps
     let backups = BackupKeeper()
     /// Bodies of HTTP requests under way.
     let bodies: HTTPBodyBudget
@@ -55,6 +57,8 @@ final class GatewayContext: Sendable {
         spares: SpareBatches = SpareBatches()
     ) throws {
         hookWakeup = try Wakeup()
+        // On a store of its own the gateway reads them before it serves; otherwise their owner tells.
+        apps = SharedApps(isKnown: cluster == nil)
         replays = Lock(ReplayGuard(startedAt: startedAt))
         (self.loopCount, self.eventLoopCount, self.cluster) = (loopCount, eventLoopCount, cluster)
         (self.log, self.store, self.isFsync) = (log, store, isFsync)

@@ -15,26 +15,30 @@ struct GatewaySnapshot: Sendable {
     var allowsPlaintextRegistration: Bool
     var backupFolder: String
 
-    init(_ configuration: GatewayConfiguration, _ budget: DescriptorBudget) {
+    /// - Parameters:
+    ///   - configuration: the file's, in force.
+    ///   - budget: how many connections there are descriptors for.
+    ///   - managed: apps that the admin API made, none of which is the file's.
+    ///   - isComplete: false while this gateway has not heard of them.
+    init(
+        _ configuration: GatewayConfiguration, _ budget: DescriptorBudget,
+        managed: [(app: AppConfiguration, isEnabled: Bool)] = [], isComplete: Bool = true
+    ) {
         version = configuration.version
         limits = configuration.limits
         connections = budget.limits(configuration.limits)
         allowsPlaintextRegistration = configuration.allowPlaintextRegistration
         backupFolder = configuration.backupPath ?? configuration.storePath + "/backups"
-        settings = configuration.apps.map { $0.settings(key: AppKey(appID: $0.appID)) }
+        // To the shards an app that is switched off is one that is not served here.
+        let served = configuration.apps + managed.filter(\.isEnabled).map(\.app)
+        settings = served.map { $0.settings(key: AppKey(appID: $0.appID)) }
         registry = AppRegistry(
-            configuration.apps.map { app in
-                var known = App(
-                    appID: app.appID, appKey: app.appKey, appSecrets: app.appSecrets.map(\.exposed),
-                    masterSecrets: app.masterSecrets.map(\.exposed), apnsTopic: app.apnsTopic)
-                known.apnsTemplate = app.apnsTemplate
-                (known.defaultTimeToLive, known.longestTimeToLive) = (app.push.defaultTTL, app.push.longestTTL)
-                known.transmissionCharacterCount = app.push.transmissionCharacters
-                known.scheduleHorizon = Int64(app.push.scheduleDays) * 86_400_000
-                known.timestampTolerance = Int64(app.push.timestampToleranceSeconds) * 1_000
-                (known.rates, known.bounds) = (app.push.rates, app.push.bounds)
-                return known
-            })
+            configuration.apps.map { App($0) }
+                + managed.map { app, isEnabled in
+                    var known = App(app)
+                    (known.isManaged, known.isEnabled) = (true, isEnabled)
+                    return known
+                }, isComplete: isComplete)
         credentials = CredentialSet(
             configuration.credentials.flatMap { credential in
                 credential.tokens.map { token in
@@ -47,5 +51,20 @@ struct GatewaySnapshot: Sendable {
                             }))
                 }
             }, isLoopbackOnly: configuration.credentials.contains { $0.name == "generated" })
+    }
+}
+
+extension App {
+    /// An app as configured.
+    fileprivate init(_ app: AppConfiguration) {
+        self.init(
+            appID: app.appID, appKey: app.appKey, appSecrets: app.appSecrets.map(\.exposed),
+            masterSecrets: app.masterSecrets.map(\.exposed), apnsTopic: app.apnsTopic)
+        apnsTemplate = app.apnsTemplate
+        (defaultTimeToLive, longestTimeToLive) = (app.push.defaultTTL, app.push.longestTTL)
+        transmissionCharacterCount = app.push.transmissionCharacters
+        scheduleHorizon = Int64(app.push.scheduleDays) * 86_400_000
+        timestampTolerance = Int64(app.push.timestampToleranceSeconds) * 1_000
+        (rates, bounds) = (app.push.rates, app.push.bounds)
     }
 }

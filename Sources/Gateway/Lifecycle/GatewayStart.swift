@@ -60,6 +60,8 @@ struct GatewayStart {
             context.rates.restore(meta.rates, now: clock.mapping.time(atBoot: ClockReader.boot()))
             context.online.restore(points: meta.onlinePoints, peaks: meta.onlinePeaks)
             context.testDevices.restore(meta.testDevices)
+            context.apps.restore(meta.book, on: nil, now: clock.mapping.time(atBoot: ClockReader.boot()))
+            Self.tell(of: meta.unreadAppCount, log)
             // Before any device says Hello: its positions are held against the logs.
             var broadcasts = BroadcastStart()
             for part in set.stores { try part.loadAll(table: .broadcast) { broadcasts.take($0) } }
@@ -118,6 +120,13 @@ struct GatewayStart {
         HTTPBodyBudget(
             byteLimit: configuration.limits.httpBodyBytes,
             networkByteLimit: configuration.limits.httpBodyBytesPerAddress)
+    }
+
+    static func tell(of unreadAppCount: Int, _ log: Log) {
+        guard unreadAppCount > 0 else { return }
+        log.write(
+            .error, .appUnread,
+            [.error: .text("\(unreadAppCount) rows of apps cannot be read; see longwire store check")])
     }
 
     private static func tell(of store: EmbeddedStore, at path: String, _ log: Log) {

@@ -11,6 +11,7 @@ package struct MetaRows: Sendable {
     enum Kind: UInt64 {
         case tokenKey = 1, queueEpoch, clock, revokedToken, onlinePoint, onlinePeak, rate, testDevice
         case foldedDay, foldedLife  // CounterFold.RowKind
+        case app, appsVersion
     }
 
     package private(set) var tokenKey: [UInt8] = []
@@ -24,7 +25,14 @@ package struct MetaRows: Sendable {
     private(set) var testDevices: [(app: AppKey, device: TestDevice)] = []
     /// Counters of days gone by.
     private(set) var fold = CounterFold()
+    private var apps: [ManagedApp] = []
+    private var appsVersion: UInt64 = 0
+    /// Rows of apps that no release wrote.
+    private(set) var unreadAppCount = 0
     private var isNew = false
+
+    /// The apps that the admin API made.
+    var book: AppBook { AppBook(apps, version: appsVersion) }
 
     /// Reads the table's rows; what cannot be read is made anew.
     ///
@@ -59,6 +67,9 @@ package struct MetaRows: Sendable {
             guard let device = TestDevice(bytes: row.value, low: row.key.item) else { return }
             testDevices.append((AppKey(row.key.ownerLow), device))
         case .foldedDay, .foldedLife: _ = fold.take(row)
+        case .app:
+            if let app = ManagedApp(row: row.value) { apps.append(app) } else { unreadAppCount += 1 }
+        case .appsVersion: appsVersion = Self.number(row.value, 0) ?? 0
         case nil: break
         }
     }
@@ -104,6 +115,20 @@ package struct MetaRows: Sendable {
             loop.putMeta(high: Kind.testDevice.rawValue, low: app.word, item: device.cid.low, device.bytes) {}
         case .remove(let cid):
             loop.deleteMeta(high: Kind.testDevice.rawValue, low: app.word, item: cid.low)
+        }
+    }
+
+    /// Writes an app's row, or removes it; the book's version outlives the app.
+    static func write(
+        _ app: ManagedApp, isDeleted: Bool, on loop: GatewayLoop, done: @escaping () -> Void,
+        failed: @escaping () -> Void
+    ) {
+        loop.putMeta(high: Kind.appsVersion.rawValue, low: 0, item: 0, bytes([app.version])) {}
+        if isDeleted {
+            loop.deleteMeta(high: Kind.app.rawValue, low: app.key.word, item: 0)
+            loop.afterMeta(done, failed: failed)
+        } else {
+            loop.putMeta(high: Kind.app.rawValue, low: app.key.word, item: 0, app.row, done: done, failed: failed)
         }
     }
 

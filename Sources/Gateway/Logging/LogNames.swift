@@ -24,6 +24,12 @@ package enum LogName: String, Sendable, CaseIterable {
     case configurationWarning
     /// An operator purged a device's queue, had its jobs tried again or ended its session; fields: name, app, cid, detail, count.
     case operatorChange
+    /// An app was created, changed or deleted through the admin API; fields: name (of the credential), app, detail.
+    case appChanged
+    /// The admin API made an app of an id that the configuration file has, too: the file's counts. Fields: app.
+    case appShadowed
+    /// The row of an app has what this release cannot read: it counts as far as it can be read. Fields: app, error.
+    case appUnread
     /// A reload took effect; fields: configuration.
     case reloaded
     /// A reload was refused; the old configuration stays.

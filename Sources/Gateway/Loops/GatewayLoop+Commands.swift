@@ -242,6 +242,7 @@ extension GatewayLoop {
         case .taskChanged(let task): campaigns.coordinator.forget(task)
         case .broadcastEnded(let task, let app): withShard { $0.forgetBroadcast(task, app) }
         case .tokenRevoked(let token): publicFront.revoke(token)
+        case .appsChanged(let version): if index == 0 { followApps(upTo: version) }
         // For the membership, which is no loop's.
         case .registerChanged: break
         }

@@ -150,6 +150,8 @@ extension GatewayLoop {
         case .overloaded: (1_000, 15_000)
         // A part that changes hands is served again within about a second.
         case .moved: (50, 1_000)
+        // An operator has to enable the app again; until then each try costs a handshake.
+        case .appDisabled: (300_000, 900_000)
         case .shuttingDown: (500, UInt32(clamping: limits.reconnectSpreadSeconds * 1_000))
         case .replaced: (30_000, 60_000)
         case .clockSkew: (0, 1_000)

@@ -55,6 +55,8 @@ final class GatewayLoop {
     private lazy var campaignKeeper = CampaignKeeper(self)
     /// On the loop of bucket 0.
     private(set) var counterKeeper: CounterKeeper?
+    /// Changes of apps, likewise.
+    private(set) lazy var appKeeper = AppKeeper(self)
     /// Rows of the gateway's own that wait to be durable.
     var metaWaiters: [MetaWaiter] = []
     /// Rises whenever the part's shard here is another one: what an earlier one began goes on no more.
@@ -190,6 +192,7 @@ final class GatewayLoop {
         seats.shareOut()
         counterKeeper = start.fold.map { CounterKeeper(self, $0) }
         campaignKeeper = CampaignKeeper(self)
+        appKeeper = AppKeeper(self)
         seatNumber += 1
         if start.isSeated { context.cluster?.noteSeat(of: index, at: now) }
         learning = [:]
@@ -311,10 +314,14 @@ final class GatewayLoop {
 
     /// A new configuration is in force.
     func reload(_ snapshot: GatewaySnapshot) {
+        let disabled = registry.disabled(in: snapshot.registry)
         self.snapshot = snapshot
         core.pointee.frameByteLimit = snapshot.limits.frameBytes
         core.pointee.deviceFrameByteLimit = min(snapshot.limits.frameBytes, Wire.Limits.clientBodyByteCount)
         withShard { $0.reload(apps: snapshot.settings, limits: shardLimits) }
+        for app in disabled {
+            withShard { $0.endSessions(of: app, .appDisabled, reason: Self.disabledReason, now: now) }
+        }
         for sender in openSenders { sender.reload(registry) }
         publicFront.reload(snapshot)
         adminFront.reload(snapshot)

@@ -19,6 +19,10 @@ enum GatewayQuestion: Sendable, Codable {
     case startRows
     /// What a gateway's callers have used of their apps' rates.
     case rates([RateReport])
+    /// Changes an app.
+    case app(AppChange)
+    /// Which apps of the admin API changed since a version.
+    case apps(since: UInt64)
 }
 
 /// The answer to a `GatewayQuestion`.
@@ -29,10 +33,13 @@ enum GatewayAnswer: Sendable, Codable {
     case revoked
     case onlinePoints([OnlinePoint])
     case onlinePeak(Int)
-    /// Which days are folded, and the tokens that are void.
-    case startRows(FoldedDays, revoked: [TokenID])
+    /// Which days are folded, the tokens that are void, and the version of the apps; `nil` from a release without those.
+    case startRows(FoldedDays, revoked: [TokenID], appsVersion: UInt64?)
     /// What all gateways' callers have used of them.
     case rates([RateTotal])
+    /// Done, durably and in force on the gateway that answers; or refused.
+    case app(AppResult)
+    case apps(AppNews)
     /// Nothing was done; the caller repeats the question.
     case busy
 }
@@ -70,9 +77,18 @@ extension GatewayLoop {
             answer(.gateway(origin, .onlinePeak(context.online.peak(of: app, day: day))))
         case .startRows:
             answer(
-                .gateway(origin, .startRows(counterKeeper?.folded ?? FoldedDays(), revoked: publicFront.revokedTokens)))
+                .gateway(
+                    origin,
+                    .startRows(
+                        counterKeeper?.folded ?? FoldedDays(), revoked: publicFront.revokedTokens,
+                        appsVersion: context.apps.version)))
         case .rates(let reports):
             answer(.gateway(origin, .rates(context.rates.count(reports, now: now))))
+        case .app(let change): appKeeper.take(change, origin)
+        case .apps(let version):
+            // Who is on the way to own the rows has not read them.
+            let isKnown = context.apps.isKnown
+            answer(.gateway(origin, isKnown ? .apps(context.apps.news(since: version)) : .busy))
         }
         answerDeferredSoon()
     }

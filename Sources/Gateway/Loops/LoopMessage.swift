@@ -46,6 +46,8 @@ enum GatewayNews: Sendable, Codable {
     case broadcastEnded(TaskID, AppKey)
     /// The push API takes this token no more.
     case tokenRevoked(TokenID)
+    /// The apps of the admin API have this version now.
+    case appsChanged(UInt64)
     /// The cluster's register has something new for the receiving gateway's membership.
     case registerChanged
 }

@@ -58,7 +58,7 @@ package enum LoopCounter: Int, Sendable, CaseIterable {
         case .replaced: .closedForReplacement
         case .wrongListener, .unexpectedFrame, .frameTooLarge, .malformed, .badAck, .floods: .closedForProtocol
         case .storeUnavailable: .closedForStore
-        case .moved, .internalError: .closedOtherwise
+        case .moved, .appDisabled, .internalError: .closedOtherwise
         }
     }
 

@@ -97,6 +97,10 @@ enum AdminFuzz {
             case .alias(let name, _): try JSONFuzz.check(InspectionAnswers.alias(name, [DeviceID(high: 1, low: 2)]))
             case .task, .taskMessage, .change: break
             }
+        case .app(.show): try require(bearer != nil, "an app without a credential")
+        case .app(.change(let change, _)):
+            try require(bearer != nil, "a change without a credential")
+            try require(change.isSound, "a change of \(change.body.count) bytes")
         case .metrics: try require(bearer != nil, "metrics without a credential")
         case .backup(let name, _):
             try require(bearer != nil, "a backup without a credential")

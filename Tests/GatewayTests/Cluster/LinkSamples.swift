@@ -181,7 +181,7 @@ enum LinkSamples {
                         ReceiptEvent(kind: .shown, message: message),
                     ])),
             .launched(broadcast), .news(.jobsAvailable(.apns)), .news(.taskChanged(task)),
-            .news(.tokenRevoked(token)), .news(.broadcastEnded(task, app)),
+            .news(.tokenRevoked(token)), .news(.appsChanged(8)), .news(.broadcastEnded(task, app)),
             .broadcasts(
                 [AppBroadcasts(app: app, head: 12, records: [broadcast])], home: app.home.loop(of: parts)),
         ]
@@ -300,7 +300,7 @@ enum LinkSamples {
     // MARK: Questions to the gateway, with the part that each is for
 
     enum QuestionCase: CaseIterable {
-        case testDevices, revoke, onlinePoints, onlinePeak, startRows, rates
+        case testDevices, revoke, onlinePoints, onlinePeak, startRows, rates, app, apps
 
         init(_ question: GatewayQuestion) {
             switch question {
@@ -310,13 +310,19 @@ enum LinkSamples {
             case .onlinePeak: self = .onlinePeak
             case .startRows: self = .startRows
             case .rates: self = .rates
+            case .app: self = .app
+            case .apps: self = .apps
             }
         }
     }
 
     static var questions: [(question: GatewayQuestion, part: Int)] {
         let questions: [GatewayQuestion] =
-            [.revoke(token), .onlinePoints(app), .onlinePeak(app, day: 20_000), .startRows, .rates([report])]
+            [
+                .revoke(token), .onlinePoints(app), .onlinePeak(app, day: 20_000), .startRows, .rates([report]),
+                .apps(since: 9),
+                .app(AppChange(.rotate, appID: "shop", body: Array("{}".utf8))),
+            ]
             + testDeviceRequests.map { .testDevices($0, known: [cid], limit: 5) }
         return questions.map { ($0, 0) }
     }
@@ -329,7 +335,7 @@ enum LinkSamples {
     }
 
     enum GatewayAnswerCase: CaseIterable {
-        case testDevices, revoked, onlinePoints, onlinePeak, startRows, rates, busy
+        case testDevices, revoked, onlinePoints, onlinePeak, startRows, rates, app, apps, busy
 
         init(_ answer: GatewayAnswer) {
             switch answer {
@@ -339,6 +345,8 @@ enum LinkSamples {
             case .onlinePeak: self = .onlinePeak
             case .startRows: self = .startRows
             case .rates: self = .rates
+            case .app: self = .app
+            case .apps: self = .apps
             case .busy: self = .busy
             }
         }
@@ -354,8 +362,18 @@ enum LinkSamples {
         return [
             .rates([RateTotal(key: report.key, minute: report.minute, day: report.day)]), .revoked,
             .onlinePoints([OnlinePoint(time: time, count: 3)]), .onlinePeak(9),
-            .startRows(folded, revoked: [token]), .busy,
+            .startRows(folded, revoked: [token], appsVersion: 8), .busy,
+            .app(.done(managed, isNew: true, shown: [ShownSecret(name: "appSecret", exposed: "made-for-you")])),
+            .app(.refused(.conflict, "no")),
+            .apps(AppNews(head: 8, all: [managed.key], changed: [managed], isLast: true)),
         ] + results.map { .testDevices($0) }
+    }
+
+    static var managed: ManagedApp {
+        ManagedApp(
+            appID: "shop", appKey: "shopKey", appSecrets: [ManagedSecret(exposed: "secret-one", until: time)],
+            masterSecrets: [ManagedSecret(exposed: "master-one")], settings: #"{"maxAttempts":3}"#, isEnabled: false,
+            createdAt: time, changedAt: time, version: 8)
     }
 
     /// One of each kind, as the API parses them.

@@ -1,0 +1,82 @@
+internal import Delivery
+internal import PushAPI
+internal import Wire
+
+/// Carries out changes of apps, on the loop that owns the gateway's own rows: one after another, each durable before it is
+/// in force, told to the other gateways and answered.
+final class AppKeeper {
+    private unowned let owner: GatewayLoop
+    private var waiting: [(change: AppChange, origin: Origin)] = []
+    private var isWriting = false
+
+    /// Calls that wait for the one before them; people make them.
+    private static let waitingLimit = 64
+
+    init(_ owner: GatewayLoop) { self.owner = owner }
+
+    func take(_ change: AppChange, _ origin: Origin) {
+        guard waiting.count < Self.waitingLimit, owner.store.acceptsWrites, owner.context.apps.isKnown else {
+            return owner.answer(.gateway(origin, .busy))
+        }
+        waiting.append((change, origin))
+        goOn()
+    }
+
+    private func goOn() {
+        while !isWriting, let (change, origin) = waiting.first {
+            let result = owner.context.apps.judge(change, now: owner.now)
+            guard case .done(let app, isNew: true, _) = result else {
+                waiting.removeFirst()
+                owner.answer(.gateway(origin, .app(result)))
+                continue
+            }
+            isWriting = true
+            let isDeleted = change.act == .delete
+            MetaRows.write(app, isDeleted: isDeleted, on: owner) { [self] in
+                isWriting = false
+                waiting.removeFirst()
+                owner.context.apps.put(app, isDeleted: isDeleted, on: owner.context, now: owner.now)
+                owner.context.tellEveryGateway(.appsChanged(app.version))
+                // Behind the new snapshot in every loop's queue, the asking one's included.
+                owner.inNextTurn { $0.answer(.gateway(origin, .app(result))) }
+                goOn()
+            } failed: { [self] in
+                // Whether the row is durable is not known: the next owner reads it, and the caller asks again.
+                isWriting = false
+                let all = waiting
+                waiting = []
+                for (_, origin) in all { owner.answer(.gateway(origin, .busy)) }
+            }
+        }
+    }
+}
+
+// Following the owner of the rows.
+extension GatewayLoop {
+    /// Asks for what changed since this gateway heard of apps last; `then` runs when it is in force, or cannot be had now.
+    func followApps(since version: UInt64? = nil, then: @escaping () -> Void = {}) {
+        ask(Bucket(0), .apps(since: version ?? context.apps.version)) { [unowned self] answer in
+            guard case .apps(let news) = answer else { return then() }
+            guard let rest = context.apps.take(news, on: context, now: now) else {
+                // Behind the new snapshot in this loop's queue.
+                return inNextTurn { _ in then() }
+            }
+            followApps(since: rest, then: then)
+        }
+    }
+
+    /// The same where another gateway has told of a version that is not known here.
+    func followApps(upTo version: UInt64) {
+        guard version != context.apps.version || !context.apps.isKnown else { return }
+        followApps()
+    }
+
+    /// The code and the reason for a Hello whose app is not served here.
+    func refusal(ofApp appID: String) -> (CloseCode, StaticString) {
+        if registry.known(appID) != nil { return (.appDisabled, Self.disabledReason) }
+        guard registry.isComplete else { return (.moved, "this gateway does not know all apps yet; come back") }
+        return (.unknownApp, "no app of this id is configured here")
+    }
+
+    static let disabledReason: StaticString = "the app is disabled"
+}

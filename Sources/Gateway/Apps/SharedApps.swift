@@ -1,0 +1,176 @@
+internal import Configuration
+internal import Delivery
+internal import Platform
+internal import PushAPI
+internal import Wire
+
+/// The apps of the file and those of the admin API, put together: what all loops of this gateway serve.
+///
+/// Each change makes a new snapshot, which every loop gets; loops that are told of two changes get them in one order.
+final class SharedApps: Sendable {
+    private struct State {
+        var configuration = GatewayConfiguration()
+        var descriptors: DescriptorBudget?
+        var surroundings = AppSurroundings()
+        var book = AppBook()
+        /// The book was read, or its owner has told of it.
+        var isKnown = true
+        /// When the next secret ends, as far as the last snapshot knows.
+        var nextEnd = GatewayTime.max
+        var shadowed: Set<String> = []
+        var told: Set<String> = []
+    }
+
+    private let state: Lock<State>
+
+    /// `isKnown`: the store's own rows are read before anything is served, or there are none.
+    init(isKnown: Bool) {
+        var state = State()
+        state.isKnown = isKnown
+        self.state = Lock(state)
+    }
+
+    // MARK: Snapshots
+
+    /// The first snapshot, before the loops run.
+    func begin(
+        _ configuration: GatewayConfiguration, _ descriptors: DescriptorBudget, now: GatewayTime, log: Log
+    ) -> GatewaySnapshot {
+        state.withLock { state in
+            (state.configuration, state.descriptors) = (configuration, descriptors)
+            state.surroundings = AppSurroundings(configuration)
+            return Self.snapshot(&state, descriptors, now, log)
+        }
+    }
+
+    /// Another file is in force.
+    @discardableResult
+    func reload(_ configuration: GatewayConfiguration, on context: GatewayContext, now: GatewayTime) -> GatewaySnapshot?
+    {
+        change(on: context, now: now) { state in
+            state.configuration = configuration
+            state.surroundings = AppSurroundings(configuration)
+            return true
+        }
+    }
+
+    /// Drops secrets whose time is over; to be called about once a second.
+    func tend(on context: GatewayContext, now: GatewayTime) {
+        change(on: context, now: now) { $0.nextEnd <= now }
+    }
+
+    /// Changes something and, where it says so, gives every loop the new snapshot.
+    @discardableResult
+    private func change(
+        on context: GatewayContext, now: GatewayTime, _ body: (inout State) -> Bool
+    ) -> GatewaySnapshot? {
+        // The loops are told under the lock, so that all of them end with the same snapshot.
+        state.withLock { state in
+            guard body(&state), let descriptors = state.descriptors else { return nil }
+            let snapshot = Self.snapshot(&state, descriptors, now, context.log)
+            context.tellAll { $0.reload(snapshot) }
+            return snapshot
+        }
+    }
+
+    private static func snapshot(
+        _ state: inout State, _ descriptors: DescriptorBudget, _ now: GatewayTime, _ log: Log
+    ) -> GatewaySnapshot {
+        var managed: [(app: AppConfiguration, isEnabled: Bool)] = []
+        var shadowed: Set<String> = []
+        for app in state.book.sorted {
+            if state.surroundings.fileApps.contains(app.appID) {
+                shadowed.insert(app.appID)
+                if !state.shadowed.contains(app.appID) { log.write(.warning, .appShadowed, [.app: .text(app.appID)]) }
+                continue
+            }
+            let (read, problems) = app.configuration(now: now)
+            if !problems.isEmpty, state.told.insert("\(app.appID) \(app.version)").inserted {
+                let text = problems.map(\.description).joined(separator: "; ")
+                log.write(.error, .appUnread, [.app: .text(app.appID), .error: .text(text)])
+            }
+            if let read { managed.append((read, app.isEnabled)) }
+        }
+        state.shadowed = shadowed
+        state.nextEnd = state.book.nextEnd(after: now)
+        return GatewaySnapshot(state.configuration, descriptors, managed: managed, isComplete: state.isKnown)
+    }
+
+    // MARK: The book
+
+    var version: UInt64 { state.withLock { $0.book.version } }
+    var isKnown: Bool { state.withLock { $0.isKnown } }
+
+    /// The owner of the gateway's own rows has read them.
+    func restore(_ book: AppBook, on context: GatewayContext?, now: GatewayTime) {
+        guard let context else {
+            return state.withLock { state in (state.book, state.isKnown) = (book, true) }
+        }
+        change(on: context, now: now) { state in
+            (state.book, state.isKnown) = (book, true)
+            return true
+        }
+    }
+
+    func judge(_ change: AppChange, now: GatewayTime) -> AppResult {
+        state.withLock { $0.book.judge(change, $0.surroundings, now: now) }
+    }
+
+    func news(since version: UInt64) -> AppNews { state.withLock { $0.book.news(since: version) } }
+
+    /// Puts what is durable in force.
+    func put(_ app: ManagedApp, isDeleted: Bool, on context: GatewayContext, now: GatewayTime) {
+        change(on: context, now: now) { state in
+            if isDeleted { state.book.remove(app.key, version: app.version) } else { state.book.put(app) }
+            return true
+        }
+    }
+
+    /// Takes over what the owner of the rows tells; the version to ask from for the rest, `nil`: this was all.
+    func take(_ news: AppNews, on context: GatewayContext, now: GatewayTime) -> UInt64? {
+        var rest: UInt64?
+        change(on: context, now: now) { state in
+            let isNew = news.head != state.book.version || !news.changed.isEmpty || !state.isKnown
+            if state.book.take(news) { state.isKnown = true } else { rest = state.book.version }
+            return isNew
+        }
+        return rest
+    }
+
+    /// An owner of an earlier release tells of no apps: it has none.
+    func takeNone(on context: GatewayContext, now: GatewayTime) {
+        change(on: context, now: now) { state in
+            guard !state.isKnown else { return false }
+            state.isKnown = true
+            return true
+        }
+    }
+
+    // MARK: Pages
+
+    /// An app as its page shows it; `nil`: there is none.
+    func page(of appID: String, now: GatewayTime) -> AppPage? {
+        state.withLock { state in
+            if let app = state.configuration.apps.first(where: { $0.appID == appID }) {
+                return AppPage(
+                    appID: app.appID, appKey: app.appKey, isManaged: false, isEnabled: true,
+                    appSecrets: AppPage.Secrets(ends: app.appSecrets.map { _ in 0 }),
+                    masterSecrets: AppPage.Secrets(ends: app.masterSecrets.map { _ in 0 }))
+            }
+            guard let app = state.book.apps[AppKey(appID: appID)], app.appID == appID else { return nil }
+            return AppPage(app, now: now)
+        }
+    }
+}
+
+extension AppPage {
+    init(_ app: ManagedApp, now: GatewayTime) {
+        func ends(_ secrets: [ManagedSecret]) -> Secrets {
+            Secrets(ends: secrets.filter { $0.holds(at: now) }.map(\.until))
+        }
+        self.init(
+            appID: app.appID, appKey: app.appKey, isManaged: true, isEnabled: app.isEnabled,
+            appSecrets: ends(app.appSecrets), masterSecrets: ends(app.masterSecrets), settings: app.settings,
+            createdAt: app.createdAt, changedAt: app.changedAt)
+    }
+}

@@ -1,0 +1,190 @@
+/// What the admin API does to an app that it made.
+package enum AppAct: String, Sendable, Codable, CaseIterable {
+    case create, change, rotate, enable, disable, delete
+
+    /// As an answer and the log name it.
+    package var past: String {
+        switch self {
+        case .create: "created"
+        case .change: "changed"
+        case .rotate: "rotated"
+        case .enable: "enabled"
+        case .disable: "disabled"
+        case .delete: "deleted"
+        }
+    }
+}
+
+/// A call about one app.
+package enum AppRequest: Sendable {
+    case show(String)
+    /// `by`: the credential's name, for the log.
+    case change(AppChange, by: String)
+}
+
+/// An act with its body, which the gateway reads by the configuration's rules.
+package struct AppChange: Sendable, Codable, Equatable {
+    package var act: AppAct
+    /// Empty at a creation: the body names it.
+    package var appID: String
+    /// JSON; empty where the act needs none.
+    package var body: [UInt8]
+
+    package init(_ act: AppAct, appID: String, body: [UInt8]) {
+        (self.act, self.appID, self.body) = (act, appID, body)
+    }
+
+    /// Within the bounds of a call; one that comes from another gateway is held to them again.
+    package var isSound: Bool { body.count <= Limits.appBodyByteCount && appID.utf8.count <= Limits.appIDByteCount }
+}
+
+/// An app as its page shows it: no secret is in it.
+package struct AppPage: Sendable {
+    package struct Secrets: Sendable {
+        /// When each holds no more; 0: it has no end.
+        ///
+        /// The newest first.
+        package var ends: [Int64]
+        package init(ends: [Int64]) { self.ends = ends }
+    }
+
+    package var appID: String
+    package var appKey: String
+    package var isManaged: Bool
+    package var isEnabled: Bool
+    package var appSecrets: Secrets
+    package var masterSecrets: Secrets
+    /// JSON; empty for an app of the file.
+    package var settings: String
+    package var createdAt: Int64
+    package var changedAt: Int64
+
+    package init(
+        appID: String, appKey: String, isManaged: Bool, isEnabled: Bool, appSecrets: Secrets, masterSecrets: Secrets,
+        settings: String = "", createdAt: Int64 = 0, changedAt: Int64 = 0
+    ) {
+        (self.appID, self.appKey, self.isManaged, self.isEnabled) = (appID, appKey, isManaged, isEnabled)
+        (self.appSecrets, self.masterSecrets, self.settings) = (appSecrets, masterSecrets, settings)
+        (self.createdAt, self.changedAt) = (createdAt, changedAt)
+    }
+}
+
+/// Why an act was not done.
+package enum AppRefusal: String, Sendable, Codable {
+    case invalid, conflict, unknown
+}
+
+/// Answers of the admin API about apps.
+package enum AppAnswer {
+    package static let unknown = AdminFault(.notFound, "no such app, or not one of this credential's").response
+
+    package static func refused(_ refusal: AppRefusal, _ message: String) -> APIResponse {
+        let code: AdminFault.Code =
+            switch refusal {
+            case .invalid: .invalidParameter
+            case .conflict: .conflict
+            case .unknown: .notFound
+            }
+        return AdminFault(code, message).response
+    }
+
+    /// All apps in the order of their ids.
+    static func list(_ apps: [App]) -> APIResponse {
+        var writer = JSONWriter(capacity: 16 + 96 * apps.count)
+        writer.beginObject()
+        writer.key("apps")
+        writer.beginArray()
+        for app in apps {
+            writer.beginObject()
+            writer.key("appId")
+            writer.string(app.appID)
+            writeState(isManaged: app.isManaged, isEnabled: app.isEnabled, to: &writer)
+            writer.endObject()
+        }
+        writer.endArray()
+        writer.endObject()
+        return APIResponse(status: 200, body: writer.bytes)
+    }
+
+    private static func writeState(isManaged: Bool, isEnabled: Bool, to writer: inout JSONWriter) {
+        writer.key("source")
+        writer.string(isManaged ? "api" : "file")
+        writer.key("state")
+        writer.string(isEnabled ? "enabled" : "disabled")
+    }
+
+    package static func page(_ page: AppPage) -> APIResponse {
+        var writer = JSONWriter(capacity: 512 + page.settings.utf8.count)
+        writer.beginObject()
+        write(page, to: &writer)
+        writer.endObject()
+        return APIResponse(status: 200, body: writer.bytes)
+    }
+
+    /// What an act came to; `secrets` are those that the gateway made, which no other answer shows.
+    package static func done(_ act: AppAct, isNew: Bool, _ page: AppPage, secrets: [(name: String, text: String)])
+        -> APIResponse
+    {
+        var writer = JSONWriter(capacity: 1_024 + page.settings.utf8.count)
+        writer.beginObject()
+        writer.key("\(act.past)")
+        writer.bool(isNew)
+        for secret in secrets {
+            writer.key(secret.name)
+            writer.string(secret.text)
+        }
+        if act == .delete {
+            writer.key("appId")
+            writer.string(page.appID)
+        } else {
+            write(page, to: &writer)
+        }
+        writer.endObject()
+        return APIResponse(status: act == .create && isNew ? 201 : 200, body: writer.bytes)
+    }
+
+    private static func write(_ page: AppPage, to writer: inout JSONWriter) {
+        writer.key("appId")
+        writer.string(page.appID)
+        writer.key("appKey")
+        writer.string(page.appKey)
+        writeState(isManaged: page.isManaged, isEnabled: page.isEnabled, to: &writer)
+        for (name, secrets) in [("appSecrets", page.appSecrets), ("masterSecrets", page.masterSecrets)] {
+            writer.key(name)
+            writer.beginArray()
+            for end in secrets.ends {
+                writer.beginObject()
+                writer.key("validUntil")
+                if end == 0 { writer.null() } else { writer.integer(end) }
+                writer.endObject()
+            }
+            writer.endArray()
+        }
+        guard page.isManaged else { return }
+        writer.key("settings")
+        writer.raw(Array(page.settings.utf8))
+        writer.key("createdAt")
+        writer.integer(page.createdAt)
+        writer.key("changedAt")
+        writer.integer(page.changedAt)
+    }
+}
+
+extension AdminAPI {
+    /// Reads a call that changes an app; its credential is for all apps.
+    func appChange(_ act: AppAct, _ request: APIRequest, _ path: RequestPath) throws(AdminFault) -> AdminAction {
+        let credential = try authorize(request, for: .admin)
+        guard credential.apps == nil else {
+            throw AdminFault(
+                .forbidden, "credential \(credential.name) is for some apps; who changes apps must be for all")
+        }
+        guard request.body.count <= Limits.appBodyByteCount else {
+            throw AdminFault(.bodyTooLarge, "a body of this call has at most \(Limits.appBodyByteCount) bytes")
+        }
+        let appID = act == .create ? "" : path.text(2)
+        guard appID.utf8.count <= Limits.appIDByteCount else { throw .notFound }
+        let takesBody = [.create, .change, .rotate].contains(act)
+        return .app(
+            .change(AppChange(act, appID: appID, body: takesBody ? Array(request.body) : []), by: credential.name))
+    }
+}

@@ -1,0 +1,254 @@
+"""Apps that the admin API makes: served without a restart, kept by the store, followed by every gateway."""
+
+import json
+import signal
+import subprocess
+import time
+
+import longwire_client
+import pytest
+from cluster import Cluster, retried
+from conftest import QUICK
+from gateway import ADMIN_TOKEN, Gateway, Refused, binary, eventually
+from longwire_client import Closed
+from redis_rig import RedisRig
+
+DISABLED = 203
+
+
+def act(gateway, method, path, body=None):
+    return gateway.admin_call(method, path, body)
+
+
+def refused(call):
+    with pytest.raises(Refused) as failure:
+        call()
+    return failure.value.status, failure.value.body["error"]["message"]
+
+
+def phone(gateway, app, **fields):
+    device = longwire_client.Device("127.0.0.1", gateway.device, app["appId"])
+    device.register(app["appSecret"], **fields)
+    return device
+
+
+def serve(gateway, app):
+    """The gateway with another app's secrets."""
+    gateway.app, gateway._token = app, None
+    return gateway
+
+
+def shop(gateway, name="shop", **settings):
+    made = act(gateway, "POST", "/v1/apps", {"appId": name, "apns": {"topic": "com.example.shop"}, **settings})
+    assert made["created"] and made["source"] == "api" and made["state"] == "enabled"
+    return {key: made[key] for key in ("appId", "appKey", "appSecret", "masterSecret")}
+
+
+def closed_with(call):
+    with pytest.raises(Closed) as failure:
+        call()
+    return failure.value.code
+
+
+def test_an_app_is_made_changed_and_kept_across_a_kill():
+    with Gateway(limits=QUICK) as gateway:
+        demo = gateway.app
+        app = shop(gateway, queue={"messages": 500})
+        again = act(
+            gateway, "POST", "/v1/apps",
+            {"appId": "shop", "apns": {"topic": "com.example.shop"}, "queue": {"messages": 500}})
+        assert not again["created"] and "appSecret" not in again and "masterSecret" not in again
+        status, text = refused(lambda: act(gateway, "POST", "/v1/apps", {"appId": "shop2", "queue": {"messages": 0}}))
+        assert status == 400 and "queue.messages: 0 is not allowed" in text
+        status, text = refused(lambda: act(gateway, "POST", "/v1/apps/demo/disable"))
+        assert status == 409 and "configuration file" in text
+        device = phone(gateway, app)
+        serve(gateway, app)
+        sent = gateway.push(device.state.cid.hex(), "to the shop")["msgId"]
+        device.receive_and_ack(1)
+        gateway.ends_as(sent, "delivered")
+        changed = act(gateway, "PATCH", "/v1/apps/shop", {"queue": {"bytes": 65536}})
+        assert changed["changed"] and changed["settings"]["queue"] == {"bytes": 65536, "messages": 500}
+        device.ping()  # it is connected still
+
+        gateway.kill()
+        gateway.start()
+        page = act(gateway, "GET", "/v1/apps/shop")
+        assert page["settings"] == changed["settings"] and "appSecret" not in page
+        assert [(one["appId"], one["source"]) for one in act(gateway, "GET", "/v1/apps")["apps"]] == [
+            ("demo", "file"), ("shop", "api")]
+        assert app["appSecret"] not in json.dumps(page) and app["masterSecret"] not in json.dumps(page)
+        device.connect()
+        gateway._token = None
+        sent = gateway.push(device.state.cid.hex(), "after the kill")["msgId"]
+        device.receive_and_ack(1)
+        gateway.ends_as(sent, "delivered")
+        device.close()
+        lines = gateway.log().splitlines()
+        assert any("appChanged" in line and "created" in line and "name=admin" in line for line in lines)
+        assert not any(app["appSecret"] in line or app["masterSecret"] in line for line in lines)
+        serve(gateway, demo)
+
+
+def test_old_and_new_secrets_hold_beside_each_other_for_a_time():
+    with Gateway(limits=QUICK) as gateway:
+        app = shop(gateway)
+        new = act(gateway, "POST", "/v1/apps/shop/rotate", {"secret": "appSecret", "overlapSeconds": 3})
+        assert len(new["appSecrets"]) == 2 and new["appSecrets"][1]["validUntil"]
+        old_phone, new_phone = phone(gateway, app), phone(gateway, {**app, "appSecret": new["appSecret"]})
+
+        def old_one_ends():
+            try:
+                phone(gateway, app).close()
+            except Closed as closed:
+                return closed.code == 401
+            return False
+
+        eventually(old_one_ends, "the old secret's end", 30)
+        assert len(act(gateway, "GET", "/v1/apps/shop")["appSecrets"]) == 1
+        # Who registered before knows nothing of it.
+        old_phone.ping()
+        new_phone.ping()
+        master = act(gateway, "POST", "/v1/apps/shop/rotate", {"secret": "masterSecret", "overlapSeconds": 0})
+        serve(gateway, app)
+        assert refused_token(gateway)
+        serve(gateway, {**app, "masterSecret": master["masterSecret"]})
+        gateway.push(new_phone.state.cid.hex(), "hello")
+        for device in (old_phone, new_phone):
+            device.close()
+
+
+def refused_token(gateway):
+    try:
+        gateway.api("GET", "user/status/" + "0" * 32)
+    except Refused as refusal:
+        return refusal.status == 400 and "sign" in str(refusal.body)
+    return False
+
+
+def test_a_disabled_app_is_served_to_nobody_and_keeps_what_it_has():
+    with Gateway(limits=QUICK) as gateway:
+        demo = gateway.app
+        app = shop(gateway)
+        other, device = phone(gateway, demo), phone(gateway, app)
+        serve(gateway, app)
+        away = phone(gateway, app)
+        away.close()
+        waiting = gateway.push(away.state.cid.hex(), "kept")["msgId"]
+        assert act(gateway, "POST", "/v1/apps/shop/disable")["disabled"]
+        assert not act(gateway, "POST", "/v1/apps/shop/disable")["disabled"]
+        assert closed_with(lambda: device.receive(longwire_client.pb.Deliver)) == DISABLED
+        assert closed_with(away.connect) == DISABLED
+        assert closed_with(lambda: phone(gateway, app)) == DISABLED
+        with pytest.raises(Refused):
+            gateway.push(away.state.cid.hex(), "not taken")
+        status, text = refused(lambda: act(gateway, "POST", "/v1/apps/shop/push", {}))
+        assert status == 409 and "disabled" in text
+        other.ping()
+        assert gateway.trace(waiting)["state"] == "pending"
+        assert act(gateway, "GET", f"/v1/apps/shop/devices/{away.state.cid.hex()}")["queue"]["messages"] == 1
+
+        assert act(gateway, "POST", "/v1/apps/shop/enable")["enabled"]
+        away.connect()
+        away.receive_and_ack(1)
+        gateway.ends_as(waiting, "deliveredOffline")
+        status, text = refused(lambda: act(gateway, "DELETE", "/v1/apps/shop"))
+        assert status == 409 and "disable" in text
+        act(gateway, "POST", "/v1/apps/shop/disable")
+        assert act(gateway, "DELETE", "/v1/apps/shop")["deleted"]
+        assert refused(lambda: act(gateway, "GET", "/v1/apps/shop"))[0] == 404
+        gateway.kill()
+        gateway.start()
+        assert [one["appId"] for one in act(gateway, "GET", "/v1/apps")["apps"]] == ["demo"]
+        # Made again, the app has its devices.
+        again = shop(gateway)
+        serve(gateway, again)
+        away.connect()
+        gateway.push(away.state.cid.hex(), "back")
+        away.receive_and_ack(1)
+        for one in (away, other):
+            one.close()
+
+
+def test_an_app_of_the_file_hides_one_of_the_same_id():
+    with Gateway(limits=QUICK) as gateway:
+        app = shop(gateway, "both")
+        gateway.sections["apps"].append({"appId": "both", "appKey": "filed", "appSecret": "secret-of-file", "masterSecret": "master-of-file"})
+        gateway.config.write_text(json.dumps(gateway.sections))
+        gateway.process.send_signal(signal.SIGHUP)
+        eventually(lambda: act(gateway, "GET", "/v1/apps/both")["source"] == "file", "the file's app")
+        assert closed_with(lambda: phone(gateway, app)) == 401
+        assert "appShadowed" in gateway.log()
+        assert refused(lambda: act(gateway, "PATCH", "/v1/apps/both", {}))[0] == 409
+
+
+def test_the_command_makes_and_shows_an_app():
+    with Gateway(limits=QUICK) as gateway:
+        def tool(*words, code=0, given=None):
+            done = subprocess.run(
+                [binary("longwire"), *words, "--admin", f"127.0.0.1:{gateway.admin}", "--admin-token", ADMIN_TOKEN],
+                capture_output=True, text=True, input=given, timeout=60)
+            assert done.returncode == code, done.stderr
+            return done.stdout if code == 0 else done.stderr
+
+        made = json.loads(tool("app", "create", "shop", "--settings", '{"maxAttempts": 3}'))
+        assert made["created"] and made["settings"] == {"maxAttempts": 3}
+        assert "nothing was changed" in tool("app", "create", "shop", "--settings", '{"maxAttempts": 3}', "--text")
+        assert "was changed" in tool("app", "set", "shop", "--settings-file", "-", "--text", given='{"maxAttempts": null}')
+        new = tool("app", "rotate", "shop", "--secret", "masterSecret", "--overlap", "1h", "--text")
+        assert "masterSecret" in new and "Keep what is secret" in new
+        assert "2 values" not in tool("app", "show", "shop", "--text")
+        assert "disable" in tool("app", "delete", "shop", "--yes", code=1)
+        assert "add --yes" in tool("app", "delete", "shop", code=64)
+        tool("app", "disable", "shop")
+        assert "disabled  api" in tool("app", "list", "--text")
+        tool("app", "enable", "shop")
+        tool("app", "disable", "shop")
+        tool("app", "delete", "shop", "--yes")
+        assert "shop" not in tool("app", "list", "--text")
+        status = tool("app", "create", "demo", code=1)
+        assert "configuration file" in status
+
+
+@pytest.fixture(scope="module")
+def rig():
+    with RedisRig() as rig:
+        yield rig
+
+
+def test_every_gateway_follows_also_one_that_starts_later_or_takes_the_rows_over(rig):
+    with Cluster(rig, limits=QUICK) as cluster:
+        app = retried(lambda: shop(cluster[2]))
+        assert act(cluster[2], "GET", "/v1/apps/shop")["state"] == "enabled"
+        for gateway in cluster:
+            eventually(lambda: "shop" in str(act(gateway, "GET", "/v1/apps")), "the app everywhere", 10)
+        devices = [phone_anywhere(gateway, app) for gateway in cluster]
+        # The owner of the rows goes without a word: the next one reads them.
+        owner = cluster.owners()[0]
+        dead = next(one for one in cluster if cluster.map_of(one)["node"] == owner)
+        dead.kill()
+        cluster.wait_until_served()
+        left = cluster.running
+        changed = retried(lambda: act(left[0], "PATCH", "/v1/apps/shop", {"maxAttempts": 2}))
+        assert changed["settings"]["maxAttempts"] == 2
+        eventually(lambda: act(left[1], "GET", "/v1/apps/shop")["settings"] == changed["settings"], "the change", 15)
+        dead.start()
+        cluster.wait_until_served()
+        eventually(lambda: act(dead, "GET", "/v1/apps/shop")["settings"] == changed["settings"], "a start's apps", 15)
+        retried(lambda: act(dead, "POST", "/v1/apps/shop/disable"))
+        for gateway in cluster:
+            eventually(lambda: act(gateway, "GET", "/v1/apps/shop")["state"] == "disabled", "the end everywhere", 15)
+            assert closed_with(lambda: phone(gateway, app)) == DISABLED
+        for device in devices:
+            device.close()
+
+
+def phone_anywhere(gateway, app):
+    end = time.monotonic() + 30
+    while True:
+        try:
+            return phone(gateway, app)
+        except Closed as closed:
+            if closed.code != 202 or time.monotonic() > end:
+                raise
+            time.sleep(0.1)

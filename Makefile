@@ -150,7 +150,7 @@ CLUSTER_ROUNDS ?= 30
 CUTS ?= 500
 RUNS ?= 3
 .PHONY: soak
-soak: simulate worlds rounds cluster-rounds power ## Simulates for SECONDS=60 from SEED=1 on, kills a real gateway ROUNDS=50 times under load, breaks a cluster CLUSTER_ROUNDS=30 times, and lets a gateway's power fail CUTS=500 times.
+soak: simulate worlds rounds cluster-rounds power upgrade ## Simulates for SECONDS=60 from SEED=1 on, kills a real gateway ROUNDS=50 times under load, breaks a cluster CLUSTER_ROUNDS=30 times, and lets a gateway's power fail CUTS=500 times.
 
 .PHONY: simulate
 simulate: dependencies-build ## The simulation's half of soak alone; figures go to .build/proof/soak.json.
@@ -186,6 +186,13 @@ power: dependencies-test ## The power failures' part of soak alone; figures go t
 	mkdir -p .build/proof
 	LONGWIRE_BIN="$(CURDIR)/.build/release" $(python) Tests/Integration/power.py --cuts $(CUTS) --seed $(SEED) \
 		--json .build/proof/power.json
+
+.PHONY: upgrade
+upgrade: dependencies-test ## The last release's gateway, this one, and the last one again on one folder; PREVIOUS=REF (the last tag) is built in .build/previous.
+	swift build -c release --product longwired
+	swift build -c release --product longwire
+	previous=$$(Tests/Integration/previous.sh $(PREVIOUS)) && LONGWIRE_PREVIOUS_BIN="$$previous" LONGWIRE_BIN="$(CURDIR)/.build/release" \
+		$(python) -m pytest -q Tests/Integration/test_upgrade.py
 
 .PHONY: proof
 proof: ## Runs soak, the planted faults, fuzz and sanitize, and writes their tables into docs/Measurements.md: about three hours.

@@ -50,7 +50,7 @@ package enum StoreError: Error, Equatable, CustomStringConvertible {
             "the store in \(folder) is in use by another process: stop it, or give this one another folder"
         case .newerFormat(let folder, let found, let supported):
             "the store in \(folder) has format \(found), and this version reads up to \(supported): "
-                + "run the version that wrote it, or a later one"
+                + "run the version that wrote it, or a later one; to go back, restore a backup from before the upgrade"
         case .unknownFormat(let file):
             "\(file) does not name a store format: this is not a store's folder, or the file was changed; "
                 + "restore it from a backup"

@@ -82,7 +82,7 @@ package enum StoreError: Error, Equatable, CustomStringConvertible {
         case .damagedRow(let place, let what):
             "the key \(place) on Redis is damaged: \(what). Restore the Redis server's data from a backup"
         case .unfinishedCopy(let folder):
-            "the store in \(folder) is a copy that did not end, so it is not whole: run longwire store copy to it again "
+            "the store in \(folder) is a copy that did not end, so it is not whole: run longwire store copy or import to it again "
                 + "with --replace, or remove the folder and begin anew"
         case .isBackup(let folder):
             "\(folder) is a backup, and no gateway works on one: longwire store restore \(folder) FOLDER makes a store of it"

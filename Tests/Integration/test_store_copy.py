@@ -185,3 +185,53 @@ def test_a_damaged_row_or_log_stops_an_export_and_wrong_settings_an_import(own_g
     code, text = copy(source, "redis://127.0.0.1:1/none")
     assert code == 1 and "cannot be reached" in text, text
     assert copy("redis://127.0.0.1:1/none", tmp_path / "f")[0] == 1
+
+
+def test_an_export_goes_through_a_pipe_to_redis_and_back_into_a_folder_that_a_gateway_serves(
+        rig, own_gateway, new_device, tmp_path):
+    gateway = own_gateway(limits=QUICK)
+    devices = [new_device(gateway) for _ in range(4)]
+    sent = {}
+    for device in devices:
+        device.close()
+        sent[device.cid] = gateway.push(device.cid, "waits")["msgId"]
+    gateway.admin_call("POST", "/v1/apps", {"appId": "shop", "maxAttempts": 3})
+    tool = [binary("longwire"), "store"]
+    running = subprocess.run([*tool, "export", gateway.folder / "data", tmp_path / "no"], capture_output=True, text=True)
+    assert running.returncode == 1 and "in use by process" in running.stderr and not (tmp_path / "no").exists()
+    assert gateway.stop() == 0
+
+    ends = subprocess.Popen([*tool, "export", gateway.folder / "data", "-"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    given = subprocess.run(
+        [*tool, "import", "-", url(rig, "pipe"), "--parts", "4"], stdin=ends.stdout, capture_output=True, text=True,
+        timeout=120)
+    ends.stdout.close()
+    told = ends.stderr.read().decode()
+    assert ends.wait(60) == 0 and given.returncode == 0, told + given.stdout + given.stderr
+    assert tables(told) == tables(given.stdout) and tables(told)["meta"].split()[1] != "0", told
+    # Out of Redis as a file, and into a folder.
+    back = subprocess.run([*tool, "export", url(rig, "pipe"), tmp_path / "file"], capture_output=True, text=True, timeout=120)
+    assert back.returncode == 0 and tables(back.stderr) == tables(told), back.stderr
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o600
+    into = subprocess.run([*tool, "import", tmp_path / "file", tmp_path / "back"], capture_output=True, text=True, timeout=120)
+    assert into.returncode == 0 and tables(into.stdout) == tables(told), into.stdout + into.stderr
+    checked = subprocess.run([*tool, "check", tmp_path / "back", "--text"], capture_output=True, text=True, timeout=120)
+    assert checked.returncode == 0 and "nothing is damaged" in checked.stdout, checked.stdout
+
+    # A pipe that breaks: no gateway starts on what came of it, and an import with --replace makes it good.
+    cut = subprocess.run(
+        [*tool, "import", "-", tmp_path / "cut"], input=(tmp_path / "file").read_bytes()[:-20], capture_output=True,
+        timeout=120)
+    assert cut.returncode == 1 and b"at byte " in cut.stderr, cut.stderr
+    gateway.sections["store"]["path"] = str(tmp_path / "cut")
+    with pytest.raises(AssertionError, match="that did not end"):
+        gateway.start()
+    done = subprocess.run([*tool, "import", tmp_path / "file", tmp_path / "cut", "--replace"], capture_output=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    gateway.start()
+    assert gateway.admin_call("GET", "/v1/apps/shop")["settings"] == {"maxAttempts": 3}
+    for device in devices:
+        come_back(device, gateway)
+        assert device.receive_and_ack(1)[0].payload == b"waits"
+        gateway.ends_as(sent[device.cid], "deliveredOffline")
+        device.close()

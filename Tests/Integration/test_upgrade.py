@@ -93,7 +93,7 @@ def test_old_new_and_old_again_on_one_folder(use, new_device, how):
             assert gateway.api("GET", "user/cid/alias/chief")["data"]["cid"] == [cids[0]]
             assert sorted(gateway.api("GET", f"user/custom_tag/cid/{cids[1]}")["data"][cids[1]]) == ["red"]
             assert gateway.api("POST", "push/single/cid", once)["data"] == first, "a request id that the first one knew"
-            assert gateway.admin_call("GET", f"/v1/apps/demo/tasks/{planned}")["state"] == "scheduled"
+            assert gateway.admin_call("GET", f"/v1/apps/demo/tasks/{planned}")["task"] == "scheduled"
 
         end(gateway, how)
         use("new")

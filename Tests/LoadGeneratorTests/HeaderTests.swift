@@ -27,7 +27,7 @@ struct HeaderTests {
         for part in [
             "date: 2025-11-24T16:00:00.123Z", "bench-1: Some CPU, 2 cores, 8.0 GiB, Linux 6.1 x86_64",
             "longwire 1.2.3, gateway unknown (give --admin-token)",
-            "command: longwire bench live --master-secret … --app-secret=… --html 'a b.html'",
+            "command: longwire bench live --master-secret '…' '--app-secret=…' --html 'a b.html'",
             "1,000 messages delivered a second; 0 lost",
         ] {
             #expect(text.contains(part), "\(part) in \(text)")

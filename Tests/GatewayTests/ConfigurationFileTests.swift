@@ -137,7 +137,7 @@ struct ConfigurationFileTests {
         (template("sound: '\(String(repeating: "s", count: 65))'"), "apps[0].apns.template.sound"),
         (template("interruptionLevel: 'loud'"), "apps[0].apns.template.interruptionLevel"),
         (template("alert: {}"), "apps[0].apns.template.alert"),
-        ("[]", ""), ("{", ""), ("{}", "apps"), ("{apps: []}", "apps"), ("{apps: {}}", "apps"),
+        ("[]", ""), ("{", ""), ("{}", "apps"), ("{apps: {}}", "apps"),
         ("{apps: [1]}", "apps[0]"),
         ("{apps: [{}]}", "apps[0].appId"), ("{apps: [\(app), \(app)]}", "apps"),
         ("{demo: true, device: {listen: '127.0.0.1'}}", "device.listen"),
@@ -214,6 +214,12 @@ struct ConfigurationFileTests {
         dump(configuration, to: &printed)
         printed += "\(configuration) \(String(reflecting: configuration))"
         #expect(!printed.contains("secret-one") && !printed.contains("master-one"))
+    }
+
+    @Test("an empty list of apps is taken where it stands: the admin API makes them")
+    func noApps() throws {
+        #expect(try read("{apps: []}").apps.isEmpty)
+        #expect(problems("{}").contains { $0.contains("or give [] where the admin API makes them all") })
     }
 
     @Test("secrets that others can read are warned about, inline and in files")

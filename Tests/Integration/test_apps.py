@@ -182,6 +182,21 @@ def test_an_app_of_the_file_hides_one_of_the_same_id():
         assert refused(lambda: act(gateway, "PATCH", "/v1/apps/both", {}))[0] == 409
 
 
+def test_a_gateway_without_an_app_of_its_own_serves_those_of_the_api():
+    with Gateway(limits=QUICK, apps=[]) as gateway:
+        app = shop(gateway)
+        serve(gateway, app)
+        device = phone(gateway, app)
+        gateway.push(device.state.cid.hex(), "alone")
+        device.receive_and_ack(1)
+        device.close()
+        sender = longwire_client.Sender("127.0.0.1", gateway.senders, "shop", app["masterSecret"])
+        act(gateway, "POST", "/v1/apps/shop/disable")
+        assert closed_with(lambda: sender.connection.receive(longwire_client.pb.PublishResult)) == DISABLED
+        assert closed_with(
+            lambda: longwire_client.Sender("127.0.0.1", gateway.senders, "shop", app["masterSecret"])) == DISABLED
+
+
 def test_the_command_makes_and_shows_an_app():
     with Gateway(limits=QUICK) as gateway:
         def tool(*words, code=0, given=None):

@@ -268,8 +268,11 @@ struct ConfigurationReader {
     }
 
     private func checkApps(_ root: ConfigurationObject, _ configuration: GatewayConfiguration) {
-        if !configuration.usesDemoApp, !root.has("apps") || configuration.apps.isEmpty && problems.all.isEmpty {
-            root.report("apps", "missing; name at least one app, or set demo: true for a generated one")
+        if !configuration.usesDemoApp, !root.has("apps") {
+            root.report(
+                "apps",
+                "missing; name the apps, set demo: true for a generated one, or give [] where the admin API makes them all"
+            )
         }
         var seen: Set<String> = []
         for app in configuration.apps where !seen.insert(app.appID).inserted {

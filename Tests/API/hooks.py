@@ -28,10 +28,13 @@ def chosen(text, names, kind):
 # Calls that take something away get names of their own, so that the others still find theirs.
 TAKES_AWAY = {"bindAliases", "unbindAliases", "unbindAlias", "blacklist", "unblacklist", "stopTask", "purgeDevice", "disconnectDevice"}
 
+# These change apps that the admin API made, and none of the file.
+CHANGES_APP = {"changeApp", "deleteApp", "rotateAppSecret", "enableApp", "disableApp"}
+
 
 def world(operation, always):
     """The names for a call, by kind; `always`: nothing is left as it came."""
-    names = {kind: WORLD[kind] for kind in ("cids", "tasks", "messages", "aliases", "dates", "spareTokens", "requests")}
+    names = {kind: WORLD[kind] for kind in ("cids", "tasks", "messages", "aliases", "dates", "spareTokens", "requests", "spareApps", "disabledApps")}
     names["always"] = always
     if operation in TAKES_AWAY:
         names |= {"cids": WORLD["spareCids"], "tasks": WORLD["spareTasks"], "aliases": ["spare"]}
@@ -91,6 +94,10 @@ def before_call(context, case, kwargs):
             names["always"] or zlib.crc32(repr(sorted(given.items())).encode("utf-8", "surrogatepass")) % 16
         ):
             case.path_parameters["appId"] = WORLD["appId"]
+            if operation in CHANGES_APP:
+                kind = "disabledApps" if operation == "deleteApp" else "spareApps"
+                text = repr((case.body, sorted(given.items()))).encode("utf-8", "surrogatepass")
+                case.path_parameters["appId"] = WORLD[kind][zlib.crc32(text) % len(WORLD[kind])]
     if isinstance(case.body, (dict, list)):
         case.body = renamed(case.body, names)
     if operation == "reportEvents" and isinstance(case.body, dict):

@@ -165,25 +165,52 @@ struct AppBookTests {
         #expect(read?.maxAttempts == 3 && problems.count == 1)
     }
 
+    /// All pieces of the news, as a follower gathers them.
+    private func gathered(from book: AppBook, since version: UInt64) -> (news: AppNews, pieces: Int) {
+        var (news, pieces) = (book.news(since: version), 1)
+        while !news.isLast {
+            let more = book.news(since: news.changed.last?.version ?? 0)
+            (news.changed, news.isLast) = (news.changed + more.changed, more.isLast)
+            pieces += 1
+        }
+        return (news, pieces)
+    }
+
     @Test("who follows gets what it missed, in pieces, and forgets what was deleted")
     mutating func following() throws {
         for number in 0..<600 { _ = try made("{\"appId\":\"shop\(number)\",\"maxAttempts\":3}") }
         var follower = AppBook()
-        var rounds = 0
-        while true {
-            rounds += 1
-            if follower.take(book.news(since: follower.version)) { break }
-        }
-        #expect(follower.sorted == book.sorted && follower.version == 600 && rounds > 1)
+        let first = gathered(from: book, since: 0)
+        follower.take(first.news)
+        #expect(follower.sorted == book.sorted && follower.version == 600 && first.pieces > 1)
         _ = act(.disable, "shop7")
+        let early = book.news(since: follower.version)
         _ = act(.delete, "shop7")
         _ = act(.disable, "shop8")
         let news = book.news(since: follower.version)
-        #expect(news.changed.map(\.appID) == ["shop8"] && news.isLast)
-        #expect(follower.take(news) && follower.sorted == book.sorted && follower.version == book.version)
+        #expect(news.changed.map(\.appID) == ["shop8"] && news.isLast && news.isSound)
+        follower.take(news)
+        #expect(follower.sorted == book.sorted && follower.version == book.version)
+        // An answer that comes late takes nothing back.
+        follower.take(early)
+        #expect(follower.sorted == book.sorted && follower.version == book.version)
+        // News that begin beyond what is known would leave a gap.
+        var stranger = AppBook()
+        stranger.take(news)
+        #expect(stranger.apps.isEmpty && stranger.version == 0)
         // Another store's, of which the follower knows more than there is.
-        let other = AppBook()
-        #expect(follower.take(other.news(since: follower.version)) && follower.apps.isEmpty && follower.version == 0)
+        follower.take(AppBook().news(since: follower.version))
+        #expect(follower.apps.isEmpty && follower.version == 0)
+    }
+
+    @Test("news beyond a book's bounds are no news")
+    func soundness() {
+        var news = AppNews(since: 1, head: 3, all: [], changed: [LinkSamples.managed], isLast: true)
+        #expect(!news.isSound)
+        news.head = .max
+        #expect(!news.isSound && !LoopAnswer.gateway(LinkSamples.origin(.admin, 1), .apps(news)).isSound)
+        news.head = 8
+        #expect(news.isSound)
     }
 
     @Test("no description of a secret shows it")

@@ -19,6 +19,8 @@ struct ShownSecret: Sendable, Codable, CustomStringConvertible {
 
 /// Which apps changed since a version, oldest change first.
 struct AppNews: Sendable, Codable {
+    /// What was asked for; 0, and so everything, where the asker knew more than there is: another store's.
+    var since: UInt64
     /// The book's version.
     var head: UInt64
     /// Every app of the book: what is not in it was deleted.
@@ -26,6 +28,12 @@ struct AppNews: Sendable, Codable {
     var changed: [ManagedApp]
     /// False: the changes behind these did not fit.
     var isLast: Bool
+
+    /// One that came from another gateway is held to the bounds of a book.
+    var isSound: Bool {
+        head < AppBook.versionLimit && all.count <= ConfigurationLimits.appCount
+            && changed.allSatisfy { $0.version <= head }
+    }
 }
 
 /// What the file says that the acts are held against.
@@ -54,6 +62,8 @@ struct AppBook: Sendable {
     static let longestOverlapSeconds: Int64 = 366 * 86_400
     /// Bytes of settings in one piece of news.
     private static let newsByteCount = 256 << 10
+    /// Far above any number of changes.
+    static let versionLimit: UInt64 = 1 << 62
 
     init() {}
 
@@ -94,19 +104,20 @@ struct AppBook: Sendable {
             changed.append(app)
         }
         return AppNews(
-            head: self.version, all: apps.keys.sorted { $0.word < $1.word }, changed: changed,
+            since: start, head: self.version, all: apps.keys.sorted { $0.word < $1.word }, changed: changed,
             isLast: changed.count == missed.count)
     }
 
-    /// Takes news; false when there is more to ask for, from `version` on.
-    mutating func take(_ news: AppNews) -> Bool {
-        if news.head < version { self = AppBook() }
+    /// Takes all pieces of some news at once, so that no app is missing in between; those that are older than the book are
+    /// passed over.
+    mutating func take(_ news: AppNews) {
+        // Everything there is.
+        if news.since == 0 { self = AppBook() }
+        guard news.since <= version, news.head >= version else { return }
         for app in news.changed { put(app) }
-        guard news.isLast else { return false }
         let all = Set(news.all)
         apps = apps.filter { all.contains($0.key) }
         version = news.head
-        return true
     }
 
     // MARK: Acts

@@ -53,15 +53,29 @@ final class AppKeeper {
 
 // Following the owner of the rows.
 extension GatewayLoop {
-    /// Asks for what changed since this gateway heard of apps last; `then` runs when it is in force, or cannot be had now.
-    func followApps(since version: UInt64? = nil, then: @escaping () -> Void = {}) {
-        ask(Bucket(0), .apps(since: version ?? context.apps.version)) { [unowned self] answer in
-            guard case .apps(let news) = answer else { return then() }
-            guard let rest = context.apps.take(news, on: context, now: now) else {
-                // Behind the new snapshot in this loop's queue.
-                return inNextTurn { _ in then() }
+    /// Asks for what changed since this gateway was told of apps last; `then` runs when it is in force, or cannot be had now.
+    func followApps(then: @escaping () -> Void = {}) {
+        let version = context.apps.version
+        gatherApps([], base: version, since: version, then: then)
+    }
+
+    /// Piece by piece; all of them are put in force together.
+    private func gatherApps(
+        _ gathered: [ManagedApp], base: UInt64, since version: UInt64, then: @escaping () -> Void
+    ) {
+        ask(Bucket(0), .apps(since: version)) { [unowned self] answer in
+            guard case .apps(var news) = answer else { return then() }
+            let goesOn = news.since == version
+            let changed = (goesOn ? gathered : []) + news.changed
+            let base = goesOn ? base : news.since
+            guard news.isLast else {
+                guard let last = news.changed.last else { return then() }
+                return gatherApps(changed, base: base, since: last.version, then: then)
             }
-            followApps(since: rest, then: then)
+            (news.since, news.changed) = (base, changed)
+            context.apps.take(news, on: context, now: now)
+            // Behind the new snapshot in this loop's queue.
+            inNextTurn { _ in then() }
         }
     }
 

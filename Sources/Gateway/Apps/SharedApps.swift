@@ -126,15 +126,14 @@ final class SharedApps: Sendable {
         }
     }
 
-    /// Takes over what the owner of the rows tells; the version to ask from for the rest, `nil`: this was all.
-    func take(_ news: AppNews, on context: GatewayContext, now: GatewayTime) -> UInt64? {
-        var rest: UInt64?
+    /// Takes over what the owner of the rows tells, all pieces of it.
+    func take(_ news: AppNews, on context: GatewayContext, now: GatewayTime) {
         change(on: context, now: now) { state in
             let isNew = news.head != state.book.version || !news.changed.isEmpty || !state.isKnown
-            if state.book.take(news) { state.isKnown = true } else { rest = state.book.version }
+            state.book.take(news)
+            state.isKnown = true
             return isNew
         }
-        return rest
     }
 
     /// An owner of an earlier release tells of no apps: it has none.

@@ -138,6 +138,8 @@ extension LoopAnswer {
         case .task(_, .day(let day)): day.messages.isSound
         case .task(_, .record(let record)): record.isSound
         case .gateway(_, .rates(let totals)): totals.allSatisfy(\.isSound)
+        case .gateway(_, .apps(let news)): news.isSound
+        case .gateway(_, .app(.done(let app, _, _))): app.version < AppBook.versionLimit
         case .task(_, .liveBroadcasts(let logs)): logs.allSatisfy { $0.records.allSatisfy(\.isSound) }
         default: true
         }

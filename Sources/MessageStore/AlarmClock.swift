@@ -107,9 +107,13 @@ struct AlarmClock: ~Copyable {
         }
         // Those that the reader did not come to are still due.
         late.append(contentsOf: work.late.map { ($0, $0.wakeAt) })
-        for (index, scan) in work.scans.enumerated() where scan.wasRead || index == work.underWay {
+        for (alarm, pause) in work.lateAside { late.append((alarm, work.request.time + pause)) }
+        for (index, scan) in work.scans.enumerated()
+        where scan.wasRead || scan.aside != nil || index == work.underWay {
             cursors[scan.place] = scan.cursor
-            watermarks[scan.place] = scan.wasRead ? scan.nextAlarm : work.request.time + Limits.alarmRetryMilliseconds
+            watermarks[scan.place] =
+                scan.wasRead
+                ? scan.nextAlarm : work.request.time + (scan.aside ?? Limits.alarmRetryMilliseconds)
         }
         recompute()
     }

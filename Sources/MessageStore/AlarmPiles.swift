@@ -82,7 +82,9 @@ struct AlarmPiles: ~Copyable {
             let next = entry.next
             entry.next = nil
             if !scan.wasRead {
-                if index == work.underWay { entry.until = work.request.time + Limits.alarmRetryMilliseconds }
+                if index == work.underWay || scan.aside != nil {
+                    entry.until = work.request.time + (scan.aside ?? Limits.alarmRetryMilliseconds)
+                }
             } else if let rest = scan.rest {
                 (entry.first, entry.until) = (rest, scan.nextAlarm)
             } else if let next {

@@ -5,6 +5,8 @@ internal import Wire
 
 /// Where cold rows and their alarms are.
 protocol AlarmSource: AnyObject {
+    /// Whether this source is the one to read a bucket; others read the rest.
+    func has(_ bucket: UInt16) -> Bool
     /// A cold row, its value kept by the operation.
     func row(_ key: StoreKey, _ operation: ReadOperation) throws(StoreError) -> ColdRow?
     /// The alarms of a bucket in their order, from `first` on.
@@ -25,8 +27,9 @@ struct AlarmReading {
     func perform(
         _ work: inout ReadOperation.AlarmWork, _ operation: ReadOperation
     ) throws(StoreError) {
-        for index in work.scans.indices where work.hasRoom {
+        for index in work.scans.indices where work.hasRoom && work.scans[index].isOpen {
             let bucket = work.scans[index].bucket
+            guard source.has(bucket) else { continue }
             work.underWay = index
             if work.request.pile != nil {
                 try readPile(&work, index, operation)
@@ -57,11 +60,15 @@ struct AlarmReading {
         }
         work.underWay = nil
         // Last: one that cannot be read keeps nothing else from its turn.
-        while let alarm = work.late.last, work.rows.count < work.request.limit {
+        var place = work.late.count
+        while place > 0, work.rows.count < work.request.limit {
+            place -= 1
+            let alarm = work.late[place]
+            guard source.has(alarm.key.bucket.index) else { continue }
             if let row = try source.row(alarm.key, operation), row.wakeAt == alarm.wakeAt {
                 try take(row, &work, operation)
             }
-            work.late.removeLast()
+            work.late.remove(at: place)
         }
     }
 

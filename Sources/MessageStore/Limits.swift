@@ -137,6 +137,10 @@ package enum Limits {
     static let replayPageByteCount = 4 << 20
     /// Reads that one round trip carries at first.
     static let readsPerRound = 64
+    /// A round trip of reads whose time is nearly over is given this much all the same: enough for a server that answers.
+    static let shortestReadMilliseconds: UInt64 = 250
+    /// Alarms of a server that does not answer are asked for again after this.
+    static let silentAlarmMilliseconds: Int64 = 1_000
     /// Members of an index, and rows, that are asked for at a time.
     static let rowsPerPage = 512
     static let rowsPerRead = 64

@@ -28,6 +28,10 @@ struct AlarmScan {
     /// Of a pile: the first alarm that was looked at and left, when the earliest of them is to be looked at again, how many.
     var left: (first: Alarm, until: Int64, count: Int)?
     var wasRead = false
+    /// Not readable now: the pause in milliseconds before it is asked for again.
+    var aside: Int64?
+
+    var isOpen: Bool { !wasRead && aside == nil }
 }
 
 /// An entry of the alarm family that no row needs.
@@ -58,6 +62,8 @@ final class ReadOperation: @unchecked Sendable {
         var left: [(alarm: Alarm, pile: AlarmPile, until: Int64)] = []
         /// Due again at another time than the row's: at the end of a message whose job's row cannot be read.
         var postponed: [(alarm: Alarm, until: Int64)] = []
+        /// Of `late`, not readable now, each with the pause in milliseconds before it is looked at again.
+        var lateAside: [(alarm: Alarm, pause: Int64)] = []
         /// Alarms looked at.
         var count = 0
         /// Which of `scans` is being read.
@@ -72,6 +78,10 @@ final class ReadOperation: @unchecked Sendable {
     var parts: [Part]
     var alarms: AlarmWork?
     var failure: String?
+    /// Engines that ask servers: which of `parts` no server was asked for since the loop handed them over, and until when
+    /// a server is waited for, in the network's milliseconds.
+    var unread: [Int] = []
+    var deadline: UInt64 = .max
     private var buffers: [UnsafeMutableRawBufferPointer] = []
     private var bufferUsed = 0
 

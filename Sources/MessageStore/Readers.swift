@@ -198,6 +198,8 @@ private final class DatabaseAlarms: AlarmSource {
 
     init(_ readers: Readers) { self.readers = readers }
 
+    func has(_ bucket: UInt16) -> Bool { true }
+
     func row(_ key: StoreKey, _ operation: ReadOperation) throws(StoreError) -> ColdRow? {
         try readers.get(key, operation)
     }

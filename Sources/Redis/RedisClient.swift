@@ -68,6 +68,7 @@ package final class RedisClient {
                 guard let fault = reply.fault, fault.isOfRights else { continue }
                 replies[place] = .error(fault.explained(commands[place]))
             }
+            cluster.noteAnswer(of: address)
             return Attempt(replies: replies, address: address, connection: link.number)
         } catch {
             link.connection.close()
@@ -192,10 +193,13 @@ package final class RedisClient {
     ///   - isDurable: each server's commands are followed by a wait for its replicas, at least `minReplicas`.
     ///   - minReplicas: fewer are never enough, whatever the map says.
     ///   - deadline: in the network's milliseconds.
+    ///   - isImpatient: nothing is tried again once only servers are left that do not answer at all, or once one refuses
+    ///     writes for want of memory, disk or replicas.
     /// - Returns: a reply for each request; error replies that do not pass by themselves among them.
     /// - Throws: the last failure at the deadline; some commands have run then.
     package func run(
-        _ requests: [RedisRequest], isDurable: Bool = false, minReplicas: Int = 0, deadline: UInt64
+        _ requests: [RedisRequest], isDurable: Bool = false, minReplicas: Int = 0, deadline: UInt64,
+        isImpatient: Bool = false
     ) throws(RedisError) -> [RedisReply] {
         var replies = [RedisReply?](repeating: nil, count: requests.count)
         var pending = Array(requests.indices)
@@ -206,7 +210,7 @@ package final class RedisClient {
         while !pending.isEmpty {
             var failure: RedisError?
             if !cluster.isKnown {
-                do throws(RedisError) { try askForMap() } catch { failure = error }
+                do throws(RedisError) { try askForMap(until: deadline) } catch { failure = error }
             }
             var byServer: [(address: RedisAddress, places: [Int])] = []
             for place in pending {
@@ -237,6 +241,7 @@ package final class RedisClient {
             let error = failure ?? .noOwner(slot: requests[pending[0]].slot, "the servers send each other's addresses")
             if case .refused = error { refusal = error }
             guard now < deadline, error.isPassing else { throw now < deadline ? error : refusal ?? error }
+            if isImpatient, case .refused(_, let fault) = error, fault.isOfWant { throw error }
             // What was redirected is noted: that server is asked next, and not one whose map may be older.
             if case .refused(_, let fault) = error, case .moved(_, .some) = fault.kind, redirects < Limits.redirectCount
             {
@@ -249,7 +254,14 @@ package final class RedisClient {
                 network.sleep(milliseconds: min(pause, Int(deadline - now)))
                 pause = min(pause * 2, Limits.longestRetryMilliseconds)
             }
-            do throws(RedisError) { try askForMap() } catch { guard error.isPassing else { throw error } }
+            do throws(RedisError) { try askForMap(until: deadline) } catch {
+                guard error.isPassing else { throw error }
+            }
+            if isImpatient,
+                pending.allSatisfy({ cluster.primary(of: requests[$0].slot).map(cluster.isSilent) ?? false })
+            {
+                throw refusal ?? error
+            }
         }
         return replies.map { $0 ?? .none }
     }

@@ -132,7 +132,22 @@ package final class RedisCluster: Sendable {
         }
     }
 
-    /// A server did not answer a moment ago.
+    /// A server has answered.
+    func noteAnswer(of address: RedisAddress) {
+        map.withLock { map in
+            if !map.silent.isEmpty { map.silent[address] = nil }
+        }
+    }
+
+    /// Primaries that did not answer a moment ago, first the one that was asked longest ago.
+    package var silentPrimaries: [RedisAddress] {
+        map.withLock { map in
+            map.primaries.filter { map.silent[$0.address] != nil }.map(\.address)
+                .sorted { map.silent[$0] ?? 0 < map.silent[$1] ?? 0 }
+        }
+    }
+
+    /// A server did not answer a moment ago, and has not answered since.
     package func isSilent(_ address: RedisAddress) -> Bool {
         let now = network.monotonicMilliseconds
         return map.withLock {

@@ -109,5 +109,8 @@ package struct RedisFault: Error, Sendable, Equatable, CustomStringConvertible {
         }
     }
 
+    /// Whether the server lacks what writes need: that takes its time.
+    var isOfWant: Bool { [.outOfMemory, .cannotPersist, .noReplicas].contains(kind) }
+
     package var description: String { text }
 }

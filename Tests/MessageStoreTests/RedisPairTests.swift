@@ -46,6 +46,18 @@ final class RedisPair {
     }
     /// Which of the two had a slot at first.
     static func side(of slot: Int) -> Int { slot * 2 / RedisSlot.count }
+    /// The first bucket of the part whose rows one of the servers has.
+    static func bucket(_ side: Int, part: Int, of count: Int) -> Bucket {
+        let group = RedisGroups.groups(part: part, of: count).first {
+            Self.side(of: GroupKeys("test", group: $0).slot) == side
+        }
+        return Bucket(UInt16(group ?? 0))
+    }
+
+    static func part(_ side: Int, of count: Int) -> Int {
+        (0..<count).first { Self.side(of: RedisSlot.of(GroupKeys.log("test", part: $0))) == side } ?? 0
+    }
+
     /// The number by which the cluster knows a server.
     func identity(_ side: Int) throws -> String { try servers[side].command(0, "CLUSTER", "MYID").text ?? "" }
 }
@@ -56,18 +68,6 @@ struct RedisPairTests {
         var configuration = RedisFixture.configuration()
         configuration.minReplicas = 0
         return configuration
-    }
-
-    /// The first bucket of the part whose rows one of the servers has.
-    private static func bucket(_ side: Int, part: Int, of count: Int) -> Bucket {
-        let group = RedisGroups.groups(part: part, of: count).first {
-            RedisPair.side(of: GroupKeys("test", group: $0).slot) == side
-        }
-        return Bucket(UInt16(group ?? 0))
-    }
-
-    private static func part(_ side: Int, of count: Int) -> Int {
-        (0..<count).first { RedisPair.side(of: RedisSlot.of(GroupKeys.log("test", part: $0))) == side } ?? 0
     }
 
     private static func key(_ bucket: Bucket, _ item: UInt64) -> StoreKey {
@@ -90,10 +90,11 @@ struct RedisPairTests {
         let count = 16
         let cluster = pair.makeCluster()
         // One engine with a part on either server.
-        let still = try RedisFixture(cluster, Self.configuration, part: Self.part(0, of: count), of: count, epoch: 1)
+        let still = try RedisFixture(
+            cluster, Self.configuration, part: RedisPair.part(0, of: count), of: count, epoch: 1)
         defer { still.close() }
         let lively = ManualLoop()
-        let other = Self.part(1, of: count)
+        let other = RedisPair.part(1, of: count)
         let open = try still.engine.openPart(other, of: count, epoch: 1, post: lively.post) { _ in }
         let store = try #require(open.store as? EmbeddedShardStore)
         defer {
@@ -107,14 +108,14 @@ struct RedisPairTests {
                 return isDone()
             }
         }
-        let buckets = (0...1).map { Self.bucket($0, part: other, of: count) }
+        let buckets = (0...1).map { RedisPair.bucket($0, part: other, of: count) }
         for bucket in buckets { Self.put(store, Self.key(bucket, 1), "row") }
         try wait("the commit") { store.committedTicket >= store.lastTicket }
         still.engine.requestSpill()
         try wait("the spill") { store.youngRowCount == 0 }
 
         pair.servers[0].pause(0)
-        let late = Self.put(still.store, Self.key(Self.bucket(1, part: still.part.part, of: count), 1), "late")
+        let late = Self.put(still.store, Self.key(RedisPair.bucket(1, part: still.part.part, of: count), 1), "late")
         let reader = ReplyWitness()
         store.observer = reader
         // Asked for together: one of them cannot be read now.
@@ -140,9 +141,9 @@ struct RedisPairTests {
     func migration() throws {
         let pair = try RedisPair()
         let count = 16
-        let part = Self.part(0, of: count)
+        let part = RedisPair.part(0, of: count)
         let log = RedisSlot.of(GroupKeys.log("test", part: part))
-        let bucket = Self.bucket(0, part: part, of: count)
+        let bucket = RedisPair.bucket(0, part: part, of: count)
         let group = GroupKeys("test", group: RedisGroups.group(of: bucket))
         let fixture = try RedisFixture(pair.makeCluster(), Self.configuration, part: part, of: count, epoch: 1)
         defer { fixture.close() }
@@ -204,14 +205,21 @@ struct RedisPairTests {
 final class ReplyWitness: ShardStoreObserver {
     var failures: [ReadToken: String?] = [:]
     var texts: [ReadToken: [String]] = [:]
+    var keys: [ReadToken: [StoreKey]] = [:]
+    /// Rows of single keys.
+    var rowCounts: [ReadToken: Int] = [:]
     func storeCommitted(upTo ticket: Ticket) {}
     func storeCooled(_ key: StoreKey) {}
     func storeReplied(_ reply: StoreReply) {
         failures[reply.token] = .some(reply.failure)
         for result in reply.results {
             switch result {
-            case .row(let row?): texts[reply.token] = [String(decoding: row.value, as: UTF8.self)]
-            case .rows(let rows, _): texts[reply.token] = rows.map { String(decoding: $0.value, as: UTF8.self) }
+            case .row(let row?):
+                texts[reply.token] = [String(decoding: row.value, as: UTF8.self)]
+                rowCounts[reply.token, default: 0] += 1
+            case .rows(let rows, _):
+                texts[reply.token] = rows.map { String(decoding: $0.value, as: UTF8.self) }
+                keys[reply.token] = rows.map(\.key)
             default: break
             }
         }

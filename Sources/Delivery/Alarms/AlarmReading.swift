@@ -3,7 +3,8 @@ internal import Wire
 /// When the shard asks for alarms of cold rows, and in which order; and alarms whose row a reader could not read.
 ///
 /// The shard asks for one batch of alarms at a time. After a failed read it waits a second. The store's next alarm
-/// stays in the past then, and the shard must not ask a failing disk as fast as it answers.
+/// stays in the past then, and the shard must not ask a failing disk as fast as it answers. A failed read of a pile
+/// keeps no other alarm waiting.
 struct AlarmReading {
     enum Turn {
         /// Alarms that no pile has.
@@ -15,6 +16,7 @@ struct AlarmReading {
 
     private var isAsked = false
     private var pausedUntil: GatewayTime = 0
+    private var pausedPiles: [AlarmPile: GatewayTime] = [:]
     /// Rows that the store reported and the shard is working on.
     private var underWay = 0
     private var isPilesTurn = false
@@ -27,10 +29,21 @@ struct AlarmReading {
 
     mutating func asked() { isAsked = true }
 
-    mutating func answered(hasFailed: Bool, now: GatewayTime) {
+    /// - Parameters:
+    ///   - pile: what was asked for; `nil`: alarms of no pile.
+    ///   - hasFailed: something of it could not be read.
+    ///   - now: the time.
+    mutating func answered(_ pile: AlarmPile?, hasFailed: Bool, now: GatewayTime) {
         isAsked = false
-        if hasFailed { pausedUntil = now + Self.retryDelay }
+        guard hasFailed else {
+            if let pile { pausedPiles[pile] = nil }
+            return
+        }
+        if let pile { pausedPiles[pile] = now + Self.retryDelay } else { pausedUntil = now + Self.retryDelay }
     }
+
+    /// The time before which a pile is not asked for.
+    func pause(of pile: AlarmPile) -> GatewayTime { pausedPiles.isEmpty ? 0 : pausedPiles[pile] ?? 0 }
 
     /// Work on a row begins; the shard asks for nothing more until all of it has ended.
     mutating func begin() { underWay += 1 }

@@ -33,9 +33,11 @@ extension Shard {
 
     private func nextAlarm(of pile: AlarmPile) -> GatewayTime {
         let next = store.nextAlarm(of: pile)
-        guard next < .max, pile.kind != .held else { return next }
+        guard next < .max else { return next }
+        let pause = alarms.pause(of: pile)
+        guard pile.kind != .held else { return max(next, pause) }
         // Jobs left for want of room are due as soon as there is room.
-        return hasRoom(pile.app) ? 0 : next
+        return max(hasRoom(pile.app) ? 0 : next, pause)
     }
 
     private func hasRoom(_ key: AppKey) -> Bool {
@@ -49,7 +51,7 @@ extension Shard {
         alarms.asked()
         let token = store.requestAlarms(request)
         continuations[token] = { shard, reply in
-            shard.alarms.answered(hasFailed: reply.failure != nil, now: shard.now)
+            shard.alarms.answered(request.pile, hasFailed: reply.failure != nil, now: shard.now)
             guard case .rows(let rows, _)? = reply.results.first else { return }
             // Held until the work on all rows has begun, so that a finished row does not ask for more in between.
             shard.alarms.begin()

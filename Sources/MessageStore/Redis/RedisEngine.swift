@@ -42,6 +42,8 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
         package var rowsMilliseconds = 15_000
         /// A cold read is tried for so long; then its command fails with a retryable error.
         package var readMilliseconds = 2_000
+        /// Alarms of a server that does not answer are asked for again after this; 0 asks again and again, for tests.
+        package var silentAlarmMilliseconds = Limits.silentAlarmMilliseconds
         /// A part that is closed waits for so long until what was handed over is durable.
         package var flushMilliseconds: UInt64 = 5_000
         package var tickMilliseconds = Limits.spillerTickMilliseconds
@@ -332,6 +334,13 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
         client.close()
     }
 
+    /// Asks one of the primaries that were silent. Readers and workers go by the answer (`RedisCluster.isSilent`).
+    private static func probe(_ context: LogContext, _ client: RedisClient) {
+        guard let server = context.cluster.silentPrimaries.first else { return }
+        // The client notes what comes of it.
+        _ = try? client.exchange([RedisCommand("PING")], at: server, timeoutMilliseconds: Redis.Limits.mapMilliseconds)
+    }
+
     /// Asks each server how full it is.
     private static func look(_ context: LogContext, _ client: RedisClient) {
         do throws(RedisError) { try client.askForMap() } catch { return }
@@ -350,7 +359,9 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
                     }
                     guard server == primary.address, let text = replies[1].text else { continue }
                     let information = RedisInformation(text)
-                    guard let used = information.number("used_memory"), let limit = information.number("maxmemory")
+                    // Sums of all servers stay numbers.
+                    guard let used = information.number("used_memory"), let limit = information.number("maxmemory"),
+                        0..<1 << 52 ~= used, 0..<1 << 52 ~= limit
                     else { continue }
                     sum = (sum.used + used, sum.limit + limit)
                     if limit <= 0 { isBounded = false }
@@ -360,6 +371,7 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
                 } catch { continue }
             }
         }
+        probe(context, client)
         context.memory.withLock { $0 = (sum.used, isBounded ? sum.limit : 0) }
         let wasFilled = context.isMemoryFilled.exchange(filled != nil, ordering: .relaxed)
         if let filled, !wasFilled {

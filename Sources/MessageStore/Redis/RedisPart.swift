@@ -8,8 +8,8 @@ internal import Synchronization
 internal import Wire
 
 final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
-    // Sound because `state`, `known` and `start` are locks, the numbers are atomics, `batches` belongs to the worker that has the
-    // part's turn (`State.isBusy`), and the rest are constants.
+    // Sound because `state`, `known` and `start` are locks, the numbers are atomics, `batches`, `held`, `trimDue` and
+    // `lastTime` belong to the worker that has the part's turn (`State.isBusy`), and the rest are constants.
 
     struct State: ~Copyable {
         /// A worker has the part.
@@ -20,7 +20,12 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
         var asked: (number: UInt64, ticket: Ticket)?
         /// What it gave, to be written.
         var collected: (rows: [SpilledRow], number: UInt64)?
+        /// The last entry of the log whose rows were asked for.
+        var lastAsked: UInt64 = 0
         var stale: [StaleAlarm] = []
+        /// Rows wait for a server (`held`), or entries that rows have are in the log still; and when to look again.
+        var isHolding = false
+        var holdUntil: UInt64 = 0
         /// Everything is to leave, whatever its age.
         var isSpillingAll = false
         /// The overlay has gone and taken its memory along.
@@ -37,6 +42,10 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
     let context: LogContext
     let mailbox: ShardMailbox
     let batches: RedisRowBatches
+    /// What the overlay gave and some groups do not have yet.
+    private var held = HeldRows()
+    /// Entries up to this one are to leave the log: every group has their rows.
+    private var trimDue: UInt64?
     private let readers: RedisReaders
     private let spiller: RedisSpiller
     private let groupKeys: [Int: GroupKeys]
@@ -54,6 +63,8 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
         (self.part, self.partCount, self.log, self.context) = (part, partCount, log, context)
         (self.mailbox, self.readers, self.spiller) = (mailbox, readers, spiller)
         batches = opening.batches
+        // Other groups wait for this one's turn to end.
+        batches.isImpatient = true
         groupKeys = Dictionary(uniqueKeysWithValues: opening.batches.groups.map { ($0.group, $0) })
         var periods: [Int: Set<RedisPeriod>] = [:]
         for group in groupKeys.keys { periods[group] = Set(opening.batches.periods(of: group)) }
@@ -87,6 +98,8 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
 
     var sliceRowCount: Int {
         let (filled, bound) = (context.logBytes.load(ordering: .relaxed), context.configuration.logByteLimit)
+        // While rows wait for a server, no haste empties the log.
+        if state.withLock({ $0.isHolding }) { return Limits.sliceRowCount }
         if filled > bound { return Limits.sliceRowCount * 32 }
         return Double(filled) > Double(bound) * Limits.spillShare ? Limits.sliceRowCount * 8 : Limits.sliceRowCount
     }
@@ -158,8 +171,8 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
         return state.withLock { state in
             guard !state.isBusy, !state.isQueued, !state.isClosing, now >= state.retryAt else { return false }
             if state.collected != nil || !state.stale.isEmpty || now >= state.nextHousekeeping { return true }
-            return state.asked == nil && !state.isRetired
-                && dueSpan(spans, now, isSpillingAll: state.isSpillingAll) != nil
+            if state.isHolding, now >= state.holdUntil { return true }
+            return state.asked == nil && !state.isRetired && dueSpan(spans, now, state) != nil
         }
     }
 
@@ -169,15 +182,17 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
     }
 
     /// The last of the spans that are to leave now, as far as one collection takes them.
-    private func dueSpan(_ spans: [LogSpan], _ now: UInt64, isSpillingAll: Bool) -> LogSpan? {
+    private func dueSpan(_ spans: [LogSpan], _ now: UInt64, _ state: borrowing State) -> LogSpan? {
         let filled = context.logBytes.load(ordering: .relaxed)
-        let isPressed = Double(filled) > Double(context.configuration.logByteLimit) * Limits.spillShare
+        // Rows that wait for a server keep the log as it is: what is younger leaves in its time, and not before.
+        let isPressed =
+            !state.isHolding && Double(filled) > Double(context.configuration.logByteLimit) * Limits.spillShare
         var byteCount = 0
         var last: LogSpan?
-        for span in spans {
-            guard isSpillingAll || isPressed || span.openedAt + context.configuration.youngMilliseconds <= now else {
-                break
-            }
+        for span in spans where span.lastNumber > state.lastAsked {
+            guard
+                state.isSpillingAll || isPressed || span.openedAt + context.configuration.youngMilliseconds <= now
+            else { break }
             last = span
             byteCount += span.byteCount
             if byteCount >= Limits.spillByteCount { break }
@@ -190,9 +205,12 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
         let now = context.now
         do throws(StoreError) {
             if let (rows, number) = state.withLock({ $0.collected }) {
-                try write(rows, upTo: number, by: client)
+                held.add(rows, upTo: number)
                 state.withLock { $0.collected = nil }
             }
+            try write(by: client)
+            try trim(by: client)
+            noteHolding()
             let stale = state.withLock { state in
                 defer { state.stale.removeAll() }
                 return state.stale
@@ -212,42 +230,98 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
         }
     }
 
+    /// Passes what a server's trouble keeps from being done now: others go on, and it is tried again.
+    private func passing(_ error: StoreError) throws(StoreError) {
+        if case .epochTaken = error { throw error }
+        context.noteSpillFailure(error.description)
+    }
+
+    private func noteHolding() {
+        let isHolding = !held.isEmpty || trimDue != nil
+        let now = context.now
+        state.withLock { state in
+            state.isHolding = isHolding
+            state.holdUntil = now + Limits.spillRetryMilliseconds
+        }
+    }
+
+    /// The server of a group, and whether it is known not to answer.
+    private func server(of group: Int) -> (address: RedisAddress?, isSilent: Bool) {
+        server(ofSlot: groupKeys[group]?.slot ?? log.slot)
+    }
+
+    private func server(ofSlot slot: Int) -> (address: RedisAddress?, isSilent: Bool) {
+        let address = context.cluster.primary(of: slot)
+        return (address, address.map(context.cluster.isSilent) ?? false)
+    }
+
     private func ask() {
         let spans = log.spans
         let now = context.now
         let ticket: Ticket? = state.withLock { state in
-            if state.isSpillingAll, spans.isEmpty, log.uncommittedByteCount == 0 { state.isSpillingAll = false }
-            guard state.asked == nil, state.collected == nil, !state.isRetired,
-                let span = dueSpan(spans, now, isSpillingAll: state.isSpillingAll)
+            if state.isSpillingAll, spans.allSatisfy({ $0.lastNumber <= state.lastAsked }),
+                log.uncommittedByteCount == 0
+            {
+                state.isSpillingAll = false
+            }
+            guard state.asked == nil, state.collected == nil, !state.isRetired, let span = dueSpan(spans, now, state)
             else { return nil }
             state.asked = (span.lastNumber, span.lastTicket)
+            state.lastAsked = span.lastNumber
             return span.lastTicket
         }
         if let ticket { mailbox.put { $0.collect = ticket } }
     }
 
-    private func write(_ rows: [SpilledRow], upTo number: UInt64, by client: RedisClient) throws(StoreError) {
-        var period: Int64 = 0
-        if !rows.isEmpty {
+    /// Writes what is held, server by server: the groups of one that does not answer wait for it, the others do not.
+    private func write(by client: RedisClient) throws(StoreError) {
+        guard !held.isEmpty else { return }
+        var servers: [(address: RedisAddress?, groups: [Int])] = []
+        for group in held.groups {
+            let (address, isSilent) = server(of: group)
+            guard !isSilent else { continue }
+            if let place = servers.firstIndex(where: { $0.address == address }) {
+                servers[place].groups.append(group)
+            } else {
+                servers.append((address, [group]))
+            }
+        }
+        for (address, groups) in servers {
+            // What an earlier one's trouble took so long may have told of this one.
+            guard !(address.map(context.cluster.isSilent) ?? false) else { continue }
             let now = context.configuration.now() ?? lastTime
             lastTime = now
-            let outcome = try batches.write([rows], run: log.epoch, now: now, by: client)
-            period = outcome.period
-            context.spilledRows.add(outcome.rowCount, ordering: .relaxed)
-            context.spilledDeletions.add(outcome.deletionCount, ordering: .relaxed)
-            notePeriods()
-            mailbox.put { $0.cooled.append(ShardMailbox.CooledRows(rows: rows, period: period)) }
+            let rows = held.rows(of: groups)
+            do throws(StoreError) {
+                let outcome = try batches.write(rows, run: log.epoch, now: now, by: client)
+                held.remove(groups)
+                context.spilledRows.add(outcome.rowCount, ordering: .relaxed)
+                context.spilledDeletions.add(outcome.deletionCount, ordering: .relaxed)
+                notePeriods()
+                mailbox.put {
+                    $0.cooled.append(ShardMailbox.CooledRows(rows: rows.flatMap { $0 }, period: outcome.period))
+                }
+            } catch { try passing(error) }
         }
+    }
+
+    /// Takes entries off the log whose rows every group has.
+    private func trim(by client: RedisClient) throws(StoreError) {
+        if let number = held.takeFinished() { trimDue = number }
+        guard let number = trimDue, !server(ofSlot: log.slot).isSilent else { return }
         let trim = RedisScripts.trim(log.key, epoch: log.epoch, before: number + 1)
-        var successor: UInt64?
-        // A trim that a failover loses is repeated by a takeover: the rows have it all.
+        let reply: RedisReply
         do throws(RedisError) {
-            let replies = try client.run(
+            reply = try client.run(
                 [RedisRequest(trim, slot: log.slot)],
-                deadline: context.now + UInt64(context.configuration.rowsMilliseconds))
-            successor = RedisScripts.successor(replies[0])
-        } catch { context.noteSpillFailure(error.description) }
-        if let successor { throw .epochTaken(part: part, epoch: successor) }
+                deadline: context.now + UInt64(context.configuration.rowsMilliseconds), isImpatient: true)[0]
+        } catch { return context.noteSpillFailure(error.description) }
+        if let successor = RedisScripts.successor(reply) { throw .epochTaken(part: part, epoch: successor) }
+        if reply.integer == nil {
+            context.noteSpillFailure("the log of part \(part): \(reply.fault?.text ?? "an answer of another form")")
+        }
+        // A trim that a failover loses is repeated by a takeover: the rows have it all.
+        trimDue = nil
         log.trimmed(upTo: number)
     }
 
@@ -278,13 +352,16 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
             for period in batches.periods(of: group) where period.end <= now || early.contains(period) {
                 // Not all at once: other work waits.
                 guard count < Limits.periodsPerTurn else { return noteRetention() }
+                // Nor one whose server does not answer.
+                guard !server(of: group).isSilent else { break }
                 known.withLock { _ = $0[group]?.remove(period) }
-                try batches.end(period, of: group, by: client)
+                do throws(StoreError) { try batches.end(period, of: group, by: client) } catch { try passing(error) }
                 count += 1
             }
         }
         noteRetention()
-        for period in early {
+        let left = batches.ephemeralByteCounts
+        for period in early where left[period] == nil {
             // No row of it is younger than its end.
             let age = max(0, now - (period.number + 1) * Limits.redisPeriodMilliseconds)
             context.earlyDrops.withLock { $0.note(period.kind, keptMilliseconds: age) }
@@ -308,8 +385,23 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
         return early
     }
 
-    /// Removes alarms that no row needs; looked at again here, where nothing can change in between.
+    /// Removes alarms that no row needs, server by server.
     private func clean(_ stale: [StaleAlarm], by client: RedisClient) throws(StoreError) {
+        let byServer = Dictionary(grouping: stale) { server(of: RedisGroups.group(of: $0.alarm.key.bucket)).address }
+        for (address, entries) in byServer.sorted(by: { $0.value[0].alarm < $1.value[0].alarm }) {
+            guard !(address.map(context.cluster.isSilent) ?? false) else {
+                state.withLock { $0.stale.append(contentsOf: entries) }
+                continue
+            }
+            do throws(StoreError) { try cleanOne(entries, by: client) } catch {
+                state.withLock { $0.stale.append(contentsOf: entries) }
+                try passing(error)
+            }
+        }
+    }
+
+    /// They are looked at again here, where nothing can change in between.
+    private func cleanOne(_ stale: [StaleAlarm], by client: RedisClient) throws(StoreError) {
         var wanted: [StoreKey] = []
         for entry in stale {
             wanted.append(entry.alarm.key)
@@ -323,14 +415,20 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
             requests.append(RedisRequest(RowReading.value(keys.rows, key), slot: keys.slot))
         }
         var rows: [StoreKey: [UInt8]] = [:]
+        var failure: String?
         do throws(RedisError) {
             let replies = try client.run(
-                requests, deadline: context.now + UInt64(context.configuration.rowsMilliseconds))
+                requests, deadline: context.now + UInt64(context.configuration.rowsMilliseconds), isImpatient: true)
             for (key, reply) in zip(asked, replies) {
-                if let fault = reply.fault { throw .refused(RedisAddress(host: "", port: 0), fault) }
+                // What is no row and no absence of one must not make an alarm useless.
+                guard reply.bytes != nil || reply.isNone else {
+                    failure = "a row's read: \(reply.fault?.text ?? "an answer of another form")"
+                    continue
+                }
                 rows[key] = reply.bytes
             }
         } catch { throw .redis(what: error.description) }
+        if let failure { throw .redis(what: failure) }
         let useless = stale.filter { entry in
             guard let stored = rows[entry.alarm.key], stored.count >= KeyCoding.rowPrefixByteCount,
                 stored.withUnsafeBytes({ $0.loadUnaligned(as: Int64.self) }) == entry.alarm.wakeAt
@@ -359,90 +457,10 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
             state.collected = nil
             state.asked = nil
         }
+        held = HeldRows()
         context.logBytes.subtract(log.byteCount, ordering: .relaxed)
         mailbox.discard()
         retired.withLock { $0.removeAll() }
         return isFlushed
-    }
-}
-
-/// The threads that move rows out of the overlays of all parts.
-final class RedisSpiller: @unchecked Sendable {
-    // Sound because `queue` is a monitor and the rest are constants; `stepper` is used where there is no thread.
-
-    private struct Queue: ~Copyable {
-        var parts: [RedisPart] = []
-        var isOpen = true
-    }
-
-    private let context: LogContext
-    private let queue = Monitor(Queue())
-    private let parts: @Sendable () -> [RedisPart]
-
-    /// - Parameters:
-    ///   - context: what the engine shares.
-    ///   - parts: those that are open now.
-    init(_ context: LogContext, parts: @escaping @Sendable () -> [RedisPart]) {
-        (self.context, self.parts) = (context, parts)
-    }
-
-    func enqueue(_ part: RedisPart) {
-        let isNew = part.state.withLock { state in
-            guard !state.isQueued, !state.isClosing else { return false }
-            state.isQueued = true
-            return true
-        }
-        if isNew { queue.signal { $0.parts.append(part) } }
-    }
-
-    func close() {
-        queue.broadcast { queue in
-            queue.isOpen = false
-            queue.parts.removeAll()
-        }
-    }
-
-    /// A worker thread's body.
-    func run() {
-        let client = RedisClient(context.cluster)
-        while turn(client, atMostMilliseconds: context.configuration.tickMilliseconds) != nil {}
-        client.close()
-    }
-
-    /// One look at all parts, and the turn of each that has work, on the calling thread.
-    func step() -> Bool {
-        var hasWorked = false
-        _ = turn(stepper, atMostMilliseconds: 0)
-        while turn(stepper, atMostMilliseconds: 0, isLooking: false) == true { hasWorked = true }
-        return hasWorked
-    }
-
-    /// Ends a spiller without threads.
-    func finish() { stepper.close() }
-
-    private lazy var stepper = RedisClient(context.cluster)
-
-    /// The next part's turn, or a look at all parts; whether a part had its turn, `nil` at the end.
-    private func turn(_ client: RedisClient, atMostMilliseconds milliseconds: UInt64, isLooking: Bool = true) -> Bool? {
-        let (part, isOpen): (RedisPart?, Bool) = queue.wait(
-            atMostMilliseconds: milliseconds, while: { $0.parts.isEmpty && $0.isOpen }
-        ) { ($0.parts.isEmpty ? nil : $0.parts.removeFirst(), $0.isOpen) }
-        guard isOpen else { return nil }
-        guard let part else {
-            guard isLooking else { return false }
-            let now = context.now
-            for part in parts() where part.hasWork(now) { enqueue(part) }
-            return false
-        }
-        let isTaken = part.state.withLock { state in
-            state.isQueued = false
-            guard !state.isBusy, !state.isClosing, context.now >= state.retryAt else { return false }
-            state.isBusy = true
-            return true
-        }
-        guard isTaken else { return true }
-        part.work(by: client)
-        part.state.broadcast { $0.isBusy = false }
-        return true
     }
 }

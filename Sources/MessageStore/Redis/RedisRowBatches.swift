@@ -139,6 +139,8 @@ final class RedisRowBatches {
     private var writers: [Int: GroupWriter] = [:]
     private let minReplicas: Int
     private let timeoutMilliseconds: Int
+    /// A server that does not answer, or refuses writes for now, is not asked again: the caller has other work.
+    var isImpatient = false
 
     init(part: Int, of partCount: Int, epoch: UInt64, configuration: RedisEngine.Configuration) {
         (self.part, self.epoch) = (part, epoch)
@@ -169,7 +171,8 @@ final class RedisRowBatches {
 
     /// Notes what a group's marks name.
     func note(_ period: RedisPeriod, byteCount: Int, in group: Int) {
-        writers[group]?.periods[period] = byteCount
+        // Sums of all groups and periods stay numbers, whatever stands there.
+        writers[group]?.periods[period] = min(max(0, byteCount), 1 << 48)
         writers[group]?.marked.insert(period)
     }
 
@@ -304,7 +307,10 @@ final class RedisRowBatches {
         outgoing = Outgoing()
         for reply in try run(sent.requests, client) {
             if let successor = RedisScripts.successor(reply) { throw .epochTaken(part: part, epoch: successor) }
-            if let fault = reply.fault { throw .redis(what: "rows of part \(part): \(fault)") }
+            // 1 when it ran, 0 when it had run before.
+            guard reply.integer != nil else {
+                throw .redis(what: "rows of part \(part): \(reply.fault?.text ?? "an answer of another form")")
+            }
         }
         for group in sent.groups {
             guard let periods = writers[group]?.periods.keys else { continue }
@@ -316,7 +322,8 @@ final class RedisRowBatches {
         do throws(RedisError) {
             return try client.run(
                 requests, isDurable: true, minReplicas: minReplicas,
-                deadline: client.cluster.network.monotonicMilliseconds + UInt64(timeoutMilliseconds))
+                deadline: client.cluster.network.monotonicMilliseconds + UInt64(timeoutMilliseconds),
+                isImpatient: isImpatient)
         } catch { throw .redis(what: error.description) }
     }
 }

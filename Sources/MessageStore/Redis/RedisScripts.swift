@@ -4,7 +4,9 @@ internal import Redis
 enum RedisScripts {
     /// Makes an epoch the owner's of a group; answers the epoch that is there, which is higher when it was refused.
     ///
-    /// A batch of an earlier owner that is still under way is refused from then on. Always writes, so that a wait for
+    /// A batch of an earlier owner that is still under way is refused from then on, and so is the end of a period. (For
+    /// batches alone the replay would do: what a late one has is in the log still, the replay writes it again, and that
+    /// makes the group's epoch the owner's. A copy of a batch that ran changes nothing.) Always writes, so that a wait for
     /// replicas covers it.
     static let raise = RedisScript(
         """

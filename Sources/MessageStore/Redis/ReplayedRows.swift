@@ -98,7 +98,9 @@ final class PartOpening {
             return RedisRequest(command, slot: keys.slot)
         }
         for reply in try run(requests, isDurable: true) {
-            guard let found = reply.text.flatMap({ UInt64($0) }) else { throw unusable(reply, "the epoch of a group") }
+            guard let found = reply.text.flatMap({ UInt64($0) }), found >= epoch else {
+                throw unusable(reply, "the epoch of a group")
+            }
             if found > epoch { throw .epochTaken(part: part, epoch: found) }
         }
         let marks = try run(
@@ -108,7 +110,7 @@ final class PartOpening {
                 return RedisRequest(command, slot: keys.slot)
             })
         for (keys, reply) in zip(groups, marks) {
-            let words = reply.array ?? []
+            guard let words = reply.array else { throw unusable(reply, "the marks of group \(keys.group)") }
             for place in stride(from: 0, to: words.count - 1, by: 2) {
                 guard let period = words[place].text.flatMap({ RedisPeriod(field: $0) }) else { continue }
                 batches.note(period, byteCount: words[place + 1].text.flatMap { Int($0) } ?? 0, in: keys.group)
@@ -279,7 +281,7 @@ final class PartOpening {
     private func time() throws(StoreError) -> Int64 {
         if let now = context.configuration.now() { return now }
         let reply = try run([RedisRequest(RedisCommand("TIME"), slot: slot)])[0]
-        guard let seconds = reply.array?.first?.text.flatMap({ Int64($0) }), seconds < 1 << 40 else {
+        guard let seconds = reply.array?.first?.text.flatMap({ Int64($0) }), 0..<1 << 40 ~= seconds else {
             throw unusable(reply, "TIME")
         }
         return seconds * 1_000
@@ -299,7 +301,7 @@ final class PartOpening {
             last = try LogReading.lastID(of: key, slot: slot, by: client)
         } catch { throw .redis(what: error.description) }
         guard let last, last.epoch == epoch else { throw .epochTaken(part: part, epoch: last?.epoch ?? 0) }
-        guard last.number < .max else {
+        guard last.number < 1 << 62 else {
             throw .damagedLog(
                 stream: String(decoding: key, as: UTF8.self), entry: last.description,
                 what: "no entry can follow it: another program wrote it")
@@ -312,7 +314,13 @@ final class PartOpening {
                 command.append(key(keys))
                 return RedisRequest(command, slot: keys.slot)
             }
-            return try run(requests).contains { $0.integer ?? 0 > 0 }
+            var isAny = false
+            for reply in try run(requests) {
+                // Rows that cannot be counted are not rows that are not there.
+                guard let count = reply.integer else { throw unusable(reply, name) }
+                if count > 0 { isAny = true }
+            }
+            return isAny
         }
         findings.hasRows = try counts("HLEN") { $0.rows }
         findings.hasAlarms = try counts("ZCARD") { $0.alarms }
@@ -340,10 +348,11 @@ final class PartOpening {
             for first in stride(from: 0, to: names.count, by: Limits.rowsPerBatch) {
                 let part = names[first..<min(first + Limits.rowsPerBatch, names.count)]
                 let reply = try run([RedisRequest(RowReading.values(keys.rows, Array(part)), slot: keys.slot)])[0]
-                guard let values = reply.array else { throw unusable(reply, "the rows") }
+                guard let values = reply.array, values.count == part.count else { throw unusable(reply, "the rows") }
                 for (name, value) in zip(part, values) {
                     guard let key = name.withUnsafeBytes({ KeyCoding.readKey($0) }), let stored = value.bytes,
-                        stored.count >= KeyCoding.rowPrefixByteCount
+                        stored.count >= KeyCoding.rowPrefixByteCount, key.table == table,
+                        RedisGroups.group(of: key.bucket) == keys.group
                     else { continue }
                     found.append((key, stored))
                 }
@@ -364,7 +373,7 @@ final class PartOpening {
         } catch { throw .redis(what: error.description) }
     }
 
-    private func unusable(_ reply: RedisReply, _ what: String) -> StoreError {
+    fileprivate func unusable(_ reply: RedisReply, _ what: String) -> StoreError {
         .redis(what: "\(what): \(reply.fault?.text ?? "an answer of another form")")
     }
 
@@ -393,7 +402,7 @@ final class PartOpening {
                     }
                 })
             guard replies.count == list.count else { return }
-            for (key, reply) in zip(list, replies) { fetched[key] = .some(reply.bytes) }
+            for (key, reply) in zip(list, replies) { fetched[key] = .some(try stored(reply)) }
         }
 
         func withStored(_ key: StoreKey, _ body: (UnsafeRawBufferPointer) -> Void) throws(StoreError) {
@@ -404,7 +413,14 @@ final class PartOpening {
             }
             guard let place = keys[RedisGroups.group(of: key.bucket)] else { return }
             let reply = try opening.run([RedisRequest(RowReading.value(place.rows, key), slot: place.slot)])[0]
-            if let stored = reply.bytes { stored.withUnsafeBytes(body) }
+            if let stored = try stored(reply) { stored.withUnsafeBytes(body) }
+        }
+
+        /// A sum that cannot be read is not a sum that is not there.
+        private func stored(_ reply: RedisReply) throws(StoreError) -> [UInt8]? {
+            if reply.isNone { return nil }
+            guard let bytes = reply.bytes else { throw opening.unusable(reply, "a row of counts") }
+            return bytes
         }
     }
 }

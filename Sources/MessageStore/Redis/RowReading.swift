@@ -1,9 +1,8 @@
-// Cold reads: a few threads for each server. A thread takes what has gathered and asks for all of it at once, then for what
-// the answers lead to, and so on.
+// A cold read as commands, in rounds: what the answers of one round lead to is asked for in the next one. Reads that go on
+// at the same time share their rounds (`ReadLanes`).
 
 internal import Delivery
 internal import Journal
-internal import Platform
 internal import Redis
 internal import Wire
 
@@ -53,23 +52,28 @@ enum RowReading {
         }
     }
 
+    /// The bound of a server for one string, `proto-max-bulk-len`, as far as it can be set.
+    static let largestValue: Int64 = 1 << 40
+
+    /// The members of a page of an index, `nil` when they are none: each is behind the one before it, and so pages end.
+    static func names(_ list: [RedisReply], from first: [UInt8], isExclusive: Bool) -> [[UInt8]]? {
+        var names: [[UInt8]] = []
+        for reply in list {
+            guard let name = reply.bytes else { return nil }
+            let isFirst = names.isEmpty && !isExclusive && name == first
+            guard isFirst || (names.last ?? first).lexicographicallyPrecedes(name) else { return nil }
+            names.append(name)
+        }
+        return names
+    }
+
     static func partition(_ key: StoreKey) -> [UInt8] {
         Array(KeyCoding.bytes(key).prefix(KeyCoding.partitionByteCount))
     }
 }
 
-extension StoreRead {
-    fileprivate var bucket: Bucket {
-        switch self {
-        case .get(let key): key.bucket
-        case .scan(let partition, _, _), .measure(let partition, _): partition.bucket
-        case .search(let bucket, _, _), .traces(let bucket, _, _): bucket
-        }
-    }
-}
-
 /// Requests of one round trip, and what is done with each reply.
-private final class Round {
+final class Round {
     var requests: [RedisRequest] = []
     var handlers: [(RedisReply, Round) -> Void] = []
 
@@ -80,143 +84,8 @@ private final class Round {
     }
 }
 
-/// The reads of all parts: those of one server's rows by threads of their own, so that nobody waits for another server.
-final class RedisReaders: @unchecked Sendable {
-    // Sound because `lanes` is a lock and the rest are constants.
-    private let lanes: ServerLanes<ReadLane>
-    private let cluster: RedisCluster
-
-    init(_ context: LogContext) {
-        cluster = context.cluster
-        lanes = ServerLanes(
-            named: "redis reader", threadCount: context.configuration.readerCount,
-            isStepped: context.configuration.isStepped
-        ) { _ in ReadLane(context) }
-    }
-
-    func submit(_ operation: ReadOperation, _ part: RedisPart) {
-        lanes.lane(of: server(of: operation, part)).submit(operation, part)
-    }
-
-    /// The one server that has all that is asked for; `nil` where there may be several.
-    private func server(of operation: ReadOperation, _ owner: RedisPart) -> RedisAddress? {
-        guard operation.alarms == nil else { return nil }
-        var slot: Int?
-        for part in operation.parts where !part.isComplete {
-            guard let keys = owner.keys(of: part.request.bucket) else { continue }
-            if let known = slot, known != keys.slot { return nil }
-            slot = keys.slot
-        }
-        return slot.flatMap { cluster.primary(of: $0) }
-    }
-
-    func step() -> Bool {
-        var hasWorked = false
-        for lane in lanes.all where lane.step() { hasWorked = true }
-        return hasWorked
-    }
-
-    func start() throws(SystemError) { try lanes.start() }
-    func close() { lanes.close() }
-}
-
-/// The queue of reads of one server, and what its threads do.
-private final class ReadLane: ServerLane, @unchecked Sendable {
-    // Sound because `queue` is a monitor and the rest are constants; `stepper` is used where there is no thread.
-
-    private struct Queue: ~Copyable {
-        var operations: [(operation: ReadOperation, part: RedisPart)] = []
-        var isOpen = true
-    }
-
-    private let context: LogContext
-    private let queue = Monitor(Queue())
-    private lazy var stepper = RedisClient(context.cluster)
-
-    init(_ context: LogContext) { self.context = context }
-
-    func submit(_ operation: ReadOperation, _ part: RedisPart) {
-        queue.signal { $0.operations.append((operation, part)) }
-    }
-
-    func close() {
-        queue.broadcast { queue in
-            queue.isOpen = false
-            queue.operations.removeAll()
-        }
-    }
-
-    func finish() { stepper.close() }
-
-    func run() {
-        let client = RedisClient(context.cluster)
-        while let taken = take(isWaiting: true) { perform(taken, client) }
-        client.close()
-    }
-
-    func step() -> Bool {
-        guard let taken = take(isWaiting: false), !taken.isEmpty else { return false }
-        perform(taken, stepper)
-        return true
-    }
-
-    /// What has gathered; `nil` at the end.
-    private func take(isWaiting: Bool) -> [(operation: ReadOperation, part: RedisPart)]? {
-        queue.wait(while: { isWaiting && $0.isOpen && $0.operations.isEmpty }) { queue in
-            guard queue.isOpen else { return nil }
-            let count = min(queue.operations.count, Limits.readsPerRound)
-            defer { queue.operations.removeFirst(count) }
-            return Array(queue.operations[..<count])
-        }
-    }
-
-    private func perform(_ taken: [(operation: ReadOperation, part: RedisPart)], _ client: RedisClient) {
-        let rows = taken.filter { $0.operation.alarms == nil }
-        readRows(rows, client)
-        for (operation, _) in rows { operation.mailbox.put { $0.replies.append(operation) } }
-        for (operation, part) in taken where operation.alarms != nil {
-            readAlarms(operation, part, client)
-            operation.mailbox.put { $0.replies.append(operation) }
-        }
-    }
-
-    private func readRows(_ taken: [(operation: ReadOperation, part: RedisPart)], _ client: RedisClient) {
-        var round = Round()
-        for (operation, part) in taken {
-            for index in operation.parts.indices where !operation.parts[index].isComplete {
-                RowRead(operation, index, part).begin(round)
-            }
-        }
-        while !round.requests.isEmpty {
-            let next = Round()
-            do throws(RedisError) {
-                let began = SystemClock.monotonicNanoseconds
-                let replies = try client.run(
-                    round.requests, deadline: context.now + UInt64(context.configuration.readMilliseconds))
-                let time = (SystemClock.monotonicNanoseconds - began) / 1_000
-                context.reads.withLock { $0.add(batches: replies.count, bytes: 0, microseconds: time) }
-                for (handler, reply) in zip(round.handlers, replies) { handler(reply, next) }
-            } catch {
-                for (operation, _) in taken { operation.failure = error.description }
-                return
-            }
-            round = next
-        }
-    }
-
-    private func readAlarms(_ operation: ReadOperation, _ part: RedisPart, _ client: RedisClient) {
-        guard var work = operation.alarms else { return }
-        operation.alarms = nil
-        let source = RedisAlarms(part, work.request, client, context)
-        do throws(StoreError) { try AlarmReading(source: source).perform(&work, operation) } catch {
-            operation.failure = error.description
-        }
-        operation.alarms = work
-    }
-}
-
 /// One part of an operation on its way through the rounds.
-private final class RowRead {
+final class RowRead {
     private let operation: ReadOperation
     private let index: Int
     private let part: RedisPart
@@ -300,8 +169,11 @@ private final class RowRead {
             RowReading.range(keys.index, from: name, isExclusive: isExclusive, through: through, count: count),
             keys.slot
         ) { reply, round in
-            guard let list = reply.array else { return self.fail(reply, "a read of the index") }
-            self.names = list.compactMap(\.bytes)
+            guard let list = reply.array, let names = RowReading.names(list, from: name, isExclusive: isExclusive)
+            else {
+                return self.fail(reply, "a read of the index")
+            }
+            self.names = names
             (self.nextName, self.isLastPage) = (0, list.count < count)
             if isValueNeeded { self.values(round) } else { self.sizes(round) }
         }
@@ -312,7 +184,9 @@ private final class RowRead {
         guard nextName < names.count else { return pageEnded(round, isValueNeeded: true) }
         let chunk = Array(names[nextName..<min(nextName + Limits.rowsPerRead, names.count)])
         round.ask(RowReading.values(keys.rows, chunk), keys.slot) { reply, round in
-            guard let values = reply.array else { return self.fail(reply, "a read of rows") }
+            guard let values = reply.array, values.count == chunk.count else {
+                return self.fail(reply, "a read of rows")
+            }
             for (name, value) in zip(chunk, values) {
                 guard let key = name.withUnsafeBytes({ KeyCoding.readKey($0) }), let stored = value.bytes else {
                     continue
@@ -344,7 +218,10 @@ private final class RowRead {
             command.append(keys.rows)
             command.append(name)
             round.ask(command, keys.slot) { reply, round in
-                guard let count = reply.integer else { return self.fail(reply, "a row's size") }
+                // No string of a server is longer than this, so that sums of sizes stay numbers.
+                guard let count = reply.integer, 0...RowReading.largestValue ~= count else {
+                    return self.fail(reply, "a row's size")
+                }
                 if count >= Int64(KeyCoding.rowPrefixByteCount),
                     let key = name.withUnsafeBytes({ KeyCoding.readKey($0) })
                 {
@@ -424,11 +301,15 @@ private final class RowRead {
                 keys.index, from: first, isExclusive: isExclusive, through: last, count: Limits.rowsPerRead),
             keys.slot
         ) { reply, round in
-            guard let list = reply.array else { return self.fail(reply, "a read of the index") }
-            let names = list.compactMap(\.bytes)
+            guard let list = reply.array, let names = RowReading.names(list, from: first, isExclusive: isExclusive)
+            else {
+                return self.fail(reply, "a read of the index")
+            }
             guard let end = names.last else { return self.end() }
             round.ask(RowReading.values(keys.rows, names), keys.slot) { reply, round in
-                guard let values = reply.array else { return self.fail(reply, "a read of rows") }
+                guard let values = reply.array, values.count == names.count else {
+                    return self.fail(reply, "a read of rows")
+                }
                 for (name, value) in zip(names, values) {
                     if let stored = value.bytes, look(name, stored) { return }
                 }
@@ -465,121 +346,6 @@ private final class RowRead {
             }
             self.end()
             then()
-        }
-    }
-}
-
-/// A part's alarms as a reader looks through them: in pages, whose rows are read together.
-private final class RedisAlarms: AlarmSource {
-    private let part: RedisPart
-    private let request: AlarmRequest
-    private let client: RedisClient
-    private let context: LogContext
-    private var rows: [StoreKey: [UInt8]?] = [:]
-    /// Keys of the present page, whose rows are read with the first of them that is asked for.
-    private var page: [StoreKey] = []
-
-    init(_ part: RedisPart, _ request: AlarmRequest, _ client: RedisClient, _ context: LogContext) {
-        (self.part, self.request, self.client, self.context) = (part, request, client, context)
-    }
-
-    func row(_ key: StoreKey, _ operation: ReadOperation) throws(StoreError) -> ColdRow? {
-        if rows[key] == nil {
-            let isOfPage = page.contains(key)
-            try fetch(isOfPage ? page : [key])
-            // The rows that may have taken these alarms over are asked for next.
-            if isOfPage { try fetchSuccessors() }
-        }
-        guard case .some(.some(let stored)) = rows[key] else { return nil }
-        return RowReading.row(key, stored, operation)
-    }
-
-    private func fetchSuccessors() throws(StoreError) {
-        var wanted: [StoreKey] = []
-        for key in page {
-            guard case .some(.some(let stored)) = rows[key], stored.count >= KeyCoding.rowPrefixByteCount else {
-                continue
-            }
-            let successor = stored.withUnsafeBytes {
-                request.successor(of: key, UnsafeRawBufferPointer(rebasing: $0[KeyCoding.rowPrefixByteCount...]))
-            }
-            if let successor, rows[successor] == nil { wanted.append(successor) }
-        }
-        try fetch(wanted)
-    }
-
-    private func fetch(_ wanted: [StoreKey]) throws(StoreError) {
-        guard !wanted.isEmpty else { return }
-        var known: [StoreKey] = []
-        var requests: [RedisRequest] = []
-        for key in wanted {
-            guard let keys = part.keys(of: key.bucket) else {
-                rows[key] = .some(nil)
-                continue
-            }
-            known.append(key)
-            requests.append(RedisRequest(RowReading.value(keys.rows, key), slot: keys.slot))
-        }
-        for (key, reply) in zip(known, try run(requests)) {
-            if let fault = reply.fault { throw .redis(what: fault.text) }
-            rows[key] = .some(reply.bytes)
-        }
-    }
-
-    private func run(_ requests: [RedisRequest]) throws(StoreError) -> [RedisReply] {
-        do throws(RedisError) {
-            return try client.run(requests, deadline: context.now + UInt64(context.configuration.readMilliseconds))
-        } catch { throw .redis(what: error.description) }
-    }
-
-    func cursor(
-        in bucket: UInt16, from first: Alarm?, _ operation: ReadOperation
-    ) throws(StoreError) -> any AlarmCursor {
-        try Cursor(self, bucket, from: first)
-    }
-
-    private final class Cursor: AlarmCursor {
-        private unowned let source: RedisAlarms
-        private let prefix: [UInt8]
-        private let keys: GroupKeys?
-        private var alarms: [Alarm] = []
-        private var place = 0
-        private var isLastPage = false
-        private var last: [UInt8]
-
-        init(_ source: RedisAlarms, _ bucket: UInt16, from first: Alarm?) throws(StoreError) {
-            self.source = source
-            prefix = [UInt8(bucket >> 8), UInt8(bucket & 0xFF)]
-            keys = source.part.keys(of: Bucket(bucket))
-            last = first.map { KeyCoding.bytes($0) } ?? prefix
-            // A bucket that nobody has looked into yet is asked for its first alarm only.
-            try read(isExclusive: false, count: first == nil ? 1 : Limits.alarmsPerPage)
-        }
-
-        var current: Alarm? { place < alarms.count ? alarms[place] : nil }
-
-        func advance() throws(StoreError) {
-            place += 1
-            if place >= alarms.count, !isLastPage { try read(isExclusive: true, count: Limits.alarmsPerPage) }
-        }
-
-        private func read(isExclusive: Bool, count: Int) throws(StoreError) {
-            (alarms, place) = ([], 0)
-            guard let keys else {
-                isLastPage = true
-                return
-            }
-            repeat {
-                let command = RowReading.range(
-                    keys.alarms, from: last, isExclusive: isExclusive, through: prefix, count: count)
-                let reply = try source.run([RedisRequest(command, slot: keys.slot)])[0]
-                guard let list = reply.array else { throw .redis(what: reply.fault?.text ?? "no list of alarms") }
-                let names = list.compactMap(\.bytes)
-                isLastPage = list.count < count
-                if let end = names.last { last = end }
-                alarms = names.compactMap { name in name.withUnsafeBytes { KeyCoding.readAlarm($0) } }
-            } while alarms.isEmpty && !isLastPage
-            source.page = alarms.map(\.key)
         }
     }
 }

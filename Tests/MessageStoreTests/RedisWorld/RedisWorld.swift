@@ -35,8 +35,11 @@ final class RedisWorld {
     private let keys: [StoreKey]
     private let marks: [StoreKey]
     private let baseRates: FaultRates
+    private let weather: WorldWeather
     /// Writes are held on their way, slots of groups move often, replicas die.
-    private let isRough: Bool
+    private var isRough: Bool { weather == .rough }
+    /// Of foul weather.
+    private let focus: WorldWeather.Focus?
     private let heldShare: Double
     private let isMoving: Bool
     /// What went wrong, if anything did.
@@ -44,13 +47,15 @@ final class RedisWorld {
     private(set) var counts: [String: Int] = [:]
     private var log: [String] = []
 
-    init(seed: UInt64, fault: WorldFault? = nil, isRough: Bool = false) {
-        (self.seed, self.fault, self.isRough) = (seed, fault, isRough)
+    init(seed: UInt64, fault: WorldFault? = nil, weather: WorldWeather = .fair) {
+        (self.seed, self.fault, self.weather) = (seed, fault, weather)
+        focus = weather == .foul ? .of(seed) : nil
         var chance = Chance(seed: seed)
         var layout = SimulatedCluster.Layout()
         layout.isCluster = seed % 4 != 0
         layout.replicas = 1 + Int(seed / 2 % 2)
         layout.waitsForWritesOnly = seed % 3 == 0
+        focus?.arrange(&layout)
         cluster = SimulatedCluster(seed: seed, layout: layout)
         var configuration = RedisEngine.Configuration()
         configuration.name = Self.name
@@ -69,9 +74,10 @@ final class RedisWorld {
                 + (0..<2).map { StoreKey(bucket, .job, ownerHigh: 2, ownerLow: $0) }
         }
         marks = buckets.map { StoreKey($0, .alias, ownerHigh: 9, ownerLow: 9) }
-        heldShare = isRough ? [0.002, 0.01, 0.04][Int(seed % 3)] : 0
-        isMoving = isRough && seed % 5 == 1
-        baseRates = chance.happens(0.2) ? .none : .all(oneIn: Double(30 + chance.below(300)))
+        heldShare = weather == .rough ? [0.002, 0.01, 0.04][Int(seed % 3)] : 0
+        isMoving = weather == .rough && seed % 5 == 1
+        let rates = chance.happens(0.2) ? FaultRates.none : .all(oneIn: Double(30 + chance.below(300)))
+        baseRates = focus?.rates ?? rates
         self.chance = chance
         cluster.rates = baseRates
     }
@@ -106,8 +112,8 @@ final class RedisWorld {
     private func step() {
         if owner == nil { takeOver() }
         if chance.happens(0.06) { disturb() }
-        if chance.happens(0.012) { takeOver() }
-        if isRough, chance.happens(0.02) { cluster.release() }
+        if chance.happens(focus == .fences ? 0.06 : 0.012) { takeOver() }
+        if isRough || focus == .copies, chance.happens(0.02) { cluster.release() }
         if chance.happens(0.006), let owner {
             note("crash", "\(owner.number)")
             end(owner)
@@ -124,7 +130,9 @@ final class RedisWorld {
         defer { isActing = false }
         switch chance.below(10) {
         case 0...2: write(process, store)
-        case 3...5: _ = process.engine.step(.commit)
+        case 3...5:
+            _ = process.engine.step(.commit)
+            if focus == .losses, !isHealing, chance.happens(0.15) { elect() }
         case 6: ask(process, store)
         case 7: _ = process.engine.step(.read)
         case 8: _ = process.engine.step(.moveRows)
@@ -216,7 +224,13 @@ final class RedisWorld {
         guard let process = try? WorldProcess(lastNumber, network, seeds: seeds, configuration) else { return nil }
         network.beforeCall = { [unowned self, unowned process] in meanwhile(process) }
         network.isHeld = { [unowned self] commands in
-            guard heldShare > 0, !isHealing, chance.happens(heldShare) else { return false }
+            guard !isHealing else { return false }
+            if let focus {
+                guard chance.happens(focus.heldShare(commands)) else { return false }
+                note("held")
+                return true
+            }
+            guard heldShare > 0, chance.happens(heldShare) else { return false }
             guard commands.contains(where: { ["EVAL", "EVALSHA", "XADD"].contains($0.name) }) else { return false }
             note("held")
             return true
@@ -271,6 +285,8 @@ final class RedisWorld {
             }
             note("opened", "\(process.number) with epoch \(lastEpoch)")
             examine(process)
+            // What was on its way comes with the new owner's first call, or later.
+            if focus == .fences, chance.happens(0.5) { cluster.release() }
             // Those before it go on for a while, or not.
             for former in processes {
                 if chance.happens(0.4) { end(former) } else { former.isStopped = chance.happens(0.4) }
@@ -359,6 +375,7 @@ final class RedisWorld {
     // MARK: Trouble
 
     private func disturb() {
+        if let focus, !focus.isOfAllKinds { return disturb(focus) }
         let shard = chance.below(cluster.shardCount)
         let slots =
             [RedisSlot.of(GroupKeys.log(Self.name, part: Self.part))]
@@ -412,6 +429,27 @@ final class RedisWorld {
         }
     }
 
+    /// What happens where one kind of trouble is looked for.
+    private func disturb(_ focus: WorldWeather.Focus) {
+        switch (focus, chance.below(4)) {
+        case (.laggards, 0...1):
+            note("replica cut off")
+            cluster.setCutOff(cluster.shardCount, true)
+        case (.laggards, 2):
+            note("stall")
+            cluster.stall(0, for: chance.below(3_000))
+        default: cluster.mend()
+        }
+    }
+
+    /// The primary of the log is gone; its best replica takes over.
+    private func elect() {
+        note("election")
+        let log = GroupKeys.log(Self.name, part: Self.part)
+        cluster.failOver(cluster.shard(of: String(decoding: log, as: UTF8.self)))
+        cluster.mend()
+    }
+
     // MARK: The end
 
     private func heal() {
@@ -421,6 +459,8 @@ final class RedisWorld {
         cluster.mend()
         reap()
         if owner == nil { takeOver() }
+        // One that had ended when its successor came.
+        reap()
         // All that is under way comes to its end, and leaves memory.
         guard let owner, let store = owner.store else { return fail("no owner in the end") }
         for round in 0..<400 {

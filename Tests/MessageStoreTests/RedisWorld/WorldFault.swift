@@ -14,8 +14,6 @@ enum WorldFault: String, CaseIterable, Sendable {
     case trimBeforeRows
     /// A successor's fence is not waited for.
     case fenceUnwaited
-    /// A successor does not make its epoch that of the groups.
-    case raiseOmitted
     /// The script that writes rows does not look at the epoch.
     case epochUnchecked
     /// The script that trims does not look for a successor.
@@ -39,6 +37,14 @@ enum WorldFault: String, CaseIterable, Sendable {
     /// Rows and log are read from a replica.
     case replicaReads
 
+    /// Whether a command runs a script.
+    static func isCall(_ command: RedisCommand, of script: RedisScript) -> Bool {
+        let words = command.arguments
+        guard words.count > 1 else { return false }
+        return command.name == "EVALSHA" && words[1] == Array(script.digest.utf8)
+            || command.name == "EVAL" && words[1] == Array(script.source.utf8)
+    }
+
     /// Does it, for one process.
     final class Planted: CallChange {
         private let fault: WorldFault
@@ -49,17 +55,12 @@ enum WorldFault: String, CaseIterable, Sendable {
 
         init(_ fault: WorldFault, _ cluster: SimulatedCluster) { (self.fault, self.cluster) = (fault, cluster) }
 
-        private static func isCall(_ command: RedisCommand, of script: RedisScript) -> Bool {
-            let words = command.arguments
-            guard words.count > 1 else { return false }
-            return command.name == "EVALSHA" && words[1] == Array(script.digest.utf8)
-                || command.name == "EVAL" && words[1] == Array(script.source.utf8)
-        }
-
         private static func changed(_ command: RedisCommand, _ script: RedisScript, _ old: String, _ new: String)
             -> RedisCommand
         {
-            guard isCall(command, of: script), let place = script.source.range(of: old) else { return command }
+            guard WorldFault.isCall(command, of: script), let place = script.source.range(of: old) else {
+                return command
+            }
             var source = script.source
             source.replaceSubrange(place, with: new)
             var changed = RedisCommand("EVAL", source)
@@ -93,7 +94,6 @@ enum WorldFault: String, CaseIterable, Sendable {
                     command, PartOpening.fenceScript, "ARGV[2] then return last end",
                     "ARGV[2] then return last end\n redis.call('XADD', KEYS[1], epoch .. '-' .. (number + 1), 'f', ARGV[2])"
                 )
-            case .raiseOmitted: return Self.isCall(command, of: RedisScripts.raise) ? Self.ping : command
             case .markSkipped: return Self.isEntry(command, "w") ? Self.ping : command
             case .replyAssumed, .sentAgainAnew:
                 guard Self.isEntry(command, "b") else { return command }
@@ -117,16 +117,11 @@ enum WorldFault: String, CaseIterable, Sendable {
             switch fault {
             case .waitSkipped, .waitCountIgnored: return Self.isWait(command) ? satisfied() : reply
             case .trimBeforeRows:
-                let isOfRows = all.contains { Self.isCall($0, of: RedisScripts.batch) }
+                let isOfRows = all.contains { WorldFault.isCall($0, of: RedisScripts.batch) }
                 return Self.isWait(command) && isOfRows ? satisfied() : reply
             case .fenceUnwaited:
-                let isOfFence = all.contains { Self.isCall($0, of: PartOpening.fenceScript) }
+                let isOfFence = all.contains { WorldFault.isCall($0, of: PartOpening.fenceScript) }
                 return Self.isWait(command) && isOfFence ? satisfied() : reply
-            case .raiseOmitted:
-                guard Self.isCall(command, of: RedisScripts.raise), let epoch = command.arguments.last else {
-                    return reply
-                }
-                return .bytes(epoch)
             case .markSkipped:
                 return Self.isEntry(command, "w") ? .bytes(Self.id(command)) : reply
             case .replyAssumed, .sentAgainAnew:
@@ -146,7 +141,7 @@ enum WorldFault: String, CaseIterable, Sendable {
                 else { return reply }
                 return .array([])
             case .movedDropped:
-                guard Self.isCall(command, of: RedisScripts.batch), case .moved = reply.fault?.kind else {
+                guard WorldFault.isCall(command, of: RedisScripts.batch), case .moved = reply.fault?.kind else {
                     return reply
                 }
                 return .integer(1)
@@ -156,7 +151,7 @@ enum WorldFault: String, CaseIterable, Sendable {
                     return isRefused ? satisfied() : reply
                 }
                 if command.name == "XADD" { return .bytes(Self.id(command)) }
-                if Self.isCall(command, of: RedisScripts.batch) { return .integer(1) }
+                if WorldFault.isCall(command, of: RedisScripts.batch) { return .integer(1) }
                 return command.name == "SET" ? .status("OK") : reply
             case .replicaReads:
                 guard ["HGET", "HMGET", "ZRANGEBYLEX", "XRANGE"].contains(command.name), reply.fault == nil,

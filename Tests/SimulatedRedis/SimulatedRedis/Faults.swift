@@ -12,6 +12,8 @@ package struct FaultRates: Sendable {
     package var timedOut = 0.0
     /// A replica takes nothing over while WAIT waits.
     package var slowReplica = 0.0
+    /// Not a fault: a replica takes something over right after a command, without anybody's waiting for it.
+    package var eagerReplica = 0.3
     /// `-CLUSTERDOWN`, `-LOADING`, `-TRYAGAIN`, `-BUSY` or `-MISCONF` in place of a command's own reply.
     package var refusal = 0.0
     /// The server has forgotten its scripts.

@@ -191,9 +191,11 @@ package final class SimulatedCluster: Sendable {
         }
     }
 
-    package func setOutOfMemory(_ isOut: Bool) {
+    package func setOutOfMemory(_ isOut: Bool, on server: Int? = nil) {
         world.withLock { world in
-            for number in world.servers.indices { world.servers[number].data.isOutOfMemory = isOut }
+            for number in world.servers.indices where server == nil || server == number {
+                world.servers[number].data.isOutOfMemory = isOut
+            }
         }
     }
 

@@ -245,7 +245,7 @@ extension SimulatedCluster.World {
     private mutating func replicateSome(from primary: Int, _ chance: inout Chance) {
         for replica in shards[servers[primary].shard].members where follows(replica, primary) {
             let lag = servers[primary].history.count - servers[replica].applied
-            if lag > 0, chance.happens(0.3) {
+            if lag > 0, chance.happens(rates.eagerReplica) {
                 replicate(replica, upTo: servers[replica].applied + chance.below(lag + 1))
             }
         }

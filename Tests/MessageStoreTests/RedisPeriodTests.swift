@@ -1,0 +1,244 @@
+import Delivery
+import Platform
+import Redis
+import SimulatedRedis
+import Testing
+import Wire
+
+@testable import MessageStore
+
+/// Request ids and traces lie in periods that owners of a part begin and end; the next owner goes on with them.
+@Suite("Periods of request ids and traces on a takeover")
+struct RedisPeriodTests {
+    private static let (part, partCount) = (3, 16)
+    private static let hours: Int64 = 3_600_000
+
+    /// Owners of one part, one after the other, with one clock.
+    private final class Bench {
+        let cluster: SimulatedCluster
+        let clock = Lock<Int64>(1_000 * 24 * RedisPeriodTests.hours)
+        private(set) var owners: [WorldProcess] = []
+        var configuration = RedisEngine.Configuration()
+        let bucket = Bucket(UInt16(RedisGroups.groups(part: RedisPeriodTests.part, of: 16)[0]))
+
+        init() {
+            var layout = SimulatedCluster.Layout()
+            layout.isCluster = false
+            cluster = SimulatedCluster(seed: 1, layout: layout)
+            configuration.name = "world"
+            configuration.isStepped = true
+            configuration.flushMilliseconds = 0
+            configuration.now = { [clock] in clock.withLock { $0 } }
+        }
+
+        deinit { for owner in owners { owner.end(part: RedisPeriodTests.part) } }
+
+        var now: Int64 { clock.withLock { $0 } }
+        func wait(hours: Int64) { clock.withLock { $0 += hours * RedisPeriodTests.hours } }
+
+        /// The next owner; the one before it does not know of it.
+        @discardableResult
+        func open() throws -> WorldProcess {
+            let number = owners.count + 1
+            let process = try WorldProcess(
+                number, ProcessNetwork(cluster), seeds: SimulatedNetwork(cluster).seeds, configuration)
+            owners.append(process)
+            try process.open(part: RedisPeriodTests.part, of: RedisPeriodTests.partCount, epoch: UInt64(number))
+            return process
+        }
+
+        func key(_ table: StoreKey.Table, _ number: UInt64) -> StoreKey {
+            StoreKey(bucket, table, ownerHigh: 7, ownerLow: number)
+        }
+
+        func put(_ owner: WorldProcess, _ table: StoreKey.Table, _ number: UInt64, byteCount: Int = 10) {
+            owner.store?.beginBatch(bucket)
+            owner.store?.put(key(table, number), wakeAt: 0, prior: .none, byteCount: byteCount) { bytes in
+                for place in bytes.indices { bytes[place] = UInt8(ascii: "a") }
+            }
+            _ = owner.store?.endBatch()
+            owner.store?.turnEnded()
+            _ = owner.engine.step(.commit)
+            owner.loop.turn()
+        }
+
+        /// Rows leave memory, periods that are over end.
+        func keepHouse(_ owner: WorldProcess) {
+            owner.engine.requestSpill()
+            for _ in 0..<4 {
+                // Owners look for periods now and then only.
+                cluster.advance(milliseconds: Int(Limits.housekeepingMilliseconds))
+                _ = owner.engine.step(.commit)
+                _ = owner.engine.step(.moveRows)
+                owner.loop.turn()
+            }
+        }
+
+        func has(_ owner: WorldProcess, _ table: StoreKey.Table, _ number: UInt64) -> Bool {
+            guard let store = owner.store, !store.isCertainlyAbsent(key(table, number)) else { return false }
+            let token = store.read([.get(key(table, number))])
+            while owner.engine.step(.read) {}
+            owner.loop.turn()
+            return owner.reader.texts[token] != nil
+        }
+
+        /// What the servers have, past any owner: the periods that the marks name, and those that have rows.
+        var marked: Set<String> { periods("HKEYS").filter { RedisPeriod(field: $0) != nil } }
+        private func periods(_ command: String) -> Set<String> {
+            let marks = GroupKeys("world", group: RedisGroups.group(of: bucket)).marks
+            guard case .array(let names) = cluster.look([Array(command.utf8), marks]) else { return [] }
+            return Set(
+                names.compactMap { if case .bulk(let name) = $0 { String(decoding: name, as: UTF8.self) } else { nil } }
+            )
+        }
+
+        func rowCount(_ kind: Period.Kind, at time: Int64) -> Int64 {
+            let key = GroupKeys("world", group: RedisGroups.group(of: bucket)).ephemeral(RedisPeriod(kind, at: time))
+            guard case .integer(let count) = cluster.look([Array("HLEN".utf8), key]) else { return -1 }
+            return count
+        }
+    }
+
+    @Test("the next owner finds the rows of its predecessor's periods, and goes on with them")
+    func found() throws {
+        let bench = Bench()
+        let first = try bench.open()
+        for table in [StoreKey.Table.request, .trace] { bench.put(first, table, 1) }
+        bench.keepHouse(first)
+        #expect(first.store?.youngRowCount == 0)
+        bench.wait(hours: 4)
+        // In the log alone when its owner goes.
+        for table in [StoreKey.Table.request, .trace] { bench.put(first, table, 2) }
+        let second = try bench.open()
+        for table in [StoreKey.Table.request, .trace] {
+            for number in UInt64(1)...2 { #expect(bench.has(second, table, number), "\(table) \(number)") }
+            #expect(!bench.has(second, table, 3))
+        }
+        #expect(bench.marked.count == 4, "\(bench.marked)")
+        // Into the period that the first one began, and that the replay went on with.
+        bench.put(second, .request, 4)
+        bench.keepHouse(second)
+        #expect(bench.rowCount(.requests, at: bench.now) == 2)
+        #expect(bench.marked.count == 4, "\(bench.marked)")
+        let third = try bench.open()
+        for number in [UInt64(1), 2, 4] { #expect(bench.has(third, .request, number)) }
+        #expect(third.engine.statistics.requests.byteCount == second.engine.statistics.requests.byteCount)
+    }
+
+    @Test("the next owner takes no request id for new that it has not looked for")
+    func unknown() throws {
+        let bench = Bench()
+        let first = try bench.open()
+        bench.put(first, .request, 1)
+        bench.keepHouse(first)
+        let second = try bench.open()
+        let store = try #require(second.store)
+        #expect(!store.isCertainlyAbsent(bench.key(.request, 1)))
+        #expect(
+            !store.isCertainlyAbsent(bench.key(.request, 99)), "the filter knows what this owner wrote, and no more")
+        // Once all that it found is over, the filter knows everything.
+        bench.wait(hours: 29)
+        bench.put(second, .request, 2)
+        bench.keepHouse(second)
+        #expect(store.isCertainlyAbsent(bench.key(.request, 99)))
+        #expect(!store.isCertainlyAbsent(bench.key(.request, 2)))
+    }
+
+    @Test("a period that one owner ended does not come back, whatever is late")
+    func ended() throws {
+        let bench = Bench()
+        let first = try bench.open()
+        let began = bench.now
+        bench.put(first, .request, 1)
+        bench.keepHouse(first)
+        #expect(bench.rowCount(.requests, at: began) == 1)
+        // What the first one has under way for this period arrives when all is over.
+        bench.put(first, .request, 2)
+        first.network.isHeld = { commands in commands.contains { WorldFault.isCall($0, of: RedisScripts.batch) } }
+        bench.keepHouse(first)
+        let second = try bench.open()
+        bench.wait(hours: 29)
+        bench.keepHouse(second)
+        #expect(bench.rowCount(.requests, at: began) == 0)
+        #expect(bench.marked.isEmpty, "\(bench.marked)")
+        bench.cluster.release()
+        bench.put(second, .request, 3)
+        bench.keepHouse(second)
+        #expect(bench.rowCount(.requests, at: began) == 0, "a late batch brought the period back")
+        #expect(bench.marked == [RedisPeriod(.requests, at: bench.now).field])
+        let third = try bench.open()
+        for number in UInt64(1)...3 { #expect(bench.has(third, .request, number) == (number == 3)) }
+    }
+
+    @Test("a former owner ends no period")
+    func fenced() throws {
+        let bench = Bench()
+        bench.configuration.requestByteLimit = 0
+        let first = try bench.open()
+        bench.put(first, .request, 1)
+        bench.keepHouse(first)
+        bench.configuration.requestByteLimit = 1 << 30
+        let second = try bench.open()
+        // The first one would end it for want of room, as soon as another one is written to.
+        bench.wait(hours: 4)
+        bench.keepHouse(first)
+        #expect(first.witness.losses == [.fenced(part: Self.part, epoch: 1, successor: 2)])
+        #expect(bench.has(second, .request, 1))
+        let third = try bench.open()
+        #expect(bench.has(third, .request, 1))
+    }
+
+    @Test("the budget counts what former owners wrote, and the oldest period goes first")
+    func budget() throws {
+        let bench = Bench()
+        // A part's share is a sixteenth.
+        bench.configuration.requestByteLimit = 16 * 20_000
+        let began = bench.now
+        let first = try bench.open()
+        for number in UInt64(1)...10 { bench.put(first, .request, number, byteCount: 1_000) }
+        bench.keepHouse(first)
+        let used = first.engine.statistics.requests
+        #expect(used.byteCount > 10_000 && used.byteCount < 20_000 && used.byteLimit == 20_000, "\(used)")
+
+        bench.wait(hours: 4)
+        let second = try bench.open()
+        #expect(second.engine.statistics.requests.byteCount == used.byteCount, "the marks tell what there is")
+        #expect(second.engine.statistics.requests.milliseconds == 4 * Self.hours + bench.now % (4 * Self.hours))
+        for number in UInt64(11)...14 { bench.put(second, .request, number, byteCount: 1_000) }
+        bench.keepHouse(second)
+        #expect(bench.has(second, .request, 1), "there is room for both")
+        #expect(second.engine.statistics.requests.cutCount == 0)
+
+        bench.wait(hours: 4)
+        let third = try bench.open()
+        for number in UInt64(15)...20 { bench.put(third, .request, number, byteCount: 1_000) }
+        bench.keepHouse(third)
+        #expect(!bench.has(third, .request, 1) && bench.rowCount(.requests, at: began) == 0, "the oldest goes")
+        for number in UInt64(11)...20 { #expect(bench.has(third, .request, number)) }
+        let left = third.engine.statistics.requests
+        #expect(left.byteCount < 20_000 && left.cutCount == 1, "\(left)")
+        // No row that went was younger than this.
+        #expect(left.cutMilliseconds >= 4 * Self.hours - 1 && left.cutMilliseconds <= 8 * Self.hours, "\(left)")
+        // The next one begins with what is left.
+        let fourth = try bench.open()
+        #expect(fourth.engine.statistics.requests.byteCount == left.byteCount)
+    }
+
+    @Test("a period that nobody ends goes by itself")
+    func expiry() throws {
+        let bench = Bench()
+        let first = try bench.open()
+        let began = bench.now
+        bench.put(first, .trace, 1)
+        bench.keepHouse(first)
+        #expect(bench.rowCount(.traces, at: began) == 1)
+        first.end(part: Self.part)
+        bench.cluster.advance(milliseconds: Int(40 * Self.hours))
+        #expect(bench.rowCount(.traces, at: began) == 0)
+        bench.wait(hours: 40)
+        let second = try bench.open()
+        #expect(!bench.has(second, .trace, 1))
+        bench.keepHouse(second)
+        #expect(bench.marked.isEmpty, "\(bench.marked)")
+    }
+}

@@ -179,7 +179,7 @@ struct SimulatedClusterTests {
         static let all = [
             PlantedFault(name: "waits unchecked", mutation: .waitsUnchecked, seed: 4),
             PlantedFault(name: "waits for nobody", mutation: .waitsForNobody, seed: 4),
-            PlantedFault(name: "no write before a wait", mutation: .waitsUntouched, seed: 684),
+            PlantedFault(name: "no write before a wait", mutation: .waitsUntouched, seed: 15),
             PlantedFault(name: "no wait behind a script sent whole", mutation: .scriptsUnwaited, seed: 14),
         ]
     }
@@ -192,8 +192,9 @@ struct SimulatedClusterTests {
         layout.waitsForWritesOnly = seed % 3 == 0
         let rig = Rig(seed: seed, layout, mutation)
         rig.cluster.rates = .all(oneIn: 40)
-        // Replicas that take over what they are waited for, and nothing else.
-        if seed % 5 == 0 { rig.cluster.rates.eagerReplica = 0 }
+        // Replicas that take over what they are waited for, and nothing else; replies that are lost, and primaries after them.
+        let isLossy = seed % 5 == 0
+        if isLossy { (rig.cluster.rates.eagerReplica, rig.cluster.rates.replyLost) = (0, 0.15) }
         var chance = Chance(seed: seed)
         var durable: [String: Int] = [:]
         // A command that runs late must not bring an older number back.
@@ -224,6 +225,7 @@ struct SimulatedClusterTests {
             do {
                 let reply = try rig.client.run([request], isDurable: true, minReplicas: 1, deadline: rig.deadline)[0]
                 if reply.fault == nil { durable[name] = number }
+                if isLossy, chance.happens(0.2) { rig.cluster.failOver(rig.cluster.shard(of: "\(name)s")) }
             } catch {
                 // Nothing is promised, and nothing may go back either.
                 rig.cluster.mend()

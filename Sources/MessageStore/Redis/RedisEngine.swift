@@ -334,7 +334,7 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
         client.close()
     }
 
-    /// Asks one of the primaries that were silent. Readers and workers go by the answer (`RedisCluster.isSilent`).
+    /// Asks one of the primaries that were silent; readers and workers go by the answer (`RedisCluster.isSilent`).
     private static func probe(_ context: LogContext, _ client: RedisClient) {
         guard let server = context.cluster.silentPrimaries.first else { return }
         // The client notes what comes of it.

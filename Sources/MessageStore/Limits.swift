@@ -111,8 +111,18 @@ package enum Limits {
     static let commitMilliseconds = 2_500
     /// Within it, how long a server waits for its replicas before it says how many have it.
     static let replicaMilliseconds = 500
-    /// Lanes that share the parts of one server out: while one waits for the replicas, another one writes.
+    /// Lanes that share the parts of one server out.
     static let commitLanesOfServer = 2
+    /// Calls that a lane has under way at most, each over a connection of its own; what gathers meanwhile shares the next one.
+    static let callsOfLane = 8
+    /// What one call takes, but for one group that is larger: a server reads so much of a connection in a turn, and syncs
+    /// after each turn.
+    static let callByteCount = 15 << 10
+    /// Groups of one log on their way.
+    static let groupsOfLog = 4
+    /// Another group may follow when those before it are together not larger than this: a server needs several turns for
+    /// more, and the one that follows might overtake them.
+    static let leadingGroupsByteCount = 12 << 10
     /// Lanes for servers, those of servers that have gone included.
     static let laneCount = 512
     /// Trouble with commits that goes on is reported this often.

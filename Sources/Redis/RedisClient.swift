@@ -276,7 +276,7 @@ package final class RedisClient {
         var commands = places.map { requests[$0].command }
         let wanted = minReplicas.map { max($0, cluster.replicaCount(of: address)) }
         if let wanted {
-            commands.append(touchCommand(slot: requests[places[0]].slot))
+            commands.append(Self.touchCommand(slot: requests[places[0]].slot))
             commands.append(waitCommand(wanted, at: address, timeoutMilliseconds: timeout / 2))
         }
         let attempt = try exchange(commands, at: address, timeoutMilliseconds: timeout)
@@ -299,7 +299,7 @@ package final class RedisClient {
                 // The key is at the other server already; the next one of the same slot may not be.
                 var again = [RedisCommand("ASKING"), requests[place].command]
                 if let wanted {
-                    again += [RedisCommand("ASKING"), touchCommand(slot: requests[place].slot)]
+                    again += [RedisCommand("ASKING"), Self.touchCommand(slot: requests[place].slot)]
                     again.append(waitCommand(wanted, at: target, timeoutMilliseconds: timeout / 2))
                 }
                 let asked = try exchange(again, at: target, timeoutMilliseconds: timeout)
@@ -317,7 +317,7 @@ package final class RedisClient {
     ///
     /// Since 7.2 a server waits for what the same connection has written. A command that is repeated on a new connection
     /// may find its work done and write nothing; the wait would be over at once, whatever the replicas have.
-    package func touchCommand(slot: Int) -> RedisCommand {
+    package static func touchCommand(slot: Int) -> RedisCommand {
         RedisCommand("SET", RedisSlot.key(in: slot), "1", "PX", "60000")
     }
 

@@ -90,6 +90,12 @@ private final class SocketConnection: RedisConnection {
     private var session: TLSSession?
     private var parser = ReplyParser()
     private var output: [UInt8] = []
+    private var sentByteCount = 0
+    private var replies: [RedisReply] = []
+    /// Replies that the call under way has in all.
+    private var replyCount = 0
+    /// What a session wants before it goes on, in either direction; a plain socket wants what it is used for.
+    private var awaited: Int32 = 0
     private let input = UnsafeMutableRawBufferPointer.allocate(byteCount: Limits.readByteCount, alignment: 16)
 
     init(
@@ -147,21 +153,12 @@ private final class SocketConnection: RedisConnection {
     // MARK: Commands
 
     func run(_ commands: [RedisCommand], timeoutMilliseconds: Int) throws(RedisError) -> [RedisReply] {
-        guard descriptor >= 0 else { throw .broken(address, "it was closed before") }
         let deadline = SystemClock.monotonicMilliseconds + UInt64(max(timeoutMilliseconds, 1))
-        output.removeAll(keepingCapacity: true)
-        for command in commands { command.encode(into: &output) }
-        var replies: [RedisReply] = []
-        replies.reserveCapacity(commands.count)
+        try begin(commands)
         do throws(RedisError) {
-            var sent = 0
-            // What a session wants before it goes on, in either direction; a plain socket wants what it is used for.
-            while replies.count < commands.count {
-                var interest: Int32 = 0
-                if sent < output.count { interest |= try send(&sent) }
-                interest |= try receive(&replies, upTo: commands.count)
-                guard replies.count < commands.count else { break }
-                guard try wait(for: interest, deadline) else {
+            while true {
+                if let replies = try proceed() { return replies }
+                guard try wait(for: awaited, deadline) else {
                     throw .timedOut(address, milliseconds: timeoutMilliseconds)
                 }
             }
@@ -169,19 +166,48 @@ private final class SocketConnection: RedisConnection {
             close()
             throw error
         }
+    }
+
+    func begin(_ commands: [RedisCommand]) throws(RedisError) {
+        guard descriptor >= 0 else { throw .broken(address, "it was closed before") }
         // One very large command need not cost its memory for ever.
-        if output.capacity > 4 << 20 { output = [] }
+        if output.capacity > 4 << 20 { output = [] } else { output.removeAll(keepingCapacity: true) }
+        sentByteCount = 0
+        for command in commands { command.encode(into: &output) }
+        replies.removeAll()
+        replyCount = commands.count
+        do throws(RedisError) { awaited = try send() | POLLIN } catch {
+            close()
+            throw error
+        }
+    }
+
+    func proceed() throws(RedisError) -> [RedisReply]? {
+        guard descriptor >= 0 else { throw .broken(address, "it was closed before") }
+        do throws(RedisError) {
+            var interest: Int32 = 0
+            if sentByteCount < output.count { interest |= try send() }
+            interest |= try receive()
+            awaited = interest
+        } catch {
+            close()
+            throw error
+        }
+        guard replies.count == replyCount else { return nil }
+        defer { (replies, replyCount) = ([], 0) }
         return replies
     }
 
+    var interest: RedisInterest? { RedisInterest(descriptor: descriptor, events: Int16(awaited)) }
+
     /// Sends as much as goes; answers what to wait for.
-    private func send(_ sent: inout Int) throws(RedisError) -> Int32 {
-        while sent < output.count {
+    private func send() throws(RedisError) -> Int32 {
+        while sentByteCount < output.count {
             let outcome = output.withUnsafeBytes { bytes in
-                write(UnsafeRawBufferPointer(rebasing: bytes[sent...]))
+                write(UnsafeRawBufferPointer(rebasing: bytes[sentByteCount...]))
             }
             switch outcome {
-            case .bytes(let count): sent += count
+            case .bytes(let count): sentByteCount += count
             case .wantsRead: return POLLIN
             case .wantsWrite: return POLLOUT
             case .ended: throw .broken(address, "the server closed it")
@@ -191,20 +217,19 @@ private final class SocketConnection: RedisConnection {
         return 0
     }
 
-    private func receive(_ replies: inout [RedisReply], upTo count: Int) throws(RedisError) -> Int32 {
-        while true {
+    private func receive() throws(RedisError) -> Int32 {
+        while replies.count < replyCount {
             switch read() {
             case .bytes(let byteCount):
                 do throws(MalformedReply) {
                     try parser.feed(UnsafeRawBufferPointer(rebasing: input[..<byteCount]))
                     while let reply = try parser.next() {
-                        guard replies.count < count else {
+                        guard replies.count < replyCount else {
                             throw MalformedReply(what: "a reply that nothing asked for")
                         }
                         replies.append(reply)
                     }
                 } catch { throw .malformed(address, error.what) }
-                if replies.count == count { return 0 }
                 // A short read has emptied the socket; a session may have more of a record.
                 if session == nil, byteCount < input.count { return POLLIN }
             case .wantsRead: return POLLIN
@@ -213,6 +238,7 @@ private final class SocketConnection: RedisConnection {
             case .failed(let reason): throw .broken(address, reason)
             }
         }
+        return 0
     }
 
     private func read() -> TLSSession.Transfer {

@@ -45,6 +45,10 @@ private final class StillReplicas: RedisNetwork, @unchecked Sendable {
             }
             return commands.map { network.reply(to: $0) }
         }
+        private var begun: [RedisCommand] = []
+        func begin(_ commands: [RedisCommand]) { begun = commands }
+        func proceed() throws(RedisError) -> [RedisReply]? { try run(begun, timeoutMilliseconds: 1_000) }
+        var interest: RedisInterest? { nil }
         func close() {}
     }
 

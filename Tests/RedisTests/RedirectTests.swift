@@ -23,6 +23,10 @@ private final class ScriptedNetwork: RedisNetwork, @unchecked Sendable {
             guard let replies = network.answers[address]?(words) else { throw .broken(address, "gone") }
             return replies
         }
+        private var begun: [RedisCommand] = []
+        func begin(_ commands: [RedisCommand]) { begun = commands }
+        func proceed() throws(RedisError) -> [RedisReply]? { try run(begun, timeoutMilliseconds: 1_000) }
+        var interest: RedisInterest? { nil }
         func close() {}
     }
 

@@ -135,7 +135,7 @@ package final class RedisRegister: ClusterRegister {
                 replicas = max(replicas, minReplicas)
                 if replicas > 0 {
                     // A change that is repeated may find its work done and write nothing to wait for.
-                    commands.append(client.touchCommand(slot: slot))
+                    commands.append(RedisClient.touchCommand(slot: slot))
                     commands.append(
                         client.waitCommand(replicas, at: address, timeoutMilliseconds: timeoutMilliseconds / 2))
                 }

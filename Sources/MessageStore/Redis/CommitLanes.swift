@@ -1,10 +1,11 @@
-// The threads that commit. A lane serves logs whose streams one server has: what they have gathered goes to the server in
-// one write, followed by one wait for its replicas. While that goes on, the next groups gather. So the cost of a commit is
-// shared by many parts.
+// The threads that commit. A lane serves logs whose streams one server has. It has several calls under way, each over a
+// connection of its own: what one or more logs have gathered, then one wait for the server's replicas. While all its
+// connections are busy, the next groups gather. So the cost of a commit is shared, and few groups wait for another one's
+// replicas. What a log may have under way, and why its order holds, is at the head of `RedisLog.swift`.
 //
 // Each server has lanes of its own, made when the first log needs them. A server that stands still holds up nobody else.
-// Redis serves a connection one read at a time, and syncs after each turn in which something was written. Commands of
-// 16 KiB and more are a read each, so one connection would have a sync for each part. Several share syncs.
+// Redis serves a connection one read at a time, and syncs after each turn in which something was written. So small groups
+// share a call, and a large one has its own.
 
 internal import Journal
 internal import Platform
@@ -97,17 +98,15 @@ final class CommitLanes: @unchecked Sendable {
         cluster = context.cluster
         let isStepped = context.configuration.isStepped
         columns = (0..<Limits.commitLanesOfServer).map { _ in
-            ServerLanes(named: "redis log", threadCount: 1, isStepped: isStepped) { [unowned context] _ in
-                CommitLane(context)
+            ServerLanes(named: "redis log", threadCount: 1, isStepped: isStepped) {
+                [unowned context] _ throws(SystemError) in
+                try CommitLane(context)
             }
         }
     }
 
     /// Gives a log that no lane has to the lane of its server; unless pressed it waits some milliseconds for company.
-    func schedule(_ log: RedisLog, isPressing: Bool) { lane(of: log).schedule(log, isPressing: isPressing) }
-
-    /// A log that waits for company may not wait any more.
-    func hurry(_ log: RedisLog) { for lane in column(of: log).all where lane.hurry(log) { return } }
+    func schedule(_ log: RedisLog) { lane(of: log).adopt(log) }
 
     /// Without a map the lane of no server asks for it.
     func lane(of log: RedisLog) -> CommitLane { column(of: log).lane(of: cluster.primary(of: log.slot)) }
@@ -126,234 +125,446 @@ final class CommitLanes: @unchecked Sendable {
 }
 
 final class CommitLane: ServerLane, @unchecked Sendable {
-    // Sound because `state` is a monitor, and everything else is the lane thread's own.
+    // Sound because `state` is a lock, and everything else is the lane thread's own.
 
     private struct State: ~Copyable {
+        /// Logs with news.
         var ready: [RedisLog] = []
         /// What they have may wait for company.
         var late: [RedisLog] = []
         var isOpen = true
+        /// The thread sleeps, and has to be woken.
+        var isAsleep = false
+
+        /// Whether the thread is to be woken for what was put here.
+        mutating func wakes() -> Bool {
+            defer { isAsleep = false }
+            return isAsleep
+        }
+    }
+
+    /// A call under way.
+    private struct Call {
+        struct Part {
+            let log: RedisLog
+            let step: GroupFlights.Step
+        }
+        let pipe: RedisPipe
+        var parts: [Part] = []
+        var byteCount = 0
+        var wanted = 0
+
+        /// The steps' commands, then the wait.
+        func commands(_ wait: RedisCommand) -> [RedisCommand] {
+            var commands: [RedisCommand] = []
+            for part in parts { commands.append(contentsOf: part.step.commands) }
+            commands.append(wait)
+            return commands
+        }
     }
 
     private unowned let context: LogContext
-    private let state = Monitor(State())
+    private let state = Lock(State())
+    private let poller: RedisPoller
     private lazy var client = RedisClient(context.cluster)
+    /// Connections without a call.
+    private var idle: [RedisPipe] = []
+    private var calls: [Call] = []
+    /// Logs that have something to send, in the order in which they came.
+    private var wanting: [RedisLog] = []
+    /// When those that wait for company have waited long enough.
+    private var lateAt: UInt64?
     /// Logs whose last try failed, and when to try again.
     private var blocked: [RedisLog] = []
     private var retryAt: UInt64 = 0
     private var pause = Redis.Limits.retryMilliseconds
     private var lastReported: UInt64?
 
-    init(_ context: LogContext) { self.context = context }
+    init(_ context: LogContext) throws(SystemError) {
+        self.context = context
+        poller = try RedisPoller()
+    }
 
+    // MARK: From any thread
+
+    /// Takes a log that no other lane has.
+    func adopt(_ log: RedisLog) { schedule(log, isPressing: log.pass(to: self)) }
+
+    /// A log of this lane has news; unless pressed it waits some milliseconds for company.
     func schedule(_ log: RedisLog, isPressing: Bool) {
-        if isPressing { state.signal { $0.ready.append(log) } } else { state.signal { $0.late.append(log) } }
-    }
-
-    /// False when the log does not wait here.
-    func hurry(_ log: RedisLog) -> Bool {
-        state.signal { state in
-            guard let place = state.late.firstIndex(where: { $0 === log }) else { return false }
-            state.ready.append(state.late.remove(at: place))
-            return true
+        let wakes = state.withLock { state in
+            if isPressing {
+                state.ready.append(log)
+            } else {
+                state.late.append(log)
+                // The first one sets the time for all.
+                guard state.late.count == 1 else { return false }
+            }
+            return state.wakes()
         }
+        if wakes { poller.wake() }
     }
 
-    func close() { state.broadcast { $0.isOpen = false } }
+    func close() {
+        let wakes = state.withLock { state in
+            state.isOpen = false
+            return state.wakes()
+        }
+        if wakes { poller.wake() }
+    }
+
+    // MARK: The thread
 
     func run() {
-        var work: [RedisLog] = []
-        while true {
-            let isWaiting = !blocked.isEmpty
-            let left = retryAt > context.now ? retryAt - context.now : 0
-            if !isWaiting { state.wait(while: { $0.ready.isEmpty && $0.late.isEmpty && $0.isOpen }) { _ in } }
-            let most = isWaiting ? left : Journal.Limits.unawaitedMilliseconds
-            let isOpen = take(&work, atMostMilliseconds: most)
-            guard isOpen else { return end(work) }
-            round(work)
-        }
+        while turn() { sleep() }
+        end()
     }
 
-    /// One turn without a wait; whether there was something to do.
+    private func sleep() {
+        let now = context.now
+        var until = UInt64.max
+        if let lateAt { until = min(until, lateAt) }
+        if !blocked.isEmpty { until = min(until, retryAt) }
+        for call in calls { until = min(until, call.pipe.deadline) }
+        let isIdle = state.withLock { state in
+            state.isAsleep = state.ready.isEmpty && (state.late.isEmpty || lateAt != nil) && state.isOpen
+            return state.isAsleep
+        }
+        guard isIdle else { return }
+        poller.sleep(
+            for: calls.map(\.pipe.interest), atMostMilliseconds: until == .max ? nil : until > now ? until - now : 0)
+        state.withLock { $0.isAsleep = false }
+    }
+
+    /// Does what can be done without waiting; false at the end.
+    private func turn() -> Bool {
+        guard take() else { return false }
+        advance()
+        retry()
+        dispatch()
+        return true
+    }
+
+    /// One turn without a thread; whether there was something to do.
     func step() -> Bool {
-        var work: [RedisLog] = []
-        guard take(&work, atMostMilliseconds: 0) else { return false }
-        round(work)
-        return !work.isEmpty
+        guard turn() else { return false }
+        let isBusy = !calls.isEmpty
+        advance()
+        return isBusy
     }
 
-    /// Takes what is to be moved on, waiting for it; false at the end.
-    private func take(_ work: inout [RedisLog], atMostMilliseconds milliseconds: UInt64) -> Bool {
-        work.removeAll(keepingCapacity: true)
-        var isOpen = true
-        state.wait(atMostMilliseconds: milliseconds, while: { $0.ready.isEmpty && $0.isOpen }) { state in
-            swap(&work, &state.ready)
-            work.append(contentsOf: state.late)
-            state.late.removeAll(keepingCapacity: true)
-            isOpen = state.isOpen
+    /// Takes the logs that have news; false when the lane is closed.
+    private func take() -> Bool {
+        let now = context.now
+        let isStepped = context.configuration.isStepped
+        var (ready, late): ([RedisLog], [RedisLog]) = ([], [])
+        let isOpen = state.withLock { state in
+            swap(&ready, &state.ready)
+            if isStepped || lateAt.map({ now >= $0 }) ?? false {
+                swap(&late, &state.late)
+                lateAt = nil
+            } else if !state.late.isEmpty, lateAt == nil {
+                lateAt = now + Journal.Limits.unawaitedMilliseconds
+            }
+            return state.isOpen
         }
-        // Without other work the pause was waited for, whatever the network's clock says.
-        if !blocked.isEmpty, work.isEmpty || context.now >= retryAt || !isOpen {
-            work.append(contentsOf: blocked)
-            blocked.removeAll()
+        // What another lane has by now, that one looks after.
+        for log in ready where log.belongs(to: self) { want(log) }
+        for log in late where log.belongs(to: self) {
+            log.isDue = true
+            want(log)
         }
         return isOpen
     }
 
-    private func end(_ work: [RedisLog]) {
-        for log in work { log.abandon() }
+    private func want(_ log: RedisLog) {
+        guard log.place == .none else { return }
+        log.place = .wanting
+        wanting.append(log)
+    }
+
+    private func retry() {
+        guard !blocked.isEmpty, context.now >= retryAt else { return }
+        let logs = blocked
+        blocked.removeAll()
+        for log in logs {
+            log.place = .none
+            want(log)
+        }
+    }
+
+    private func end() {
+        let (ready, late) = state.withLock { ($0.ready, $0.late) }
+        for log in (ready + late).filter({ $0.belongs(to: self) }) + wanting + blocked { log.abandon() }
+        for call in calls {
+            call.pipe.close()
+            for part in call.parts { part.log.abandon() }
+        }
+        for pipe in idle { pipe.close() }
+        (wanting, blocked, calls, idle) = ([], [], [], [])
         client.close()
     }
 
     /// Ends a lane that has no thread.
-    func finish() {
-        var work: [RedisLog] = []
-        _ = take(&work, atMostMilliseconds: 0)
-        end(work)
-    }
+    func finish() { end() }
 
-    /// Moves each of the logs on by one step.
-    private func round(_ scheduled: [RedisLog]) {
-        var byServer: [(address: RedisAddress, logs: [RedisLog])] = []
-        var homeless: [RedisLog] = []
-        for log in scheduled {
-            guard log.prepare() else {
-                log.abandon()
-                continue
+    // MARK: Sending
+
+    /// Sends what the logs have, as far as there are connections.
+    private func dispatch() {
+        guard !wanting.isEmpty else { return }
+        let logs = wanting
+        wanting.removeAll(keepingCapacity: true)
+        var drafts: [RedisAddress: Call] = [:]
+        var failures: [RedisAddress: RedisError] = [:]
+        // One that was blocked meanwhile has its pause first.
+        for log in logs where log.place == .wanting {
+            log.place = .none
+            guard let address = address(of: log, &failures) else { continue }
+            var isWaiting = false
+            while let byteCount = log.nextByteCount {
+                if let draft = drafts[address], draft.byteCount > 0,
+                    draft.byteCount + byteCount > Limits.callByteCount
+                {
+                    drafts[address] = nil
+                    send(draft)
+                }
+                if drafts[address] == nil {
+                    do throws(RedisError) {
+                        guard let pipe = try pipe(to: address) else {
+                            isWaiting = true
+                            break
+                        }
+                        drafts[address] = Call(pipe: pipe)
+                    } catch {
+                        failures[address] = error
+                        fail([log], error)
+                        break
+                    }
+                }
+                guard let step = log.next() else { break }
+                drafts[address]?.parts.append(Call.Part(log: log, step: step))
+                drafts[address]?.byteCount += byteCount
             }
-            guard let address = context.cluster.primary(of: log.slot) else {
-                homeless.append(log)
-                continue
-            }
-            // The slot has another server now: its lane goes on.
-            let lane = context.lanes.lane(of: log)
-            guard lane === self else {
-                lane.schedule(log, isPressing: true)
-                continue
-            }
-            if log.flight?.state == .unknown, !verify(log) { continue }
-            if let place = byServer.firstIndex(where: { $0.address == address }) {
-                byServer[place].logs.append(log)
-            } else {
-                byServer.append((address, [log]))
+            if isWaiting {
+                want(log)
+            } else if log.place == .none {
+                log.isDue = false
+                if log.isDrained, !log.isHalted, log.release() { schedule(log, isPressing: log.isPressing) }
             }
         }
-        for (address, logs) in byServer { commit(logs, at: address) }
-        if !homeless.isEmpty { askForMap() }
-        for log in homeless { block(log) }
+        for draft in drafts.values where draft.parts.isEmpty { idle.append(draft.pipe) }
+        for draft in drafts.values where !draft.parts.isEmpty { send(draft) }
     }
 
-    /// Asks the stream what it has; false when the log waits, or is lost.
-    private func verify(_ log: RedisLog) -> Bool {
+    /// A connection without a call; `nil` when there is none.
+    private func pipe(to address: RedisAddress) throws(RedisError) -> RedisPipe? {
+        if let place = idle.lastIndex(where: { $0.address == address }) { return idle.remove(at: place) }
+        guard calls.count(where: { $0.pipe.address == address }) < Limits.callsOfLane else { return nil }
+        return try RedisPipe(to: address, of: context.cluster)
+    }
+
+    private func send(_ draft: Call) {
+        var call = draft
+        let address = call.pipe.address
+        call.wanted = replicas(of: address)
+        let wait = client.waitCommand(call.wanted, at: address, timeoutMilliseconds: Limits.replicaMilliseconds)
         do throws(RedisError) {
-            let last = try LogReading.lastID(of: log.key, slot: log.slot, by: client)
-            guard log.take(lastID: last) else {
-                log.abandon()
-                return false
-            }
-            return true
-        } catch {
-            fail([log], error)
-            return false
-        }
-    }
-
-    /// Sends what the logs have for one server, and waits for its replicas.
-    private func commit(_ logs: [RedisLog], at address: RedisAddress) {
-        var commands: [RedisCommand] = []
-        var ranges: [Range<Int>] = []
-        for log in logs {
-            let start = commands.count
-            commands.append(contentsOf: log.commands())
-            ranges.append(start..<commands.count)
-        }
-        let wanted = replicas(of: address)
-        commands.append(client.waitCommand(wanted, at: address, timeoutMilliseconds: Limits.replicaMilliseconds))
-        let attempt: RedisClient.Attempt
-        do throws(RedisError) {
-            attempt = try client.exchange(commands, at: address, timeoutMilliseconds: Limits.commitMilliseconds)
-        } catch {
-            for log in logs {
-                if case .unreachable = error { log.loseConnection() } else { log.loseReplies() }
-            }
-            return fail(logs, error)
-        }
-        let isDurable = RedisClient.isDurable(attempt.replies[commands.count - 1], wanted)
-        var waiting: [RedisLog] = []
-        for (log, range) in zip(logs, ranges) {
-            if case .written(let connection) = log.flight?.state, connection != attempt.connection {
-                // Its connection is gone, and this one's wait does not speak for it.
-                log.loseConnection()
-                again(log)
-                continue
-            }
-            switch log.take(attempt.replies[range], connection: attempt.connection) {
-            case .written:
-                if !isDurable { waiting.append(log) } else if log.complete() { again(log) }
-            case .elsewhere:
-                redirect(log, attempt.replies[range], from: address)
-            case .blocked(let fault):
-                fail([log], .refused(address, fault))
-            }
-        }
-        guard !waiting.isEmpty else { return succeed() }
-        // A server that is a replica now answers with an error: what it wrote may be gone.
-        if let fault = attempt.replies[commands.count - 1].fault {
-            client.noteRefusal(of: commands[commands.count - 1], attempt.replies[commands.count - 1], at: address)
-            for log in waiting { log.loseReplies() }
-            return fail(waiting, .refused(address, fault))
-        }
-        // The wait itself took its time; the map tells whether a replica is gone for good.
-        askForMap()
-        report(.waitingForReplicas(server: address.description, wanted: wanted))
-        for log in waiting { again(log) }
-    }
-
-    private func succeed() {
-        pause = Redis.Limits.retryMilliseconds
-        lastReported = nil
+            try call.pipe.begin(call.commands(wait), timeoutMilliseconds: Limits.commitMilliseconds)
+            calls.append(call)
+        } catch { lose(call, error) }
     }
 
     private func replicas(of address: RedisAddress) -> Int {
         max(context.configuration.minReplicas, context.cluster.replicaCount(of: address))
     }
 
-    /// Follows MOVED by the map, and ASK for this one time.
-    private func redirect(_ log: RedisLog, _ replies: ArraySlice<RedisReply>, from address: RedisAddress) {
-        guard let reply = replies.first(where: { $0.fault != nil }) else { return again(log) }
-        guard let (target, isAsking) = client.redirect(reply, from: address), let target else {
-            askForMap()
-            return block(log)
+    /// The server of a log that may send; `nil` when it may not, or not here.
+    private func address(of log: RedisLog, _ failures: inout [RedisAddress: RedisError]) -> RedisAddress? {
+        if log.isOver {
+            if log.isDrained { log.abandon() }
+            return nil
         }
-        guard isAsking else { return again(log) }
-        var commands: [RedisCommand] = []
-        for command in log.commands() { commands += [RedisCommand("ASKING"), command] }
-        let count = commands.count
-        let wanted = replicas(of: target)
-        commands.append(client.waitCommand(wanted, at: target, timeoutMilliseconds: Limits.replicaMilliseconds))
-        do throws(RedisError) {
-            let attempt = try client.exchange(commands, at: target)
-            let answers = stride(from: 1, to: count, by: 2).map { attempt.replies[$0] }
-            switch log.take(answers[...], connection: attempt.connection) {
-            case .written:
-                guard RedisClient.isDurable(attempt.replies[count], wanted) else {
-                    log.loseReplies()
-                    return block(log)
-                }
-                if log.complete() { again(log) }
-            case .elsewhere: block(log)
-            case .blocked(let fault): fail([log], .refused(target, fault))
-            }
-        } catch {
-            log.loseReplies()
+        // It comes back when its calls have ended.
+        if log.isHalted, !log.isDrained { return nil }
+        guard let address = context.cluster.primary(of: log.slot) else {
+            askForMap()
+            block(log)
+            return nil
+        }
+        if let error = failures[address] {
             fail([log], error)
+            return nil
+        }
+        // The slot has another server now: its lane goes on.
+        let lane = context.lanes.lane(of: log)
+        guard lane === self else {
+            if log.isDrained { lane.adoptPressed(log) }
+            return nil
+        }
+        guard log.isHalted else { return address }
+        if log.hasUnknown {
+            do throws(RedisError) {
+                guard try verify(log) else { return nil }
+            } catch {
+                failures[address] = error
+                fail([log], error)
+                return nil
+            }
+        } else {
+            log.resume()
+        }
+        guard let target = log.asking else { return address }
+        log.asking = nil
+        ask(target, for: log)
+        return nil
+    }
+
+    private func adoptPressed(_ log: RedisLog) {
+        _ = log.pass(to: self)
+        schedule(log, isPressing: true)
+    }
+
+    /// Asks the stream what it has; false when the part is lost.
+    private func verify(_ log: RedisLog) throws(RedisError) -> Bool {
+        guard log.take(lastID: try LogReading.lastID(of: log.key, slot: log.slot, by: client)) else {
+            log.abandon()
+            return false
+        }
+        return true
+    }
+
+    // MARK: Replies
+
+    /// Takes the replies that have come.
+    private func advance() {
+        let before = calls
+        calls.removeAll(keepingCapacity: true)
+        for call in before {
+            do throws(RedisError) {
+                guard let replies = try call.pipe.proceed() else {
+                    calls.append(call)
+                    continue
+                }
+                idle.append(call.pipe)
+                finish(call, replies)
+            } catch { lose(call, error) }
         }
     }
 
-    /// The log has more to do now, perhaps in another lane.
-    private func again(_ log: RedisLog) {
-        context.lanes.lane(of: log).schedule(log, isPressing: log.flight != nil || log.isPressing)
+    private func finish(_ call: Call, _ replies: [RedisReply]) {
+        let address = call.pipe.address
+        let wait = replies[replies.count - 1]
+        let isDurable = RedisClient.isDurable(wait, call.wanted)
+        var isShort = false
+        var start = 0
+        for part in call.parts {
+            let (log, step) = (part.log, part.step)
+            let end = start + step.commands.count
+            switch log.take(step, replies[start..<end]) {
+            case .stored:
+                if isDurable {
+                    log.complete(upTo: step.number)
+                } else if let fault = wait.fault {
+                    // A server that is a replica now answers with an error: what it wrote may be gone.
+                    log.doubt(step.number)
+                    log.needsPause = true
+                    trouble(.refused(address, fault))
+                } else {
+                    isShort = true
+                }
+            case .old, .again: break
+            case .elsewhere(let reply): redirect(log, reply, from: address)
+            case .streamLost:
+                log.needsPause = true
+                trouble(.refused(address, RedisFault("ERR no such key")))
+            case .blocked(let fault):
+                log.needsPause = true
+                trouble(.refused(address, fault))
+            }
+            start = end
+        }
+        if wait.fault != nil {
+            client.noteRefusal(
+                of: client.waitCommand(call.wanted, at: address, timeoutMilliseconds: Limits.replicaMilliseconds), wait,
+                at: address)
+        }
+        if isShort {
+            // The wait itself took its time; the map tells whether a replica is gone for good.
+            askForMap()
+            report(.waitingForReplicas(server: address.description, wanted: call.wanted))
+        } else if isDurable {
+            pause = Redis.Limits.retryMilliseconds
+            if !call.parts.contains(where: \.log.needsPause) { lastReported = nil }
+        }
+        goOn(call)
     }
+
+    /// The replies of a call are lost.
+    private func lose(_ call: Call, _ error: RedisError) {
+        for part in call.parts {
+            part.log.lose(part.step)
+            part.log.needsPause = part.log.isHalted
+        }
+        trouble(error)
+        goOn(call)
+    }
+
+    /// The logs of a call may have more to do now.
+    private func goOn(_ call: Call) {
+        for part in call.parts {
+            let log = part.log
+            guard log.isDrained || !log.isHalted else { continue }
+            if log.needsPause, log.isDrained, !log.isOver {
+                log.needsPause = false
+                if log.place != .blocked { block(log) }
+            } else {
+                want(log)
+            }
+        }
+    }
+
+    /// Follows MOVED by the map, and notes ASK for when the log's calls have ended.
+    private func redirect(_ log: RedisLog, _ reply: RedisReply, from address: RedisAddress) {
+        guard let (target, isAsking) = client.redirect(reply, from: address), let target else {
+            askForMap()
+            log.needsPause = true
+            return
+        }
+        if isAsking { log.asking = target }
+    }
+
+    /// Sends a log's groups to the server that its slot is on the way to, one after the other.
+    private func ask(_ target: RedisAddress, for log: RedisLog) {
+        while let step = log.next() {
+            var commands: [RedisCommand] = []
+            for command in step.commands { commands += [RedisCommand("ASKING"), command] }
+            let count = commands.count
+            let wanted = replicas(of: target)
+            commands.append(client.waitCommand(wanted, at: target, timeoutMilliseconds: Limits.replicaMilliseconds))
+            let attempt: RedisClient.Attempt
+            do throws(RedisError) {
+                attempt = try client.exchange(commands, at: target)
+            } catch {
+                log.lose(step)
+                return fail([log], error)
+            }
+            let answers = stride(from: 1, to: count, by: 2).map { attempt.replies[$0] }
+            switch log.take(step, answers[...]) {
+            case .stored:
+                guard RedisClient.isDurable(attempt.replies[count], wanted) else {
+                    log.doubt(step.number)
+                    return block(log)
+                }
+                log.complete(upTo: step.number)
+            case .blocked(let fault): return fail([log], .refused(target, fault))
+            case .old, .again, .elsewhere, .streamLost: return block(log)
+            }
+        }
+        if log.release() { schedule(log, isPressing: true) }
+    }
+
+    // MARK: Trouble
 
     private func block(_ log: RedisLog) {
         context.failedCommits.add(1, ordering: .relaxed)
@@ -362,13 +573,18 @@ final class CommitLane: ServerLane, @unchecked Sendable {
             pause = min(pause * 2, Redis.Limits.longestRetryMilliseconds)
         }
         log.setAside()
+        log.place = .blocked
         blocked.append(log)
     }
 
     private func fail(_ logs: [RedisLog], _ error: RedisError) {
+        trouble(error)
+        for log in logs { block(log) }
+    }
+
+    private func trouble(_ error: RedisError) {
         askForMap()
         report(.commitFailed(reason: error.description))
-        for log in logs { block(log) }
     }
 
     private func askForMap() {

@@ -1,17 +1,35 @@
 // The log of a part: a Redis stream. An entry is a group commit, its id `epoch-number`. The server refuses an id that is
 // not above the last one, so a successor's first entry fences this owner.
 //
-// A group is durable when its entry is in the stream and enough replicas have it. Between the two stands one question
-// that has to be answered before anything else: did a command run whose reply was lost? The stream's last id answers it,
-// since no entry is sent before the one before it is durable. The group's states:
+// Several groups of a log may be on their way, each in a call of its own and over a connection of its own: a server that
+// has come to a `WAIT` runs nothing more of that connection. So calls may run in any order, one may be refused and the next
+// one not, and replies may be lost in the middle. What keeps the order:
 //
-//     unsent    the entry is not in the stream; it is sent, with the id that it keeps              → written, unknown
-//     written   it is in the stream, over a connection whose writes replicas are waited for        → done, unknown
-//     unknown   the reply was lost, or the server had a higher id: the last id is asked for        → unsent, unmarked, fenced
-//     unmarked  it is in the stream, written over another connection. `WAIT` covers the writes     → written, unknown
-//               of its own connection only, so an empty entry goes first
+// 1. A number has the same bytes for ever: a group that is sent again has the number that it had. So a copy that a server
+//    comes to late changes nothing: its id is there already, or it brings what is wanted.
+// 2. A group goes in only behind the one before it. The oldest that is not reported durable is sent as it is: all before
+//    it was durable. Each later one is sent by a script which looks for the entry before it, and adds this one in the same
+//    step (`RedisScripts.appendBehind`). A refusal of one group, for want of memory, in a moved slot, of a server that
+//    starts, thus refuses all behind it, on whatever server and connection. So the groups that a stream has are always the
+//    first so many. An entry before one that is on its way is never trimmed: it is not reported durable yet.
+// 3. A call ends with `WAIT`, which speaks for the writes of its own connection before it. When the append of group n and
+//    that wait succeed, the server's data had all groups up to n when the append ran (2), and enough replicas have taken
+//    over as much. So n and all before it are durable, whatever became of their own calls, and are reported in order. A
+//    wait says nothing of a group that was sent later.
+// 4. What a lost reply was, the stream's last id tells: groups up to it are in the stream, the others are not (2).
+// 5. A group that is in the stream, but for which no wait speaks, gets a `cover`: a look whether it is there, then a write
+//    of a key of its slot, then a wait. It was there before the write, so the wait speaks for it (3).
 //
-// The lane of the slot's server (`CommitLanes`) moves groups on; one lane at a time has a log.
+// A group's states (`GroupFlights.State`):
+//
+//     unsent    it is not in the stream; it is sent next                                      → sent
+//     sent      a call with it is under way        → done; stored (the wait did not reach enough replicas); unsent (refused
+//               for a passing reason); unknown (the reply was lost, or its id or the one before it was not as expected)
+//     stored    it is in the stream; a later group's wait speaks for it, or a cover           → done, unknown
+//     unknown   when nothing is under way any more, the stream's last id is asked for         → unsent, stored, fenced
+//
+// After a refusal or a loss nothing more of the log is sent until all its calls have ended: then all is known, and what is
+// not in the stream goes again. The lane of the slot's server (`CommitLanes`) does this; one lane at a time has a log.
 
 internal import Delivery
 internal import Journal
@@ -29,8 +47,8 @@ struct LogSpan: Sendable {
 }
 
 final class RedisLog: DurableLog, @unchecked Sendable {
-    // Sound because what threads share is behind `queue`, `ledger` and atomics, and `flight`, `nextNumber` and
-    // `durableNumber` belong to the lane that has the log; lanes hand it over through locked lists.
+    // Sound because what threads share is behind `queue`, `ledger` and atomics, and what is the lane's own belongs to the
+    // queue's `owner`; lanes hand a log over through locked lists.
 
     private struct Queue: ~Copyable {
         var pieces: [BatchPiece] = []
@@ -38,6 +56,8 @@ final class RedisLog: DurableLog, @unchecked Sendable {
         var isAwaited = false
         /// A lane has the log, or is to take it.
         var isScheduled = false
+        /// The lane that has it.
+        var owner: CommitLane?
         /// Nothing more is taken: the part is lost, or closed.
         var isOver = false
         var isEncoding = false
@@ -75,27 +95,6 @@ final class RedisLog: DurableLog, @unchecked Sendable {
         }
     }
 
-    /// A group on its way.
-    struct Flight {
-        enum State: Equatable {
-            case unsent
-            case written(connection: UInt64)
-            case unknown
-            case unmarked
-        }
-
-        var state = State.unsent
-        /// The entry's.
-        var number: UInt64 = 0
-        var command = RedisCommand()
-        var lastTicket: Ticket = 0
-        var byteCount = 0
-        var batchCount = 0
-        var began: UInt64 = 0
-        /// The stream is gone, and is to be made anew.
-        var makesStream = false
-    }
-
     let part: Int
     let key: [UInt8]
     let slot: Int
@@ -106,18 +105,26 @@ final class RedisLog: DurableLog, @unchecked Sendable {
     private let ledger = Lock<[LogSpan]>([])
     private let uncommitted = Atomic<Int>(0)
     private let logBytes = Atomic<Int>(0)
-    /// When the group on its way began, in the network's milliseconds; 0 when there is none.
+    /// When the oldest group on its way began, in the network's milliseconds; 0 when there is none.
     private let commitBegan = Atomic<UInt64>(0)
     private let isFenced = Atomic<Bool>(false)
 
     // The lane's own.
-    var flight: Flight?
-    private var nextNumber: UInt64
+    private var flights: GroupFlights
     /// The last entry that was reported durable.
     private var durableNumber: UInt64 = 0
     private var work: [BatchPiece] = []
     /// What of `uncommitted` does not count for the other logs, because this one stands still.
     private var asideByteCount = 0
+    /// Where the lane has it.
+    enum Place { case none, wanting, blocked }
+    var place = Place.none
+    /// What waits for company has waited long enough.
+    var isDue = false
+    /// Why it is to wait before it goes on.
+    var needsPause = false
+    /// A server that has the stream already while its slot is on its way there.
+    var asking: RedisAddress?
 
     /// - Parameters:
     ///   - part: whose log it is; its stream has the fence of `epoch`.
@@ -130,9 +137,9 @@ final class RedisLog: DurableLog, @unchecked Sendable {
         onLost: @escaping @Sendable (RedisEngine.Loss) -> Void
     ) {
         (self.part, self.epoch, self.engine, self.onLost) = (part, epoch, engine, onLost)
-        self.nextNumber = nextNumber
         key = GroupKeys.log(engine.configuration.name, part: part)
         slot = RedisSlot.of(key)
+        flights = GroupFlights(key: key, slot: slot, epoch: epoch, nextNumber: nextNumber)
     }
 
     // MARK: For the loop
@@ -153,23 +160,26 @@ final class RedisLog: DurableLog, @unchecked Sendable {
     }
 
     func submit(_ pieces: [BatchPiece], shard: Int, byteCount: Int, announcedByteCount: Int, isAwaited: Bool) {
-        enum Step { case none, over, schedule(isPressing: Bool), hurry }
+        enum Step { case none, over, schedule, hurry(CommitLane) }
         let step: Step = queue.withLock { queue in
             guard !queue.isOver else { return .over }
             queue.pieces.append(contentsOf: pieces)
             queue.byteCount += byteCount
             let wasPressing = queue.isPressing
             queue.isAwaited = queue.isAwaited || isAwaited
-            if queue.isScheduled { return queue.isPressing && !wasPressing ? .hurry : .none }
+            if queue.isScheduled {
+                guard queue.isPressing, !wasPressing, let owner = queue.owner else { return .none }
+                return .hurry(owner)
+            }
             queue.isScheduled = true
-            return .schedule(isPressing: queue.isPressing)
+            return .schedule
         }
         // What becomes of it after the part was lost, its successor knows.
         if case .over = step { return count(-announcedByteCount) }
         count(byteCount - announcedByteCount)
         switch step {
-        case .schedule(let isPressing): engine.lanes.schedule(self, isPressing: isPressing)
-        case .hurry: engine.lanes.hurry(self)
+        case .schedule: engine.lanes.schedule(self)
+        case .hurry(let lane): lane.schedule(self, isPressing: true)
         case .none, .over: break
         }
     }
@@ -205,12 +215,12 @@ final class RedisLog: DurableLog, @unchecked Sendable {
 
     /// Waits until all that was handed over is durable, at most `milliseconds`; false when it is not.
     func flush(atMostMilliseconds milliseconds: UInt64) -> Bool {
-        let isScheduled = queue.withLock { queue in
+        let owner = queue.withLock { queue in
             queue.isAwaited = true
-            return queue.isScheduled
+            return queue.owner
         }
         // What is queued is scheduled already, perhaps to wait for company.
-        if isScheduled { engine.lanes.hurry(self) }
+        owner?.schedule(self, isPressing: true)
         return queue.wait(atMostMilliseconds: milliseconds, while: { $0.isScheduled && !$0.isOver }) {
             !$0.isScheduled && !$0.isOver
         }
@@ -235,81 +245,62 @@ final class RedisLog: DurableLog, @unchecked Sendable {
 
     // MARK: For the lane
 
-    /// Takes what has gathered as the group on its way, unless an earlier one is; false when the log is lost or closed.
-    func prepare() -> Bool {
-        if flight != nil { return !isOver }
+    var isDrained: Bool { flights.isDrained }
+    var isHalted: Bool { flights.isHalted }
+    var hasUnknown: Bool { flights.hasUnknown }
+
+    /// A lane has it from now on, and answers whether what waits may wait longer.
+    func pass(to lane: CommitLane) -> Bool {
+        queue.withLock { queue in
+            queue.owner = lane
+            return queue.isPressing
+        }
+    }
+
+    func belongs(to lane: CommitLane) -> Bool { queue.withLock { $0.owner === lane } }
+
+    /// Bytes of what `next` would send, roughly; `nil` for nothing.
+    var nextByteCount: Int? {
+        if flights.hasRoom {
+            let gathered: Int? = queue.withLock { queue in
+                guard !queue.isOver, !queue.pieces.isEmpty, queue.isPressing || isDue else { return nil }
+                return queue.byteCount
+            }
+            if let gathered { return min(gathered, engine.configuration.entryByteLimit) }
+        }
+        return flights.nextByteCount
+    }
+
+    /// What is to be sent next, after what has gathered became a group.
+    func next() -> GroupFlights.Step? {
+        if flights.hasRoom { gather() }
+        return flights.next()
+    }
+
+    private func gather() {
         let hasWork: Bool = queue.withLock { queue in
-            guard !queue.isOver, !queue.pieces.isEmpty else { return false }
+            guard !queue.isOver, !queue.pieces.isEmpty, queue.isPressing || isDue else { return false }
             queue.take(&work, upTo: engine.configuration.entryByteLimit)
             queue.isEncoding = true
             return true
         }
-        guard hasWork else { return false }
-        let now = engine.now
-        commitBegan.store(max(now, 1), ordering: .relaxed)
-        flight = encode(now)
+        guard hasWork else { return }
+        encode(engine.now)
         work.removeAll(keepingCapacity: true)
         queue.broadcast { $0.isEncoding = false }
-        return true
     }
 
-    private func encode(_ now: UInt64) -> Flight {
-        var flight = Flight()
-        flight.began = now
-        flight.number = nextNumber
+    private func encode(_ now: UInt64) {
+        if flights.isEmpty { commitBegan.store(max(now, 1), ordering: .relaxed) }
+        let number = flights.nextNumber
+        var (byteCount, batchCount, lastTicket) = (0, 0, Ticket(0))
         for piece in work where piece.recordByteCount > 0 {
-            RecordHeader.seal(piece.start, generation: epoch, groupStart: LogEntry.mark(of: nextNumber))
-            flight.byteCount += piece.recordByteCount
-            flight.batchCount += 1
-            flight.lastTicket = piece.ticket
+            RecordHeader.seal(piece.start, generation: epoch, groupStart: LogEntry.mark(of: number))
+            byteCount += piece.recordByteCount
+            batchCount += 1
+            lastTicket = piece.ticket
         }
-        flight.command.append("XADD")
-        flight.command.append(key)
-        flight.command.append("NOMKSTREAM")
-        flight.command.append("\(epoch)-\(nextNumber)")
-        flight.command.append("b")
-        flight.command.append(
-            byteCount: flight.byteCount,
-            gathering: work.lazy.map { UnsafeRawBufferPointer(start: $0.start, count: $0.byteCount) })
-        nextNumber += 1
-        return flight
-    }
-
-    /// What is to be sent now; the group is not `unknown`.
-    func commands() -> [RedisCommand] {
-        guard let flight else { return [] }
-        switch flight.state {
-        case .unsent: return [flight.makesStream ? remade(flight.command) : flight.command]
-        case .unmarked:
-            nextNumber = max(nextNumber, flight.number + 1)
-            var command = RedisCommand("XADD")
-            command.append(key)
-            command.append("NOMKSTREAM")
-            command.append("\(epoch)-\(nextNumber)")
-            command.append("w")
-            command.append("")
-            return [command]
-        case .written, .unknown: return []
-        }
-    }
-
-    /// The same entry for a stream that is not there any more.
-    private func remade(_ command: RedisCommand) -> RedisCommand {
-        var words = command.arguments
-        words.removeAll { $0 == Array("NOMKSTREAM".utf8) }
-        var made = RedisCommand()
-        for word in words { made.append(word) }
-        return made
-    }
-
-    /// What became of `commands()`.
-    enum Advance {
-        /// All is in the stream.
-        case written
-        /// The slot is elsewhere, or its keys are on their way: at once, at another server.
-        case elsewhere
-        /// Later.
-        case blocked(RedisFault)
+        flights.add(work, byteCount: byteCount, batchCount: batchCount, lastTicket: lastTicket, began: now)
     }
 
     /// A log that stands still takes nothing of the room of the others.
@@ -325,53 +316,32 @@ final class RedisLog: DurableLog, @unchecked Sendable {
         asideByteCount = 0
     }
 
-    /// Takes the replies to `commands()`.
-    func take(_ replies: ArraySlice<RedisReply>, connection: UInt64) -> Advance {
-        guard flight != nil else { return .written }
-        for reply in replies {
-            switch reply {
-            case .none:
-                // The stream is gone: what it had is lost, and was not by this gateway's doing.
-                engine.report(.streamLost(part: part, from: LogID(epoch: epoch, number: 0).description))
-                flight?.makesStream = true
-                flight?.state = .unknown
-                return .blocked(RedisFault("ERR no such key"))
-            case .error(let fault):
-                switch fault.kind {
-                case .moved, .ask: return .elsewhere
-                case _ where fault.isPassing: return .blocked(fault)
-                default:
-                    // The id was refused, most of the time: the stream's last one tells why.
-                    flight?.state = .unknown
-                    return .blocked(fault)
-                }
-            default:
-                if flight?.state == .unmarked { nextNumber += 1 }
-            }
+    /// Takes the replies to a step.
+    func take(_ step: GroupFlights.Step, _ replies: ArraySlice<RedisReply>) -> GroupFlights.Outcome {
+        let outcome = flights.take(step, replies)
+        // What it had is lost, and was not by this gateway's doing.
+        if outcome == .streamLost { reportLostStream() }
+        return outcome
+    }
+
+    private var isStreamLossReported = false
+
+    private func reportLostStream() {
+        if !isStreamLossReported {
+            engine.report(.streamLost(part: part, from: LogID(epoch: epoch, number: 0).description))
         }
-        if flight?.state == .unsent || flight?.state == .unmarked { flight?.state = .written(connection: connection) }
-        return .written
+        isStreamLossReported = true
     }
 
-    /// Replies were lost.
-    func loseReplies() {
-        if flight != nil { flight?.state = .unknown }
-    }
-
-    /// Another connection has to be waited for.
-    func loseConnection() {
-        if case .written = flight?.state { flight?.state = .unknown }
-    }
+    func lose(_ step: GroupFlights.Step) { flights.lose(step) }
+    func doubt(_ number: UInt64) { flights.doubt(number) }
+    func resume() { flights.resume() }
 
     /// Takes the stream's last id, `nil` without a stream; false when the part is lost.
     func take(lastID: LogID?) -> Bool {
-        guard let group = flight else { return !isLost }
         guard let lastID else {
-            if !group.makesStream {
-                engine.report(.streamLost(part: part, from: LogID(epoch: epoch, number: 0).description))
-            }
-            flight?.makesStream = true
-            flight?.state = .unsent
+            reportLostStream()
+            flights.settleWithoutStream()
             return true
         }
         if lastID.epoch > epoch {
@@ -387,57 +357,59 @@ final class RedisLog: DurableLog, @unchecked Sendable {
             // Reported once.
             durableNumber = reached
         }
-        flight?.makesStream = false
-        nextNumber = max(nextNumber, reached + 1)
-        flight?.state = reached >= group.number ? .unmarked : .unsent
+        isStreamLossReported = false
+        flights.settle(reached: reached)
         return true
     }
 
-    /// The group is durable: says so, and answers whether there is more.
-    func complete() -> Bool {
-        if let group = flight {
-            flight = nil
-            durableNumber = nextNumber - 1
-            note(group)
-            takeBack()
-            count(-group.byteCount)
-            commitBegan.store(0, ordering: .relaxed)
-            engine.statistics.withLock {
-                $0.add(
-                    batches: group.batchCount, bytes: group.byteCount, microseconds: (engine.now - group.began) * 1_000)
+    /// A group is durable, and so is each before it: says so.
+    func complete(upTo number: UInt64) {
+        let done = flights.complete(upTo: number)
+        guard let last = done.last else { return }
+        durableNumber = last.number
+        isStreamLossReported = false
+        for group in done { note(group) }
+        takeBack()
+        count(-done.reduce(0) { $0 + $1.byteCount })
+        commitBegan.store(flights.groups.first.map { max($0.began, 1) } ?? 0, ordering: .relaxed)
+        let now = engine.now
+        engine.statistics.withLock { statistics in
+            for group in done {
+                statistics.add(
+                    batches: group.batchCount, bytes: group.byteCount, microseconds: (now - group.began) * 1_000)
             }
-            let completion = queue.withLock { $0.isOver ? nil : $0.completion }
-            completion?(group.lastTicket)
         }
-        return release()
+        let completion = queue.withLock { $0.isOver ? nil : $0.completion }
+        completion?(last.lastTicket)
     }
 
-    private func note(_ group: Flight) {
+    private func note(_ group: GroupFlights.Group) {
         // A part that is closed has given its share back.
         guard !isOver else { return }
         logBytes.add(group.byteCount, ordering: .relaxed)
         engine.logBytes.add(group.byteCount, ordering: .relaxed)
-        let last = nextNumber - 1
         ledger.withLock { spans in
             if let span = spans.last, group.began < span.openedAt + engine.configuration.spanMilliseconds,
                 span.byteCount < Limits.spanByteCount
             {
-                spans[spans.count - 1].lastNumber = last
+                spans[spans.count - 1].lastNumber = group.number
                 spans[spans.count - 1].lastTicket = group.lastTicket
                 spans[spans.count - 1].byteCount += group.byteCount
             } else {
                 spans.append(
                     LogSpan(
-                        lastNumber: last, lastTicket: group.lastTicket, byteCount: group.byteCount,
+                        lastNumber: group.number, lastTicket: group.lastTicket, byteCount: group.byteCount,
                         openedAt: group.began))
             }
         }
     }
 
-    /// The lane gives the log back; true when it has to keep it.
-    private func release() -> Bool {
-        queue.broadcast { queue in
+    /// The lane gives the log back when nothing is on its way or queued; true when it has to keep it.
+    func release() -> Bool {
+        guard flights.isEmpty else { return true }
+        return queue.broadcast { queue in
             queue.isScheduled = !queue.isOver && !queue.pieces.isEmpty
+            if !queue.isScheduled { queue.owner = nil }
             return queue.isScheduled
         }
     }
@@ -445,13 +417,11 @@ final class RedisLog: DurableLog, @unchecked Sendable {
     /// The lane gives up a log that is lost or closed.
     func abandon() {
         takeBack()
-        if let group = flight {
-            flight = nil
-            count(-group.byteCount)
-            commitBegan.store(0, ordering: .relaxed)
-        }
+        count(-flights.drop())
+        commitBegan.store(0, ordering: .relaxed)
+        (place, needsPause, asking) = (.none, false, nil)
         let byteCount = queue.broadcast { queue in
-            queue.isScheduled = false
+            (queue.isScheduled, queue.owner) = (false, nil)
             return queue.drop()
         }
         count(-byteCount)

@@ -17,6 +17,20 @@ enum RedisScripts {
         return ARGV[1]
         """)
 
+    /// Adds an entry to a log behind another one, if that one is there (`RedisLog`).
+    ///
+    /// Arguments: the id of the entry before it, its own, its field and its bytes.
+    static let appendBehind = RedisScript(
+        """
+        if #redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1]) == 0 then
+            return redis.error_reply('APART ' .. ARGV[1] .. ' is not there')
+        end
+        return redis.call('XADD', KEYS[1], 'NOMKSTREAM', ARGV[2], ARGV[3], ARGV[4])
+        """)
+
+    /// The code of its refusal.
+    static let apart = "APART"
+
     /// Forgets a log's entries before an id for the owner of an epoch, unless it has a successor, who may be reading them.
     static let trim = RedisScript(
         """

@@ -28,7 +28,7 @@ final class ServerLanes<Lane: ServerLane>: @unchecked Sendable {
     private let name: String
     private let threadCount: Int
     private let isStepped: Bool
-    private let make: @Sendable (RedisAddress?) -> Lane
+    private let make: @Sendable (RedisAddress?) throws(SystemError) -> Lane
     private let state = Lock(State())
 
     /// - Parameters:
@@ -36,14 +36,17 @@ final class ServerLanes<Lane: ServerLane>: @unchecked Sendable {
     ///   - threadCount: of each lane.
     ///   - isStepped: without threads.
     ///   - make: makes the lane of a server.
-    init(named name: String, threadCount: Int, isStepped: Bool, make: @escaping @Sendable (RedisAddress?) -> Lane) {
+    init(
+        named name: String, threadCount: Int, isStepped: Bool,
+        make: @escaping @Sendable (RedisAddress?) throws(SystemError) -> Lane
+    ) {
         (self.name, self.threadCount, self.isStepped, self.make) = (name, threadCount, isStepped, make)
     }
 
     /// Makes the lane of no server.
     func start() throws(SystemError) {
         try state.withLock { state throws(SystemError) in
-            let lane = make(nil)
+            let lane = try make(nil)
             try start(lane, &state)
             state.lanes[nil] = lane
             state.order.append(lane)
@@ -63,13 +66,18 @@ final class ServerLanes<Lane: ServerLane>: @unchecked Sendable {
             guard let common = state.lanes[nil] else { preconditionFailure("lanes are used after start()") }
             // Servers that came and went leave their lanes behind; more than a cluster has share the common one.
             guard state.isOpen, state.order.count < Limits.laneCount else { return common }
-            let lane = make(server)
-            // Without memory for a thread the common lane does it; other threads of this lane may run, and find nothing.
-            do throws(SystemError) { try start(lane, &state) } catch {
-                state.order.append(lane)
+            // Without memory or a descriptor the common lane does it; other threads of this lane may run, and find nothing.
+            var made: Lane?
+            do throws(SystemError) {
+                let lane = try make(server)
+                made = lane
+                try start(lane, &state)
+            } catch {
+                if let made { state.order.append(made) }
                 state.lanes[server] = common
                 return common
             }
+            guard let lane = made else { return common }
             state.lanes[server] = lane
             state.order.append(lane)
             return lane

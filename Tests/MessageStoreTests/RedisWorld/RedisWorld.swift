@@ -86,6 +86,7 @@ final class RedisWorld {
         for process in ended + processes {
             process.network.beforeCall = {}
             process.network.isHeld = { _ in false }
+            process.network.arrives = { true }
         }
     }
 
@@ -223,6 +224,7 @@ final class RedisWorld {
         lastNumber += 1
         guard let process = try? WorldProcess(lastNumber, network, seeds: seeds, configuration) else { return nil }
         network.beforeCall = { [unowned self, unowned process] in meanwhile(process) }
+        network.arrives = { [unowned self] in isHealing || chance.happens(0.6) }
         network.isHeld = { [unowned self] commands in
             guard !isHealing else { return false }
             if let focus {

@@ -24,8 +24,18 @@ enum WorldFault: String, CaseIterable, Sendable {
     case replyAssumed
     /// A group whose reply was lost is written again with another id.
     case sentAgainAnew
+    /// A group that a later wait is to speak for is not looked at first.
+    case coverUnchecked
     /// A wait on a new connection, which has written nothing.
-    case markSkipped
+    case coverUnwritten
+    /// A group goes in whether the one before it is there or not.
+    case predecessorUnchecked
+    /// A group that was refused for want of the one before it counts as written.
+    case apartIgnored
+    /// A wait that was over before counts for what was sent after it.
+    case waitReused
+    /// Of several groups whose replies were lost none is taken to be there.
+    case lossTakenAsNone
     /// A fence that is sent again writes another entry.
     case fenceRepeats
     /// The last page of the log is not replayed.
@@ -51,7 +61,8 @@ enum WorldFault: String, CaseIterable, Sendable {
         private let cluster: SimulatedCluster
         /// The last number that was sent to each log.
         private var sent: [[UInt8]: [UInt8]] = [:]
-        private var again: Set<[UInt8]> = []
+        /// The last wait for a group has reached a replica.
+        private var hasWaited = false
 
         init(_ fault: WorldFault, _ cluster: SimulatedCluster) { (self.fault, self.cluster) = (fault, cluster) }
 
@@ -69,9 +80,19 @@ enum WorldFault: String, CaseIterable, Sendable {
         }
 
         private static func isWait(_ command: RedisCommand) -> Bool { ["WAIT", "WAITAOF"].contains(command.name) }
-        private static func isEntry(_ command: RedisCommand, _ field: String) -> Bool {
+        /// A group's append, in either form.
+        private static func isEntry(_ command: RedisCommand) -> Bool {
             let words = command.arguments
-            return command.name == "XADD" && words.count > 2 && words[words.count - 2] == Array(field.utf8)
+            return (command.name == "XADD" || WorldFault.isCall(command, of: RedisScripts.appendBehind)) && words.count > 2
+                && words[words.count - 2] == [UInt8(ascii: "b")]
+        }
+        private static func log(_ command: RedisCommand) -> [UInt8] {
+            command.arguments[command.name == "XADD" ? 1 : 3]
+        }
+        /// A look at one entry, before a write and a wait.
+        private static func isLook(_ command: RedisCommand) -> Bool {
+            let words = command.arguments
+            return command.name == "XRANGE" && words.count == 4 && words[2] == words[3]
         }
         private static func id(_ command: RedisCommand) -> [UInt8] {
             let words = command.arguments
@@ -94,12 +115,18 @@ enum WorldFault: String, CaseIterable, Sendable {
                     command, PartOpening.fenceScript, "ARGV[2] then return last end",
                     "ARGV[2] then return last end\n redis.call('XADD', KEYS[1], epoch .. '-' .. (number + 1), 'f', ARGV[2])"
                 )
-            case .markSkipped: return Self.isEntry(command, "w") ? Self.ping : command
+            case .coverUnwritten:
+                return command.name == "SET" && all.contains { Self.isLook($0) } ? Self.ping : command
+            case .predecessorUnchecked:
+                return Self.changed(
+                    command, RedisScripts.appendBehind, "redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1])", "ARGV")
+            case .waitReused:
+                return Self.isWait(command) && hasWaited && all.contains { Self.isEntry($0) } ? Self.ping : command
             case .replyAssumed, .sentAgainAnew:
-                guard Self.isEntry(command, "b") else { return command }
+                guard Self.isEntry(command) else { return command }
                 let id = Self.id(command)
-                defer { sent[command.arguments[1]] = id }
-                guard fault == .sentAgainAnew, sent[command.arguments[1]] == id else { return command }
+                defer { sent[Self.log(command)] = id }
+                guard fault == .sentAgainAnew, sent[Self.log(command)] == id else { return command }
                 var changed = RedisCommand()
                 for (place, word) in command.arguments.enumerated() {
                     let isID = place == command.arguments.count - 3
@@ -122,8 +149,32 @@ enum WorldFault: String, CaseIterable, Sendable {
             case .fenceUnwaited:
                 let isOfFence = all.contains { WorldFault.isCall($0, of: PartOpening.fenceScript) }
                 return Self.isWait(command) && isOfFence ? satisfied() : reply
-            case .markSkipped:
-                return Self.isEntry(command, "w") ? .bytes(Self.id(command)) : reply
+            case .coverUnchecked: return Self.isLook(command) && reply.fault == nil ? .array([.none]) : reply
+            case .coverUnwritten:
+                return command.name == "SET" && all.contains { Self.isLook($0) } ? .status("OK") : reply
+            case .apartIgnored:
+                guard Self.isEntry(command), reply.fault?.code == "APART" else { return reply }
+                return .bytes(Self.id(command))
+            case .waitReused:
+                guard Self.isWait(command), all.contains(where: { Self.isEntry($0) }) else { return reply }
+                if reply == .status("PONG") {
+                    hasWaited = false
+                    return satisfied()
+                }
+                hasWaited = (reply.integer ?? reply.array?.last?.integer ?? 0) > 0
+                return reply
+            case .lossTakenAsNone:
+                if Self.isEntry(command), reply.fault == nil, !reply.isNone {
+                    sent[Self.log(command)] = Self.id(command)
+                }
+                guard command.name == "XINFO", case .array(var fields) = reply,
+                    let place = fields.firstIndex(where: { $0.text == "last-generated-id" }),
+                    let last = fields[place + 1].text.flatMap({ LogID($0) }),
+                    let id = sent[command.arguments[2]].flatMap({ LogID(String(decoding: $0, as: UTF8.self)) }),
+                    id.epoch == last.epoch, id.number < last.number
+                else { return reply }
+                fields[place + 1] = .bytes(Array("\(id)".utf8))
+                return .array(fields)
             case .replyAssumed, .sentAgainAnew:
                 guard command.name == "XINFO", case .array(var fields) = reply,
                     let place = fields.firstIndex(where: { $0.text == "last-generated-id" }),
@@ -150,7 +201,7 @@ enum WorldFault: String, CaseIterable, Sendable {
                     let isRefused = reply.fault?.text.hasPrefix("ERR WAIT cannot be used with replica") == true
                     return isRefused ? satisfied() : reply
                 }
-                if command.name == "XADD" { return .bytes(Self.id(command)) }
+                if Self.isEntry(command) { return .bytes(Self.id(command)) }
                 if WorldFault.isCall(command, of: RedisScripts.batch) { return .integer(1) }
                 return command.name == "SET" ? .status("OK") : reply
             case .replicaReads:

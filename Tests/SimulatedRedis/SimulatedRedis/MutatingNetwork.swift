@@ -82,5 +82,18 @@ private final class MutatingConnection: RedisConnection {
         mutation.replies(
             commands, try connection.run(mutation.commands(commands), timeoutMilliseconds: timeoutMilliseconds))
     }
+
+    private var begun: [RedisCommand] = []
+
+    func begin(_ commands: [RedisCommand]) throws(RedisError) {
+        begun = commands
+        try connection.begin(mutation.commands(commands))
+    }
+
+    func proceed() throws(RedisError) -> [RedisReply]? {
+        try connection.proceed().map { mutation.replies(begun, $0) }
+    }
+
+    var interest: RedisInterest? { connection.interest }
     func close() { connection.close() }
 }

@@ -19,6 +19,10 @@ package final class ProcessNetwork: RedisNetwork, @unchecked Sendable {
     package var beforeCall: () -> Void = {}
     /// Whether a call is held on its way, to arrive long after its client has given up.
     package var isHeld: ([RedisCommand]) -> Bool = { _ in false }
+    /// Whether a call that nobody stands by for reaches its server now, and whether its replies reach the client now.
+    ///
+    /// Those that do not are asked about again: so they arrive in any order.
+    package var arrives: () -> Bool = { true }
     private let change: (any CallChange)?
 
     package init(_ cluster: SimulatedCluster, change: (any CallChange)? = nil) {
@@ -65,6 +69,60 @@ package final class ProcessNetwork: RedisNetwork, @unchecked Sendable {
             return zip(commands, replies).map { change.told($0, $1, among: commands) }
         }
 
+        /// What was begun: as it was meant, and as it is sent.
+        private var begun: (meant: [RedisCommand], sent: [RedisCommand]) = ([], [])
+        private var isSent = false
+        /// It is held on its way: no reply comes any more.
+        private var isStuck = false
+        private var outcome: Result<[RedisReply], RedisError>?
+
+        func begin(_ commands: [RedisCommand]) throws(RedisError) {
+            if !network.isDead { network.beforeCall() }
+            if network.isDead { throw .broken(address, "the process has ended") }
+            begun = (
+                commands, network.change.map { change in commands.map { change.sent($0, among: commands) } } ?? commands
+            )
+            (isSent, outcome) = (false, nil)
+            isStuck = network.isHeld(commands)
+            if isStuck {
+                network.cluster.hold(begun.sent.map(\.arguments), to: address.host, port: Int(address.port))
+            } else if network.arrives() {
+                deliver()
+            }
+        }
+
+        /// The call reaches its server.
+        private func deliver() {
+            isSent = true
+            do throws(RedisError) {
+                try real.begin(begun.sent)
+                let replies = try real.proceed() ?? []
+                outcome = .success(
+                    network.change.map { change in
+                        zip(begun.meant, replies).map { change.told($0, $1, among: begun.meant) }
+                    } ?? replies)
+            } catch { outcome = .failure(error) }
+        }
+
+        func proceed() throws(RedisError) -> [RedisReply]? {
+            if !network.isDead, !isSent { network.beforeCall() }
+            if network.isDead { throw .broken(address, "the process has ended") }
+            if isStuck {
+                network.cluster.advance(milliseconds: 250)
+                return nil
+            }
+            if !isSent {
+                guard network.arrives() else { return nil }
+                deliver()
+            }
+            guard let outcome, network.arrives() else { return nil }
+            switch outcome {
+            case .success(let replies): return replies
+            case .failure(let error): throw error
+            }
+        }
+
+        var interest: RedisInterest? { nil }
         func close() { real.close() }
     }
 }

@@ -87,6 +87,8 @@ package final class SimulatedCluster: Sendable {
     }
 
     private let world: Lock<World>
+    /// How long a client waits for what it began and does not stand by for.
+    static let begunMilliseconds = 2_500
     /// What a server's clock says at the begin.
     package static let startOfTime: Int64 = 1_790_000_000_000
 

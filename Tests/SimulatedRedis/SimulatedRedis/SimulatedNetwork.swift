@@ -48,6 +48,17 @@ private final class SimulatedConnection: RedisConnection {
         }
     }
 
+    private var begun: [RedisCommand] = []
+
+    func begin(_ commands: [RedisCommand]) { begun = commands }
+
+    /// What was begun runs now.
+    func proceed() throws(RedisError) -> [RedisReply]? {
+        try run(begun, timeoutMilliseconds: SimulatedCluster.begunMilliseconds)
+    }
+
+    var interest: RedisInterest? { nil }
+
     fileprivate static func reply(_ reply: Reply) -> RedisReply {
         switch reply {
         case .simple(let text): .status(text)

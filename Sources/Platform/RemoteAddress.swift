@@ -8,20 +8,30 @@ package struct RemoteAddress: Sendable, Equatable {
     /// A host's name could not be turned into addresses; the text says why.
     package struct Failure: Error, Equatable, CustomStringConvertible {
         package let description: String
+        package init(_ description: String) { self.description = description }
     }
 
-    /// Asks the system's resolver, which may block for seconds: not to be called on a loop.
+    /// The address that a text is; `nil` for a name.
+    package static func numeric(host: String, port: UInt16) -> RemoteAddress? {
+        (try? resolve(host: host, port: port, flags: AI_NUMERICHOST))?.first
+    }
+
+    /// Asks the system's resolver, which may block for half a minute: `NameLookups` does so on threads of its own.
     ///
     /// - Returns: at least one address, in the resolver's order.
     package static func resolve(host: String, port: UInt16) throws(Failure) -> [RemoteAddress] {
+        try resolve(host: host, port: port, flags: AI_ADDRCONFIG)
+    }
+
+    private static func resolve(host: String, port: UInt16, flags: CInt) throws(Failure) -> [RemoteAddress] {
         var hints = addrinfo()
         hints.ai_socktype = CInt(SOCK_STREAM.rawValue)
-        hints.ai_flags = AI_ADDRCONFIG | AI_NUMERICSERV
+        hints.ai_flags = flags | AI_NUMERICSERV
         var list: UnsafeMutablePointer<addrinfo>?
         let code = getaddrinfo(host, "\(port)", &hints, &list)
         guard code == 0 else {
             let reason = gai_strerror(code).map { String(cString: $0) } ?? "error \(code)"
-            throw Failure(description: "the name \(host) cannot be resolved: \(reason)")
+            throw Failure("the name \(host) cannot be resolved: \(reason)")
         }
         defer { freeaddrinfo(list) }
         var found: [RemoteAddress] = []
@@ -33,7 +43,7 @@ package struct RemoteAddress: Sendable, Equatable {
             }
             next = entry.ai_next
         }
-        guard !found.isEmpty else { throw Failure(description: "the name \(host) has no address") }
+        guard !found.isEmpty else { throw Failure("the name \(host) has no address") }
         return found
     }
 

@@ -3,9 +3,9 @@ internal import Glibc
 
 /// A joinable thread with a name, for work that blocks or that owns an event loop.
 ///
-/// Exactly one `join()` per thread: the sanitizers report a thread that nobody joined.
+/// Exactly one `join()` or `detach()` per thread: the sanitizers report a thread that had neither.
 package struct Thread: ~Copyable, @unchecked Sendable {
-    // Sound because the handle is only a number and `join()` consumes it.
+    // Sound because the handle is only a number and both ends consume it.
     private let handle: pthread_t
 
     /// Starts `body` on a new thread named `name` (15 bytes show).
@@ -32,6 +32,12 @@ package struct Thread: ~Copyable, @unchecked Sendable {
     package consuming func join() {
         let result = pthread_join(handle, nil)
         precondition(result == 0, "a thread cannot join itself")
+    }
+
+    /// Lets the thread end by itself, for work that may outlast the caller: the process's end is its end, too.
+    package consuming func detach() {
+        let result = pthread_detach(handle)
+        precondition(result == 0, "a thread is detached once")
     }
 
     /// A number that no two living threads share; never 0.

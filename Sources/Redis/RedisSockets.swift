@@ -2,7 +2,7 @@
 
 package import Cryptography
 internal import Glibc
-internal import Platform
+package import Platform
 
 /// How to reach servers, besides their addresses; the same for all servers of a cluster.
 package struct RedisAccess: Sendable {
@@ -40,8 +40,11 @@ package struct RedisAccess: Sendable {
 /// Connections over TCP.
 package final class RedisSockets: RedisNetwork {
     private let access: RedisAccess
+    private let names: NameLookups
 
-    package init(_ access: RedisAccess = RedisAccess()) { self.access = access }
+    package init(_ access: RedisAccess = RedisAccess(), names: NameLookups = .shared) {
+        (self.access, self.names) = (access, names)
+    }
 
     package func connect(
         to address: RedisAddress, timeoutMilliseconds: Int
@@ -49,7 +52,8 @@ package final class RedisSockets: RedisNetwork {
         let deadline = monotonicMilliseconds + UInt64(max(timeoutMilliseconds, 1))
         let found: [RemoteAddress]
         do throws(RemoteAddress.Failure) {
-            found = try RemoteAddress.resolve(host: address.host, port: address.port)
+            found = try names.resolve(
+                host: address.host, port: address.port, timeoutMilliseconds: UInt64(max(timeoutMilliseconds, 1)))
         } catch { throw .unreachable(address, error.description) }
         var failure = RedisError.unreachable(address, "it has no address")
         for place in found {

@@ -149,4 +149,36 @@ struct PlatformTests {
         #expect(monitor.wait(while: { !$0 }, then: { $0 }))
         thread.join()
     }
+
+    @Test("a name server that hangs holds nobody up beyond the bound, and what it said last serves")
+    func hungNames() throws {
+        let isHung = Lock(false), isOver = Lock(false)
+        defer { isOver.withLock { $0 = true } }
+        let count = Lock(0)
+        let names = NameLookups { host, port in
+            count.withLock { $0 += 1 }
+            if isHung.withLock({ $0 }) { while !isOver.withLock({ $0 }) { Pause.milliseconds(5) } }
+            return NameLookups.askSystem("127.0.0.1", port)
+        }
+        func resolve(_ host: String) throws -> [RemoteAddress] {
+            try names.resolve(host: host, port: 80, timeoutMilliseconds: 100)
+        }
+        #expect(try resolve("known.test").map(\.host) == ["127.0.0.1"])
+        // Nobody is asked for what is an address.
+        #expect(try resolve("127.0.0.2").map(\.host) == ["127.0.0.2"] && resolve("::1").map(\.host) == ["::1"])
+        #expect(count.withLock { $0 } == 1)
+        isHung.withLock { $0 = true }
+        let began = SystemClock.monotonicMilliseconds
+        #expect(try resolve("known.test").map(\.host) == ["127.0.0.1"])
+        let failure = #expect(throws: RemoteAddress.Failure.self) { _ = try resolve("other.test") }
+        #expect(failure?.description.contains("name server did not answer for other.test") == true)
+        #expect(SystemClock.monotonicMilliseconds - began < 5_000)
+        // One thread a name, and a bound on them.
+        for _ in 0..<20 { _ = try? names.resolve(host: "other.test", port: 80, timeoutMilliseconds: 1) }
+        #expect(count.withLock { $0 } <= 3)
+        for number in 0..<2 * NameLookups.threadLimit {
+            _ = try? names.resolve(host: "n\(number).test", port: 80, timeoutMilliseconds: 1)
+        }
+        #expect(count.withLock { $0 } <= NameLookups.threadLimit + 1)
+    }
 }

@@ -1,0 +1,94 @@
+/// Asks the system's resolver for addresses on threads of its own: with a name server that hangs it blocks for half a minute.
+///
+/// A name that is being asked for has one thread, for all callers. What a name had last is kept, so that servers
+/// that were known are found while the name server is away.
+package final class NameLookups: Sendable {
+    package typealias Outcome = Result<[RemoteAddress], RemoteAddress.Failure>
+
+    /// Of the whole process.
+    package static let shared = NameLookups()
+
+    /// Names that are asked for at once; each has a thread for as long.
+    package static let threadLimit = 64
+    /// Names whose addresses are kept; a process knows the few of its configuration and of its cluster.
+    private static let keptLimit = 1_024
+
+    private struct Name: Hashable {
+        let host: String
+        let port: UInt16
+    }
+
+    private struct State {
+        var waiting: [Name: [@Sendable (Outcome) -> Void]] = [:]
+        var kept: [Name: [RemoteAddress]] = [:]
+    }
+
+    private let state = Lock(State())
+    private let lookUp: @Sendable (String, UInt16) -> Outcome
+
+    /// Tests look up by means of their own.
+    package init(lookUp: @escaping @Sendable (String, UInt16) -> Outcome = NameLookups.askSystem) {
+        self.lookUp = lookUp
+    }
+
+    package static func askSystem(_ host: String, _ port: UInt16) -> Outcome {
+        do throws(RemoteAddress.Failure) {
+            return .success(try RemoteAddress.resolve(host: host, port: port))
+        } catch { return .failure(error) }
+    }
+
+    /// Asks for a host's addresses; `done` runs once, here for a numeric address, otherwise on a thread of the lookup.
+    package func ask(host: String, port: UInt16, done: @escaping @Sendable (Outcome) -> Void) {
+        if let address = RemoteAddress.numeric(host: host, port: port) { return done(.success([address])) }
+        let name = Name(host: host, port: port)
+        let (isFirst, hasThread) = state.withLock { state in
+            let isFirst = state.waiting[name] == nil
+            guard !isFirst || state.waiting.count < Self.threadLimit else { return (true, false) }
+            state.waiting[name, default: []].append(done)
+            return (isFirst, true)
+        }
+        guard hasThread else {
+            return done(.failure(RemoteAddress.Failure("the name \(host) waits: too many others are being looked up")))
+        }
+        guard isFirst else { return }
+        do throws(SystemError) {
+            // Nobody waits for the thread: it ends when the system's resolver does.
+            try Thread(named: "lookup") { [self] in answer(name, lookUp(host, port)) }.detach()
+        } catch {
+            answer(name, .failure(RemoteAddress.Failure("the name \(host) cannot be looked up: \(error)")))
+        }
+    }
+
+    private func answer(_ name: Name, _ outcome: Outcome) {
+        let waiting = state.withLock { state in
+            if case .success(let addresses) = outcome {
+                if state.kept.count >= Self.keptLimit { state.kept = [:] }
+                state.kept[name] = addresses
+            }
+            return state.waiting.removeValue(forKey: name) ?? []
+        }
+        for done in waiting { done(outcome) }
+    }
+
+    /// The addresses that the host had last; none when it was never found.
+    package func known(host: String, port: UInt16) -> [RemoteAddress] {
+        state.withLock { $0.kept[Name(host: host, port: port)] ?? [] }
+    }
+
+    /// Waits for a host's addresses, so long and no longer; without an answer they are what the host had last.
+    ///
+    /// - Throws: when there is no answer and the host was never found.
+    package func resolve(
+        host: String, port: UInt16, timeoutMilliseconds: UInt64
+    ) throws(RemoteAddress.Failure) -> [RemoteAddress] {
+        let answer = Monitor<Outcome?>(nil)
+        ask(host: host, port: port) { outcome in answer.broadcast { $0 = outcome } }
+        let outcome = answer.wait(atMostMilliseconds: timeoutMilliseconds, while: { $0 == nil }, then: { $0 })
+        if case .success(let addresses) = outcome { return addresses }
+        let known = known(host: host, port: port)
+        guard known.isEmpty else { return known }
+        if case .failure(let failure) = outcome { throw failure }
+        throw RemoteAddress.Failure(
+            "the name server did not answer for \(host) within \(timeoutMilliseconds) ms; look at /etc/resolv.conf")
+    }
+}

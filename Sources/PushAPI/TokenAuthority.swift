@@ -22,13 +22,19 @@ package struct TokenID: Hashable, Sendable, Codable {
 package struct TokenAuthority: Sendable {
     private let key: [UInt8]
     private var revoked: Set<TokenID>
+    /// Tokens that were issued before this time are refused: which of them are void is not known yet.
+    private var trustedFrom: GatewayTime?
 
     /// - Parameters:
     ///   - key: at least 32 secret random bytes that outlive a restart, or every token dies with the process.
     ///   - revoked: the revocations that are still of use.
-    package init(key: [UInt8], revoked: Set<TokenID> = []) {
-        (self.key, self.revoked) = (key, revoked)
+    ///   - trustedFrom: those of tokens that were issued before this time are not among them (`knowsRevoked`).
+    package init(key: [UInt8], revoked: Set<TokenID> = [], trustedFrom: GatewayTime? = nil) {
+        (self.key, self.revoked, self.trustedFrom) = (key, revoked, trustedFrom)
     }
+
+    /// All revocations are known from now on, and each new one is told.
+    package mutating func knowsRevoked() { trustedFrom = nil }
 
     /// From now on this token counts for nothing.
     package mutating func revoke(_ token: TokenID) { revoked.insert(token) }
@@ -87,7 +93,8 @@ package struct TokenAuthority: Sendable {
 
     /// True when an authentic token may still be used.
     func isInForce(_ token: Parsed, now: GatewayTime) -> Bool {
-        token.id.expiresAt > now && !revoked.contains(token.id)
+        guard token.id.expiresAt > now, !revoked.contains(token.id) else { return false }
+        return trustedFrom.map { token.id.expiresAt - Limits.tokenLifetime >= $0 } ?? true
     }
 }
 

@@ -113,7 +113,7 @@ struct BroadcastTaskTests {
         let record = world.send()
         world.ask(.change(record.id, record.app, .stop))
         world.ask(.sweep(record.id, record.app, BroadcastHarness.whole))
-        guard case .liveBroadcasts(let logs)? = world.ask(.liveBroadcasts(BroadcastHarness.whole)) else {
+        guard case .liveBroadcasts(let logs, _)? = world.ask(.liveBroadcasts(BroadcastHarness.whole)) else {
             Issue.record("no logs")
             return
         }
@@ -132,7 +132,7 @@ struct BroadcastTaskTests {
     @Test("word of a broadcast that is older than its stop here, or repeated after it, sends nothing of it")
     func stopOvertakesWord() throws {
         let record = world.send()
-        guard case .liveBroadcasts(let before)? = world.ask(.liveBroadcasts(BroadcastHarness.whole)) else {
+        guard case .liveBroadcasts(let before, _)? = world.ask(.liveBroadcasts(BroadcastHarness.whole)) else {
             Issue.record("no logs")
             return
         }

@@ -170,4 +170,102 @@ struct CounterFoldTests {
             #expect(process.totals(asked.app, asked.day).messages.accepted == books.accepted[asked] ?? 0)
         }
     }
+
+    @Test("a shard that does not know the folded days tells no counts; then each day counts once")
+    func unknownFold() throws {
+        var random = SeededGenerator(seed: 12)
+        let store = MemoryShardStore()
+        var books = Books()
+        let harness = DeliveryHarness()
+        let last = CountersRow.day(of: harness.now)
+        let first = last - 6
+        for day in first...last { count(store, day, &books, &random) }
+        // Two days are folded, and their rows are still there.
+        var process = Process(store, day: first + 3, loopCount: 1)
+        let change = process.fold.change(
+            process.shards.map { $0.shard.counters.foldable(today: first + 3) }, today: first + 3,
+            reportDays: Self.reportDays)
+        _ = process.fold.write(change, to: store)
+        store.sync()
+        #expect(Set(change.days.map(\.day)) == [first, first + 1])
+
+        var start = CounterStart(now: harness.now, fold: nil)
+        store.loadAll(table: .counters) { start.take($0) }
+        harness.shard = Shard(
+            limits: harness.limits, apps: harness.apps, store: store, verifier: SecretAsProof(), encoder: TestFrames(),
+            queueEpoch: 7, counters: start, now: harness.now)
+        let world = BroadcastHarness(harness)
+        for command in [TaskCommand.day(Self.apps[0], day: last), .foldable(today: last)] {
+            guard case .busy? = world.ask(command) else {
+                Issue.record("a count without the days that may be folded")
+                continue
+            }
+        }
+        harness.shard.learnFold(process.fold.folded, now: harness.now)
+        // Asked twice, since two answers may come.
+        harness.shard.learnFold(process.fold.folded, now: harness.now)
+        var folded = 0
+        for app in Self.apps {
+            for day in first...last {
+                guard case .day(let totals)? = world.ask(.day(app, day: day)) else {
+                    Issue.record("no counts")
+                    continue
+                }
+                let isFolded = day < first + 2
+                let expected = books.accepted[CounterDay(app: app, day: day)] ?? 0
+                #expect(totals.messages.accepted == (isFolded ? 0 : expected), "day \(day)")
+            }
+            folded += process.fold.rows.filter { $0.app == app }.reduce(0) { $0 + Int($1.accepted) - Int($1.ended) }
+        }
+        #expect(Int(harness.statistics.pending) == books.pending - folded)
+        // The rows of folded days are given as zeros, so that they are removed.
+        guard case .foldable(let rows)? = world.ask(.foldable(today: last)) else {
+            Issue.record("nothing to fold")
+            return
+        }
+        #expect(rows.filter { $0.day < first + 2 }.allSatisfy { $0.accepted == 0 })
+        #expect(Set(rows.map(\.day)) == Set(first...last - 2))
+    }
+
+    @Test("in a cluster a folded day counts once, whichever shards started before and after")
+    func foldOfCluster() throws {
+        var random = SeededGenerator(seed: 13)
+        let store = MemoryShardStore()
+        var books = Books()
+        let today = Self.firstDay + 4
+        for day in Self.firstDay...today { count(store, day, &books, &random) }
+        func check(_ process: Process, _ when: String) {
+            #expect(process.pending == books.pending, "\(when)")
+            for app in Self.apps {
+                for day in Self.firstDay...today {
+                    let expected = books.accepted[CounterDay(app: app, day: day)] ?? 0
+                    #expect(process.totals(app, day).messages.accepted == expected, "\(when), day \(day)")
+                }
+            }
+        }
+        var process = Process(store, day: today, loopCount: 3)
+        check(process, "at first")
+        let change = process.fold.change(
+            process.shards.map { $0.shard.counters.foldable(today: today) }, today: today,
+            reportDays: Self.reportDays)
+        _ = process.fold.write(change, to: store)
+        store.sync()
+        process.shards[0].shard.takeFold(change.days, now: Self.noon(today))
+        for box in process.shards {
+            box.shard.task(
+                .removeCounters(change.removed, box.share, isCounted: true), origin: .none, now: Self.noon(today))
+        }
+        check(process, "folded")
+        // A part moves: its shard knows that these days are folded.
+        let moved = Process(store, day: today, loopCount: 3)
+        process.shards[1] = moved.shards[1]
+        check(process, "a part has moved")
+        // Part 0 moves: its shard counts the folded sums.
+        process.shards[0] = moved.shards[0]
+        check(process, "part 0 has moved")
+        let again = process.fold.change(
+            process.shards.map { $0.shard.counters.foldable(today: today) }, today: today,
+            reportDays: Self.reportDays)
+        #expect(again.days.isEmpty)
+    }
 }

@@ -132,6 +132,94 @@ struct SeatTests {
         }
     }
 
+    @Test("a gateway is asked for a bounded number of pieces at once, and each place comes back")
+    func broadcastTurns() {
+        let turns = BroadcastTurns()
+        for _ in 0..<BroadcastTurns.limit { #expect(turns.take(3)) }
+        #expect(!turns.take(3) && turns.take(4))
+        turns.giveBack(3)
+        #expect(turns.take(3) && !turns.take(3))
+    }
+
+    @Test("a part learns more broadcasts than one message between gateways holds, piece by piece")
+    func learnsLargeLogs() throws {
+        try SmallGateway.run(loops: 2) { gateway in
+            let members = gateway.context.members
+            let count = 2_400
+            var record = Self.broadcast()
+            var lengths = MessageContent.Lengths()
+            lengths.payload = 4_000
+            record.content = MessageContent(
+                strategy: .liveElseVendor, timeToLive: 7_200_000, vendor: nil, lengths: lengths,
+                arena: [UInt8](repeating: 0x61, count: 4_000))
+            let (made, app) = (record, record.app)
+            let home = app.home.loop(of: 2)
+            let share = LoopShare(index: home, count: 2)
+            let isWhole = Lock<Bool?>(nil)
+            let pieces = Lock<[Bool]>([])
+            members[home].submit { loop in
+                for number in 1...count {
+                    var launched = made
+                    launched.id = TaskID(kind: .app, month: 1, day: 1, home: app.home, random: (2, UInt64(number)))
+                    launched.broadcast?.number = UInt64(number)
+                    launched.validUntil = loop.now + 3_600_000
+                    launched.broadcast?.expiresAt = launched.validUntil
+                    loop.withShard { _ = $0.launch(launched, loopCount: 2, now: loop.now) }
+                }
+                members[1 - home].submit { other in
+                    let coordinator = other.campaigns.coordinator
+                    coordinator.ask(home, .liveBroadcasts(share)) { answer in
+                        isWhole.withLock { $0 = Self.travels(answer) }
+                    }
+                    func ask(_ start: BroadcastPlace?) {
+                        coordinator.ask(home, .liveBroadcasts(share, BroadcastPiece(from: start))) { answer in
+                            pieces.withLock { $0.append(Self.travels(answer)) }
+                            if case .liveBroadcasts(_, let next?) = answer { ask(next) }
+                        }
+                    }
+                    ask(nil)
+                    other.learnBroadcasts(of: home)
+                }
+            }
+            let head = Lock<UInt64>(0)
+            for _ in 0..<2_000 where head.withLock({ $0 }) < UInt64(count) {
+                Pause.milliseconds(10)
+                members[1 - home].submit { other in
+                    let isLearnt = other.statistics.liveBroadcasts == count
+                    other.withQuietShard { shard in
+                        let known = shard.broadcastHead(of: app)
+                        head.withLock { $0 = isLearnt ? known : 0 }
+                        return false
+                    }
+                }
+            }
+            #expect(head.withLock { $0 } == UInt64(count))
+            #expect(isWhole.withLock { $0 } == false, "all at once does fit: the test needs more broadcasts")
+            let found = pieces.withLock { $0 }
+            #expect(found.count > 64 && !found.contains(false))
+        }
+    }
+
+    /// Whether an answer goes over a link as it is, and not as busy.
+    private static func travels(_ answer: TaskAnswer) -> Bool {
+        let batch = AnswerBatch()
+        batch.append(.task(Route(.task, node: 1, loop: 0, slot: 1, stamp: 1).origin(1), answer))
+        let block = LinkBlock()
+        LinkCodec.encode(batch, into: block)
+        var isWhole = false
+        let reader = LinkFrameReader()
+        reader.bodyLimit = LinkLimits.frameByteCount
+        _ = block.withBytes { bytes in
+            try? reader.read(bytes) { (frame) throws(LinkFault) in
+                _ = LinkCodec.forEachAnswer(in: frame) { answer in
+                    if case .task(_, .liveBroadcasts) = answer { isWhole = true }
+                }
+                return true
+            }
+        }
+        return isWhole
+    }
+
     @Test("a question finds its way back after the gateway got another number")
     func renumbered() {
         let own = Route(.task, node: 0, loop: 3, slot: 5, stamp: 6).origin(9)

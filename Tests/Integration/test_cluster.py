@@ -200,6 +200,71 @@ def test_a_killed_gateways_parts_are_served_by_the_others_and_nothing_is_lost(ri
                 lambda: cluster[0].trace(message["msgId"])["state"] in ("delivered", "deliveredOffline"), "the end")
 
 
+def test_other_parts_are_opened_and_gateways_start_while_part_0_cannot_be_opened(rig, new_device):
+    with Cluster(rig, limits=QUICK) as cluster:
+        targets = devices(cluster, new_device, 12)
+        for device in targets:
+            device.close()
+        by_node = {
+            node["node"]: gateway for node in cluster.map_of(cluster[0])["nodes"] for gateway in cluster
+            if node["address"].endswith(f":{gateway.cluster_port}")}
+        owners = cluster.owners()
+        dead = by_node[owners[0]]
+        others = [one for one in cluster if one is not dead]
+        token = others[0].authenticate()
+        # A damaged entry at the end of the log of part 0; its owner dies.
+        log = f"{{lw:{cluster.name}:p0}}:log"
+        epoch = rig.call("XREVRANGE", log, "+", "-", "COUNT", 1, key=log)[0][0].decode().split("-")[0]
+        entry = f"{epoch}-{1 << 40}"
+        rig.call("XADD", log, entry, "q", "damage", key=log)
+        dead.kill()
+        orphans = [part for part, node in enumerate(owners) if node == owners[0] and part != 0]
+        assert orphans, "the owner of part 0 has others"
+
+        def are_open():
+            found = cluster.owners(others[0])
+            return found[0] is None and all(found[part] not in (None, owners[0]) for part in orphans)
+
+        eventually(are_open, "owners of the other parts", 30.0)
+
+        def reach(gateway, device, text):
+            """A push through a gateway, answered within some seconds; False: the device's part has no owner."""
+            try:
+                retried(lambda: gateway.push(device.cid, text), 5.0)
+            except Refused:
+                return False
+            come_back(device, others[0])
+            assert device.receive_and_ack(1)[0].payload == text.encode()
+            device.close()
+            return True
+
+        served = [device for device in targets if reach(others[1], device, "first")]
+        assert len(served) >= 6, f"{len(served)} of 12 devices are served; an eighth of all should not be"
+        # A gateway that starts now serves, too. It cannot know which earlier tokens are void, so it refuses them.
+        dead.start()
+        eventually(lambda: len(set(cluster.owners(dead)) - {None}) == 3, "parts at the gateway that is back", 60.0)
+        dead._token = None
+        assert reach(dead, served[0], "second")
+        with pytest.raises(Refused) as refused:
+            dead.call("GET", f"/v2/{dead.app['appId']}/user/status/{served[0].cid}", headers={"token": token})
+        assert refused.value.body["code"] == 10001, refused.value
+        others[0].call("GET", f"/v2/{dead.app['appId']}/user/status/{served[0].cid}", headers={"token": token})
+        assert cluster.owners()[0] is None
+        # Mended: part 0 is opened at the next try, and tells what it knows.
+        rig.call("XDEL", log, entry, key=log)
+        cluster.wait_until_served(120.0)
+        eventually(
+            lambda: dead.call(
+                "GET", f"/v2/{dead.app['appId']}/user/status/{served[0].cid}", headers={"token": token}),
+            "the earlier token as good")
+        # A report of a day needs the counts of every part.
+        day = time.strftime("%Y-%m-%d", time.gmtime())
+        report = retried(lambda: dead.api("GET", f"report/push/date/{day}"))
+        assert report["code"] == 0, report
+        for device in targets:
+            retried(lambda: cluster[0].push(device.cid, "last"))
+
+
 def test_a_planned_stop_hands_all_parts_over(rig, new_device):
     with Cluster(rig, limits=QUICK, count=2) as cluster:
         targets = devices(cluster, new_device, 8)

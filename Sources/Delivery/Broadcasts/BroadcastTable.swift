@@ -66,6 +66,46 @@ struct BroadcastTable {
         }
     }
 
+    /// A piece of the logs that lie in these buckets.
+    ///
+    /// It has one broadcast at least, if there is one, and ends before one that would make it too long.
+    ///
+    /// - Returns: the piece, and where the next one begins; `nil`: there is none.
+    func piece(_ piece: BroadcastPiece, of share: LoopShare) -> (logs: [AppBroadcasts], next: BroadcastPlace?) {
+        let first = piece.start?.app.word ?? 0
+        let apps = logs.keys.filter { app in
+            app.word >= first && app.home.loop(of: share.count) == share.index
+        }.sorted { $0.word < $1.word }
+        var found: [AppBroadcasts] = []
+        var room = min(piece.byteCount, BroadcastPiece.byteLimit)
+        var isEmpty = true
+        for app in apps {
+            guard let log = logs[app] else { continue }
+            let after = piece.start?.app == app ? piece.start?.number ?? 0 : 0
+            guard after < log.head else { continue }
+            guard isEmpty || room > 0 else { return (found, BroadcastPlace(app: app, number: 0)) }
+            var part = AppBroadcasts(app: app, head: log.head, after: after)
+            room -= Self.logByteCount
+            for live in log.live where live.number > after && live.number <= log.head {
+                let byteCount = TaskRow.byteCount(live.record)
+                guard isEmpty || byteCount <= room else {
+                    part.end(with: live.number - 1)
+                    return (found + [part], BroadcastPlace(app: app, number: live.number - 1))
+                }
+                part.records.append(live.presentRecord)
+                room -= byteCount
+                isEmpty = false
+            }
+            found.append(part)
+            // Logs without live broadcasts take room, too.
+            if room <= 0 { isEmpty = false }
+        }
+        return (found, nil)
+    }
+
+    /// What a log takes in a piece beside its broadcasts, about.
+    private static let logByteCount = 64
+
     /// How far the logs go that lie in these buckets; without what they have.
     func heads(of share: LoopShare) -> [AppBroadcasts] {
         logs.compactMap { app, log in
@@ -99,8 +139,11 @@ struct BroadcastTable {
 
     /// Forgets what the home has closed: it is not in the home's log any more.
     mutating func forgetClosed(_ log: AppBroadcasts) {
+        guard let bounds = log.bounds else { return }
         let live = Set(log.records.compactMap { $0.broadcast?.number })
-        logs[log.app]?.live.removeAll { $0.number <= log.head && !live.contains($0.number) }
+        logs[log.app]?.live.removeAll { known in
+            known.number > bounds.after && known.number <= bounds.through && !live.contains(known.number)
+        }
     }
 
     // MARK: Scans of sessions

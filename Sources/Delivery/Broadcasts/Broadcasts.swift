@@ -127,15 +127,57 @@ package struct BroadcastStart: Sendable {
     }
 }
 
-/// An app's log on its way to a shard that starts on another loop, or on another gateway.
+/// An app's log, or a piece of it, on its way to a shard that starts on another loop, or on another gateway.
 package struct AppBroadcasts: Sendable, Codable {
     package var app: AppKey
     /// The highest number.
     package var head: UInt64
     /// Live broadcasts, in the order of their numbers.
     package var records: [TaskRecord]
+    /// The numbers that a piece tells of: above the first and up to the second.
+    ///
+    /// The whole log has neither.
+    package private(set) var after: UInt64?
+    package private(set) var through: UInt64?
+
     package init(app: AppKey, head: UInt64, records: [TaskRecord]) {
         (self.app, self.head, self.records) = (app, head, records)
+    }
+
+    /// A piece that begins behind a number.
+    package init(app: AppKey, head: UInt64, after: UInt64) {
+        self.init(app: app, head: head, records: [])
+        (self.after, through) = (after, head)
+    }
+
+    /// The piece ends with a number.
+    package mutating func end(with number: UInt64) { through = number }
+
+    /// The numbers that it tells of are above the lower bound and up to the upper one; `nil` if they are out of order.
+    package var bounds: (after: UInt64, through: UInt64)? {
+        let (first, last) = (after ?? 0, through ?? head)
+        return first <= last && last <= head ? (first, last) : nil
+    }
+}
+
+/// A place in the logs of a shard: behind a number of an app; apps are in the order of their keys.
+package struct BroadcastPlace: Sendable, Equatable, Codable {
+    package var app: AppKey
+    package var number: UInt64
+    package init(app: AppKey, number: UInt64) { (self.app, self.number) = (app, number) }
+}
+
+/// A piece of a shard's logs: what is asked for at once.
+package struct BroadcastPiece: Sendable, Equatable, Codable {
+    /// What a shard gives at most, and one broadcast more.
+    package static let byteLimit = 128 << 10
+
+    /// Where it begins; `nil`: with the first app's first number.
+    package var start: BroadcastPlace?
+    package var byteCount: Int
+
+    package init(from start: BroadcastPlace? = nil, byteCount: Int = byteLimit) {
+        (self.start, self.byteCount) = (start, byteCount)
     }
 }
 

@@ -72,13 +72,23 @@ extension Shard {
 
     /// Takes over the logs of apps whose home is another shard; what that has closed is forgotten here.
     ///
-    /// Devices that came before their app's log was known meet its broadcasts now.
-    package mutating func learn(_ logs: [AppBroadcasts], of home: Int, loopCount: Int, now: GatewayTime) {
+    /// Devices that came before their app's log was known meet its broadcasts now. The logs may come in pieces, one behind
+    /// the other: only the last one makes them known.
+    ///
+    /// - Returns: false for a piece behind a hole: nothing of that log is taken, and the gateway asks for all from the start.
+    @discardableResult
+    package mutating func learn(
+        _ logs: [AppBroadcasts], of home: Int, isLast: Bool = true, loopCount: Int, now: GatewayTime
+    ) -> Bool {
         begin(now)
-        let isNews = broadcasts.told(by: home)
+        var isWhole = true
         for log in logs where log.app.home.loop(of: loopCount) == home {
+            guard let bounds = log.bounds, bounds.after <= broadcasts.log(of: log.app)?.head ?? 0 else {
+                isWhole = false
+                continue
+            }
             broadcasts.forgetClosed(log)
-            broadcasts.raiseHead(of: log.app, to: log.head)
+            broadcasts.raiseHead(of: log.app, to: bounds.through)
             for record in log.records where record.isStreamed {
                 broadcasts.keep(record)
                 // The word may be older than a stop that this shard has carried out.
@@ -88,8 +98,9 @@ extension Shard {
         }
         broadcasts.setApps(apps)
         // Now that the log is whole: what is pending comes into memory before anything new is evaluated.
-        if isNews { resolveSessions(of: home, of: loopCount) }
+        if isLast, isWhole, broadcasts.told(by: home) { resolveSessions(of: home, of: loopCount) }
         scanSessions()
+        return isWhole
     }
 
     /// Looks up the pending messages of devices that were welcomed before their app's log was known, a slice a turn.

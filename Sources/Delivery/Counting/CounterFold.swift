@@ -150,13 +150,17 @@ package struct CounterFold: Sendable, Equatable {
 
 /// The counters rows of a shard's buckets at a start: read one by one, kept as sums.
 package struct CounterStart: Sendable {
-    private let fold: CounterFold
+    /// `nil`: not known yet.
+    private let fold: CounterFold?
     private let today: UInt32
     /// Rows of today and yesterday, which may still change: a send or an alert counts on the day of the message's
     /// acceptance.
     private(set) var current: [(bucket: Bucket, row: CountersRow)] = []
     /// Earlier days, over all buckets.
     private(set) var sums: [CounterDay: CountersRow] = [:]
+    /// As `sums`, of days of which the shard does not know yet whether they are folded; they count for nothing until then.
+    private(set) var withheld: [CounterDay: CountersRow] = [:]
+    var knowsFold: Bool { fold != nil }
     /// Days whose folded numbers are among the sums.
     private(set) var counted: Set<CounterDay> = []
     /// Folded days of which rows by bucket still exist.
@@ -166,18 +170,19 @@ package struct CounterStart: Sendable {
 
     /// - Parameters:
     ///   - now: gateway time.
-    ///   - fold: the folded days; their own numbers are left out unless `countsFold`.
+    ///   - fold: the folded days; their own numbers are left out unless `countsFold`. `nil`: their keeper cannot be
+    ///     asked yet (`Shard.learnFold`).
     ///   - countsFold: for one shard of all, the one that owns bucket 0.
-    package init(now: GatewayTime, fold: CounterFold = CounterFold(), countsFold: Bool = false) {
+    package init(now: GatewayTime, fold: CounterFold? = CounterFold(), countsFold: Bool = false) {
         (self.fold, today) = (fold, CountersRow.day(of: now))
-        guard countsFold else { return }
+        guard countsFold, let fold else { return }
         for row in fold.rows {
             sums[CounterDay(app: row.app, day: row.day), default: Self.blank(row)].add(row)
             counted.insert(CounterDay(app: row.app, day: row.day))
         }
     }
 
-    private static func blank(_ row: CountersRow) -> CountersRow { CountersRow(app: row.app, day: row.day) }
+    static func blank(_ row: CountersRow) -> CountersRow { CountersRow(app: row.app, day: row.day) }
 
     /// Takes in a row of the table `counters`, valid during the call.
     package mutating func take(_ stored: StoredRow) {
@@ -189,10 +194,9 @@ package struct CounterStart: Sendable {
         let day = CounterDay(app: row.app, day: row.day)
         if row.day &+ 1 >= today {
             current.append((stored.key.bucket, row))
-        } else if fold.contains(day) {
-            folded.insert(day)
         } else {
-            sums[day, default: Self.blank(row)].add(row)
+            guard let fold else { return withheld[day, default: Self.blank(row)].add(row) }
+            if fold.contains(day) { folded.insert(day) } else { sums[day, default: Self.blank(row)].add(row) }
         }
     }
 

@@ -46,12 +46,17 @@ struct CounterTable: ~Copyable {
     /// Days that are folded, and those of them whose rows a start found and the shard still has to remove.
     private var foldedDays: Set<CounterDay>
     private var staleDays: Set<CounterDay>
+    /// Days before yesterday that count for nothing until the shard knows which days are folded.
+    private var withheldDays: [CounterDay: CountersRow]
+    /// Whether it knows that: until then it cannot tell what it has counted.
+    private(set) var knowsFold: Bool
     private var removals: [Removal] = []
     private var removalAt = GatewayTime.max
 
     init(_ start: CounterStart) {
         pastDays = start.sums
         (foldedDays, staleDays) = (start.counted.union(start.folded), start.folded)
+        (withheldDays, knowsFold) = (start.withheld, start.knowsFold)
         for entry in start.current { keep(entry.row, entry.bucket) }
     }
 
@@ -171,6 +176,49 @@ struct CounterTable: ~Copyable {
 
     // MARK: Folding
 
+    /// The shard knows now which days are folded; what it withheld of the others counts.
+    ///
+    /// - Returns: how many messages of these days are accepted and not ended.
+    mutating func learnFold(_ fold: CounterFold) -> Int64 {
+        guard !knowsFold else { return 0 }
+        knowsFold = true
+        var pending: Int64 = 0
+        for (day, row) in withheldDays {
+            if fold.contains(day) {
+                foldedDays.insert(day)
+                staleDays.insert(day)
+            } else {
+                pastDays[day, default: CounterStart.blank(row)].add(row)
+                pending += row.pending
+            }
+        }
+        withheldDays = [:]
+        return pending
+    }
+
+    /// Counts these days whole, in place of what this shard has of them.
+    ///
+    /// - Returns: how many more messages are accepted and not ended by these counts.
+    mutating func takeFold(_ days: [CountersRow]) -> Int64 {
+        var pending: Int64 = 0
+        for row in days {
+            let day = CounterDay(app: row.app, day: row.day)
+            pending += row.pending - (pastDays[day]?.pending ?? 0)
+            pastDays[day] = row
+        }
+        return pending
+    }
+
+    /// Another shard counts these days; returns how many messages of theirs were accepted and not ended by the counts here.
+    mutating func drop(_ days: [CounterDay]) -> Int64 {
+        var pending: Int64 = 0
+        for day in days {
+            pending += pastDays.removeValue(forKey: day)?.pending ?? 0
+            withheldDays[day] = nil
+        }
+        return pending
+    }
+
     /// What this shard counted on days before yesterday that are not folded.
     ///
     /// Folded days of which a start found rows come as zeros. The keeper asks all loops with the same day, or one would
@@ -220,6 +268,11 @@ struct CounterTable: ~Copyable {
         removalAt = removals.isEmpty ? .max : now + 1_000
         return nil
     }
+}
+
+extension CountersRow {
+    /// Accepted and not ended; negative where messages of other days ended.
+    fileprivate var pending: Int64 { Int64(bitPattern: accepted &- ended) }
 }
 
 extension DayTotals {

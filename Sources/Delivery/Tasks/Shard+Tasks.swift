@@ -21,10 +21,13 @@ extension Shard {
         case .advance(let task, let app, let position, let state): advance(task, app, position, state, origin)
         case .sweep(let task, let app, let share): sweep(task, app, share, origin)
         case .totals(let task, let app, let share): totals(of: task, app, share, origin)
-        case .day(let app, let day): answer(origin, .day(counters.totals(of: app, day: day)))
+        case .day(let app, let day):
+            answer(origin, counters.knowsFold ? .day(counters.totals(of: app, day: day)) : .busy)
         case .foldable(let today):
-            answer(origin, CountersRow.day(of: now) < today ? .busy : .foldable(counters.foldable(today: today)))
-        case .removeCounters(let days, let share):
+            let mayTell = counters.knowsFold && CountersRow.day(of: now) >= today
+            answer(origin, mayTell ? .foldable(counters.foldable(today: today)) : .busy)
+        case .removeCounters(let days, let share, let isCounted):
+            if isCounted, share.index != 0 { numbers.pending -= counters.drop(days) }
             counters.remove(days, from: share.buckets, now: now)
             answer(origin, .done)
         case .online: answer(origin, .online(onlineCounts()))
@@ -40,9 +43,27 @@ extension Shard {
         case .joinGroup(let task, let bucket, let owner): joinGroup(task, bucket, owner, origin)
         case .group(let bucket, let owner): readGroup(bucket, owner, from: 0, found: [], origin)
         case .inspect(let inspection): inspect(inspection, origin)
-        case .liveBroadcasts(let share): answer(origin, .liveBroadcasts(broadcasts.live(of: share)))
+        case .liveBroadcasts(let share, nil): answer(origin, .liveBroadcasts(broadcasts.live(of: share)))
+        case .liveBroadcasts(let share, let piece?):
+            let (logs, next) = broadcasts.piece(piece, of: share)
+            answer(origin, .liveBroadcasts(logs, next: next))
         case .broadcastHeads(let share): answer(origin, .liveBroadcasts(broadcasts.heads(of: share)))
         }
+    }
+
+    /// Whether the shard knows which days are folded: until then it tells no counts of days.
+    package var knowsFold: Bool { counters.knowsFold }
+
+    /// Takes over which days are folded, from their keeper (`CounterFold`).
+    package mutating func learnFold(_ folded: FoldedDays, now: GatewayTime) {
+        begin(now)
+        numbers.pending += counters.learnFold(CounterFold(folded))
+    }
+
+    /// Counts days that were folded just now, whole: on the keeper's shard, once the fold is durable.
+    package mutating func takeFold(_ days: [CountersRow], now: GatewayTime) {
+        begin(now)
+        numbers.pending += counters.takeFold(days)
     }
 
     /// Answers once everything written so far is durable.

@@ -12,7 +12,7 @@ extension TaskCommand: Codable {
     private enum Key: String, CodingKey {
         case kind, record, requestKey, digest, task, app, change, devices, from, scan, position, state, share, day,
             days,
-            cid, bucket, first, call, outcomes, owner, inspection
+            cid, bucket, first, call, outcomes, owner, inspection, piece, counted
     }
 
     package func encode(to encoder: any Encoder) throws {
@@ -64,8 +64,9 @@ extension TaskCommand: Codable {
         case .foldable(let today):
             try put(.foldable)
             try container.encode(today, forKey: .day)
-        case .removeCounters(let days, let share):
+        case .removeCounters(let days, let share, let isCounted):
             try put(.removeCounters)
+            try container.encode(isCounted, forKey: .counted)
             try container.encode(days, forKey: .days)
             try container.encode(share, forKey: .share)
         case .online: try put(.online)
@@ -95,9 +96,11 @@ extension TaskCommand: Codable {
             try put(.joinGroup, task)
             try container.encode(bucket, forKey: .bucket)
             try container.encode(WordPair(owner), forKey: .owner)
-        case .liveBroadcasts(let share):
+        case .liveBroadcasts(let share, let piece):
             try put(.liveBroadcasts)
             try container.encode(share, forKey: .share)
+            // A release that does not know pieces answers with all at once.
+            try container.encodeIfPresent(piece, forKey: .piece)
         case .broadcastHeads(let share):
             try put(.broadcastHeads)
             try container.encode(share, forKey: .share)
@@ -134,7 +137,10 @@ extension TaskCommand: Codable {
             case .totals: .totals(try get(.task), try get(.app), try get(.share))
             case .day: .day(try get(.app), day: try get(.day))
             case .foldable: .foldable(today: try get(.day))
-            case .removeCounters: .removeCounters(try get(.days), try get(.share))
+            case .removeCounters:
+                .removeCounters(
+                    try get(.days), try get(.share),
+                    isCounted: try container.decodeIfPresent(Bool.self, forKey: .counted) ?? false)
             case .online: .online
             case .message:
                 .message(
@@ -150,7 +156,9 @@ extension TaskCommand: Codable {
             case .begin: .begin(try get(.call), digest: try get(.digest), try get(.task), try get(.devices))
             case .end: .end(try get(.call), try container.decodeIfPresent([PublishOutcome].self, forKey: .outcomes))
             case .joinGroup: .joinGroup(try get(.task), bucket: try get(.bucket), owner: try words(.owner))
-            case .liveBroadcasts: .liveBroadcasts(try get(.share))
+            case .liveBroadcasts:
+                .liveBroadcasts(
+                    try get(.share), try container.decodeIfPresent(BroadcastPiece.self, forKey: .piece))
             case .broadcastHeads: .broadcastHeads(try get(.share))
             case .inspect: .inspect(try get(.inspection))
             case .group: .group(bucket: try get(.bucket), owner: try words(.owner))

@@ -104,7 +104,10 @@ package enum TaskCommand: Sendable {
     /// Such a shard may still count for a day that the caller would fold.
     case foldable(today: UInt32)
     /// Removes the counters rows of folded days from these buckets.
-    case removeCounters([CounterDay], LoopShare)
+    ///
+    /// `isCounted`: the keeper's shard counts these days whole from now on, so no other one counts them any more. In a cluster
+    /// a shard may start at any time, with the folded sums or without; without this days would count twice or not at all.
+    case removeCounters([CounterDay], LoopShare, isCounted: Bool = false)
     /// How many devices of each app are connected.
     case online
     /// The steps of a task's message for one device; answered as `.messageTrace`.
@@ -125,8 +128,9 @@ package enum TaskCommand: Sendable {
     case group(bucket: Bucket, owner: (UInt64, UInt64))
     /// An operator's question or order, which need not be about a task.
     case inspect(Inspection)
-    /// The live broadcasts of the apps whose logs are in these buckets, for a shard that starts elsewhere.
-    case liveBroadcasts(LoopShare)
+    /// The live broadcasts of the apps whose logs are in these buckets, for a shard that starts elsewhere: a piece of them, or
+    /// all at once.
+    case liveBroadcasts(LoopShare, BroadcastPiece? = nil)
     /// The same without the broadcasts: how far each log goes; answered as `liveBroadcasts` with heads alone.
     case broadcastHeads(LoopShare)
 }
@@ -197,7 +201,8 @@ package enum TaskAnswer: Sendable, Codable {
     case ended(TaskID, [PublishOutcome])
     case done
     case group([TaskID])
-    case liveBroadcasts([AppBroadcasts])
+    /// `next`: where the next piece begins; `nil`: there is none.
+    case liveBroadcasts([AppBroadcasts], next: BroadcastPlace? = nil)
     case inspected(InspectionAnswer)
 }
 

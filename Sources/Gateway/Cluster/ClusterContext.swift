@@ -11,6 +11,7 @@ final class ClusterContext: Sendable {
     var node: Int { ownNode.load(ordering: .relaxed) }
     private let ownNode: Atomic<Int>
     let links: any GatewayLinks
+    let broadcastTurns = BroadcastTurns()
     private let owners: [Owner]
     var partCount: Int { owners.count }
     private let memberCount = Atomic<Int>(1)

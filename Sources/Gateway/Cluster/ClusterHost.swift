@@ -24,6 +24,10 @@ final class ClusterHost: @unchecked Sendable {
         var openings: [Int: PartOpening] = [:]
         /// Epochs under which such a part is to be opened as soon as it is closed.
         var next: [Int: UInt64] = [:]
+        /// The void tokens were told since the start.
+        var knowsTokens = false
+        var isAskingForTokens = false
+        var startedAt: Int64 = 0
         var work: [@Sendable () -> Void] = []
         var isStopping = false
     }
@@ -64,6 +68,7 @@ final class ClusterHost: @unchecked Sendable {
     /// Begins to work; `report` is called from any thread.
     func start(_ context: GatewayContext, report: @escaping @Sendable (Report) -> Void) throws(SystemError) {
         boxedContext = context
+        state.withLock { $0.startedAt = SystemClock.monotonicTime }
         reported.withLock { $0 = report }
         for number in 0..<Self.workerCount {
             threads.append(try JoinableThread(named: "part-\(number)") { [unowned self] in self.work() })
@@ -207,21 +212,50 @@ final class ClusterHost: @unchecked Sendable {
     /// A gateway's own link to this one is there, perhaps again: what it told meanwhile did not come.
     func heard(_ node: Int) { if cluster.owner(of: 0) == node { askForTokens() } }
 
-    /// The gateway takes work once it knows an owner of every part.
+    /// The gateway takes work once it knows an owner of every part, and which tokens are void.
     private func readyIfServed() {
-        guard !context.isReady, (0..<partCount).allSatisfy({ cluster.owner(of: $0) != 0 }) else { return }
+        guard !context.isReady, state.withLock({ $0.knowsTokens }),
+            (0..<partCount).allSatisfy({ cluster.owner(of: $0) != 0 })
+        else { return }
         context.setReady()
     }
 
+    /// How long a gateway waits for parts that nobody serves before it takes work for the others.
+    private static let readyMilliseconds: Int64 = 10_000
+
+    /// Takes work for the parts that are served, though others still are not; about once a second.
+    func tend() {
+        guard !context.isReady, SystemClock.monotonicTime - state.withLock({ $0.startedAt }) >= Self.readyMilliseconds,
+            (0..<partCount).contains(where: { cluster.owner(of: $0) != 0 })
+        else { return }
+        context.setReady()
+    }
+
+    /// Asks part 0's owner which tokens are void, until it answers or part 0 has none.
     private func askForTokens() {
-        context.members[0].submit { member in
-            member.ask(Bucket(0), .startRows) { [self] answer in
-                guard case .startRows(_, let revoked, let version) = answer else { return }
+        let isFirst = state.withLock { state in
+            defer { state.isAskingForTokens = true }
+            return !state.isAskingForTokens
+        }
+        guard isFirst else { return }
+        context.members[0].submit { [self] in askForTokens(on: $0) }
+    }
+
+    private func askForTokens(on member: GatewayLoop) {
+        member.ask(Bucket(0), .startRows) { [self, unowned member] answer in
+            if case .startRows(_, let revoked, let version) = answer {
                 learn(revoked)
                 learn(appsVersion: version)
+            } else if cluster.owner(of: 0) != 0 {
+                return member.campaigns.coordinator.later(Self.tokenPause) { [self, unowned member] in
+                    askForTokens(on: member)
+                }
             }
+            state.withLock { $0.isAskingForTokens = false }
         }
     }
+
+    private static let tokenPause: Int64 = 500
 
     private func isGivenUpAltogether(_ part: Int) -> Bool { state.withLock { $0.wanted[part] == nil } }
 
@@ -233,10 +267,19 @@ final class ClusterHost: @unchecked Sendable {
 
     // MARK: The gateway's own rows
 
-    /// Tokens that some gateway voided.
+    /// All tokens that some gateway voided, as part 0's owner has them.
     func learn(_ revoked: [TokenID]) {
-        guard !revoked.isEmpty else { return }
-        context.tellAll { loop in for token in revoked { loop.take(.tokenRevoked(token)) } }
+        let left = Lock(context.loopCount)
+        context.tellAll { [self] loop in
+            loop.publicFront.learnRevoked(revoked)
+            let isLast = left.withLock { left in
+                left -= 1
+                return left == 0
+            }
+            guard isLast else { return }
+            state.withLock { $0.knowsTokens = true }
+            readyIfServed()
+        }
     }
 
     /// How far the apps of the admin API go; `nil`: their owner is of a release without them.

@@ -238,8 +238,9 @@ final class ClusterNode {
     var clockFloor: Int64 { runner.view.clockFloor }
     var view: MembershipRunner.View { runner.view }
 
-    /// Looks at this machine's clock beside the server's; about once a second.
+    /// Looks at what is still missing, at this machine's clock, and at what the links dropped; about once a second.
     func tend() {
+        if hasStarted { host.tend() }
         let view = runner.view
         if let clock = view.refusedClock, !isClockRefused {
             log.write(

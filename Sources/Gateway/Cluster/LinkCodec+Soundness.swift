@@ -34,10 +34,8 @@ extension LoopMessage {
         case .launched(let record): return record.isSound
         case .broadcasts(let logs, let home):
             return 0..<parts ~= home
-                && logs.allSatisfy { log in
-                    log.app.home.loop(of: parts) == home
-                        && log.records.allSatisfy { $0.app == log.app && $0.isSound }
-                }
+                && logs.allSatisfy { $0.app.home.loop(of: parts) == home && $0.isSound }
+        case .broadcastNews(let home): return 0..<parts ~= home
         case .question(.testDevices(let request, _, let limit), _):
             return isHere(Bucket(0)) && request.isSound && limit >= 0
         case .question(.rates(let reports), _):
@@ -61,6 +59,20 @@ extension TaskRecord {
         guard let broadcast else { return true }
         return id.home == app.home && LinkCodec.isTime(broadcast.launchedAt) && LinkCodec.isTime(broadcast.expiresAt)
             && 0...Int64(Int32.max) ~= broadcast.speed && 0...Bucket.count ~= broadcast.position
+    }
+}
+
+extension AppBroadcasts {
+    /// Its broadcasts are the app's, in the order of their numbers, within what it tells of.
+    fileprivate var isSound: Bool {
+        guard var (last, through) = bounds else { return false }
+        for record in records {
+            guard record.app == app, record.isSound, let number = record.broadcast?.number, last < number,
+                number <= through
+            else { return false }
+            last = number
+        }
+        return true
     }
 }
 
@@ -97,8 +109,8 @@ extension TaskCommand {
             return scan.record.isSound && scan.record.broadcast != nil && scan.share.isSound(inPart: part, of: parts)
                 && scan.buckets.lowerBound >= 0 && scan.buckets.upperBound <= Bucket.count
         case .advance(let task, _, let position, _): return isHere(task.home) && 0...Bucket.count ~= position
-        case .sweep(_, _, let share), .totals(_, _, let share), .removeCounters(_, let share),
-            .liveBroadcasts(let share), .broadcastHeads(let share):
+        case .sweep(_, _, let share), .totals(_, _, let share), .removeCounters(_, let share, _),
+            .liveBroadcasts(let share, _), .broadcastHeads(let share):
             return share.isSound(inPart: part, of: parts)
         case .day, .foldable, .online: return true
         case .message(_, _, _, let bucket, _), .endSibling(_, _, _, let bucket, _): return isHere(bucket)
@@ -140,7 +152,7 @@ extension LoopAnswer {
         case .gateway(_, .rates(let totals)): totals.allSatisfy(\.isSound)
         case .gateway(_, .apps(let news)): news.isSound
         case .gateway(_, .app(.done(let app, _, _))): app.version < AppBook.versionLimit
-        case .task(_, .liveBroadcasts(let logs)): logs.allSatisfy { $0.records.allSatisfy(\.isSound) }
+        case .task(_, .liveBroadcasts(let logs, _)): logs.allSatisfy(\.isSound)
         default: true
         }
     }

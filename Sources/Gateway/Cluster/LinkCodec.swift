@@ -30,7 +30,7 @@ enum LinkCodec {
     /// The kinds of a `message` frame; numbers are never given again.
     enum MessageKind: UInt8 {
         case lease = 1, settle, extend, deviceStatus, trace, receipt, directory, task, launched, question, news,
-            broadcasts
+            broadcasts, broadcastNews
     }
 
     /// The kinds of an `answer` frame; numbers are never given again.
@@ -91,6 +91,7 @@ enum LinkCodec {
         case .task(let command, let origin): put(.task, Addressed(origin: origin, value: command))
         case .launched(let record): put(.launched, record)
         case .broadcasts(let logs, let home): put(.broadcasts, Broadcasts(home: home, logs: logs))
+        case .broadcastNews(let home): put(.broadcastNews, home)
         case .question(let question, let origin): put(.question, Addressed(origin: origin, value: question))
         case .news(let news): put(.news, news)
         }
@@ -170,6 +171,7 @@ enum LinkCodec {
         case .broadcasts:
             let form: Broadcasts = try value()
             return .broadcasts(form.logs, home: form.home)
+        case .broadcastNews: return .broadcastNews(home: try value())
         case .question:
             let form: Addressed<GatewayQuestion> = try value()
             return .question(form.value, form.origin)

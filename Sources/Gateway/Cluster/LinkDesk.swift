@@ -376,7 +376,7 @@ final class LinkDesk {
         for (index, message) in messages.enumerated() {
             let place = takenCount + index - keptCount
             switch message {
-            case .answers, .launched, .broadcasts: inboxes[part].kept.append(message)
+            case .answers, .launched, .broadcasts, .broadcastNews: inboxes[part].kept.append(message)
             default: if place >= 0, let sender = senders[place] { answerBusy(message, to: sender) }
             }
         }

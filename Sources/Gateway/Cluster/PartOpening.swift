@@ -8,11 +8,13 @@ internal import Wire
 // How a part begins to be served here. What may wait, and for whom:
 //
 //   worker   opens the part's log under its epoch (fence, replay) and reads what a shard starts with
-//   loop     meanwhile asks the owner of part 0 which days are folded and which tokens are void
+//   loop     asks the owner of part 0 which days are folded; after half a second it goes on without
 //   worker   reads the counters, which needs both
 //   loop     seats the shard, then asks every other part's shard for the live broadcasts of its apps
 //   loop     welcomes devices when each has answered once, or a second has passed
 //
+// So no part waits for part 0. A shard that does not know the folded days withholds what it counted on days that may be
+// among them, and tells no counts of any day, until part 0's owner has answered (`Shard.learnFold`).
 // The broadcasts of an app whose home has no owner stay unknown to the shard: devices of that app are welcomed, and their
 // broadcasts wait until the home is served again. So a part that nobody can open stops no device of another part.
 // A broadcast that starts meanwhile is not missed: its home tells it to this part either in its answer or, once it
@@ -29,6 +31,10 @@ final class PartOpening: @unchecked Sendable {
     private var meta: MetaRows?
     private var broadcasts = BroadcastStart()
     private var fold: CounterFold?
+    /// Of the part's loop: what is to be read of the log is known, or not waited for any more.
+    private var isReading = false
+    /// Of the part's loop: came after that.
+    private var lateFold: FoldedDays?
     /// Of the part's loop.
     private(set) var isSeated = false
     /// Of the part's loop: the seat ends once, whatever says so.
@@ -61,7 +67,10 @@ final class PartOpening: @unchecked Sendable {
         } catch {
             return fail(error)
         }
-        onLoop { self.askFold(on: $0, delay: 50) }
+        onLoop { member in
+            self.askFold(on: member, delay: 50)
+            member.campaigns.coordinator.later(Self.foldMilliseconds) { self.read() }
+        }
     }
 
     private func fail(_ error: StoreError) {
@@ -75,8 +84,12 @@ final class PartOpening: @unchecked Sendable {
         }
     }
 
+    /// How long a part waits for the folded days before it is opened without them.
+    private static let foldMilliseconds: Int64 = 500
+
+    /// Asks part 0's owner until it has answered.
     private func askFold(on member: GatewayLoop, delay: Int64) {
-        guard !host.isGivenUp(part, epoch: epoch) else { return abandon() }
+        guard !host.isGivenUp(part, epoch: epoch) else { return isReading ? () : abandonReading() }
         member.ask(Bucket(0), .startRows) { [unowned member] answer in
             guard case .startRows(let folded, let revoked, let version) = answer else {
                 // The owner of part 0 is not there yet.
@@ -86,14 +99,36 @@ final class PartOpening: @unchecked Sendable {
             }
             self.host.learn(revoked)
             self.host.learn(appsVersion: version)
-            self.fold = CounterFold(folded)
-            self.host.onWorker { self.readCounters() }
+            guard self.isReading else {
+                self.fold = CounterFold(folded)
+                return self.read()
+            }
+            self.lateFold = folded
+            self.tellFold(member)
         }
+    }
+
+    private func abandonReading() {
+        isReading = true
+        abandon()
+    }
+
+    /// Goes on with what is known of the folded days; once.
+    private func read() {
+        guard !isReading else { return }
+        isReading = true
+        host.onWorker { self.readCounters() }
+    }
+
+    private func tellFold(_ member: GatewayLoop) {
+        guard isSeated, !isLeaving, member.isHere(part), let folded = lateFold else { return }
+        member.withShard { $0.learnFold(folded, now: member.now) }
+        member.continueWork()
     }
 
     /// On a worker.
     private func readCounters() {
-        guard let store, let fold else { return }
+        guard let store else { return }
         do throws(StoreError) {
             let start = try ShardStart(
                 store, LoopShare(index: part, count: host.context.loopCount), broadcasts: broadcasts, hasOwnOnly: true,
@@ -110,6 +145,7 @@ final class PartOpening: @unchecked Sendable {
         member.welcomesDevices = false
         member.seat(start)
         isSeated = true
+        tellFold(member)
         host.seated(part)
         gather(on: member)
     }

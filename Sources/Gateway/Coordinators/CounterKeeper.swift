@@ -49,8 +49,12 @@ final class CounterKeeper {
             change.days.count == CounterFold.changedDayCount || change.gone.count == CounterFold.changedDayCount
         let delay = isFull ? Self.retryMilliseconds : Self.lookMilliseconds
         guard !change.removed.isEmpty else { return end(lookIn: delay) }
-        owner.campaigns.coordinator.askAll({ .removeCounters(change.removed, $0) }) { [weak self] _ in
-            self?.end(lookIn: delay)
+        let isCluster = owner.context.cluster != nil
+        if isCluster { owner.withShard { $0.takeFold(change.days, now: owner.now) } }
+        owner.campaigns.coordinator.askAll({ .removeCounters(change.removed, $0, isCounted: isCluster) }) {
+            [weak self] answers in
+            let isWhole = answers.allSatisfy { if case .done = $0 { true } else { false } }
+            self?.end(lookIn: isWhole ? delay : Self.retryMilliseconds)
         }
     }
 

@@ -51,7 +51,9 @@ final class PublicFront {
         self.owner = owner
         api = PublicAPI(
             registry: owner.registry,
-            tokens: TokenAuthority(key: owner.context.tokenKey, revoked: owner.context.revokedTokens))
+            tokens: TokenAuthority(
+                key: owner.context.tokenKey, revoked: owner.context.revokedTokens,
+                trustedFrom: owner.context.cluster.map { _ in owner.context.startedAt + Self.clockMargin }))
         api.userLimits = owner.limits.users
         api.rates = owner.context.rates
     }
@@ -65,6 +67,16 @@ final class PublicFront {
 
     /// Void tokens that have not expired.
     var revokedTokens: [TokenID] { Array(api.tokens.revokedTokens) }
+
+    /// Gateways whose clocks are further apart do not start.
+    private static let clockMargin: Int64 = 2_000
+
+    /// Takes over all void tokens, as part 0's owner has them.
+    func learnRevoked(_ tokens: [TokenID]) {
+        for token in tokens { api.tokens.revoke(token) }
+        api.tokens.knowsRevoked()
+        api.tokens.forgetExpired(now: owner.now)
+    }
 
     func revoke(_ token: TokenID) {
         api.tokens.revoke(token)

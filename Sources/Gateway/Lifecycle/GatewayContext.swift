@@ -22,6 +22,7 @@ final class GatewayContext: Sendable {
     let tokenKey: [UInt8]
     /// Revocations known at the start; later ones reach each loop by message.
     let revokedTokens: Set<TokenID>
+    let startedAt: GatewayTime
     /// What `/readyz` and `/metrics` say of the process.
     let status = Lock(GatewayStatus())
     let hook = Lock<HookDispatcher?>(nil)
@@ -60,6 +61,7 @@ final class GatewayContext: Sendable {
         // On a store of its own the gateway reads them before it serves; otherwise their owner tells.
         apps = SharedApps(isKnown: cluster == nil)
         replays = Lock(ReplayGuard(startedAt: startedAt))
+        self.startedAt = startedAt
         (self.loopCount, self.eventLoopCount, self.cluster) = (loopCount, eventLoopCount, cluster)
         (self.log, self.store, self.isFsync) = (log, store, isFsync)
         (self.queueEpoch, self.tokenKey, self.revokedTokens) = (queueEpoch, tokenKey, revokedTokens)

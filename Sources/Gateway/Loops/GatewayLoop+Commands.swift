@@ -147,7 +147,7 @@ extension GatewayLoop {
         for message in remote {
             // Nobody asks for what a part tells of its broadcasts: it is told again.
             switch message {
-            case .launched, .broadcasts: if owner != 0 { core.pointee.untold.insert(target) }
+            case .launched, .broadcasts, .broadcastNews: if owner != 0 { core.pointee.untold.insert(target) }
             default: answerBusy(message)
             }
         }
@@ -183,7 +183,7 @@ extension GatewayLoop {
             switch message {
             case .publishes, .list, .receipt: answerBusy(message)
             case .adopt, .lease, .settle, .extend, .deviceStatus, .trace, .directory, .task, .answers, .question, .news,
-                .launched, .broadcasts:
+                .launched, .broadcasts, .broadcastNews:
                 kept.append(message)
             }
         }
@@ -227,6 +227,7 @@ extension GatewayLoop {
             case .list(let fanout): publish(fanout, on: index)
             case .launched(let record): launch(record)
             case .broadcasts(let logs, let home): learn(logs, of: home)
+            case .broadcastNews(let home): learnBroadcasts(of: home)
             case .question(let question, let origin): self.question(question, on: index, origin: origin)
             case .news(let news): take(news)
             }

@@ -8,7 +8,7 @@ extension LoopMessage {
     var isForShard: Bool {
         switch self {
         case .publishes, .lease, .settle, .extend, .deviceStatus, .trace, .receipt, .directory, .task, .list, .launched,
-            .broadcasts, .question:
+            .broadcasts, .broadcastNews, .question:
             true
         case .answers, .news, .adopt: false
         }
@@ -37,7 +37,7 @@ extension LoopMessage {
         case .task(_, let origin): body(.task(origin, .busy))
         case .question(_, let origin): body(.gateway(origin, .busy))
         // A device comes back by itself; a broadcast's home tells of it again when the part is taken over.
-        case .adopt, .launched, .broadcasts, .answers, .news: break
+        case .adopt, .launched, .broadcasts, .broadcastNews, .answers, .news: break
         }
     }
 
@@ -63,7 +63,7 @@ extension LoopMessage {
             self = .directory(command)
         case .task(let command, let origin): self = .task(command, origin.asked(by: node))
         case .question(let question, let origin): self = .question(question, origin.asked(by: node))
-        case .answers, .adopt, .launched, .broadcasts, .news: break
+        case .answers, .adopt, .launched, .broadcasts, .broadcastNews, .news: break
         }
     }
 }

@@ -30,6 +30,8 @@ enum LoopMessage: Sendable {
     case launched(TaskRecord)
     /// All that a part knows of its own apps' broadcasts, for a part that may have missed some.
     case broadcasts([AppBroadcasts], home: Int)
+    /// A part has more of its apps' broadcasts than one message holds: the receiving part is to ask for them.
+    case broadcastNews(home: Int)
     /// A question to the gateway itself, on the receiving loop.
     case question(GatewayQuestion, Origin)
     /// Something that every loop of the receiving gateway is told.

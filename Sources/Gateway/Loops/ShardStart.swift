@@ -18,12 +18,12 @@ struct ShardStart {
     ///   - share: which of all loops the shard is on.
     ///   - broadcasts: the logs of all apps, as far as they are known.
     ///   - hasOwnOnly: those of other shards are not among them.
-    ///   - fold: the folded days.
+    ///   - fold: the folded days; `nil`: they are not known yet.
     ///   - now: gateway time.
     /// - Throws: the store's error when a row cannot be read.
     init(
         _ store: any LoopStore, _ share: LoopShare, broadcasts: BroadcastStart, hasOwnOnly: Bool = false,
-        fold: CounterFold, now: GatewayTime
+        fold: CounterFold?, now: GatewayTime
     ) throws(StoreError) {
         self.store = store
         var counters = CounterStart(now: now, fold: fold, countsFold: share.index == 0)

@@ -55,6 +55,13 @@ enum LinkSamples {
         return record
     }
 
+    static var broadcastPiece: AppBroadcasts {
+        var piece = AppBroadcasts(app: app, head: 12, after: 8)
+        piece.records = [broadcast]
+        piece.end(with: 10)
+        return piece
+    }
+
     static var expression: TagExpression {
         var expression = TagExpression()
         _ = expression.add(.any, [tag("red"), tag("green")])
@@ -125,7 +132,7 @@ enum LinkSamples {
 
     enum MessageCase: CaseIterable {
         case publishes, answers, adopt, lease, settle, extend, deviceStatus, trace, receipt, directory, task, list,
-            launched, broadcasts, question, news
+            launched, broadcasts, broadcastNews, question, news
 
         init(_ message: LoopMessage) {
             switch message {
@@ -143,6 +150,7 @@ enum LinkSamples {
             case .list: self = .list
             case .launched: self = .launched
             case .broadcasts: self = .broadcasts
+            case .broadcastNews: self = .broadcastNews
             case .question: self = .question
             case .news: self = .news
             }
@@ -184,6 +192,7 @@ enum LinkSamples {
             .news(.tokenRevoked(token)), .news(.appsChanged(8)), .news(.broadcastEnded(task, app)),
             .broadcasts(
                 [AppBroadcasts(app: app, head: 12, records: [broadcast])], home: app.home.loop(of: parts)),
+            .broadcastNews(home: app.home.loop(of: parts)),
         ]
             + directorySteps.map { step in
                 let isCount = if case .count = step { true } else { false }
@@ -279,13 +288,16 @@ enum LinkSamples {
             .scan(BroadcastScan(record: broadcast, purpose: .deal, buckets: 5..<5, share: share)),
             .advance(task, app, position: 4_096, during: .ending), .sweep(task, app, share),
             .totals(task, app, share), .day(app, day: 20_000), .foldable(today: 20_001),
-            .removeCounters([CounterDay(app: app, day: 3)], share), .online,
+            .removeCounters([CounterDay(app: app, day: 3)], share),
+            .removeCounters([CounterDay(app: app, day: 4)], share, isCounted: true), .online,
             .message(task, app, cid: cid, bucket: bucket, digest: 4), .stopSingle(task, app),
             .keepSiblings(task, [cid]), .endSibling(task, app, cid: cid, bucket: bucket, digest: 5),
             .settleFirstAck(FirstAck(task: task, app: app, message: message)),
             .begin(call, digest: 6, task, [cid]), .end(call, [outcome(.accepted)]), .end(call, nil),
             .joinGroup(task, bucket: bucket, owner: (7, 8)), .group(bucket: bucket, owner: (9, .max)),
-            .liveBroadcasts(share), .broadcastHeads(share), .inspect(.recent(address, limit: 500)),
+            .liveBroadcasts(share), .liveBroadcasts(share, BroadcastPiece()),
+            .liveBroadcasts(share, BroadcastPiece(from: BroadcastPlace(app: app, number: 7), byteCount: 9)),
+            .broadcastHeads(share), .inspect(.recent(address, limit: 500)),
             .inspect(.requests(app, [call], tasks: [task], share)), .inspect(.call(call)), .inspect(.single(task, app)),
             .inspect(.devices(app, after: DeviceCursor(address), limit: 1, share)),
             .inspect(.devices(app, after: nil, limit: 2, share)), .inspect(.jobs(apps: [app], limit: 3)),
@@ -572,6 +584,7 @@ enum LinkSamples {
             .scanned(7, [cid]), .full, .tooLarge, .totals(totals), .day(day), .foldable([counters]),
             .online([app: 11]), .begun(task, [cid]), .ended(task, [outcome(.queueFull)]), .done, .group([task]),
             .liveBroadcasts([AppBroadcasts(app: app, head: 9, records: [broadcast])]),
+            .liveBroadcasts([broadcastPiece], next: BroadcastPlace(app: app, number: 10)),
             .inspected(.recent(RecentMessages(traces: [trace], refusals: [refusal], isCut: true))),
             .inspected(.requests([outcome(.accepted)], [refusal])), .inspected(.call(task)),
             .inspected(.single(message, cid)), .inspected(.devices([address])),

@@ -83,8 +83,8 @@ enum WorldFault: String, CaseIterable, Sendable {
         /// A group's append, in either form.
         private static func isEntry(_ command: RedisCommand) -> Bool {
             let words = command.arguments
-            return (command.name == "XADD" || WorldFault.isCall(command, of: RedisScripts.appendBehind)) && words.count > 2
-                && words[words.count - 2] == [UInt8(ascii: "b")]
+            let isAppend = command.name == "XADD" || WorldFault.isCall(command, of: RedisScripts.appendBehind)
+            return isAppend && words.count > 2 && words[words.count - 2] == [UInt8(ascii: "b")]
         }
         private static func log(_ command: RedisCommand) -> [UInt8] {
             command.arguments[command.name == "XADD" ? 1 : 3]

@@ -34,6 +34,26 @@ struct DescriptorBudgetTests {
         }
     }
 
+    @Test(
+        "a device that another gateway relays takes two descriptors, and no other kind's part",
+        arguments: [1_024, 4_096, 20_000])
+    func relayed(capacity: Int) throws {
+        let budget = try DescriptorBudget(capacity: capacity, loopCount: 2, hasOwnTables: false)
+        let limits = budget.limits(GatewayLimits())
+        let others = limits.senders + limits.http + limits.admin
+        #expect(limits.hasRoom(devices: limits.devices, relayEnds: 0))
+        // With nothing but relayed devices half as many have room.
+        let most = (0...limits.devices).last { limits.hasRoom(devices: $0, relayEnds: $0) }
+        #expect(most == limits.devices / 2)
+        #expect(
+            limits.deviceDescriptors + others + budget.storeFileCount + 2 * (12 + budget.closingPerLoop) + 96
+                <= capacity)
+        // With descriptors enough for both ends, relayed devices are bounded as all others.
+        let plenty = try granted(1 << 22)
+        #expect(plenty.hasRoom(devices: plenty.devices, relayEnds: plenty.devices))
+        #expect(!plenty.hasRoom(devices: plenty.devices + 1, relayEnds: 0))
+    }
+
     @Test("with tables of their own each loop has its part, and the parts make the whole")
     func ownTables() throws {
         let limits = try granted(20_000, loops: 4, own: true)

@@ -134,8 +134,11 @@ protocol GatewayLinks: AnyObject, Sendable {
     /// Answers as busy what a gateway was asked of a part that it does not own any more, and ends the relays of its devices.
     func forget(part: Int, at node: Int)
 
-    /// Tells every other gateway that a link reaches.
+    /// Tells every other gateway; one that no link reaches now is told later.
     func tell(_ news: GatewayNews)
+
+    /// Descriptors that devices relayed to this gateway take beside their connections.
+    var relayEndCount: Int { get }
 
     /// Relays a device's connection to the gateway that serves it.
     ///

@@ -54,6 +54,8 @@ final class ClusterLinks: GatewayLinks, LinkReceiver, @unchecked Sendable {
 
     func tell(_ news: GatewayNews) { hub?.tell(news) }
 
+    var relayEndCount: Int { hub?.relayEndCount ?? 0 }
+
     func relay(
         _ connection: DetachedConnection, hello: AdoptedHello, isSecure: Bool, to node: Int, on loop: EventLoop,
         ended: @escaping () -> Void

@@ -32,6 +32,7 @@ final class ClusterNode {
     private let counts = Lock(ClusterFigures.Counts())
     private var isClockOff = false
     private var isClockRefused = false
+    private var droppedNews: UInt64 = 0
     private var hasStarted = false
 
     /// Checks the servers' settings, and joins.
@@ -254,6 +255,11 @@ final class ClusterNode {
         } else if isClockOff, abs(offset) < ClockCheck.agreedOffset {
             isClockOff = false
             log.write(.info, .clusterClockAgrees)
+        }
+        let dropped = links.hub?.statistics.droppedNews ?? 0
+        if dropped > droppedNews {
+            log.write(.warning, .linkNewsDropped, [.count: LogValue(dropped - droppedNews)])
+            droppedNews = dropped
         }
     }
 

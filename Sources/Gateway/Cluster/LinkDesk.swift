@@ -51,6 +51,7 @@ struct LinkSettings: Sendable {
     var waitingByteLimit = LinkLimits.waitingByteCount
     /// Devices on one trunk that their owner has not taken yet.
     var openingRelayCount = LinkLimits.openingRelayCount
+    var names = NameLookups.shared
     /// Tells this process from an earlier one with its number.
     var instance = SecureRandom.word()
 }
@@ -70,6 +71,8 @@ struct LinkStatistics: Sendable, Equatable {
     /// Batches that a loop could not send, because the link was down or full.
     var refusedBatches: UInt64 = 0
     var relays: UInt64 = 0
+    /// News that a gateway was not told, since too much waited for it.
+    var droppedNews: UInt64 = 0
 }
 
 /// The same where any thread counts.
@@ -117,10 +120,13 @@ final class LinkDesk {
     let counters: LinkCounters
     private let batches: SpareBatches
     private let ports: LinkPorts
-    private let resolver: LinkResolver
     private let relays: RelayTable
+    private let relayEnds: SharedCount
     private let relayLoop: EventLoop
     private let currentNode: Lock<Int>
+    private let news: Lock<LinkNews>
+    /// Tells other gateways what waits for them.
+    private let tellNews: () -> Void
     private weak var receiver: (any LinkReceiver)?
     /// This gateway's number; 0: none yet.
     private(set) var node = 0
@@ -146,12 +152,13 @@ final class LinkDesk {
 
     init(
         loop: EventLoop, settings: LinkSettings, ports: LinkPorts, spares: SpareBlocks, batches: SpareBatches,
-        counters: LinkCounters, resolver: LinkResolver, relays: RelayTable, relayLoop: EventLoop,
-        currentNode: Lock<Int>
+        counters: LinkCounters, relays: RelayTable, relayEnds: SharedCount, relayLoop: EventLoop,
+        currentNode: Lock<Int>, news: Lock<LinkNews>, tellNews: @escaping () -> Void
     ) {
         (self.loop, self.settings, self.ports, self.spares) = (loop, settings, ports, spares)
-        (self.batches, self.counters, self.resolver, self.relays) = (batches, counters, resolver, relays)
-        (self.relayLoop, self.currentNode) = (relayLoop, currentNode)
+        (self.batches, self.counters, self.relays) = (batches, counters, relays)
+        (self.relayEnds, self.relayLoop, self.currentNode) = (relayEnds, relayLoop, currentNode)
+        (self.news, self.tellNews) = (news, tellNews)
         codec = LinkCodec.Reader(parts: settings.parts, spares: batches)
         inboxes = (0..<settings.parts).map { _ in Inbox() }
         loop.onTick { [unowned self] now in tick(now) }
@@ -201,17 +208,24 @@ final class LinkDesk {
             link.stop("the node has left")
             relays.close(node)
         }
+        news.withLock { $0.setPeers(Set(outgoing.keys)) }
     }
 
     /// A node says nothing any more: its devices come back here, and are told where its parts are now.
     func wentSilent(_ node: Int) { relays.close(node) }
 
+    /// The link to a node broke: what it was told last may be lost.
+    func linkEnded(_ node: Int) { news.withLock { $0.linkEnded(node, at: loop.now) } }
+
     func forget(part: Int, at node: Int) { outgoing[node]?.forget(part: part) }
 
+    /// Asks for a gateway's addresses; `done` runs on the loop.
     func resolve(_ address: LinkAddress, done: @escaping ([RemoteAddress]) -> Void) {
-        if address.isNumeric { return done(LinkResolver.resolve(address)) }
+        if let numeric = RemoteAddress.numeric(host: address.host, port: address.port) { return done([numeric]) }
         let (loop, bound) = (loop, LoopBound(done, on: loop))
-        resolver.resolve(address) { addresses in loop.submit { bound.wrapped(addresses) } }
+        settings.names.ask(host: address.host, port: address.port) { outcome in
+            loop.submit { bound.wrapped((try? outcome.get()) ?? []) }
+        }
     }
 
     private func accept(_ connection: DetachedConnection) {
@@ -274,7 +288,7 @@ final class LinkDesk {
         guard let receiver else { return }
         let relayLoop = relayLoop
         let arrival = RelayTrunk.Arrival(
-            node: { [node = currentNode] in node.withLock { $0 } },
+            node: { [node = currentNode] in node.withLock { $0 } }, ends: relayEnds,
             take: { [counters] connection, preamble in
                 counters.count(.relays)
                 receiver.relayArrived(connection, preamble)
@@ -410,6 +424,7 @@ final class LinkDesk {
     private func tick(_ now: UInt64) {
         for link in outgoing.values { link.tick(now) }
         for link in incoming.values { link.tick(now) }
+        tellNews()
         for part in inboxes.indices where !inboxes[part].kept.isEmpty { touched.insert(part) }
     }
 
@@ -429,9 +444,6 @@ final class LinkPorts: Sendable {
         guard LinkDesk.nodes.contains(node) else { return nil }
         return ports.withLock { $0[node] }
     }
-
-    /// The nodes to which questions may be sent.
-    var linked: [Int] { ports.withLock { $0.compactMap { $0 } }.filter(\.isLinkUp).map(\.node) }
 
     /// The node's port, made when there is none; `node` is one that membership gives.
     func make(_ node: Int) -> LinkPort {

@@ -23,9 +23,15 @@ final class LinkHub: GatewayLinks {
     private let spares = SpareBlocks()
     private let batches: SpareBatches
     private let counters = LinkCounters()
-    private let resolver = LinkResolver()
     private let relays = RelayTable()
+    private let relayEnds = SharedCount()
+    private let news = Lock(LinkNews())
     private let node = Lock(0)
+
+    /// The desk is made before the hub.
+    private final class Retelling {
+        weak var hub: LinkHub?
+    }
 
     /// Only the link loop touches the value.
     private struct Confined<Value>: @unchecked Sendable {
@@ -37,16 +43,19 @@ final class LinkHub: GatewayLinks {
         precondition((1...Route.loopLimit).contains(settings.parts), "a route has room for the number of a part")
         let listening = ListeningSocket.Handle(try ListeningSocket(listen))
         (socket, address) = (listening, listening.address)
+        let retelling = Retelling()
         loop = try EventLoop(index: 0, name: "links")
         relayLoop = try EventLoop(index: 0, name: "relays")
         (self.settings, self.batches) = (settings, batches)
         let desk = LinkDesk(
             loop: loop, settings: settings, ports: ports, spares: spares, batches: batches, counters: counters,
-            resolver: resolver, relays: relays, relayLoop: relayLoop, currentNode: self.node)
+            relays: relays, relayEnds: relayEnds, relayLoop: relayLoop, currentNode: self.node,
+            news: news, tellNews: { retelling.hub?.tellNews() })
         self.desk = Confined(value: desk)
         parcels = Mailbox(into: loop, capacity: LinkLimits.parcelCount) { [unowned desk] parcels in
             desk.send(parcels)
         }
+        retelling.hub = self
     }
 
     /// Begins to take connections and to make them, as this node.
@@ -55,7 +64,6 @@ final class LinkHub: GatewayLinks {
     func start(node: Int, receiver: any LinkReceiver) throws {
         self.node.withLock { $0 = node }
         loop.takeOver()
-        try resolver.start()
         try desk.value.start(node: node, socket: socket, receiver: receiver)
         relayLoop.takeOver()
         try relayLoop.start()
@@ -74,7 +82,6 @@ final class LinkHub: GatewayLinks {
         loop.join()
         relayLoop.stop()
         relayLoop.join()
-        resolver.stop()
     }
 
     /// Keeps links to these nodes and to no others; the node's own number among them is passed over.
@@ -88,7 +95,11 @@ final class LinkHub: GatewayLinks {
         loop.submit { [desk] in desk.value.forget(part: part, at: node) }
     }
 
-    var statistics: LinkStatistics { counters.statistics }
+    var statistics: LinkStatistics {
+        var statistics = counters.statistics
+        statistics.droppedNews = UInt64(news.withLock { $0.droppedCount })
+        return statistics
+    }
     func isUp(_ node: Int) -> Bool { ports[node]?.isLinkUp ?? false }
 
     // MARK: From the loops
@@ -162,14 +173,29 @@ final class LinkHub: GatewayLinks {
     /// What went over the links with a node, both ways.
     func figures(of node: Int) -> LinkFigures { ports[node]?.figures ?? LinkFigures() }
 
-    func tell(_ news: GatewayNews) {
-        for node in ports.linked {
-            var messages = [LoopMessage.news(news)]
-            _ = send(&messages, part: 0, to: node)
+    /// Tells all other gateways; whom a link does not reach now is told when it does.
+    func tell(_ item: GatewayNews) {
+        news.withLock { $0.add(item) }
+        tellNews()
+    }
+
+    private func tellNews() {
+        for node in news.withLock({ $0.waitingNodes }) {
+            guard ports[node]?.mayAsk(byteLimit: settings.waitingByteLimit) ?? false else { continue }
+            let items = news.withLock { $0.take(node) }
+            var messages = items.map { LoopMessage.news($0) }
+            let isSent = send(&messages, part: 0, to: node)
+            let now = SystemClock.monotonicMilliseconds
+            news.withLock { news in
+                if isSent { news.sent(items, node, at: now) } else { news.putBack(items, node) }
+            }
         }
     }
 
     // MARK: Relays
+
+    /// Inner ends of the socket pairs of devices that other gateways relay to this one.
+    var relayEndCount: Int { relayEnds.value }
 
     /// Passes a device on to the gateway that owns it, over the loop's trunk; to be called on `loop`.
     ///

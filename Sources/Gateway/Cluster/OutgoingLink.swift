@@ -10,7 +10,8 @@ internal import Wire
 final class OutgoingLink {
     private enum State {
         case paused(until: UInt64)
-        case resolving
+        /// Until the name server has had its time.
+        case resolving(until: UInt64)
         /// Connecting or identifying.
         case trying(Connection)
         case up(Connection)
@@ -77,22 +78,25 @@ final class OutgoingLink {
         self.address = address
         resolved = []
         port.setAddresses([])
+        // The answer for the old one is for nobody.
+        if case .resolving = state { state = .paused(until: desk.loop.now) }
         connection?.close(.unavailable, "the node's address has changed")
     }
 
     private func connect() {
         guard resolved.isEmpty else { return connectNow() }
-        state = .resolving
-        desk.resolve(address) { [weak self] addresses in
-            guard let self, case .resolving = state else { return }
-            resolved = addresses
-            port.setAddresses(addresses)
-            if addresses.isEmpty {
-                down(wasRefused: false, "\(address) has no address")
-            } else {
-                connectNow()
-            }
+        state = .resolving(until: desk.loop.now + desk.settings.times.silenceMilliseconds)
+        desk.resolve(address) { [weak self, address] addresses in
+            guard let self, case .resolving = state, address == self.address else { return }
+            found(addresses, orElse: "\(address) has no address")
         }
+    }
+
+    /// Goes on with the addresses of the node's name, or with those that it had last.
+    private func found(_ addresses: [RemoteAddress], orElse reason: String) {
+        resolved = addresses.isEmpty ? desk.settings.names.known(host: address.host, port: address.port) : addresses
+        port.setAddresses(resolved)
+        if resolved.isEmpty { down(wasRefused: false, reason) } else { connectNow() }
     }
 
     private func connectNow() {
@@ -112,7 +116,9 @@ final class OutgoingLink {
         switch state {
         case .paused(let time): if now >= time { connect() }
         case .up(let connection), .trying(let connection): connection.tick(now)
-        case .resolving, .over: break
+        case .resolving(let end):
+            if now >= end { found([], orElse: "the name server does not answer for \(address)") }
+        case .over: break
         }
         questions.trim()
     }
@@ -201,6 +207,7 @@ final class OutgoingLink {
     private func down(wasRefused: Bool, _ reason: String) {
         if case .over = state { return }
         let wasUp = if case .up = state { true } else { false }
+        if wasUp { desk.linkEnded(node) }
         let times = desk.settings.times
         // At once after a break; then after pauses that double, and differ from node to node. A link that breaks as soon as
         // it is up is no better than one that does not come up.

@@ -36,8 +36,8 @@ final class Relay: StreamDelegate {
     }
 
     /// At the device's owner.
-    init(_ number: UInt64, on trunk: RelayTrunk) {
-        (self.number, part, self.trunk, farewell) = (number, nil, trunk, [])
+    init(_ number: UInt64, on trunk: RelayTrunk, ended: @escaping () -> Void) {
+        (self.number, part, self.trunk, farewell, self.ended) = (number, nil, trunk, [], ended)
         (isOpen, sendable) = (true, LinkLimits.relayWindowByteCount)
     }
 

@@ -13,6 +13,8 @@ final class RelayTrunk: StreamDelegate {
     struct Arrival: Sendable {
         /// This gateway's number.
         let node: @Sendable () -> Int
+        /// Counts this end of each device's socket pair.
+        let ends: SharedCount
         let take: @Sendable (DetachedConnection, RelayPreamble) -> Void
         /// The peer broke the protocol.
         let fault: @Sendable (String) -> Void
@@ -236,7 +238,8 @@ final class RelayTrunk: StreamDelegate {
         guard preamble.hello.wanted == arrival.node(), let (here, there) = try? DetachedConnection.pair() else {
             return mustWrite(.relayEnd, number)
         }
-        let relay = Relay(number, on: self)
+        _ = arrival.ends.enter(limit: .max)
+        let relay = Relay(number, on: self) { arrival.ends.leave() }
         relay.attach(here, on: loop)
         relays[number] = relay
         stream?.clearTimeout()

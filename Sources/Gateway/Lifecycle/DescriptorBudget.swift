@@ -8,6 +8,13 @@ struct ConnectionLimits: Sendable, Equatable {
     /// Where each loop has a descriptor table of its own, its part; otherwise no bound of its own.
     var devicesPerLoop = Int.max
     var sendersPerLoop = Int.max
+    /// What devices' connections may take, with the inner ends of those that other gateways relay.
+    var deviceDescriptors = Int.max
+
+    /// Whether `count` devices have room; a relayed one has a socket pair here, so its inner end is a second descriptor.
+    func hasRoom(devices count: Int, relayEnds: Int) -> Bool {
+        count <= devices && count + relayEnds <= deviceDescriptors
+    }
 }
 
 /// The limit of open files is too low for anything to work.
@@ -74,6 +81,7 @@ struct DescriptorBudget: Sendable {
     func limits(_ wanted: GatewayLimits) -> ConnectionLimits {
         guard hasOwnTables else { return Self.share(room, wanted, of: 1) }
         var one = Self.share(room, wanted, of: loopCount)
+        one.deviceDescriptors = .max
         (one.devicesPerLoop, one.sendersPerLoop) = (room - one.http - one.admin - one.senders, one.senders)
         one.devices = min(wanted.connections, one.devicesPerLoop * loopCount)
         one.senders = min(wanted.senderConnections, one.senders * loopCount)
@@ -102,6 +110,8 @@ struct DescriptorBudget: Sendable {
         grow(&limits.http, to: wanted.httpConnections)
         grow(&limits.senders, to: wanted.senderConnections)
         grow(&limits.admin, to: wanted.adminConnections)
+        // Only gateways of a cluster relay, and their loops share one table.
+        limits.deviceDescriptors = limits.devices + left
         return limits
     }
 }

@@ -64,6 +64,8 @@ package enum LogName: String, Sendable, CaseIterable {
     case partNotOpened
     /// Links to other gateways; fields: node, version; node, reason; peer, reason.
     case linkUp, linkDown, linkRefused
+    /// Other gateways were not told something, since too much waited for their links; fields: count.
+    case linkNewsDropped
     /// The store on Redis has something to say; fields: detail.
     case redisEvent
 

@@ -251,9 +251,7 @@ extension GatewayLoop {
 }
 
 extension GatewayContext {
-    /// Tells every loop here, and every other gateway that a link reaches.
-    ///
-    /// A gateway that misses it is none the worse: it looks again in time, or asks when it starts.
+    /// Tells every loop here, and every other gateway as soon as a link reaches it.
     func tellEveryGateway(_ news: GatewayNews) {
         tellAll { $0.take(news) }
         cluster?.links.tell(news)

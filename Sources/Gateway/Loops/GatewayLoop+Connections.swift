@@ -53,10 +53,15 @@ extension GatewayLoop {
     /// Counts a device in that another gateway relays, and that has said Hello there; false when there are too many.
     func admitRelayed() -> Bool {
         _ = context.deviceConnections.enter(limit: .max)
-        if context.deviceConnections.value <= snapshot.connections.devices { return true }
+        if hasRoomForDevices { return true }
         context.deviceConnections.leave()
         metrics.count(.deviceTurnedAway)
         return false
+    }
+
+    private var hasRoomForDevices: Bool {
+        snapshot.connections.hasRoom(
+            devices: context.deviceConnections.value, relayEnds: context.cluster?.links.relayEndCount ?? 0)
     }
 
     /// The newcomer is in the process's counts already, and not yet among the loop's streams.
@@ -66,9 +71,7 @@ extension GatewayLoop {
         case .sender:
             return count.value <= allowed.senders && senders.count + senderHandshakes.count < allowed.sendersPerLoop
         case .device:
-            guard count.value <= allowed.devices, context.handshakes.value <= limits.connectionsBeforeHello else {
-                return false
-            }
+            guard hasRoomForDevices, context.handshakes.value <= limits.connectionsBeforeHello else { return false }
             guard allowed.devicesPerLoop < .max else { return true }
             let others = publicRoom.count + adminRoom.count + senders.count + senderHandshakes.count
             return loop.servingStreamCount - others < allowed.devicesPerLoop

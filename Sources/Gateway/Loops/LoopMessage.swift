@@ -39,7 +39,7 @@ enum LoopMessage: Sendable {
 }
 
 /// What all loops of all gateways are told: their fronts, whatever shards they have.
-enum GatewayNews: Sendable, Codable {
+enum GatewayNews: Sendable, Codable, Hashable {
     /// A shard has due jobs of the channel where it had none.
     case jobsAvailable(VendorChannel)
     /// The task does not take devices as its cached record says.

@@ -63,6 +63,10 @@ extension MetricCatalogue {
             "Connections to the cluster's port that were turned away.",
             .cluster { $0.traffic.refusedPeers }),
         Metric(
+            "longwire_cluster_news_dropped_total", .counter,
+            "News for other gateways that was dropped, since too much waited for a link that is down or full.",
+            .cluster { $0.traffic.droppedNews }),
+        Metric(
             "longwire_cluster_relays_total", .counter,
             "Connections of devices relayed to another gateway or by another one.", .cluster { $0.traffic.relays }),
         Metric(

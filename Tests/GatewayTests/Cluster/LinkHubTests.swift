@@ -238,6 +238,98 @@ struct LinkHubTests {
         #expect(one.hub.statistics.strayAnswers == 0 && one.hub.statistics.unreadMessages == 0)
     }
 
+    @Test("a name server that hangs holds up no other link and no stop, and a gateway that was known is found again")
+    func hungNames() throws {
+        let rig = LinkRig()
+        let isOver = Flag()
+        defer { isOver.set() }
+        let isHung = Flag()
+        var settings = try LinkRig.settings()
+        settings.times.silenceMilliseconds = 500
+        settings.names = NameLookups { host, port in
+            if host == "hung.test" || isHung.isSet { while !isOver.isSet { Pause.milliseconds(5) } }
+            return NameLookups.askSystem("127.0.0.1", port)
+        }
+        let (one, two, three) = (try rig.add(1, settings), try rig.add(2), try rig.add(3))
+        let named = LinkPeer(node: 2, address: "known.test:\(two.hub.address.port)")
+        let hung = LinkPeer(node: 4, address: "hung.test:\(two.hub.address.port)")
+        one.hub.setPeers([hung, named, three.peer])
+        one.probe.wait { seen in
+            seen.events.contains(.up(node: 2, release: "1.0")) && seen.events.contains(.up(node: 3, release: "1.0"))
+        }
+        one.probe.wait { seen in
+            seen.events.contains {
+                if case .down(4, false, let reason) = $0 { reason.contains("name server") } else { false }
+            }
+        }
+        isHung.set()
+        let port = two.hub.address.port
+        rig.stop(two)
+        one.probe.wait { $0.events.contains { if case .down(2, _, _) = $0 { true } else { false } } }
+        try rig.add(2, listen: "127.0.0.1:\(port)")
+        one.probe.wait { seen in seen.events.filter { $0 == .up(node: 2, release: "1.0") }.count == 2 }
+        let began = SystemClock.monotonicMilliseconds
+        rig.stop(one)
+        #expect(SystemClock.monotonicMilliseconds - began < 3_000, "the stop waited for the name server")
+    }
+
+    @Test("news that a full or broken link does not take is told when it takes it, to each gateway")
+    func lateNews() throws {
+        let rig = LinkRig()
+        var settings = try LinkRig.settings()
+        settings.waitingByteLimit = 0
+        // Full from the first byte on.
+        let (full, two) = (try rig.add(1, settings), try rig.add(2))
+        full.hub.setPeers([two.peer])
+        full.probe.wait { $0.events.contains(.up(node: 2, release: "1.0")) }
+        full.hub.tell(.tokenRevoked(LinkSamples.token))
+        Pause.milliseconds(100)
+        #expect(two.probe.now.news.isEmpty)
+
+        let three = try rig.add(3)
+        let port = two.hub.address.port
+        three.hub.setPeers([two.peer])
+        three.probe.wait { $0.events.contains(.up(node: 2, release: "1.0")) }
+        rig.stop(two)
+        three.probe.wait { $0.events.contains { if case .down(2, _, _) = $0 { true } else { false } } }
+        three.hub.tell(.tokenRevoked(LinkSamples.token))
+        three.hub.tell(.taskChanged(LinkSamples.task))
+        three.hub.tell(.tokenRevoked(LinkSamples.token))
+        let again = try rig.add(2, listen: "127.0.0.1:\(port)")
+        let told = again.probe.wait { $0.news.count >= 2 }.news
+        #expect(told == [.tokenRevoked(LinkSamples.token), .taskChanged(LinkSamples.task)])
+        #expect(three.hub.statistics.droppedNews == 0)
+    }
+
+    @Test("news that went out just before a link broke is told again; what is too much is dropped and counted")
+    func doubtfulNews() {
+        var book = LinkNews()
+        book.setPeers([2, 3])
+        func token(_ number: Int) -> GatewayNews { .tokenRevoked(TokenID(expiresAt: 1, random: UInt64(number))) }
+        book.add(token(1))
+        #expect(book.waitingNodes == [2, 3])
+        book.sent(book.take(2), 2, at: 1_000)
+        book.add(token(2))
+        #expect(book.take(3) == [token(1), token(2)])
+        book.sent(book.take(2), 2, at: 5_000)
+        #expect(book.waitingNodes.isEmpty)
+        book.linkEnded(2, at: 1_001 + LinkNews.doubtMilliseconds)
+        #expect(book.take(2) == [token(2)], "the first went out long before")
+        book.linkEnded(2, at: 7_000)
+        #expect(book.take(2).isEmpty)
+        // Put back behind nothing, and before what came meanwhile.
+        book.add(token(4))
+        let taken = book.take(2)
+        book.add(token(5))
+        book.putBack(taken, 2)
+        #expect(book.take(2) == [token(4), token(5)])
+        book.setPeers([2])
+        for number in 0..<LinkNews.itemLimit + 3 { book.add(token(number)) }
+        #expect(book.droppedCount == 3)
+        let rest = book.take(2)
+        #expect(rest.count == LinkNews.itemLimit && rest.first == token(3))
+    }
+
     @Test("a link that breaks half-way: each question has one answer, the owner's or busy; then the link is back")
     func brokenLink() throws {
         let rig = LinkRig()

@@ -66,10 +66,11 @@ struct LinkRelayTests {
     }
 
     private func withRelay(
-        _ habit: Owner.Habit = .echo, _ body: (_ front: Front, _ owner: Owner, _ rig: LinkRig) throws -> Void
+        _ habit: Owner.Habit = .echo, _ first: LinkVersions = .current, _ second: LinkVersions = .current,
+        _ body: (_ front: Front, _ owner: Owner, _ rig: LinkRig) throws -> Void
     ) throws {
         let rig = LinkRig()
-        let (one, two) = try rig.pair()
+        let (one, two) = try rig.pair(first, second)
         let front = try Front(one.hub)
         defer { front.stop() }
         // The loop of the device's owner, which takes the connection as a gateway's loop does.
@@ -115,9 +116,11 @@ struct LinkRelayTests {
         return false
     }
 
-    @Test("the owner gets the device's Hello and address; bytes go both ways, few and many")
-    func bothWays() throws {
-        try withRelay { front, owner, rig in
+    @Test(
+        "the owner gets the device's Hello and address; bytes go both ways, few and many, also between releases one apart",
+        arguments: LinkHubTests.neighbours)
+    func bothWays(first: LinkVersions, second: LinkVersions) throws {
+        try withRelay(.echo, first, second) { front, owner, rig in
             let device = try LinkStranger(port: front.port, tls: nil)
             try device.send([1, 2, 3])
             #expect(device.receive(exactly: 3) == [1, 2, 3])
@@ -299,12 +302,35 @@ struct LinkRelayTests {
             for (place, device) in devices.enumerated() {
                 #expect(device.receive(exactly: 10) == Array("device \(place + 100)".utf8))
             }
+            let owner = rig.nodes[1].hub
+            #expect(owner.relayEndCount == 300, "the owner has a second descriptor for each device")
             devices.removeFirst(150)
-            #expect(waits { front.ended.withLock { $0 } == 150 })
+            #expect(waits { front.ended.withLock { $0 } == 150 && owner.relayEndCount == 150 })
             for device in devices { try device.send([7, 8]) }
             for device in devices { #expect(device.receive(exactly: 2) == [7, 8]) }
             #expect(rig.nodes[1].hub.statistics.relays == 300)
+            devices = []
+            #expect(waits { owner.relayEndCount == 0 })
         }
+    }
+
+    @Test("a trunk between releases two apart is refused by its owner, and the device is told to come back")
+    func twoReleasesApart() throws {
+        let rig = LinkRig()
+        let later = LinkVersions(
+            version: LinkVersions.current.version + 2, lowest: LinkVersions.current.lowest + 2)
+        let (one, two) = (try rig.add(1, try LinkRig.settings(versions: later)), try rig.add(2))
+        one.hub.setPeers([two.peer])
+        one.probe.wait { $0.events.contains { if case .down(2, false, _) = $0 { true } else { false } } }
+        let front = try Front(one.hub)
+        defer { front.stop() }
+        let refused = two.hub.statistics.refusedPeers
+        #expect(isFarewell(try LinkStranger(port: front.port, tls: nil).receiveAll()))
+        let isRefusal = { (event: LinkEvent) in
+            if case .refused(_, .wrongVersion, _) = event { true } else { false }
+        }
+        two.probe.wait { $0.events.contains(where: isRefusal) }
+        #expect(two.hub.statistics.refusedPeers > refused && two.probe.now.preambles.isEmpty)
     }
 
     @Test("a device that its owner does not take in time is told to come back")

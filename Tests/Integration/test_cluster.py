@@ -258,7 +258,7 @@ def test_other_parts_are_opened_and_gateways_start_while_part_0_cannot_be_opened
                 "GET", f"/v2/{dead.app['appId']}/user/status/{served[0].cid}", headers={"token": token}),
             "the earlier token as good")
         # A report of a day needs the counts of every part.
-        day = time.strftime("%Y-%m-%d", time.gmtime())
+        day = time.strftime("%Y-%m-%d", time.gmtime(time.time() - 86_400))
         report = retried(lambda: dead.api("GET", f"report/push/date/{day}"))
         assert report["code"] == 0, report
         for device in targets:

@@ -9,7 +9,8 @@ package enum CommandLineTool {
         DeviceCommand.show, DeviceCommand.disconnect, DeviceCommand.device, AppCommand.list, AppCommand.show,
         AppCommand.create, AppCommand.set, AppCommand.rotate, AppCommand.enable, AppCommand.disable, AppCommand.delete,
         QueueCommand.peek, QueueCommand.purge, QueueCommand.replay, HandoffCommand.lease, HandoffCommand.settle,
-        TopCommand.syntax, DoctorCommand.syntax, ContextCommand.list, ContextCommand.use, ClusterCommand.status,
+        FollowCommand.upstream, FollowCommand.events, TopCommand.syntax, DoctorCommand.syntax, ContextCommand.list,
+        ContextCommand.use, ClusterCommand.status,
         ClusterCommand.drain, ClusterCommand.move, HealthCommand.health,
         CommandSyntax(name: "version", summary: "Prints the version.") { _, context in
             context.write("longwire \(version)")

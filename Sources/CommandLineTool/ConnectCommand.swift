@@ -33,6 +33,9 @@ enum ConnectCommand {
             .value("opened", "MSGID", "Opened from its notification before this start; may be given again, up to 32."),
             .value("badge", "N", "Sets the badge."),
             .value("heartbeat", "S", "The wish for a heartbeat, 30 to 1800 seconds."),
+            .flag(
+                "send-lines",
+                "Send each line of standard input to the app's server; its end ends the command, once all are sent."),
             .value("exit-after", "N", "End after N messages, once they are acked."),
             .value("timeout", "S", "End after S seconds."),
             .flag("no-reconnect", "End with the first connection."),
@@ -40,7 +43,7 @@ enum ConnectCommand {
         ],
         notes: [
             "Each line is an object with \"event\": connecting, registered, welcome, message, suppressed, dropped, "
-                + "revoked, updated, closed, disconnected, retry, stopped. A message has msgId, taskId, stream, sequence, "
+                + "revoked, updated, sent, sendRefused, closed, disconnected, retry, stopped. A message has msgId, taskId, stream, sequence, "
                 + "offline, acceptedAt, alertedAt, attempt, and payload (text) or payloadBase64.",
             "Ctrl-C, and SIGTERM, say goodbye to the gateway. Exit codes: 0 done; 1 refused by the gateway, or fewer "
                 + "messages than --exit-after within --timeout; 64 wrong usage; 69 never connected.",
@@ -55,12 +58,14 @@ enum ConnectCommand {
         let path = arguments.text("state-file") ?? "./longwire-device.state"
         let store: any StateStore = path == "none" ? MemoryStateStore() : FileStateStore(path: path)
 
+        let sending = arguments.has("send-lines") ? SentLines() : nil
         let progress = ConnectProgress(expected: expected.map(Int.init), acks: !arguments.has("no-ack"))
         let client = LongwireClient(
             configuration: configuration, store: store,
             events: { event in
                 if let line = ConnectReport.line(for: event) { context.write(line.text) }
                 progress.note(event)
+                sending?.note(event)
             },
             handler: { message in
                 let step = progress.next()
@@ -79,9 +84,51 @@ enum ConnectCommand {
         if let timeout {
             DispatchQueue.global().asyncAfter(deadline: .now() + .seconds(Int(timeout))) { client.stop() }
         }
+        sending?.read(into: client)
         client.waitUntilStopped()
         for source in sources { source.cancel() }
         return try progress.verdict()
+    }
+
+    /// Lines of standard input on their way to the app's server.
+    ///
+    /// Sound although unchecked: every field is touched only while `lock` is held.
+    private final class SentLines: @unchecked Sendable {
+        private let lock = NSCondition()
+        private var underWay = 0
+        /// Fewer than the client keeps.
+        private static let limit = 64
+
+        func note(_ event: ClientEvent) {
+            switch event {
+            case .messageTaken, .messageRefused:
+                lock.withLock {
+                    underWay -= 1
+                    lock.signal()
+                }
+            case .stopped:
+                lock.withLock {
+                    underWay = .min / 2
+                    lock.signal()
+                }
+            default: break
+            }
+        }
+
+        /// Reads on a thread of its own, and stops the client when all lines are with the gateway.
+        func read(into client: LongwireClient) {
+            Thread.detachNewThread { [self] in
+                while let line = readLine() {
+                    lock.withLock {
+                        while underWay >= Self.limit { lock.wait() }
+                        underWay += 1
+                    }
+                    if !client.send(Array(line.utf8)) { lock.withLock { underWay -= 1 } }
+                }
+                lock.withLock { while underWay > 0 { lock.wait() } }
+                client.stop()
+            }
+        }
     }
 
     static func configuration(

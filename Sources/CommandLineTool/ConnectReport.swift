@@ -59,6 +59,15 @@ enum ConnectReport {
         case .droppedWhileSuspended(let id, let sequence):
             make("dropped", [("msgId", .string(id.description)), ("sequence", .unsigned(sequence))])
         case .revoked(let task): make("revoked", [("taskId", .string(task.text))])
+        case .messageTaken(let message):
+            make("sent", [("request", .unsigned(UInt64(message.number)))])
+        case .messageRefused(let message, let code, let reason):
+            make(
+                "sendRefused",
+                [
+                    ("request", .unsigned(UInt64(message.number))), ("code", .unsigned(UInt64(code))),
+                    ("reason", .string(reason)),
+                ])
         case .fetched: nil
         case .stateNotStored(let error): make("stateNotStored", [("error", .string(error.description))])
         case .stopped(let error): make("stopped", [("error", error.map { .string($0.description) } ?? .null)])

@@ -84,6 +84,7 @@ extension ClientCore {
         if let pendingBadge { update(at: now) { $0.badge = pendingBadge } }
         if let pushModeOff { update(at: now) { $0.pushModeOff = pushModeOff } }
         sendReports(at: now)
+        sendOutgoing(at: now)
     }
 
     /// Between Hello and Welcome the app may have called; the gateway must be told.

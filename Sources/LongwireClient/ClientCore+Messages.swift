@@ -46,7 +46,7 @@ extension ClientCore {
         case .deliver(let deliver): receive(deliver, at: now)
         case .revoke(let revoke): receive(revoke, at: now)
         case .updateResult(let result): receive(result, at: now)
-        case .upstreamResult: break
+        case .upstreamResult(let result): receive(result, at: now)
         case .welcome: violate(.unexpectedFrame, "a second Welcome", at: now)
         case .misplaced(let type): violate(.unexpectedFrame, "a gateway does not send \(type)", at: now)
         case .close: break

@@ -52,6 +52,8 @@ package enum ClientCommand: Equatable, Sendable {
     case heartbeat(seconds: UInt32)
     case opened(MessageID)
     case report(MessageReport)
+    /// A message to the app's server.
+    case send([UInt8], answering: TaskID)
     /// Bring what the gateway holds, also from the background, and say so with `fetched`.
     case fetch(milliseconds: Int64)
     /// A loop of the app has decided.
@@ -124,6 +126,7 @@ package struct ClientCore {
     /// Feedback sent, settled by the Pong behind it: frames are answered in order.
     var sentReports: (nonce: UInt64, opened: [MessageID], others: [MessageReport])?
     var fetch: Fetch?
+    var outgoing = Outgoing()
 
     // Coming back.
     var backoff: Backoff
@@ -188,8 +191,7 @@ package struct ClientCore {
 
     /// When `wake` wants to be called, in monotonic milliseconds.
     package var deadline: Int64? {
-        guard let fetch, let other = phaseDeadline else { return fetch?.deadline ?? phaseDeadline }
-        return min(fetch.deadline, other)
+        [fetch?.deadline, phaseDeadline, phase == .ready ? outgoing.retryAt : nil].compactMap { $0 }.min()
     }
 
     private var phaseDeadline: Int64? {
@@ -254,6 +256,7 @@ package struct ClientCore {
     /// The time that `deadline` named has come.
     package mutating func wake(at now: ClientTime) {
         if let fetch, now.monotonic >= fetch.deadline { endFetch(at: now) }
+        if outgoing.retryAt != nil { sendOutgoing(at: now) }
         guard let phaseDeadline, now.monotonic >= phaseDeadline else { return }
         switch phase {
         case .idle, .stopped: break
@@ -335,6 +338,7 @@ package struct ClientCore {
         sentReports = nil
         fetch?.quietAt = nil
         pendingUpdates = [:]
+        outgoing = Outgoing()
     }
 
     // MARK: Sending

@@ -25,6 +25,12 @@ public enum ClientEvent: Equatable, Sendable {
     case droppedWhileSuspended(MessageID, sequence: UInt64)
     /// The task was revoked: take back what was shown of it.
     case revoked(TaskID)
+    /// The gateway has this message to the app's server on disk.
+    case messageTaken(OutgoingMessage)
+    /// The gateway will not take it (docs/Errors.md, "UpdateResult and UpstreamResult codes").
+    ///
+    /// With code 0 too many wait here already.
+    case messageRefused(OutgoingMessage, code: UInt32, reason: String)
     /// A fetch has ended: these messages were handled. Complete: the gateway had no more, as far as its silence tells.
     case fetched(messages: Int, isComplete: Bool)
     /// The state could not be stored; nothing was acked, and the client tries again later.

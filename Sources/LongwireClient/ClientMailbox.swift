@@ -68,7 +68,7 @@ extension ClientCommand {
     /// Outlives a session, in the state store (`ClientState.keep`).
     var isKept: Bool {
         switch self {
-        case .opened, .report, .finish: true
+        case .opened, .report, .finish, .send: true
         default: false
         }
     }

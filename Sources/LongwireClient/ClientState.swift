@@ -25,6 +25,10 @@ public struct ClientState: Equatable, Sendable {
     /// What was shown or acted on, and the gateway may not know of yet; the last 256, oldest first.
     public var unreported: [MessageReport]
 
+    /// Messages to the app's server that the gateway may not have yet, in their order, and the last number given.
+    public internal(set) var outgoing: [OutgoingMessage] = []
+    public internal(set) var lastOutgoing: UInt32 = 0
+
     /// What networks have taught about silent connections, the last one used last.
     var heartbeats: [NetworkHeartbeat] = []
 
@@ -55,22 +59,26 @@ public struct ClientState: Equatable, Sendable {
         return true
     }
 
-    /// Takes in what the app says while there is no session; anything but taps, reports and verdicts changes nothing.
+    /// Takes in what the app says while there is no session; anything but taps, reports, messages and verdicts changes nothing.
     mutating func keep(_ command: ClientCommand) {
         switch command {
         case .opened(let id): noteOpened(id)
         case .report(let report): _ = note(report)
+        case .send(let payload, let task): _ = keep(payload, answering: task)
         case .finish(let message, .processed) where message.origin == .init(cid: cid, queueEpoch: queueEpoch):
             streams[message.stream, default: ProcessedSet()].insertAlone(message.sequence)
         default: break
         }
     }
 
-    /// Forgets the registration and all that belongs to it; clock offset and heartbeats belong to this machine and stay.
+    /// Forgets the registration and all that belongs to it; clock offset and heartbeats belong to this machine and stay,
+    /// and so do messages that the app's server does not have yet.
     mutating func forgetRegistration() {
         let (offset, learnt) = (clockOffset, heartbeats)
+        let (messages, last) = (outgoing, lastOutgoing)
         self = ClientState(appID: appID)
         (clockOffset, heartbeats) = (offset, learnt)
+        (outgoing, lastOutgoing) = (messages, last)
     }
 }
 
@@ -78,12 +86,17 @@ public struct ClientState: Equatable, Sendable {
 // that half a file is never taken for a whole one. Unknown names are an error: a file of a newer version is refused
 // rather than half understood.
 extension ClientState {
-    static let firstLine = "longwire state 4"
+    static let firstLine = "longwire state 5"
+    /// Without messages to the app's server, which a state without any is written as.
+    static let firstLineWithoutMessages = "longwire state 4"
     /// Without a check sum, before that without heartbeats, and the first one without reports; else the same.
     static let earlierFirstLines = ["longwire state 3", "longwire state 2", "longwire state 1"]
 
     public var serialized: [UInt8] {
-        var lines = [Self.firstLine, "app \(Self.hex(Array(appID.utf8)))"]
+        let hasMessages = lastOutgoing > 0
+        var lines = [
+            hasMessages ? Self.firstLine : Self.firstLineWithoutMessages, "app \(Self.hex(Array(appID.utf8)))",
+        ]
         if isRegistered {
             lines.append("cid \(cid)")
             lines.append("secret \(Self.hex(deviceSecret))")
@@ -99,6 +112,8 @@ extension ClientState {
         for id in unreportedOpened { lines.append("unreported \(id)") }
         for report in unreported { lines.append(report.line) }
         for heartbeat in heartbeats { lines.append(heartbeat.line) }
+        if hasMessages { lines.append("sent \(lastOutgoing)") }
+        for message in outgoing { lines.append(message.line) }
         let text = Array((lines.joined(separator: "\n") + "\n").utf8)
         return text + Array("check \(Self.checkSum(of: text))\nend\n".utf8)
     }
@@ -108,14 +123,15 @@ extension ClientState {
     /// - Throws: `stateDamaged`, naming the line, for anything else.
     public init(serialized bytes: [UInt8]) throws(LongwireClientError) {
         var lines = String(decoding: bytes, as: UTF8.self).split(separator: "\n")
-        guard let first = lines.first, ([Self.firstLine] + Self.earlierFirstLines).contains(String(first)) else {
+        let summed = [Self.firstLine, Self.firstLineWithoutMessages]
+        guard let first = lines.first, (summed + Self.earlierFirstLines).contains(String(first)) else {
             throw LongwireClientError(
-                code: .stateDamaged, message: "this is not a state of version 1 to 4; use another state file")
+                code: .stateDamaged, message: "this is not a state of version 1 to 5; use another state file")
         }
         guard lines.last == "end", bytes.last == UInt8(ascii: "\n") else {
             throw LongwireClientError(code: .stateDamaged, message: "the state is cut short; restore or remove it")
         }
-        if first == Self.firstLine {
+        if summed.contains(String(first)) {
             let check = lines.remove(at: lines.count - 2)
             // The lines of the sum and of the end, each with its line feed.
             guard check == "check \(Self.checkSum(of: bytes.dropLast(check.utf8.count + 5)))" else {
@@ -165,6 +181,12 @@ extension ClientState {
         case "shown", "action":
             guard let report = MessageReport(name: name, values: values) else { return false }
             unreported.append(report)
+        case "sent":
+            guard let number = UInt32(value) else { return false }
+            lastOutgoing = number
+        case "send":
+            guard let message = OutgoingMessage(values: values) else { return false }
+            outgoing.append(message)
         case "heartbeat":
             guard let heartbeat = NetworkHeartbeat(values: values) else { return false }
             keep(heartbeat.plan, on: heartbeat.network)

@@ -62,6 +62,16 @@ enum Limits {
     static let answersBeforeRetrial = 32
     /// What was shown or acted on and is not reported yet; as `openedCount`.
     static let reportCount = 256
+    /// Messages to the app's server that wait for the gateway, and the bytes of one and of all.
+    static let outgoingCount = 128
+    static let outgoingByteCount = 512 << 10
+    static let outgoingPayloadByteCount = 16 << 10
+    /// Results from this code on say that the message may come again, this one soon: docs/Errors.md, "UpdateResult and
+    /// UpstreamResult codes".
+    static let firstRetriedCode: UInt32 = 100
+    static let busyCode: UInt32 = 102
+    static let busyRetryMilliseconds: Int64 = 3_000
+    static let fullRetryMilliseconds: Int64 = 60_000
     /// Threads that look up names and have not come back: a name server that does not answer holds one for minutes.
     static let backgroundThreadCount = 8
     /// Networks of which the learnt heartbeat is kept, and the bytes of a network's name.

@@ -294,6 +294,22 @@ public final class LongwireClient: Sendable {
         calls.postOrKeep(reports.take().map { .report(.shown($0)) })
     }
 
+    /// Sends a message to the app's server, through the gateway.
+    ///
+    /// It is kept until the gateway has it on disk, across restarts, and sent in the order of these calls; the event
+    /// `messageTaken` says when. Before `start` and after `stop` it goes into the state store at once. At most 128 messages
+    /// or 512 KiB wait; what is beyond ends with the event `messageRefused`.
+    ///
+    /// - Parameters:
+    ///   - payload: 1 byte to 16 KiB, whatever the two sides agree on.
+    ///   - task: the task that it answers, if it is an answer; the server gets its id.
+    /// - Returns: false for a payload of another size, or when it can be neither sent nor kept.
+    @discardableResult
+    public func send(_ payload: [UInt8], answering task: TaskID = .none) -> Bool {
+        guard 1...Limits.outgoingPayloadByteCount ~= payload.count else { return false }
+        return calls.postOrKeep([.send(payload, answering: task)])
+    }
+
     /// Brings what the gateway holds, after a silent push for example.
     ///
     /// A client that waits to reconnect does so at once. In the background the device counts as running meanwhile.

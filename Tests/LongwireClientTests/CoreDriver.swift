@@ -32,6 +32,7 @@ struct CoreDriver {
         case pong(Pong)
         case update(DeviceUpdate)
         case feedback(Feedback)
+        case upstream(Upstream)
         case close(Close)
     }
 
@@ -162,6 +163,7 @@ struct CoreDriver {
             case .pong: sent.append(.pong(try Pong(decoding: body)))
             case .deviceUpdate: sent.append(.update(try DeviceUpdate(decoding: body)))
             case .feedback: sent.append(.feedback(try Feedback(decoding: body)))
+            case .upstream: sent.append(.upstream(try Upstream(decoding: body)))
             case .close: sent.append(.close(try Close(decoding: body)))
             default: Issue.record("a client does not send \(header.type)")
             }

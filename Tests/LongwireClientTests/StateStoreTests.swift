@@ -43,7 +43,8 @@ struct StateStoreTests {
             #expect(throws: LongwireClientError.self) { try ClientState(serialized: Array(whole[..<end])) }
         }
         for text in [
-            "longwire state 4\nend\n", "longwire state 5\nend\n", "longwire state 3\nheartbeat - 1 2\nend\n",
+            "longwire state 4\nend\n", "longwire state 6\nend\n", "longwire state 5\nend\n",
+            "longwire state 3\nheartbeat - 1 2\nend\n",
             "longwire state 3\nheartbeat x 1 2 3\nend\n", "longwire state 2\nshown 12\nend\n",
             "longwire state 2\naction 1\nend\n",
             "longwire state 1\nsurprise 1\nend\n", "longwire state 1\ncid 12\nend\n",

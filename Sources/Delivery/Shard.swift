@@ -55,6 +55,8 @@ package struct Shard: ~Copyable {
     var acceptances: AcceptanceFilter
     var tasks = TaskTable()
     var broadcasts: BroadcastTable
+    var feeds = FeedTable()
+    var events: EventTable
     /// Frames lent until the next call.
     var heldFrames: [LentFrame] = []
     /// The closure that gets a reader's answer.
@@ -79,6 +81,7 @@ package struct Shard: ~Copyable {
         messages = MessageTable(now: now)
         jobs = JobTable(appCount: apps.count, now: now)
         broadcasts = BroadcastTable(encoder: encoder)
+        events = EventTable(now: now)
         outbox = Outbox(committedTicket: store.committedTicket)
         acceptances = AcceptanceFilter(now: now, byteLimit: limits.acceptanceFilterByteCount)
         numbers.pending = counters.pending
@@ -122,7 +125,7 @@ package struct Shard: ~Copyable {
         let broadcast = min(broadcasts.cursorsDueAt, broadcasts.nextStep)
         return min(
             messages.timers.earliest,
-            min(devices.timers.earliest, min(jobs.nextTimer, min(broadcast, min(alarm, task)))))
+            min(devices.timers.earliest, min(jobs.nextTimer, min(broadcast, min(alarm, min(task, feeds.nextDue))))))
     }
 
     package var statistics: ShardStatistics {
@@ -137,6 +140,7 @@ package struct Shard: ~Copyable {
         current.deviceQueues = devices.queueCount
         current.pendingEffects = outbox.waitingCount
         current.liveBroadcasts = broadcasts.liveCount
+        current.feedItems = feeds.itemCount
         return current
     }
 

@@ -9,6 +9,17 @@ package struct ShardStatistics: Sendable {
     /// Publishes refused as busy while room was short, of apps that had taken more than their share.
     package var refusedOverShare: UInt64 = 0
     package var repeatedRequests: UInt64 = 0
+    /// Messages of devices that were accepted, and those that were refused.
+    package var upstreamTaken: UInt64 = 0
+    package var upstreamRefused: UInt64 = 0
+    /// Events that a feed took.
+    package var eventsTaken: UInt64 = 0
+    /// Events that have no row, since too many others had one.
+    package var eventsLost: UInt64 = 0
+    /// Items that a feed removed before its consumer had acked them.
+    package var feedItemsMissed: UInt64 = 0
+    /// Items that wait for an ack, in the feeds that are in memory.
+    package var feedItems = 0
     package var deliversSent: UInt64 = 0
     package var deliversResent: UInt64 = 0
     /// Delivers of broadcasts, among all.
@@ -70,7 +81,8 @@ package struct ShardStatistics: Sendable {
 
     static var counters: [WritableKeyPath<ShardStatistics, UInt64>] {
         [
-            \.accepted, \.refusedOverShare, \.repeatedRequests, \.deliversSent, \.deliversResent, \.broadcastDelivers,
+            \.accepted, \.refusedOverShare, \.repeatedRequests, \.upstreamTaken, \.upstreamRefused, \.eventsTaken,
+            \.eventsLost, \.feedItemsMissed, \.deliversSent, \.deliversResent, \.broadcastDelivers,
             \.broadcastMessages, \.broadcastEnumerated, \.broadcastPassed, \.acksIgnored, \.acksAboveHighest,
             \.feedbackIgnored, \.missedAckDeadlines, \.heartbeatTimeouts, \.suspectTimeouts, \.helloRefused,
             \.registrations, \.storeReadFailures, \.damagedRows,

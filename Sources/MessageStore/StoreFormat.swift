@@ -5,7 +5,7 @@ internal import Wire
 /// The version of a store's folder: what its file `format` says, and how an older folder is brought up to date.
 struct StoreFormat {
     /// The version of what this code writes.
-    static let current = 8
+    static let current = 9
     private static let prefix = "longwire store "
 
     private let folder: String

@@ -21,6 +21,8 @@ package enum AdminAction {
     case push(App, by: String)
     /// What begins from a complaint; then the answer of `InspectionAnswers` that its case names.
     case inspect(InspectionRequest)
+    /// What an app's business server follows.
+    case feed(FeedRequest)
     /// The page, with figures of no app outside the scope.
     case metrics(scope: Set<AppKey>?)
     /// `ClusterAnswer.status`, or `ClusterAnswer.none`.
@@ -151,6 +153,10 @@ package final class AdminAPI {
         case .devices, .deviceMessages, .devicePurge, .deviceReplay, .deviceDisconnect, .alias, .task, .taskMessage,
             .request, .jobs:
             return .inspect(try inspection(endpoint, request, path))
+        case .upstream: return .feed(try feedRead(.upstream, request, path))
+        case .upstreamAck: return .feed(try feedAcknowledgement(.upstream, request, path))
+        case .events: return .feed(try feedRead(.events, request, path))
+        case .eventsAck: return .feed(try feedAcknowledgement(.events, request, path))
         case .metrics:
             return .metrics(scope: try authorize(request, for: nil).apps)
         case .cluster:
@@ -206,7 +212,7 @@ package final class AdminAPI {
     }
 
     /// A POST's body, once its sender may send one.
-    private func body(
+    func body(
         _ request: APIRequest, _ permission: Credential.Permission
     ) throws(AdminFault) -> (value: JSONValue, credential: Credential) {
         let credential = try authorize(request, for: permission)

@@ -6,6 +6,7 @@ package enum AdminEndpoint: Sendable, Hashable, CaseIterable {
     case alias, task, taskMessage, request, jobs
     case backup, backupState
     case appCreate, app, appChange, appDelete, appRotate, appEnable, appDisable
+    case upstream, upstreamAck, events, eventsAck
 
     package static let table = RouteTable<AdminEndpoint>([
         .init("/v1/handoff/lease", [.post(.lease)]),
@@ -28,6 +29,10 @@ package enum AdminEndpoint: Sendable, Hashable, CaseIterable {
         .init("/v1/apps/{appId}/tasks/{taskId}", [.get(.task)]),
         .init("/v1/apps/{appId}/tasks/{taskId}/devices/{cid}", [.get(.taskMessage)]),
         .init("/v1/apps/{appId}/requests/{requestId}", [.get(.request)]),
+        .init("/v1/apps/{appId}/upstream", [.get(.upstream)]),
+        .init("/v1/apps/{appId}/upstream/ack", [.post(.upstreamAck)]),
+        .init("/v1/apps/{appId}/events", [.get(.events)]),
+        .init("/v1/apps/{appId}/events/ack", [.post(.eventsAck)]),
         .init("/v1/handoff/jobs", [.get(.jobs)]),
         .init("/v1/cluster", [.get(.cluster)]),
         .init("/v1/cluster/drain", [.post(.clusterDrain)]),

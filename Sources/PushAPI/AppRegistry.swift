@@ -29,6 +29,9 @@ package struct App: Sendable {
     package var isEnabled = true
     /// The admin API made it; otherwise it is the configuration file's.
     package var isManaged = false
+    /// It has the feed.
+    package var takesUpstream = false
+    package var hasEvents = false
     let bucketPrefix: [UInt8]
 
     /// Both lists of secrets have at least one.

@@ -3,7 +3,7 @@ package import Wire
 
 /// Who may use the admin listener, and for what.
 package struct Credential: Sendable {
-    package enum Permission: String, Sendable, CaseIterable { case handoff, trace, upstream, admin }
+    package enum Permission: String, Sendable, CaseIterable { case handoff, trace, upstream, events, admin }
 
     package var name: String
     /// Apps it may see; `nil`: all.

@@ -34,6 +34,20 @@ package struct HookSecret: Sendable {
     }
 }
 
+/// The headers of one attempt to post a body, signed with each secret in force.
+package enum WebhookHeaders {
+    package static func make(
+        id: String, body: [UInt8], keys: [HookSecret], unixSeconds: Int64
+    ) -> [(name: String, value: String)] {
+        // Signatures stand apart by a space, so that the receiver may change its secret at leisure.
+        let signatures = keys.map { $0.signature(id: id, timestamp: unixSeconds, body: body) }
+        return [
+            ("content-type", "application/json;charset=utf-8"), ("webhook-id", id),
+            ("webhook-timestamp", String(unixSeconds)), ("webhook-signature", signatures.joined(separator: " ")),
+        ]
+    }
+}
+
 /// One batch on its way to the hook.
 ///
 /// A retry sends the same id and body with a new timestamp and signature.
@@ -62,13 +76,7 @@ package struct HookDelivery: Sendable {
 
     /// The request's headers at `now`, name and value.
     package func headers(secret: HookSecret, now: GatewayTime) -> [(String, String)] {
-        let seconds = now / 1_000
-        return [
-            ("content-type", "application/json;charset=utf-8"),
-            ("webhook-id", id),
-            ("webhook-timestamp", String(seconds)),
-            ("webhook-signature", secret.signature(id: id, timestamp: seconds, body: body)),
-        ]
+        WebhookHeaders.make(id: id, body: body, keys: [secret], unixSeconds: now / 1_000).map { ($0.name, $0.value) }
     }
 }
 

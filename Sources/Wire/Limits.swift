@@ -18,8 +18,10 @@ public enum Limits {
         let texts = appIDByteCount + clientByteCount + alternateByteCount + proofByteCount + nonceByteCount
         let hello = positions + tokens + texts + openedCount * 24
         let ack = positions + rejectedCount * (reasonByteCount + 32)
-        return 1_024 + max(hello, ack)
+        return 1_024 + max(hello, ack, upstreamPayloadByteCount)
     }()
+    /// The payload of a message from a device.
+    public static let upstreamPayloadByteCount = 16 << 10
     /// What the header's three length bytes can say; no configuration can go beyond it.
     public static let largestFrameBodyByteCount = 1 << 24 - 1
 

@@ -271,6 +271,63 @@ def test_other_parts_are_opened_and_gateways_start_while_part_0_cannot_be_opened
             retried(lambda: cluster[0].push(device.cid, "last"))
 
 
+def sent_through(device, cluster, number, payload):
+    """Sends a message to the app's server until it is taken, under the same number, through any gateway that serves."""
+
+    def look():
+        try:
+            if device.connection is None:
+                come_back(device, cluster.running[number % len(cluster.running)])
+            device.connection.send(pb.Upstream(request=number, payload=payload))
+            return device.receive(pb.UpstreamResult).code == 0
+        except (Closed, OSError):
+            device.close()
+            return False
+
+    eventually(look, f"message {number} as taken")
+
+
+def test_feeds_hold_through_any_gateway_and_over_a_takeover(rig, new_device):
+    """Messages and events of devices of every part are read, and acked, through any gateway; a kill costs none of them."""
+    with Cluster(rig, limits=QUICK, app={"upstream": {}, "events": {}}) as cluster:
+        targets = devices(cluster, new_device, 6)
+        items, events = [], []
+
+        def follow(gateway):
+            for path, list in (("upstream", items), ("events", events)):
+                page = retried(lambda: gateway.admin_call("GET", f"/v1/apps/demo/{path}?max=500"))
+                list += page["items"]
+                retried(lambda: gateway.admin_call("POST", f"/v1/apps/demo/{path}/ack", {"cursor": page["cursor"]}))
+
+        messages = []
+        for step in range(1, 4):
+            for number, device in enumerate(targets):
+                sent_through(device, cluster, step, f"{number}.{step}".encode())
+                messages.append(retried(lambda: cluster[0].push(device.cid, "x"))["msgId"])
+                device.receive_and_ack(1)
+        follow(cluster[2])
+        for message in messages:
+            retried(lambda: cluster[0].ends_as(message, "delivered"))
+        # The gateway that serves the app's home, wherever that is: each in turn.
+        for victim in (0, 1):
+            cluster[victim].kill()
+            cluster.wait_until_served()
+            step = 4 + victim
+            for number, device in enumerate(targets):
+                device.close()
+                sent_through(device, cluster, step, f"{number}.{step}".encode())
+            follow(cluster[2])
+            cluster[victim].start()
+            cluster.wait_until_served()
+        follow(cluster[1])
+        for number, device in enumerate(targets):
+            got = [item["payload"] for item in items if item["cid"] == device.cid]
+            assert got == [f"{number}.{step}" for step in range(1, 6)]
+        eventually(
+            lambda: follow(cluster[2]) or set(messages) <= {item.get("msgId") for item in events}, "every end as an event")
+        assert len({item["cursor"] for item in items}) == len(items)
+
+
 def test_a_planned_stop_hands_all_parts_over(rig, new_device):
     with Cluster(rig, limits=QUICK, count=2) as cluster:
         targets = devices(cluster, new_device, 8)

@@ -40,6 +40,7 @@ enum FixtureRows {
         rows += names(app, time)
         rows += task(app, time)
         rows += broadcast(app, time)
+        rows += feed(app, time)
         rows.append(meta(1, Array(0..<32)))
         rows.append(meta(2, [0, 0, 0, 0, 0, 0, 0, 7]))
         return rows
@@ -257,6 +258,33 @@ enum FixtureRows {
         ]
     }
 
+    /// A feed with one item, and the numbers of the device that sent it.
+    private static func feed(_ app: AppKey, _ time: Int64) -> [Row] {
+        let name = FeedName(app, .upstream)
+        var item = FeedItem(.upstream, at: time, cid: DeviceID(high: 0xD0D0, low: 1))
+        (item.request, item.payload) = (5, Array("up".utf8))
+        var state = FeedState()
+        (state.last, state.acked, state.count, state.byteCount) = (4, 3, 1, 71)
+        let (items, head) = ([item][...], state)
+        var numbers = UpstreamRow(app: app)
+        numbers.add(UpstreamRow.Entry(request: 5, digest: 6, number: 4, byteCount: 2), acked: 3)
+        let row = numbers
+        return [
+            Row(
+                key: FeedHeadRow.key(name), wakeAt: 0,
+                value: bytes(FeedHeadRow.byteCount) { FeedHeadRow.write(head, first: 4, into: $0) }),
+            Row(
+                key: FeedRow.key(name, 4), wakeAt: 0,
+                value: bytes(FeedRow.byteCount(items)) { FeedRow.write(items, into: $0) }),
+            Row(
+                key: StoreKey(Bucket(1000), .event, ownerHigh: app.word, ownerLow: 0, item: 9), wakeAt: 0,
+                value: bytes(FeedRow.byteCount(items)) { FeedRow.write(items, into: $0) }),
+            Row(
+                key: UpstreamRow.key(item.cid, of: app), wakeAt: time + 90,
+                value: bytes(row.byteCount) { row.write(into: $0) }),
+        ]
+    }
+
     private static func meta(_ kind: UInt64, _ value: [UInt8]) -> Row {
         Row(key: StoreKey(Bucket(0), .meta, ownerHigh: kind, ownerLow: 0), wakeAt: 0, value: value)
     }
@@ -329,6 +357,20 @@ enum FixtureRows {
                 return "\(row.event) \(row.action), vendor \(row.isVendor)"
             case .taskTargets: return "\(TargetsRow.read(bytes)?.count ?? -1) devices"
             case .taskGroup: return "\(value.count) bytes"
+            case .feed:
+                guard key.item > 0 else {
+                    guard let head = FeedHeadRow.read(bytes) else { return "unreadable" }
+                    return
+                        "\(head.state.count) items to \(head.state.last), acked \(head.state.acked), from \(head.first)"
+                }
+                guard let items = FeedRow.read(bytes) else { return "unreadable" }
+                return "\(items.map { "\($0.kind) of \($0.cid.low)" })"
+            case .event:
+                guard let items = FeedRow.read(bytes) else { return "unreadable" }
+                return "\(items.map { "\($0.kind) of \($0.cid.low)" })"
+            case .upstream:
+                guard let row = UpstreamRow(bytes) else { return "unreadable" }
+                return "\(row.entries.count) numbers"
             case .singleTask:
                 guard let row = SingleTaskRow(bytes) else { return "unreadable" }
                 return "message \(row.message.low) in \(row.table)"

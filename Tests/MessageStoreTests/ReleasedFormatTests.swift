@@ -25,6 +25,7 @@ struct ReleasedFormatTests {
         case .alias, .tag: 2
         case .task, .taskMessage, .taskEvent, .taskTargets, .taskGroup, .singleTask: 3
         case .broadcast: 4
+        case .feed, .upstream, .event: 9
         default: 1
         }
     }

@@ -228,6 +228,16 @@ struct AdminAPITests {
         case .appDisable: Rule(target: "/v1/apps/demoApp/disable", permissions: [], needsAllApps: true)
         case .apps: Rule(method: .get, target: "/v1/apps", permissions: Set(Credential.Permission.allCases))
         case .push: Rule(target: "/v1/apps/demoApp/push", body: "{}", permissions: [], namesApp: true)
+        case .upstream:
+            Rule(method: .get, target: "/v1/apps/demoApp/upstream", permissions: [.upstream], namesApp: true)
+        case .upstreamAck:
+            Rule(
+                target: "/v1/apps/demoApp/upstream/ack", body: #"{"cursor":"1"}"#, permissions: [.upstream],
+                namesApp: true)
+        case .events: Rule(method: .get, target: "/v1/apps/demoApp/events", permissions: [.events], namesApp: true)
+        case .eventsAck:
+            Rule(
+                target: "/v1/apps/demoApp/events/ack", body: #"{"cursor":"1"}"#, permissions: [.events], namesApp: true)
         case .devices: traceRule("/v1/apps/demoApp/devices")
         case .deviceMessages: traceRule("/v1/apps/demoApp/devices/\(Fixture.cid)/messages")
         case .devicePurge: changeRule("purge")

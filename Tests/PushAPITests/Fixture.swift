@@ -23,6 +23,7 @@ struct Fixture {
             appID: "demoApp", appKey: "demoKey", appSecrets: ["demoAppSecret"], masterSecrets: masterSecrets,
             apnsTopic: "com.example.demo")
         (app.apnsTemplate, app.transmissionCharacterCount) = (template, transmissionCharacters)
+        (app.takesUpstream, app.hasEvents) = (true, true)
         let other = App(appID: "otherApp", appKey: "otherKey", appSecrets: ["a"], masterSecrets: ["b"])
         var counter: UInt64 = 0
         let random = RandomWords {

@@ -231,6 +231,10 @@ package struct AppSettings: Sendable {
     package var queuedByteLimit = 4 << 20
     package var overflowPolicy = OverflowPolicy.reject
     package var maxAttempts = 5
+    /// What the app keeps of its devices' messages; `nil`: it takes none.
+    package var upstream: FeedLimits?
+    /// What the app keeps of its events; `nil`: it has none.
+    package var events: FeedLimits?
     package init(key: AppKey, appID: String, apnsTopic: String) {
         (self.key, self.appID, self.apnsTopic) = (key, appID, apnsTopic)
     }

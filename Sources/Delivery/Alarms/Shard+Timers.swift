@@ -20,6 +20,7 @@ extension Shard {
         usage.age(now)
         fireFailedAlarms()
         fireTasks()
+        advanceFeeds()
         writeCursors()
         scanSessions()
         searchMemory()
@@ -159,7 +160,7 @@ extension Shard {
             } else {
                 ledgerAlarmFired(stored)
             }
-        case .taskEvent, .taskTargets, .taskGroup: forget(stored)
+        case .taskEvent, .taskTargets, .taskGroup, .upstream: forget(stored)
         default: break
         }
     }

@@ -335,6 +335,7 @@ extension Shard {
             device.value.flags.insert(.dirty)
             if isRegistration { shard.count(.registered) }
             if isFirstOfDay { shard.count(.active) }
+            shard.noteEvent(.online)
         }
         let ticket = outbox.lastTicket
         presenceChanged(slot)

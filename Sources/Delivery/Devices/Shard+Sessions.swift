@@ -10,6 +10,13 @@ extension Shard {
         sessions.device(of: session)
     }
 
+    /// Whose session it is; `nil` when it is over.
+    package func source(of session: SessionRef) -> (app: AppKey, cid: DeviceID)? {
+        guard let slot = device(of: session) else { return nil }
+        let device = devices.at(slot)
+        return (apps[Int(device.value.appIndex)].key, device.value.cid)
+    }
+
     // MARK: Presence
 
     /// The loop read something from this session: called once per read event.
@@ -81,6 +88,7 @@ extension Shard {
         recallInFlight(slot, isSessionOver: true)
         if announced { makeAllDue(slot) } else { makeAllDueSoon(slot) }
         leaveBroadcasts(slot)
+        notePresence(.offline, of: slot)
         presenceChanged(slot)
     }
 

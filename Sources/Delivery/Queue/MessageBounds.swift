@@ -70,6 +70,9 @@ package enum RowBounds {
         case .taskTargets: return TargetsRow.byteCount(count: TaskBounds.targetsOfARow)
         case .taskGroup: return 16
         case .singleTask: return SingleTaskRow.byteCount
+        case .feed: return FeedRow.byteCountLimit
+        case .event: return FeedRow.headByteCount + FeedRow.itemByteCount + reasonByteCount
+        case .upstream: return UpstreamRow.headByteCount + UpstreamRow.entryByteCount * UpstreamRow.entryLimit
         }
     }
 
@@ -92,10 +95,15 @@ package enum RowBounds {
         func bytes(_ table: StoreKey.Table) -> Int {
             Self.operationByteCount + (byteCount(of: table, limits) ?? 0)
         }
-        // A message's end removes its row and its job's, and writes a trace and a ledger row.
-        let end = (operations: 4, byteCount: 2 * Self.operationByteCount + bytes(.trace) + bytes(.taskMessage))
+        // A message's end removes its row and its job's, and writes a trace, a ledger row and an event.
+        let end = (
+            operations: 5,
+            byteCount: 2 * Self.operationByteCount + bytes(.trace) + bytes(.taskMessage) + bytes(.event)
+        )
         // The counters of today, and of yesterday for messages accepted then.
-        let always = (operations: 4, byteCount: bytes(.device) + 2 * bytes(.counters) + bytes(.tag))
+        let always = (
+            operations: 5, byteCount: bytes(.device) + 2 * bytes(.counters) + bytes(.tag) + bytes(.event)
+        )
         // A message displaces at most as many of the smallest as it counts in its queue (`Shard.accept`); others end
         // before it.
         let largest = MessageRow.chargeBesideRow + (byteCount(of: .message, limits) ?? 0)
@@ -116,7 +124,13 @@ package enum RowBounds {
             byteCount: always.byteCount + 2 * limits.tagsPerDevice * bytes(.tag)
         )
         let task = (operations: 4, byteCount: bytes(.task) + bytes(.broadcast) + bytes(.tag) + bytes(.request))
-        let all = [publish, ending, tags, task]
+        // A device's message with its row and the head, or the rows that one step of a feed removes.
+        let feed = (
+            operations: FeedBounds.trimmedRows + 3,
+            byteCount: bytes(.feed) + bytes(.upstream) + (FeedBounds.trimmedRows + 1) * Self.operationByteCount
+                + FeedHeadRow.byteCount
+        )
+        let all = [publish, ending, tags, task, feed]
         return (all.map(\.operations).max() ?? 0, all.map(\.byteCount).max() ?? 0)
     }
 

@@ -69,6 +69,9 @@ extension Shard {
                 job: nil, reason: reason)
         }
         batch.rowCount += 3
+        noteEvent(
+            FeedItem.Kind(rawValue: state.rawValue) ?? .failed, message: facts.message, task: facts.task, reason: reason
+        )
         let isAcked = state == .delivered || state == .deliveredOffline
         // Of a message from before the restart the row says only whether the device was reachable at acceptance.
         let wasSent =

@@ -46,6 +46,15 @@ public struct StoreKey: Hashable, Comparable, Sendable {
         ///
         /// The app's log: a task's row, kept while the broadcast is live; item 0: the highest number given.
         case broadcast = 22
+        /// Owner: (app key, `FeedKind`); item: the number of a row's last item, 0 for the feed's head; in the app's home
+        /// bucket.
+        ///
+        /// What the app's business server follows: its devices' messages, or events.
+        case feed = 23
+        /// Owner: cid; item 0; in the app's home bucket. The numbers of a device's latest messages.
+        case upstream = 24
+        /// Owner: (app key, 0); item: a number that grows; in the device's bucket. An event that its feed does not have yet.
+        case event = 25
 
         /// The store keeps ephemeral rows for a day (within a size budget), then drops them.
         ///
@@ -60,9 +69,9 @@ public struct StoreKey: Hashable, Comparable, Sendable {
         @inlinable public var hasItems: Bool {
             switch self {
             case .message, .vendorMessage, .meta, .tag, .taskMessage, .taskEvent, .taskTargets, .taskGroup,
-                .broadcast:
+                .broadcast, .feed, .event:
                 true
-            case .device, .job, .counters, .request, .trace, .alias, .task, .singleTask: false
+            case .device, .job, .counters, .request, .trace, .alias, .task, .singleTask, .upstream: false
             }
         }
 
@@ -72,9 +81,10 @@ public struct StoreKey: Hashable, Comparable, Sendable {
         /// Rows that may have an alarm; the store tells their owner when they turn cold.
         @inlinable public var hasAlarms: Bool {
             switch self {
-            case .device, .message, .vendorMessage, .job, .task, .taskMessage, .taskEvent, .taskTargets, .taskGroup:
+            case .device, .message, .vendorMessage, .job, .task, .taskMessage, .taskEvent, .taskTargets, .taskGroup,
+                .upstream:
                 true
-            case .counters, .request, .trace, .meta, .alias, .tag, .singleTask, .broadcast: false
+            case .counters, .request, .trace, .meta, .alias, .tag, .singleTask, .broadcast, .feed, .event: false
             }
         }
     }

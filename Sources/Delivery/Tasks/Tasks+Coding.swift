@@ -6,13 +6,13 @@ extension TaskCommand: Codable {
     private enum Kind: String, Codable {
         case create, load, change, park, targets, scan, advance, sweep, totals, day, foldable, removeCounters, online,
             message, stopSingle, keepSiblings, endSibling, settleFirstAck, begin, end, joinGroup, group,
-            liveBroadcasts, broadcastHeads, inspect
+            liveBroadcasts, broadcastHeads, inspect, feed
     }
 
     private enum Key: String, CodingKey {
         case kind, record, requestKey, digest, task, app, change, devices, from, scan, position, state, share, day,
             days,
-            cid, bucket, first, call, outcomes, owner, inspection, piece, counted
+            cid, bucket, first, call, outcomes, owner, inspection, piece, counted, feed
     }
 
     package func encode(to encoder: any Encoder) throws {
@@ -107,6 +107,9 @@ extension TaskCommand: Codable {
         case .inspect(let inspection):
             try put(.inspect)
             try container.encode(inspection, forKey: .inspection)
+        case .feed(let command):
+            try put(.feed)
+            try container.encode(command, forKey: .feed)
         case .group(let bucket, let owner):
             try put(.group)
             try container.encode(bucket, forKey: .bucket)
@@ -161,6 +164,7 @@ extension TaskCommand: Codable {
                     try get(.share), try container.decodeIfPresent(BroadcastPiece.self, forKey: .piece))
             case .broadcastHeads: .broadcastHeads(try get(.share))
             case .inspect: .inspect(try get(.inspection))
+            case .feed: .feed(try get(.feed))
             case .group: .group(bucket: try get(.bucket), owner: try words(.owner))
             }
     }

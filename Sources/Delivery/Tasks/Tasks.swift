@@ -128,6 +128,8 @@ package enum TaskCommand: Sendable {
     case group(bucket: Bucket, owner: (UInt64, UInt64))
     /// An operator's question or order, which need not be about a task.
     case inspect(Inspection)
+    /// What an app's devices send, what happened, and its consumer's reads and acks, in the app's home bucket.
+    case feed(FeedCommand)
     /// The live broadcasts of the apps whose logs are in these buckets, for a shard that starts elsewhere: a piece of them, or
     /// all at once.
     case liveBroadcasts(LoopShare, BroadcastPiece? = nil)
@@ -204,6 +206,7 @@ package enum TaskAnswer: Sendable, Codable {
     /// `next`: where the next piece begins; `nil`: there is none.
     case liveBroadcasts([AppBroadcasts], next: BroadcastPlace? = nil)
     case inspected(InspectionAnswer)
+    case feed(FeedAnswer)
 }
 
 /// The outcomes of a task's messages, or of some of them: sums over its rows.

@@ -15,6 +15,7 @@ extension Shard {
         isAbandoned = true
         while let effect = outbox.popWaiting() { refuse(effect) }
         for origin in tasks.dropCalls() { outbox.send(.task(origin, .busy)) }
+        for origin in feeds.dropWaiters() { outbox.send(.task(origin, .busy)) }
         refuseWaitingCommands()
         // An unread row ends most steps. A step may want to read another row first: that read fails, too.
         while !continuations.isEmpty || !slices.isEmpty || searches.hasMemorySearches {

@@ -121,6 +121,23 @@ extension TaskCommand {
             return isHere(key.bucket) && outcomes?.count ?? 0 <= TaskBounds.callTargets
         case .joinGroup(_, let bucket, _), .group(let bucket, _): return isHere(bucket)
         case .inspect(let inspection): return inspection.isSound(inPart: part, of: parts)
+        case .feed(let command): return isHere(command.feed.home) && command.isSound
+        }
+    }
+}
+
+extension FeedCommand {
+    fileprivate var isSound: Bool {
+        switch self {
+        case .upstream(let message): message.payload.count <= MessageBounds.payloadByteCount
+        case .append(_, let items, let lost):
+            items.count <= FeedBounds.pageItems && lost < 1 << 48
+                && items.allSatisfy {
+                    LinkCodec.isTime($0.at) && $0.payload.count <= MessageBounds.payloadByteCount
+                }
+        case .read(let read):
+            1...FeedBounds.pageItems ~= read.limit && 0...FeedBounds.waitMilliseconds ~= read.waitMilliseconds
+        case .acknowledge, .state: true
         }
     }
 }

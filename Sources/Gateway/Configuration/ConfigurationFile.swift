@@ -257,6 +257,8 @@ struct ConfigurationReader {
             queue.finish()
         }
         if let push = object.object("push") { app.push = PushConfiguration(push) }
+        if let upstream = object.object("upstream") { app.upstream = readFeed(upstream, .upstream, &secrets) }
+        if let events = object.object("events") { app.events = readFeed(events, .events, &secrets) }
         if let count = object.integer("maxAttempts", in: 1...1_000) { app.maxAttempts = Int(count) }
         object.finish()
         return appID == nil ? nil : app
@@ -374,15 +376,16 @@ struct ConfigurationReader {
         }
     }
 
-    private func readHook(
-        _ object: ConfigurationObject, _ secrets: inout SecretReader
+    func readHook(
+        _ object: ConfigurationObject, _ secrets: inout SecretReader, batchName: String = "batchJobs",
+        batchLimit: Int64 = 500
     ) -> GatewayConfiguration.Hook? {
         let allowed = "an https URL, or an http URL on loopback, without user, password or fragment"
         let text = object.string("url", allowed: allowed) { (try? HookURL($0)) != nil }
         if !object.has("url") { object.report("url", "missing; \(allowed)") }
         let keys = secrets.read(object, "secret", 8...256) { HookSecret($0) != nil }
         let authorities = object.has("authorities") ? readFilePath(object, "authorities") : nil
-        let batch = object.integer("batchJobs", in: 1...500)
+        let batch = object.integer(batchName, in: 1...batchLimit)
         let timeout = object.integer("timeoutSeconds", in: 1...120)
         object.finish()
         guard let text, let url = try? HookURL(text), let keys else { return nil }

@@ -125,6 +125,10 @@ package struct AppConfiguration: Sendable, Equatable {
     package var overflowPolicy = AppSettings.OverflowPolicy.reject
     package var maxAttempts = 5
     package var push = PushConfiguration()
+    /// `nil`: the app takes no messages from its devices.
+    package var upstream: FeedConfiguration?
+    /// `nil`: the app has no events.
+    package var events: FeedConfiguration?
 
     package init(appID: String, appKey: String, appSecrets: [Secret], masterSecrets: [Secret]) {
         (self.appID, self.appKey, self.appSecrets, self.masterSecrets) = (appID, appKey, appSecrets, masterSecrets)
@@ -137,6 +141,7 @@ package struct AppConfiguration: Sendable, Equatable {
         settings.queuedByteLimit = queuedByteLimit
         settings.overflowPolicy = overflowPolicy
         settings.maxAttempts = maxAttempts
+        (settings.upstream, settings.events) = (upstream?.limits, events?.limits)
         return settings
     }
 }
@@ -150,6 +155,8 @@ package struct Credential: Sendable, Equatable {
         case trace
         /// Read upstream messages.
         case upstream
+        /// Follow events.
+        case events
         /// All of it, and whatever changes the gateway.
         case admin
         package static func < (left: Permission, right: Permission) -> Bool { left.rawValue < right.rawValue }

@@ -36,6 +36,7 @@ extension GatewayContext {
         figures.store = store.statistics
         figures.acceptsWrites = store.acceptsWrites
         figures.hook = hook.withLock { $0 }?.figures
+        figures.webhooks = feedPoster?.states ?? [:]
         figures.cluster = cluster?.figures()
         return figures
     }

@@ -82,6 +82,8 @@ final class AdminFront {
         case .inspect(let request):
             guard owner.context.isReady else { return respond(exchange, .adminUnavailable("the gateway is starting")) }
             inspections.handle(request) { [weak self] response in self?.respond(exchange, response) }
+        case .feed(let request):
+            owner.feeds.handle(request) { [weak self] response in self?.respond(exchange, response) }
         case .metrics(let scope):
             MetricsGatherer.gather(owner, scope: scope) { [weak self] page in
                 self?.respond(exchange, APIResponse(status: 200, contentType: .metrics, body: page))

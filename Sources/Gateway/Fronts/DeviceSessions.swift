@@ -176,11 +176,7 @@ final class DeviceSessions: StreamDelegate {
             guard feedback.kind != .action || isWithinBudget(session, FrameBudget.actionCost) else { return }
             owner.feedback(session, feedback)
         case .upstream:
-            var result = UpstreamResult()
-            result.request = try Upstream(decoding: body.bytes).request
-            result.code = 1
-            result.reason = "no consumer takes upstream messages of this app"
-            send(session, result)
+            owner.upstream.take(try Upstream(decoding: body.bytes), of: session)
         case .close:
             _ = try Close(decoding: body.bytes)
             finish(session, .goodbye, announced: true)
@@ -295,6 +291,7 @@ final class DeviceSessions: StreamDelegate {
     /// Gives the slot back and tells the shard, once.
     private func leave(_ session: SessionRef, announced: Bool = false, isForgotten: Bool = false) {
         remove(session)
+        owner.upstream.forget(session)
         if !isForgotten { owner.sessionEnded(session, announced: announced) }
         owner.endConnection(.device)
     }

@@ -98,6 +98,7 @@ final class Gateway {
             try warnOfDates(configuration)
             note(try Self.certificates(configuration))
             if let hook = configuration.hook { self.hook = try HookSender(hook, context: context, log: log) }
+            if configuration.hasWebhooks { try context.startFeedPoster() }
         } catch {
             start.close()
             throw error
@@ -372,6 +373,7 @@ final class Gateway {
             if let settings = applied.hook, hook == nil {
                 hook = try HookSender(settings, context: context, log: log)
             }
+            if applied.hasWebhooks { try context.startFeedPoster() }
             for key in next.keysNeedingRestart(since: configuration) {
                 log.write(.warning, .restartNeeded, [.key: .text(key)])
             }
@@ -417,6 +419,7 @@ final class Gateway {
         node?.leave(withinMilliseconds: configuration.limits.stopTimeoutSeconds * 1_000)
         context.setStopping()
         hook?.stop(withinMilliseconds: configuration.limits.stopTimeoutSeconds * 500)
+        context.feedPoster?.stop()
         let closings = listeners.map { LoopClosing(loop: $0.loop, close: $0.close) }
         for closing in closings { closing.run() }
         context.tellAll { $0.beginStop() }

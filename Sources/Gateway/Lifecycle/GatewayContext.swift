@@ -28,6 +28,9 @@ final class GatewayContext: Sendable {
     let hook = Lock<HookDispatcher?>(nil)
     /// Opened with the gateway, so that a hook that comes with a reload can be woken from every loop's table.
     let hookWakeup: Wakeup
+    /// Posts to the webhooks of feeds; `nil` while no app has had any.
+    private let poster = Lock<FeedPoster?>(nil)
+    private let feedWakeup: Wakeup
     /// Devices of all loops, those of them that have not said Hello, senders, and callers that wait in `lease`.
     let deviceConnections = SharedCount()
     let handshakes = SharedCount()
@@ -57,7 +60,7 @@ final class GatewayContext: Sendable {
         revokedTokens: Set<TokenID>, startedAt: GatewayTime, bodies: HTTPBodyBudget,
         spares: SpareBatches = SpareBatches()
     ) throws {
-        hookWakeup = try Wakeup()
+        (hookWakeup, feedWakeup) = (try Wakeup(), try Wakeup())
         // On a store of its own the gateway reads them before it serves; otherwise their owner tells.
         apps = SharedApps(isKnown: cluster == nil)
         replays = Lock(ReplayGuard(startedAt: startedAt))
@@ -78,6 +81,15 @@ final class GatewayContext: Sendable {
         guard let cluster, let first = members.first else { return }
         rates.setGatewayCount(cluster.gatewayCount)
         rates.onExchangeDue { first.submit { $0.exchangeRates() } }
+    }
+
+    var feedPoster: FeedPoster? { poster.withLock { $0 } }
+
+    /// Starts the thread that posts to the webhooks of feeds, once.
+    func startFeedPoster() throws {
+        guard feedPoster == nil else { return }
+        let started = try FeedPoster(log: log, wakeup: feedWakeup)
+        poster.withLock { $0 = started }
     }
 
     /// The gateway's own rows are durable: it takes work from now on.

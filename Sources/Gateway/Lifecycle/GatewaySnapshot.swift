@@ -14,6 +14,10 @@ struct GatewaySnapshot: Sendable {
     var connections: ConnectionLimits
     var allowsPlaintextRegistration: Bool
     var backupFolder: String
+    /// Some app has events.
+    var hasEvents: Bool
+    /// Where feeds are posted.
+    var webhooks: [FeedName: GatewayConfiguration.Hook] = [:]
 
     /// - Parameters:
     ///   - configuration: the file's, in force.
@@ -31,6 +35,7 @@ struct GatewaySnapshot: Sendable {
         backupFolder = configuration.backupPath ?? configuration.storePath + "/backups"
         // To the shards an app that is switched off is one that is not served here.
         let served = configuration.apps + managed.filter(\.isEnabled).map(\.app)
+        hasEvents = served.contains { $0.events != nil }
         settings = served.map { $0.settings(key: AppKey(appID: $0.appID)) }
         registry = AppRegistry(
             configuration.apps.map { App($0) }
@@ -39,6 +44,11 @@ struct GatewaySnapshot: Sendable {
                     (known.isManaged, known.isEnabled) = (true, isEnabled)
                     return known
                 }, isComplete: isComplete)
+        for app in served {
+            let key = AppKey(appID: app.appID)
+            webhooks[FeedName(key, .upstream)] = app.upstream?.webhook
+            webhooks[FeedName(key, .events)] = app.events?.webhook
+        }
         credentials = CredentialSet(
             configuration.credentials.flatMap { credential in
                 credential.tokens.map { token in
@@ -65,6 +75,7 @@ extension App {
         transmissionCharacterCount = app.push.transmissionCharacters
         scheduleHorizon = Int64(app.push.scheduleDays) * 86_400_000
         timestampTolerance = Int64(app.push.timestampToleranceSeconds) * 1_000
+        (takesUpstream, hasEvents) = (app.upstream != nil, app.events != nil)
         (rates, bounds) = (app.push.rates, app.push.bounds)
     }
 }

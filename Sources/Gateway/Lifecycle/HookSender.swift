@@ -155,14 +155,7 @@ extension HookSender: HookPolicy {
     ) -> [(name: String, value: String)] {
         guard let batch = state.withLock({ $0.batches[delivery.id]?.delivery }) else { return [] }
         let keys = secrets.compactMap { PushAPI.HookSecret($0.exposed) }
-        guard let newest = keys.first else { return [] }
-        var headers = batch.headers(secret: newest, now: unixSeconds * 1_000).map { (name: $0.0, value: $0.1) }
-        // One signature for each secret in force, apart by a space, so that the receiver may change its own at leisure.
-        let signatures = keys.map { $0.signature(id: batch.id, timestamp: unixSeconds, body: batch.body) }
-        for index in headers.indices where headers[index].name == "webhook-signature" {
-            headers[index].value = signatures.joined(separator: " ")
-        }
-        return headers
+        return WebhookHeaders.make(id: batch.id, body: batch.body, keys: keys, unixSeconds: unixSeconds)
     }
 
     func decide(_ response: HookResponse, for delivery: HookDelivery) -> HookDecision {

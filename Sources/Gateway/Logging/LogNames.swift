@@ -107,6 +107,10 @@ package enum LogName: String, Sendable, CaseIterable {
     case hookRecovered
     /// A batch for the hook was given up; its jobs' leases lapse and they come again.
     case hookGivenUp
+    /// A feed's webhook failed; retried. Fields: name, status, error, attempt, retryInMilliseconds.
+    case webhookFailing
+    /// A feed's webhook answers again. Fields: name.
+    case webhookRecovered
 
     /// Lines were lost because they came faster than they could be written; fields: count.
     case logLinesLost

@@ -126,6 +126,13 @@ final class GatewayLoop {
     var frameByteLimit: Int { core.pointee.frameByteLimit }
     var deviceFrameByteLimit: Int { core.pointee.deviceFrameByteLimit }
 
+    /// Messages from devices.
+    private(set) lazy var upstream = UpstreamDesk(self)
+    /// What apps' business servers follow.
+    private(set) lazy var feeds = FeedFront(self)
+    private(set) lazy var events = EventDesk(self)
+    private(set) lazy var webhooks = FeedWebhooks(self)
+
     /// Made on the thread that starts the gateway, before the loop runs.
     init(
         index: Int, loop: EventLoop, context: GatewayContext, snapshot: GatewaySnapshot, clock: ClockMapping,
@@ -246,6 +253,7 @@ final class GatewayLoop {
         withShard { $0.advance(to: now) }
         continueWork()
         campaigns.coordinator.tick(now: loop.now)
+        events.tick()
         tickLists()
         while let connection = handshakes.popDue(now: loop.now) { connection.handshakeTimedOut() }
         while let connection = senderHandshakes.popDue(now: loop.now) { connection.handshakeTimedOut() }
@@ -260,6 +268,7 @@ final class GatewayLoop {
             tellAgain()
             compareBroadcasts()
             exchangeRates()
+            webhooks.tick()
             if isHere(0) {
                 campaignKeeper.tick()
                 counterKeeper?.tick()
@@ -350,6 +359,7 @@ final class GatewayLoop {
         sessions.closeAll()
         for sender in openSenders { sender.stop() }
         handoff.drain()
+        if isHere(index) { withShard { $0.releaseFeedWaiters(now: now) } }
         if isHere(0) { campaignKeeper.writeRates() } else { exchangeRates() }
     }
 

@@ -33,6 +33,8 @@ struct ShardSeat: ~Copyable {
 
     func statistics(of apps: [AppKey]) -> [AppStatistics] { shard.statistics(of: apps) }
 
+    func source(of session: SessionRef) -> (app: AppKey, cid: DeviceID)? { shard.source(of: session) }
+
     func mayAccept(_ app: AppKey) -> Bool { shard.mayAccept(app) }
 
     @inline(__always)

@@ -9,7 +9,8 @@ internal import Wire
 /// that no entry reads.
 package enum MetricCatalogue {
     package static let all =
-        process + kernel + connections + messages + broadcasts + handoff + hook + http + loops + store + retention
+        process + kernel + connections + messages + broadcasts + handoff + hook + feeds + http + loops + store
+        + retention
         + cluster + apps
 
     private static let process: [Metric] = [
@@ -320,6 +321,33 @@ package enum MetricCatalogue {
             "longwire_hook_deliveries_held", .gauge,
             "Batches for the hook under way or waiting for their next attempt.",
             .process { $0.hook?.heldCount }),
+    ]
+
+    private static let feeds: [Metric] = [
+        Metric(
+            "longwire_upstream_messages_total", .counter, "Messages from devices, by result.",
+            .sum([.result: "taken"]) { $0.shard.upstreamTaken },
+            .sum([.result: "refused"]) { $0.shard.upstreamRefused }),
+        Metric(
+            "longwire_events_total", .counter, "Events that came to their feed.", .sum { $0.shard.eventsTaken }),
+        Metric(
+            "longwire_events_lost_total", .counter,
+            "Events that were not written, since the feed's home was out of reach for too long.",
+            .sum { $0.shard.eventsLost }),
+        Metric(
+            "longwire_feed_items", .gauge,
+            "Messages from devices and events that wait for an ack, in the feeds that are in memory.",
+            .sum { $0.shard.feedItems }),
+        Metric(
+            "longwire_feed_items_missed_total", .counter,
+            "Items that went unread, since they were too old or too many.", .sum { $0.shard.feedItemsMissed }),
+        Metric(
+            "longwire_webhooks_failing", .gauge, "Webhooks of feeds whose receiver fails now.",
+            .process { $0.webhooks.values.count { !$0.isHealthy } }),
+        Metric(
+            "longwire_webhook_attempts_total", .counter, "Requests to webhooks of feeds, by result.",
+            .process([.result: "answered"]) { $0.webhooks.values.reduce(0) { $0 &+ $1.attemptsAnswered } },
+            .process([.result: "failed"]) { $0.webhooks.values.reduce(0) { $0 &+ $1.attemptsFailed } }),
     ]
 
     private static let http: [Metric] = [

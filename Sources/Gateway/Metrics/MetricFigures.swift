@@ -19,6 +19,8 @@ package struct MetricFigures: Sendable {
     package var acceptsWrites = true
     /// `nil` without a hook.
     package var hook: HookState?
+    /// By feed, once its webhook was called.
+    package var webhooks: [String: HookState] = [:]
     /// `nil` without `store.redis`.
     package var cluster: ClusterFigures?
     package var loops: [LoopFigures] = []

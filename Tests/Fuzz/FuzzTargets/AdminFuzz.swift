@@ -105,6 +105,12 @@ enum AdminFuzz {
         case .backup(let name, _):
             try require(bearer != nil, "a backup without a credential")
             try require(!name.hasPrefix(".") && !name.contains("/") && 1...64 ~= name.utf8.count, "a path: \(name)")
+        case .feed(let request):
+            try require(bearer != nil, "a feed without a credential")
+            if case .read(let read) = request {
+                try require(1...FeedBounds.pageItems ~= read.limit, "a page of \(read.limit)")
+                try require(0...FeedBounds.waitMilliseconds ~= read.waitMilliseconds, "a wait beyond its limits")
+            }
         case .cluster, .clusterWish, .backupState, .healthz, .readyz: break
         }
     }

@@ -244,7 +244,7 @@ enum LinkSamples {
     enum CommandCase: CaseIterable {
         case create, load, change, park, targets, scan, advance, sweep, totals, day, foldable, removeCounters, online,
             message, stopSingle, keepSiblings, endSibling, settleFirstAck, begin, end, joinGroup, group,
-            liveBroadcasts, broadcastHeads, inspect
+            liveBroadcasts, broadcastHeads, inspect, feed
 
         init(_ command: TaskCommand) {
             switch command {
@@ -273,8 +273,30 @@ enum LinkSamples {
             case .liveBroadcasts: self = .liveBroadcasts
             case .broadcastHeads: self = .broadcastHeads
             case .inspect: self = .inspect
+            case .feed: self = .feed
             }
         }
+    }
+
+    /// Its home is in the part.
+    static var feed: FeedName { FeedName(AppKey(0x1230_0000_0000_0001), .upstream) }
+
+    static var feedItem: FeedItem {
+        var item = FeedItem(.upstream, at: time, cid: cid)
+        (item.message, item.task, item.request, item.payload) = (message, task, 7, [1, 2])
+        return item
+    }
+
+    static var feedPage: FeedPage {
+        var page = FeedPage(first: 4, state: feedState)
+        (page.items, page.missed) = ([feedItem], 3)
+        return page
+    }
+
+    static var feedState: FeedState {
+        var state = FeedState()
+        (state.last, state.acked, state.count, state.byteCount) = (4, 3, 2, 1)
+        return state
     }
 
     static var taskCommands: [TaskCommand] {
@@ -302,6 +324,11 @@ enum LinkSamples {
             .inspect(.devices(app, after: DeviceCursor(address), limit: 1, share)),
             .inspect(.devices(app, after: nil, limit: 2, share)), .inspect(.jobs(apps: [app], limit: 3)),
             .inspect(.jobs(apps: nil, limit: 4)), .inspect(.change(address, .purge)),
+            .feed(.upstream(UpstreamMessage(app: feed.app, cid: cid, request: 1, payload: [2], task: task))),
+            .feed(.append(FeedName(feed.app, .events), [feedItem], lost: 2)),
+            .feed(.read(FeedRead(feed, after: 1, limit: 2, waitMilliseconds: 3))),
+            .feed(.read(FeedRead(feed, after: nil, limit: 2, waitMilliseconds: 0))),
+            .feed(.acknowledge(feed, upTo: 4)), .feed(.state(feed)),
         ]
     }
 
@@ -524,7 +551,7 @@ enum LinkSamples {
 
     enum TaskAnswerCase: CaseIterable {
         case created, conflict, unknown, busy, record, refused, parked, targets, swept, scanned, full, tooLarge, totals,
-            day, foldable, online, begun, ended, done, group, liveBroadcasts, inspected
+            day, foldable, online, begun, ended, done, group, liveBroadcasts, inspected, feed
 
         init(_ answer: TaskAnswer) {
             switch answer {
@@ -550,6 +577,7 @@ enum LinkSamples {
             case .group: self = .group
             case .liveBroadcasts: self = .liveBroadcasts
             case .inspected: self = .inspected
+            case .feed: self = .feed
             }
         }
     }
@@ -589,6 +617,8 @@ enum LinkSamples {
             .inspected(.requests([outcome(.accepted)], [refusal])), .inspected(.call(task)),
             .inspected(.single(message, cid)), .inspected(.devices([address])),
             .inspected(.changed(DeviceChangeResult(count: 1, leftCount: 2))), .inspected(.jobs(overview)),
+            .feed(.taken), .feed(.refused(.deviceFull)), .feed(.page(feedPage)), .feed(.acknowledged(feedState)),
+            .feed(.state(feedState)), .feed(.beyond(9)),
         ]
     }
 }

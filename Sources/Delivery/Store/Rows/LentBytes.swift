@@ -99,6 +99,7 @@ extension TaskEventRow: RowOfBytes {}
 extension SingleTaskRow: RowOfBytes {}
 extension AliasRow: RowOfBytes {}
 extension CountersRow: RowOfBytes {}
+extension UpstreamRow: RowOfBytes {}
 extension DeviceProfile: RowOfBytes {}
 
 extension TraceRow {
@@ -127,6 +128,15 @@ extension CallRow {
     }
 
     static func readAnswer(_ bytes: LentBytes) -> [PublishOutcome]? { unsafe readAnswer(bytes.pointer) }
+}
+
+extension FeedHeadRow {
+    static func read(_ bytes: LentBytes) -> (state: FeedState, first: UInt64)? { unsafe read(bytes.pointer) }
+}
+
+extension FeedRow {
+    static func read(_ bytes: LentBytes) -> [FeedItem]? { unsafe read(bytes.pointer) }
+    static func glance(_ bytes: LentBytes) -> (count: Int, at: GatewayTime)? { unsafe glance(bytes.pointer) }
 }
 
 extension LateEventRow {
@@ -217,6 +227,7 @@ extension TaskEventRow: WritableRow {}
 extension SingleTaskRow: WritableRow {}
 extension AliasRow: WritableRow {}
 extension CountersRow: WritableRow {}
+extension UpstreamRow: WritableRow {}
 
 extension MessageRow {
     @inline(__always)
@@ -241,6 +252,16 @@ extension CallRow {
     static func writeAnswer(_ outcomes: [PublishOutcome], digest: UInt64, into room: RowRoom) {
         unsafe writeAnswer(outcomes, digest: digest, into: room.pointer)
     }
+}
+
+extension FeedHeadRow {
+    static func write(_ state: FeedState, first: UInt64, into room: RowRoom) {
+        unsafe write(state, first: first, into: room.pointer)
+    }
+}
+
+extension FeedRow {
+    static func write(_ items: ArraySlice<FeedItem>, into room: RowRoom) { unsafe write(items, into: room.pointer) }
 }
 
 extension LateEventRow {

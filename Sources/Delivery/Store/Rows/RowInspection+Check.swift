@@ -20,6 +20,10 @@ extension RowInspection {
         case .taskTargets: unsafe TargetsRow.read(bytes) != nil
         case .singleTask: unsafe SingleTaskRow(bytes) != nil
         case .broadcast: key.item == 0 ? bytes.count >= 8 : unsafe TaskRow.read(bytes) != nil
+        case .feed:
+            key.item == 0 ? unsafe FeedHeadRow.read(bytes) != nil : unsafe FeedRow.read(bytes) != nil
+        case .event: unsafe FeedRow.read(bytes) != nil
+        case .upstream: unsafe UpstreamRow(bytes) != nil
         case .meta, .tag, .taskGroup: true
         }
     }

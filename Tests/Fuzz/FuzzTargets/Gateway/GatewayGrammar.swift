@@ -198,6 +198,7 @@ package enum GatewayGrammar {
             "POST /v1/apps/{appId}/devices/{cid}/disconnect", "GET /v1/apps/{appId}/aliases/{alias}",
             "GET /v1/apps/{appId}/tasks/{taskId}", "GET /v1/apps/{appId}/tasks/{taskId}/devices/{cid}",
             "GET /v1/apps/{appId}/requests/{requestId}", "GET /v1/handoff/jobs",
+            "GET /v1/apps/{appId}/upstream", "GET /v1/apps/{appId}/events",
             "GET /healthz", "HEAD /healthz", "GET /readyz", "HEAD /readyz",
         ]
     )
@@ -387,6 +388,14 @@ package enum GatewayGrammar {
             // Few names: a second one of a name is refused, and a run makes no heap of them.
             let name = ["one", "two", "..", "a/b"][script.choice(4)]
             json.object { $0.member("name", name) }
+        },
+        "POST /v1/apps/{appId}/upstream/ack": { script, _, _, json in
+            let cursor = script.edge(0...Int64.max)
+            json.object { $0.member("cursor", "\(cursor)") }
+        },
+        "POST /v1/apps/{appId}/events/ack": { script, _, _, json in
+            let cursor = script.edge(0...Int64.max)
+            json.object { $0.member("cursor", "\(cursor)") }
         },
         "POST /v1/cluster/drain": { script, _, _, json in
             let node = script.edge(1...1_023)

@@ -39,7 +39,7 @@ final class Oracle: StoreWitness {
         case .device: deviceWritten(key, bytes, ticket)
         case .taskMessage: ledgerWritten(key, bytes, ticket)
         case .counters, .request, .meta, .alias, .tag, .task, .taskEvent, .taskTargets, .taskGroup,
-            .singleTask, .broadcast:
+            .singleTask, .broadcast, .feed, .upstream, .event:
             break
         }
     }
@@ -76,7 +76,8 @@ final class Oracle: StoreWitness {
         case .device: deviceBecameDurable(key, bytes)
         case .counters: countersBecameDurable(key, bytes, &batch)
         case .taskMessage: ledgerBecameDurable(key, bytes)
-        case .request, .meta, .alias, .tag, .task, .taskEvent, .taskTargets, .taskGroup, .broadcast, .singleTask:
+        case .request, .meta, .alias, .tag, .task, .taskEvent, .taskTargets, .taskGroup, .broadcast, .singleTask, .feed,
+            .upstream, .event:
             break
         }
     }

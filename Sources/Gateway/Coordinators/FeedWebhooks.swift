@@ -1,0 +1,120 @@
+internal import Configuration
+internal import Delivery
+internal import EventLoops
+internal import PushAPI
+internal import Wire
+
+/// The webhooks of the feeds whose home is this loop: reads a page, has it posted, acks it, and goes on.
+///
+/// It is one more consumer with the feed's one cursor. When the home moves to another gateway, that one's loop goes on from
+/// the cursor; a page that was posted and not acked is posted again.
+final class FeedWebhooks {
+    private enum Step {
+        case reading, posting, acking
+        /// Until then (monotonic ms).
+        case resting(until: UInt64)
+    }
+
+    private struct Runner {
+        var hook: GatewayConfiguration.Hook
+        var step: Step
+        /// Tells its answers from those for an earlier runner of the feed.
+        var number: UInt64
+    }
+
+    private static let waitMilliseconds: Int64 = 20_000
+    private static let restMilliseconds: UInt64 = 1_000
+
+    private unowned let owner: GatewayLoop
+    private var runners: [FeedName: Runner] = [:]
+    private var lastNumber: UInt64 = 0
+
+    init(_ owner: GatewayLoop) { self.owner = owner }
+
+    /// Starts and ends runners as the configuration and the part's seat say; about once a second.
+    func tick() {
+        let wanted = owner.snapshot.webhooks
+        guard !wanted.isEmpty || !runners.isEmpty else { return }
+        let mayRun = owner.context.isReady && !owner.context.isStopping
+        for (feed, runner) in runners where !mayRun || wanted[feed] != runner.hook || !isHome(feed) {
+            runners[feed] = nil
+            owner.context.feedPoster?.cancel(name(feed))
+        }
+        guard mayRun else { return }
+        for (feed, hook) in wanted where runners[feed] == nil && isHome(feed) {
+            lastNumber += 1
+            runners[feed] = Runner(hook: hook, step: .reading, number: lastNumber)
+            read(feed, lastNumber)
+        }
+        for (feed, runner) in runners {
+            if case .resting(let until) = runner.step, until <= owner.loop.now {
+                runners[feed]?.step = .reading
+                read(feed, runner.number)
+            }
+        }
+    }
+
+    private func isHome(_ feed: FeedName) -> Bool {
+        let home = feed.home.loop(of: owner.loopCount)
+        return home == owner.index && owner.isHere(home)
+    }
+
+    private func name(_ feed: FeedName) -> String { "\(owner.registry.appID(of: feed.app)).\(feed.kind.name)" }
+
+    private func isCurrent(_ feed: FeedName, _ number: UInt64) -> Bool { runners[feed]?.number == number }
+
+    private func rest(_ feed: FeedName) {
+        runners[feed]?.step = .resting(until: owner.loop.now + Self.restMilliseconds)
+    }
+
+    private func read(_ feed: FeedName, _ number: UInt64) {
+        guard let runner = runners[feed] else { return }
+        let read = FeedRead(
+            feed, after: nil, limit: runner.hook.batchJobs, waitMilliseconds: Self.waitMilliseconds)
+        // In a turn of its own: an answer may come at once.
+        owner.inNextTurn { member in
+            member.feeds.ask(.read(read)) { [weak self] answer in
+                guard let self, isCurrent(feed, number) else { return }
+                guard case .page(let page)? = answer else { return rest(feed) }
+                guard !page.isEmpty else { return self.read(feed, number) }
+                post(page, of: feed, runner.hook, number)
+            }
+        }
+    }
+
+    private func post(_ page: FeedPage, of feed: FeedName, _ hook: GatewayConfiguration.Hook, _ number: UInt64) {
+        guard let poster = owner.context.feedPoster else { return rest(feed) }
+        let body = FeedAnswers.body(
+            page, of: feed, registry: owner.registry,
+            type: feed.kind == .upstream ? "longwire.upstream" : "longwire.events")
+        let first = page.first - page.missed
+        let member = owner.context.members[owner.index]
+        let post = FeedPoster.Post(
+            feed: name(feed), id: "\(name(feed)).\(first)-\(page.next)", body: body, hook: hook
+        ) { isTaken in
+            member.submit { $0.webhooks.posted(feed, upTo: page.next, number, isTaken: isTaken) }
+        }
+        runners[feed]?.step = .posting
+        if !poster.post(post) { rest(feed) }
+    }
+
+    private func posted(_ feed: FeedName, upTo cursor: UInt64, _ number: UInt64, isTaken: Bool) {
+        guard isTaken else {
+            if isCurrent(feed, number) { rest(feed) }
+            return
+        }
+        acknowledge(feed, upTo: cursor, number)
+    }
+
+    /// Also where the runner has ended meanwhile: the feed's new home is told what the receiver has.
+    private func acknowledge(_ feed: FeedName, upTo cursor: UInt64, _ number: UInt64) {
+        if isCurrent(feed, number) { runners[feed]?.step = .acking }
+        owner.feeds.ask(.acknowledge(feed, upTo: cursor)) { [weak self] answer in
+            guard let self, isCurrent(feed, number) else { return }
+            // What was not acked is read, and posted, again.
+            guard case .acknowledged? = answer else { return rest(feed) }
+            runners[feed]?.step = .reading
+            read(feed, number)
+        }
+    }
+}

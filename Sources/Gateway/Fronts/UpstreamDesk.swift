@@ -1,0 +1,121 @@
+internal import Delivery
+internal import EventLoops
+internal import PushAPI
+internal import Wire
+
+/// Messages from the devices of one loop, on their way to their app's home: one of a session at a time, so that they are
+/// taken in the order in which the device sent them.
+///
+/// When one is refused with an order to come again, those that wait behind it are refused, too: the device sends all of them
+/// again, and none overtakes another.
+final class UpstreamDesk {
+    /// What an `UpstreamResult` says (docs/Errors.md, "UpdateResult and UpstreamResult codes").
+    ///
+    /// Below 100: this message will never be taken. From 100 on: the client sends it again, after a while.
+    enum Code: UInt32, CaseIterable {
+        case taken = 0
+        case noConsumer = 1
+        case badPayload = 2
+        case numberReused = 3
+        case deviceFull = 100
+        case appFull = 101
+        case busy = 102
+
+        var reason: String {
+            switch self {
+            case .taken: ""
+            case .noConsumer: "no consumer takes upstream messages of this app"
+            case .badPayload: "a payload has 1 to \(Wire.Limits.upstreamPayloadByteCount) bytes"
+            case .numberReused: "the request number was another message's; give each message a number of its own"
+            case .deviceFull: "the app's server has not read this device's earlier messages; send it again in a minute"
+            case .appFull: "the app's server has too many messages to read; send it again in a minute"
+            case .busy: "the gateway cannot take it now; send it again in some seconds"
+            }
+        }
+
+        fileprivate var comesAgain: Bool { rawValue >= 100 }
+    }
+
+    private struct Lane {
+        var waiting: [Upstream] = []
+        var isUnderWay = false
+    }
+
+    /// Messages of one session that wait here; a client that follows the protocol has fewer out.
+    static let waitingLimit = 64
+
+    private unowned let owner: GatewayLoop
+    private var lanes: [SessionRef: Lane] = [:]
+
+    init(_ owner: GatewayLoop) { self.owner = owner }
+
+    /// Takes a frame of an open session; the result follows as a frame.
+    func take(_ upstream: Upstream, of session: SessionRef) {
+        guard 1...Wire.Limits.upstreamPayloadByteCount ~= upstream.payload.count else {
+            return tell(session, upstream, .badPayload)
+        }
+        guard let lane = lanes[session], lane.isUnderWay else {
+            lanes[session] = Lane(isUnderWay: true)
+            return send(upstream, of: session)
+        }
+        guard lane.waiting.count < Self.waitingLimit else { return tell(session, upstream, .busy) }
+        lanes[session]?.waiting.append(upstream)
+    }
+
+    /// The session is over; what is under way may still be taken.
+    func forget(_ session: SessionRef) {
+        if !lanes.isEmpty { lanes[session] = nil }
+    }
+
+    private func send(_ upstream: Upstream, of session: SessionRef) {
+        guard let source = owner.core.pointee.seat.source(of: session), let app = owner.registry[source.app],
+            app.takesUpstream
+        else { return settle(upstream, of: session, .noConsumer) }
+        let message = UpstreamMessage(
+            app: source.app, cid: source.cid, request: upstream.request, payload: upstream.payload,
+            task: upstream.taskID)
+        let home = source.app.home.loop(of: owner.loopCount)
+        // In a turn of its own: an answer from this loop itself may come at once.
+        owner.inNextTurn { member in
+            member.campaigns.coordinator.ask(home, .feed(.upstream(message))) { (answer: TaskAnswer) in
+                member.upstream.settle(upstream, of: session, Code(answer))
+            }
+        }
+    }
+
+    private func settle(_ upstream: Upstream, of session: SessionRef, _ code: Code) {
+        guard var lane = lanes[session] else { return }
+        tell(session, upstream, code)
+        if code.comesAgain {
+            for waiting in lane.waiting { tell(session, waiting, code) }
+            lane.waiting = []
+        }
+        guard !lane.waiting.isEmpty else {
+            lanes[session] = nil
+            return
+        }
+        let next = lane.waiting.removeFirst()
+        lanes[session] = lane
+        send(next, of: session)
+    }
+
+    private func tell(_ session: SessionRef, _ upstream: Upstream, _ code: Code) {
+        var result = UpstreamResult()
+        (result.request, result.code, result.reason) = (upstream.request, code.rawValue, code.reason)
+        owner.sessions.send(session, result)
+    }
+}
+
+extension UpstreamDesk.Code {
+    fileprivate init(_ answer: TaskAnswer) {
+        self =
+            switch answer {
+            case .feed(.taken): .taken
+            case .feed(.refused(.off)): .noConsumer
+            case .feed(.refused(.numberReused)): .numberReused
+            case .feed(.refused(.deviceFull)): .deviceFull
+            case .feed(.refused(.appFull)): .appFull
+            default: .busy
+            }
+    }
+}

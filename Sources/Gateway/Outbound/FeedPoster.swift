@@ -1,0 +1,177 @@
+internal import Configuration
+internal import HTTPClient
+internal import Platform
+internal import PushAPI
+
+/// Posts feeds' pages to the webhooks of apps, each until it is taken; one page of a feed at a time.
+///
+/// One thread drives all requests, so a receiver that hangs or fails costs no loop and no other app anything: each feed has its
+/// own request and its own backoff.
+final class FeedPoster: Sendable {
+    /// A page on its way.
+    struct Post: Sendable {
+        /// The feed's name here: one post for each.
+        var feed: String
+        /// The webhook-id: the same at every attempt.
+        var id: String
+        var body: [UInt8]
+        var hook: GatewayConfiguration.Hook
+        /// Called once, on the poster's thread: true when the receiver has it.
+        var ended: @Sendable (Bool) -> Void
+    }
+
+    private struct Shared: ~Copyable {
+        var incoming: [Post] = []
+        var cancelled: Set<String> = []
+        var state: [String: HookState] = [:]
+        var isStopping = false
+        var thread: Thread?
+    }
+
+    private let shared = Lock(Shared())
+    private let transfers: HTTPTransfers
+    private let wakeup: Wakeup
+    private let log: Log
+
+    /// Starts the thread; `wakeup` was opened before threads with descriptor tables of their own started.
+    init(log: Log, wakeup: Wakeup) throws {
+        guard let transfers = HTTPTransfers() else { throw HookError.noCurl }
+        (self.transfers, self.wakeup, self.log) = (transfers, wakeup, log)
+        let poster = self
+        let thread = try Thread(named: "longwire-feeds") { poster.run() }
+        var started: Thread? = consume thread
+        shared.withLock { $0.thread = started.take() }
+    }
+
+    /// Takes a post; false when the stop has begun.
+    func post(_ post: Post) -> Bool {
+        let isTaken = shared.withLock { shared in
+            guard !shared.isStopping else { return false }
+            shared.cancelled.remove(post.feed)
+            shared.incoming.append(post)
+            return true
+        }
+        if isTaken { wakeup.signal() }
+        return isTaken
+    }
+
+    /// Gives up what is under way for a feed: its home is elsewhere now, or its webhook is another.
+    func cancel(_ feed: String) {
+        shared.withLock { _ = $0.cancelled.insert(feed) }
+        wakeup.signal()
+    }
+
+    /// By feed, what its receiver did last.
+    var states: [String: HookState] { shared.withLock { $0.state } }
+
+    func stop() {
+        let thread = shared.withLock { shared -> Thread? in
+            shared.isStopping = true
+            return shared.thread.take()
+        }
+        wakeup.signal()
+        thread?.join()
+    }
+
+    // MARK: The thread
+
+    private struct Work {
+        var post: Post
+        var attempt = 0
+        var nextAt: Int64 = 0
+        var transfer: HTTPTransfer?
+    }
+
+    private func run() {
+        var works: [Work] = []
+        var random = SystemRandomNumberGenerator()
+        while true {
+            let (incoming, cancelled, isStopping) = shared.withLock { shared in
+                let taken = (shared.incoming, shared.cancelled, shared.isStopping)
+                (shared.incoming, shared.cancelled) = ([], [])
+                return taken
+            }
+            works += incoming.map { Work(post: $0) }
+            works.removeAll { work in
+                guard isStopping || cancelled.contains(work.post.feed) else { return false }
+                work.transfer?.leave()
+                work.post.ended(false)
+                return true
+            }
+            guard !isStopping else { return }
+            let now = Int64(SystemClock.monotonicMilliseconds)
+            for index in works.indices where works[index].transfer == nil && works[index].nextAt <= now {
+                works[index].attempt += 1
+                works[index].transfer = begin(works[index].post)
+                if works[index].transfer == nil { failed(&works[index], .other, 0, nil, &random) }
+            }
+            transfers.perform()
+            while let ended = transfers.nextEnded() {
+                guard let index = works.firstIndex(where: { $0.transfer === ended.transfer }) else { continue }
+                works[index].transfer = nil
+                switch ended.result {
+                case .success(let reply) where 200..<300 ~= reply.status:
+                    succeeded(works[index], reply.status)
+                    works.remove(at: index).post.ended(true)
+                case .success(let reply):
+                    failed(&works[index], .status, reply.status, reply.retryAfterMilliseconds, &random)
+                case .failure(let failure): failed(&works[index], HookFailure(failure), 0, nil, &random)
+                }
+            }
+            let later = Int64(SystemClock.monotonicMilliseconds)
+            let waits = works.filter { $0.transfer == nil }.map { max(0, $0.nextAt - later) }
+            if transfers.wait(milliseconds: min(60_000, waits.min() ?? 60_000), orInputOn: wakeup.descriptor) {
+                wakeup.clear()
+            }
+        }
+    }
+
+    private func begin(_ post: Post) -> HTTPTransfer? {
+        let keys = post.hook.secrets.compactMap { HookSecret($0.exposed) }
+        let headers = WebhookHeaders.make(
+            id: post.id, body: post.body, keys: keys, unixSeconds: ClockReader.wall() / 1_000)
+        var call = HTTPCall(
+            post.hook.url.text, headers: headers, body: post.body, userAgent: "longwire",
+            timeoutMilliseconds: Int(post.hook.timeoutSeconds * 1_000))
+        call.connectMilliseconds = Int(HookLimits.connectTimeout)
+        // An answer says nothing but its status.
+        call.answerByteLimit = 64 << 10
+        call.authoritiesFile = post.hook.authoritiesFile
+        return HTTPTransfer(call, in: transfers)
+    }
+
+    private func succeeded(_ work: Work, _ status: Int) {
+        let wasFailing = shared.withLock { shared in
+            var state = shared.state[work.post.feed] ?? HookState()
+            let wasFailing = !state.isHealthy
+            (state.failingSince, state.lastStatus, state.lastFailure) = (nil, status, .none)
+            state.attemptsAnswered &+= 1
+            state.deliveriesAnswered &+= 1
+            shared.state[work.post.feed] = state
+            return wasFailing
+        }
+        if wasFailing { log.write(.info, .webhookRecovered, [.name: .text(work.post.feed)]) }
+    }
+
+    private func failed(
+        _ work: inout Work, _ failure: HookFailure, _ status: Int, _ retryAfter: Int64?,
+        _ random: inout SystemRandomNumberGenerator
+    ) {
+        let delay = HookBackoff.delay(afterAttempt: work.attempt, retryAfter: retryAfter, random: &random)
+        work.nextAt = Int64(SystemClock.monotonicMilliseconds) + delay
+        let feed = work.post.feed
+        shared.withLock { shared in
+            var state = shared.state[feed] ?? HookState()
+            state.failingSince = state.failingSince ?? ClockReader.wall() / 1_000
+            (state.lastStatus, state.lastFailure) = (status, failure)
+            state.attemptsFailed &+= 1
+            shared.state[feed] = state
+        }
+        log.write(
+            .warning, .webhookFailing,
+            [
+                .name: .text(feed), .status: LogValue(status), .error: .text(failure.rawValue),
+                .attempt: LogValue(work.attempt), .retryInMilliseconds: LogValue(delay),
+            ])
+    }
+}

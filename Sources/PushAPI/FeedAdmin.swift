@@ -1,0 +1,190 @@
+// The admin listener's requests about feeds, and their answers: an app's upstream messages and its events.
+
+package import Delivery
+internal import TextForms
+internal import Wire
+
+package enum FeedRequest: Sendable {
+    /// `FeedAnswers.page`.
+    case read(FeedRead)
+    /// `FeedAnswers.acknowledged`.
+    case acknowledge(FeedName, upTo: UInt64)
+}
+
+extension FeedKind {
+    package var name: StaticString {
+        switch self {
+        case .upstream: "upstream"
+        case .events: "events"
+        }
+    }
+
+    /// Who may follow it.
+    fileprivate var permission: Credential.Permission {
+        switch self {
+        case .upstream: .upstream
+        case .events: .events
+        }
+    }
+}
+
+extension AdminAPI {
+    func feedRead(
+        _ kind: FeedKind, _ request: APIRequest, _ path: RequestPath
+    ) throws(AdminFault) -> FeedRequest {
+        let app = try feedApp(kind, request, path)
+        let after = try queryValue("after", of: request.target).map { text throws(AdminFault) in try cursor(text) }
+        let limit = try number("max", request, 1...FeedBounds.pageItems) ?? 100
+        let wait = try number("waitSeconds", request, 0...Int(FeedBounds.waitMilliseconds / 1_000)) ?? 0
+        return .read(
+            FeedRead(
+                FeedName(app.key, kind), after: after, limit: limit, waitMilliseconds: Int64(wait) * 1_000))
+    }
+
+    func feedAcknowledgement(
+        _ kind: FeedKind, _ request: APIRequest, _ path: RequestPath
+    ) throws(AdminFault) -> FeedRequest {
+        let app = try feedApp(kind, request, path)
+        let fields = try StrictObject(try body(request, kind.permission).value, known: ["cursor"])
+        guard let text = try fields.text("cursor") else { throw .invalid("cursor is missing: the one of a page") }
+        return .acknowledge(FeedName(app.key, kind), upTo: try cursor(text))
+    }
+
+    /// The path's app, if the credential may follow its feed and the configuration has one.
+    private func feedApp(
+        _ kind: FeedKind, _ request: APIRequest, _ path: RequestPath
+    ) throws(AdminFault) -> App {
+        let app = try app(path, request, for: kind.permission).app
+        guard kind == .upstream ? app.takesUpstream : app.hasEvents else {
+            throw AdminFault(
+                .conflict, "the app has no \(kind.name): set apps[].\(kind.name) in the configuration")
+        }
+        return app
+    }
+
+    private func cursor(_ text: String) throws(AdminFault) -> UInt64 {
+        guard text.utf8.allSatisfy({ 0x30...0x39 ~= $0 }), let number = UInt64(text) else {
+            throw .invalid("a cursor is the number, as a string, that a page gave")
+        }
+        return number
+    }
+
+    private func number(
+        _ name: String, _ request: APIRequest, _ range: ClosedRange<Int>
+    ) throws(AdminFault) -> Int? {
+        guard let text = queryValue(name, of: request.target) else { return nil }
+        guard let number = Int(text), range.contains(number) else {
+            throw .invalid("\(name) is an integer from \(range.lowerBound) to \(range.upperBound)")
+        }
+        return number
+    }
+}
+
+package enum FeedAnswers {
+    private static let unavailable = APIResponse.adminUnavailable("the app's feed cannot be read now, retry")
+
+    private static func beyond(_ last: UInt64) -> APIResponse {
+        AdminFault(
+            .conflict,
+            "the cursor is beyond the last item, \(last): the store is an older one; begin again without a cursor"
+        ).response
+    }
+
+    package static func page(_ answer: FeedAnswer?, of feed: FeedName, registry: AppRegistry) -> APIResponse {
+        switch answer {
+        case .page(let page): APIResponse(status: 200, body: body(page, of: feed, registry: registry))
+        case .beyond(let last): beyond(last)
+        default: unavailable
+        }
+    }
+
+    package static func acknowledged(_ answer: FeedAnswer?) -> APIResponse {
+        switch answer {
+        case .acknowledged(let state):
+            var writer = JSONWriter(capacity: 64)
+            writer.beginObject()
+            writer.key("acked")
+            writer.string(String(state.acked))
+            writer.key("last")
+            writer.string(String(state.last))
+            writer.endObject()
+            return APIResponse(status: 200, body: writer.bytes)
+        case .beyond(let last): return beyond(last)
+        default: return unavailable
+        }
+    }
+
+    /// A page as the API and the webhook send it; `type` is for the webhook alone.
+    package static func body(
+        _ page: FeedPage, of feed: FeedName, registry: AppRegistry, type: StaticString? = nil
+    ) -> [UInt8] {
+        var writer = JSONWriter(capacity: 256 + page.items.reduce(0) { $0 + 256 + 2 * $1.payload.count })
+        writer.beginObject()
+        if let type {
+            writer.key("type")
+            writer.string(type)
+        }
+        writer.key("appId")
+        writer.string(registry.appID(of: feed.app))
+        writer.key("items")
+        writer.beginArray()
+        if page.missed > 0 {
+            writer.beginObject()
+            writer.key("type")
+            writer.string("gap")
+            writer.key("count")
+            writer.integer(page.missed)
+            writer.key("cursor")
+            writer.string(String(page.first - 1))
+            writer.endObject()
+        }
+        for (index, item) in page.items.enumerated() {
+            write(item, cursor: page.first + UInt64(index), to: &writer)
+        }
+        writer.endArray()
+        writer.key("cursor")
+        writer.string(String(page.next))
+        writer.key("acked")
+        writer.string(String(page.state.acked))
+        writer.key("more")
+        writer.bool(page.next < page.state.last)
+        writer.endObject()
+        return writer.bytes
+    }
+
+    private static func write(_ item: FeedItem, cursor: UInt64, to writer: inout JSONWriter) {
+        writer.beginObject()
+        writer.key("cursor")
+        writer.string(String(cursor))
+        writer.key("type")
+        writer.string("\(item.kind)")
+        writer.key("time")
+        writer.integer(item.at)
+        writer.key("cid")
+        writer.string(item.cid.description)
+        if !item.message.isNone {
+            writer.key("msgId")
+            writer.string(item.message.description)
+        }
+        if !item.task.isNone {
+            writer.key("taskId")
+            writer.string(item.task.text)
+        }
+        if item.kind == .upstream {
+            writer.key("request")
+            writer.integer(Int64(item.request))
+            // As text where it is one, so that people can read it; the other key says that it is not.
+            if let text = String(validating: item.payload, as: UTF8.self) {
+                writer.key("payload")
+                writer.string(text)
+            } else {
+                writer.key("payloadBase64")
+                writer.string(Base64.encode(item.payload, .standard))
+            }
+        } else if !item.payload.isEmpty {
+            writer.key("reason")
+            writer.string(String(decoding: item.payload, as: UTF8.self))
+        }
+        writer.endObject()
+    }
+}

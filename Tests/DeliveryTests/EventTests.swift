@@ -1,0 +1,137 @@
+import Delivery
+import TestKit
+import Testing
+import Wire
+
+@Suite("Events on their way to their feed")
+struct EventTests {
+    private static let share = LoopShare(index: 0, count: 1)
+
+    private static func harness(_ change: (inout FeedLimits) -> Void = { _ in }) -> DeliveryHarness {
+        var limits = FeedLimits()
+        change(&limits)
+        let harness = DeliveryHarness { $0.events = limits }
+        sweep(harness)
+        return harness
+    }
+
+    /// Lets the sweep pass all buckets; what it finds is told.
+    @discardableResult
+    private static func sweep(_ harness: DeliveryHarness) -> [FeedItem] {
+        var found: [FeedItem] = []
+        for _ in 0..<300 { found += take(harness) }
+        return found
+    }
+
+    /// As the gateway does some times a second.
+    private static func take(_ harness: DeliveryHarness, isTold: Bool = true) -> [FeedItem] {
+        let batches = harness.shard.takeEvents(share, now: harness.now)
+        harness.flush()
+        for batch in batches { harness.shard.eventsTold(batch, isTold: isTold, now: harness.now) }
+        harness.flush()
+        return batches.flatMap(\.items)
+    }
+
+    private static func all(_ harness: DeliveryHarness) -> [FeedItem] { (0..<4).flatMap { _ in take(harness) } }
+
+    @Test("a device's coming, its messages' ends and its going are told in order, each once, and their rows go")
+    func life() {
+        let harness = Self.harness()
+        let phone = harness.register()
+        let outcome = harness.publish(phone, "1")
+        harness.acknowledge(phone, 1)
+        harness.disconnect(phone)
+        let items = Self.all(harness)
+        #expect(items.map(\.kind) == [.online, .delivered, .offline])
+        #expect(items.allSatisfy { $0.cid == phone.cid })
+        #expect(items[1].message == outcome.message && items[1].task == outcome.task)
+        #expect(harness.rowCount(.event) == 0 && Self.all(harness).isEmpty)
+    }
+
+    @Test("each final state has its kind")
+    func kinds() {
+        for state in FinalState.allCases {
+            #expect(FeedItem.Kind(rawValue: state.rawValue).map { "\($0)" } == "\(state)")
+        }
+    }
+
+    @Test("nothing is told before it is on disk")
+    func durability() {
+        let harness = Self.harness()
+        let phone = harness.register()
+        _ = Self.all(harness)
+        _ = harness.publish(phone, "1")
+        harness.shard.acknowledge(
+            phone.session, cumulative: 1, ranges: UnsafeBufferPointer(start: nil, count: 0), now: harness.now)
+        harness.drain()
+        for _ in 0..<3 {
+            #expect(harness.shard.takeEvents(Self.share, now: harness.now).allSatisfy { $0.items.isEmpty })
+        }
+        harness.flush()
+        #expect(Self.all(harness).map(\.kind) == [.delivered])
+    }
+
+    @Test("what was not told before a crash is told after it, before what happens then")
+    func crash() {
+        let harness = Self.harness()
+        var phone = harness.register()
+        for number in 1...3 { _ = harness.publish(phone, "\(number)") }
+        harness.acknowledge(phone, 2)
+        harness.flush()
+        harness.crash()
+        harness.connect(&phone) { $0.positions = [StreamPosition(stream: 0, sequence: 3)] }
+        harness.flush()
+        let items = Self.sweep(harness)
+        #expect(items.map(\.kind) == [.online, .delivered, .delivered, .delivered, .online])
+        #expect(harness.rowCount(.event) == 0)
+    }
+
+    @Test("a batch that its home could not take comes again, in its place")
+    func again() {
+        let harness = Self.harness()
+        let phone = harness.register()
+        for number in 1...4 { _ = harness.publish(phone, "\(number)") }
+        harness.acknowledge(phone, 2)
+        harness.flush()
+        _ = harness.shard.takeEvents(Self.share, now: harness.now)
+        let first = Self.take(harness, isTold: false)
+        #expect(first.count == 3 && harness.rowCount(.event) == 3)
+        harness.acknowledge(phone, 4)
+        let items = Self.all(harness)
+        #expect(items.map(\.kind) == [.online, .delivered, .delivered, .delivered, .delivered])
+        #expect(Array(items.prefix(3)) == first && harness.rowCount(.event) == 0)
+    }
+
+    @Test("beyond the bound of rows events are counted, and the count is told")
+    func bound() {
+        let harness = Self.harness { $0.count = 5 }
+        let phone = harness.register()
+        for number in 1...9 { _ = harness.publish(phone, "\(number)") }
+        harness.acknowledge(phone, 9)
+        harness.flush()
+        #expect(harness.rowCount(.event) == 5 && harness.shard.statistics.eventsLost == 5)
+        var lost: UInt64 = 0
+        var count = 0
+        for _ in 0..<4 {
+            let batches = harness.shard.takeEvents(Self.share, now: harness.now)
+            harness.flush()
+            for batch in batches {
+                lost += batch.lost
+                count += batch.items.count
+                harness.shard.eventsTold(batch, isTold: true, now: harness.now)
+            }
+            harness.flush()
+        }
+        #expect(lost == 5 && count == 5 && harness.rowCount(.event) == 0)
+    }
+
+    @Test("an app without the feed writes no event")
+    func off() {
+        let harness = DeliveryHarness()
+        let phone = harness.register()
+        _ = harness.publish(phone, "1")
+        harness.acknowledge(phone, 1)
+        harness.disconnect(phone)
+        #expect(harness.rowCount(.event) == 0 && harness.shard.takeEvents(Self.share, now: harness.now).isEmpty)
+    }
+}

@@ -1,0 +1,244 @@
+import Delivery
+import TestKit
+import Testing
+import Wire
+
+@Suite("Feeds: messages from devices, and events")
+struct FeedTests {
+    static let cid = DeviceID(high: 7, low: 8)
+    static let upstream = FeedName(DeliveryHarness.app, .upstream)
+    static let events = FeedName(DeliveryHarness.app, .events)
+
+    private static func harness(
+        _ change: (inout FeedLimits) -> Void = { _ in }, limits: ShardLimits = ShardLimits()
+    ) -> DeliveryHarness {
+        var feed = FeedLimits()
+        change(&feed)
+        return DeliveryHarness(limits: limits) { ($0.upstream, $0.events) = (feed, feed) }
+    }
+
+    private static func begin(_ harness: DeliveryHarness, _ command: FeedCommand) -> UInt64 {
+        let request = UInt64.random(in: 1 << 51...1 << 60)
+        harness.shard.task(.feed(command), origin: Origin(route: 2, request: request), now: harness.now)
+        harness.drain()
+        return request
+    }
+
+    private static func ask(_ harness: DeliveryHarness, _ command: FeedCommand) -> TaskAnswer? {
+        let request = begin(harness, command)
+        harness.flush()
+        return harness.taskAnswers[request]
+    }
+
+    private static func send(
+        _ harness: DeliveryHarness, _ request: UInt32, _ text: String = "up", cid: DeviceID = cid
+    ) -> FeedAnswer? {
+        let message = UpstreamMessage(
+            app: DeliveryHarness.app, cid: cid, request: request, payload: Array(text.utf8))
+        guard case .feed(let answer)? = ask(harness, .upstream(message)) else { return nil }
+        return answer
+    }
+
+    private static func page(
+        _ harness: DeliveryHarness, after: UInt64? = nil, limit: Int = 100, of feed: FeedName = upstream
+    ) throws -> FeedPage {
+        let read = FeedRead(feed, after: after, limit: limit, waitMilliseconds: 0)
+        guard case .feed(.page(let page))? = ask(harness, .read(read)) else { throw Wrong() }
+        return page
+    }
+
+    private static func texts(_ page: FeedPage) -> [String] {
+        page.items.map { String(decoding: $0.payload, as: UTF8.self) }
+    }
+
+    private struct Wrong: Error {}
+
+    @Test("messages are read in order from a cursor, in pages, before and after a crash")
+    func order() throws {
+        let harness = Self.harness()
+        for number in 1...7 { #expect(Self.send(harness, UInt32(number), "\(number)") == .taken) }
+        for isCold in [false, true] {
+            if isCold { harness.crash() }
+            let first = try Self.page(harness, limit: 3)
+            #expect(Self.texts(first) == ["1", "2", "3"] && first.first == 1 && first.next == 3 && first.missed == 0)
+            let rest = try Self.page(harness, after: first.next)
+            #expect(Self.texts(rest) == ["4", "5", "6", "7"] && rest.next == 7 && rest.state.last == 7)
+            #expect(rest.items.allSatisfy { $0.kind == .upstream && $0.cid == Self.cid } && rest.items[0].request == 4)
+            #expect(try Self.page(harness, after: 7).isEmpty)
+        }
+    }
+
+    @Test("nothing is answered before it is on disk, and what a crash took may be sent again")
+    func durability() throws {
+        let harness = Self.harness()
+        #expect(Self.send(harness, 1) == .taken)
+        let message = UpstreamMessage(app: DeliveryHarness.app, cid: Self.cid, request: 2, payload: [1])
+        let taken = Self.begin(harness, .upstream(message))
+        let read = Self.begin(harness, .read(FeedRead(Self.upstream, after: 1, limit: 1, waitMilliseconds: 0)))
+        harness.store.deliverReplies()
+        harness.drain()
+        #expect(harness.taskAnswers[taken] == nil && harness.taskAnswers[read] == nil)
+        harness.crash()
+        #expect(try Self.page(harness).items.count == 1)
+        #expect(Self.send(harness, 2, "again") == .taken)
+        #expect(try Self.page(harness).next == 2)
+    }
+
+    @Test("a message that is sent again counts once, also after a crash; its number with other bytes is refused")
+    func once() throws {
+        let harness = Self.harness()
+        #expect(Self.send(harness, 5, "one") == .taken && Self.send(harness, 5, "one") == .taken)
+        harness.crash()
+        #expect(Self.send(harness, 5, "one") == .taken)
+        #expect(Self.send(harness, 5, "two") == .refused(.numberReused))
+        // Another device's number is its own.
+        #expect(Self.send(harness, 5, "two", cid: DeviceID(high: 1, low: 2)) == .taken)
+        #expect(try Self.texts(Self.page(harness)) == ["one", "two"])
+    }
+
+    @Test("a device's last 64 numbers are remembered, read or not")
+    func memory() throws {
+        let harness = Self.harness()
+        for number in 1...100 as ClosedRange<UInt32> { #expect(Self.send(harness, number) == .taken) }
+        #expect(Self.ask(harness, .acknowledge(Self.upstream, upTo: 100)) != nil)
+        #expect(Self.send(harness, 101) == .taken)
+        for number in 38...101 as ClosedRange<UInt32> { #expect(Self.send(harness, number) == .taken) }
+        #expect(try Self.page(harness).next == 101)
+    }
+
+    @Test("an ack is durable, moves the cursor, removes the rows, and goes no further than there are items")
+    func acknowledgement() throws {
+        let harness = Self.harness()
+        for number in 1...5 as ClosedRange<UInt32> { #expect(Self.send(harness, number, "\(number)") == .taken) }
+        #expect(harness.rowCount(.feed) == 6)
+        guard case .feed(.acknowledged(let state))? = Self.ask(harness, .acknowledge(Self.upstream, upTo: 3)) else {
+            throw Wrong()
+        }
+        #expect(state.acked == 3 && state.last == 5)
+        harness.flush()
+        #expect(harness.rowCount(.feed) == 3)
+        harness.crash()
+        #expect(try Self.texts(Self.page(harness)) == ["4", "5"])
+        // An older ack changes nothing.
+        #expect(Self.ask(harness, .acknowledge(Self.upstream, upTo: 1)) != nil)
+        #expect(try Self.page(harness).first == 4)
+        guard case .feed(.beyond(5))? = Self.ask(harness, .acknowledge(Self.upstream, upTo: 6)) else { throw Wrong() }
+        let beyond = FeedRead(Self.upstream, after: 9, limit: 1, waitMilliseconds: 0)
+        guard case .feed(.beyond(5))? = Self.ask(harness, .read(beyond)) else { throw Wrong() }
+    }
+
+    @Test("a device and an app have their bounds, in count and bytes, and an ack makes room")
+    func bounds() throws {
+        let harness = Self.harness {
+            ($0.deviceCount, $0.count) = (3, 5)
+            $0.deviceByteCount = 64 << 10
+        }
+        let other = DeviceID(high: 1, low: 1)
+        for number in 1...3 as ClosedRange<UInt32> { #expect(Self.send(harness, number) == .taken) }
+        #expect(Self.send(harness, 4) == .refused(.deviceFull))
+        for number in 1...2 as ClosedRange<UInt32> { #expect(Self.send(harness, number, cid: other) == .taken) }
+        #expect(Self.send(harness, 3, cid: other) == .refused(.appFull))
+        // A refused message has no number yet: it may come again.
+        #expect(Self.ask(harness, .acknowledge(Self.upstream, upTo: 1)) != nil)
+        harness.flush()
+        #expect(Self.send(harness, 4) == .taken && Self.send(harness, 3, cid: other) == .refused(.appFull))
+        #expect(try Self.page(harness).next == 6)
+
+        let small = Self.harness { $0.deviceByteCount = 20_000 }
+        let large = String(repeating: "x", count: 12_000)
+        #expect(Self.send(small, 1, large) == .taken && Self.send(small, 2, large) == .refused(.deviceFull))
+    }
+
+    @Test("an app without the feed takes nothing")
+    func off() {
+        let harness = DeliveryHarness()
+        #expect(Self.send(harness, 1) == .refused(.off))
+        #expect(harness.rowCount(.feed) == 0 && harness.rowCount(.upstream) == 0)
+    }
+
+    @Test("items that are too old go unread, and the next page says how many")
+    func age() throws {
+        let harness = Self.harness { $0.age = 60_000 }
+        for number in 1...3 as ClosedRange<UInt32> { #expect(Self.send(harness, number) == .taken) }
+        harness.advance(40_000)
+        #expect(Self.send(harness, 4, "late") == .taken)
+        harness.advance(30_000)
+        let page = try Self.page(harness)
+        #expect(page.missed == 3 && Self.texts(page) == ["late"] && page.first == 4)
+        harness.advance(60_000)
+        let last = try Self.page(harness)
+        #expect(last.missed == 4 && last.items.isEmpty && last.next == 4)
+        #expect(harness.shard.statistics.feedItemsMissed == 4)
+        #expect(Self.ask(harness, .acknowledge(Self.upstream, upTo: last.next)) != nil)
+        #expect(try Self.page(harness).isEmpty)
+    }
+
+    @Test("of events the oldest make room for new ones, and the gap is told")
+    func gap() throws {
+        let harness = Self.harness { $0.count = 10 }
+        for number in 1...25 as ClosedRange<Int64> {
+            let item = FeedItem(.online, at: harness.now, cid: DeviceID(high: 1, low: UInt64(number)))
+            guard case .feed(.taken)? = Self.ask(harness, .append(Self.events, [item], lost: 0)) else { throw Wrong() }
+        }
+        harness.flush()
+        let page = try Self.page(harness, of: Self.events)
+        #expect(page.missed == 15 && page.items.map(\.cid.low) == Array(16...25))
+        #expect(page.first == 16 && page.next == 25)
+    }
+
+    @Test("events that were lost on the way are a gap before those that came")
+    func lost() throws {
+        let harness = Self.harness()
+        let items = (1...3).map { FeedItem(.expired, at: harness.now, cid: DeviceID(high: 2, low: UInt64($0))) }
+        guard case .feed(.taken)? = Self.ask(harness, .append(Self.events, items, lost: 0)) else { throw Wrong() }
+        guard case .feed(.taken)? = Self.ask(harness, .append(Self.events, items, lost: 4)) else { throw Wrong() }
+        let first = try Self.page(harness, of: Self.events)
+        #expect(first.next == 3 && first.missed == 0)
+        let second = try Self.page(harness, after: first.next, of: Self.events)
+        #expect(second.missed == 4 && second.first == 8 && second.items.count == 3)
+    }
+
+    @Test("events appended together are one row, and pages may end within it")
+    func chunks() throws {
+        let harness = Self.harness()
+        let items = (1...700).map { FeedItem(.delivered, at: harness.now, cid: DeviceID(high: 2, low: UInt64($0))) }
+        guard case .feed(.taken)? = Self.ask(harness, .append(Self.events, items, lost: 0)) else { throw Wrong() }
+        #expect(harness.rowCount(.feed) < 5)
+        var cursor: UInt64 = 0
+        var found: [UInt64] = []
+        while true {
+            let page = try Self.page(harness, after: cursor, limit: 99, of: Self.events)
+            guard !page.isEmpty else { break }
+            #expect(page.missed == 0)
+            found += page.items.map(\.cid.low)
+            cursor = page.next
+        }
+        #expect(found == Array(1...700))
+    }
+
+    @Test("a consumer waits for the first item, for its time at most, and a shard that is given up answers it")
+    func waiting() throws {
+        let harness = Self.harness()
+        let read = FeedCommand.read(FeedRead(Self.upstream, after: nil, limit: 10, waitMilliseconds: 20_000))
+        let first = Self.begin(harness, read)
+        harness.flush()
+        #expect(harness.taskAnswers[first] == nil)
+        #expect(Self.send(harness, 1, "now") == .taken)
+        guard case .feed(.page(let page))? = harness.taskAnswers[first] else { throw Wrong() }
+        #expect(Self.texts(page) == ["now"])
+        #expect(Self.ask(harness, .acknowledge(Self.upstream, upTo: 1)) != nil)
+
+        let second = Self.begin(harness, read)
+        harness.advance(19_000)
+        #expect(harness.taskAnswers[second] == nil)
+        harness.advance(1_500)
+        guard case .feed(.page(let empty))? = harness.taskAnswers[second] else { throw Wrong() }
+        #expect(empty.isEmpty && empty.next == 1)
+
+        let third = Self.begin(harness, read)
+        harness.flush()
+        harness.shard.abandon(now: harness.now)
+        harness.drain()
+        guard case .busy? = harness.taskAnswers[third] else { throw Wrong() }
+    }
+}

@@ -147,10 +147,14 @@ package enum SecureRandom {
 package enum SHA1 {
     /// 40 lower-case hex digits.
     package static func hex(_ bytes: [UInt8]) -> String {
+        digest(bytes).map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+    }
+
+    package static func digest(_ bytes: [UInt8]) -> [UInt8] {
         var output = [UInt8](repeating: 0, count: 20)
         var count: UInt32 = 0
         let result = EVP_Digest(bytes, bytes.count, &output, &count, EVP_sha1(), nil)
         precondition(result == 1 && count == 20, "OpenSSL has no SHA-1")
-        return output.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+        return output
     }
 }

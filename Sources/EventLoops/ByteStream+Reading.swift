@@ -40,6 +40,8 @@ extension ByteStream {
             if slot.pointee.unconsumed != nil { deliver(slot, freshByteCount: 0) }
             guard isOpen else { return }
         }
+        // It was closed while it moved.
+        if slot.pointee.flags.contains(.isWebSocket), endWebSocketIfDue() { return }
         readAvailable()
     }
 
@@ -79,10 +81,12 @@ extension ByteStream {
                     return finish(slot.pointee.flags.contains(.isClosing) ? .closedHere : .failed(failure))
                 }
             }
-            if !slot.pointee.flags.contains(.isClosing) {
+            if slot.pointee.flags.isDisjoint(with: [.isClosing, .isWebSocket]) {
                 deliver(slot, freshByteCount: count)
-                guard isOpen else { return }
+            } else if !slot.pointee.flags.contains(.isClosing) {
+                receiveFrames(slot, UnsafeMutableRawBufferPointer(rebasing: buffer[..<count]))
             }
+            guard isOpen else { return }
             // A short read has emptied the socket, so that the next byte makes an edge, unless the peer's end is
             // already behind it: that edge was this one. TLS holds records back and must be asked until it wants more.
             if count < buffer.count, slot.pointee.tls == nil, !slot.pointee.flags.contains(.hasPeerEnd) { return }
@@ -105,7 +109,7 @@ extension ByteStream {
     }
 
     /// Shows the delegate what it had left and the fresh bytes behind it, in one piece.
-    private func deliver(_ slot: StreamSlot.Pointer, freshByteCount: Int) {
+    func deliver(_ slot: StreamSlot.Pointer, freshByteCount: Int) {
         guard let delegate = slot.pointee.delegate else { return }
         var begin = table.pointee.scratch + Limits.unconsumedByteCount
         var total = freshByteCount

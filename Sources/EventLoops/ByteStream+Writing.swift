@@ -8,9 +8,11 @@ extension ByteStream {
     ///
     /// `nil` when the stream is over or closing, or when the outbox would exceed its limit; then the delegate also gets
     /// `outboxFilled`, in the next turn.
-    package func reserve(byteCount: Int) -> UnsafeMutableRawBufferPointer? {
+    func reserve(byteCount: Int) -> UnsafeMutableRawBufferPointer? {
         guard let slot, !slot.pointee.flags.contains(.isClosing) else { return nil }
-        let limit = slot.pointee.outboxLimit.value
+        var limit = slot.pointee.outboxLimit.value
+        // The head of a message's frame comes on top of the largest write that the owner thought of.
+        if slot.pointee.flags.contains(.isWebSocket) { limit += Limits.webSocketHeadByteCount }
         if let room = slot.pointee.outbox.reserve(byteCount: byteCount, limit: limit, from: &table.pointee.pool) {
             return room
         }
@@ -22,21 +24,33 @@ extension ByteStream {
     }
 
     /// Sends the first `byteCount` reserved bytes with this turn's write.
-    package func commit(byteCount: Int) {
+    func commit(byteCount: Int) {
         guard let slot else { return }
         slot.pointee.outbox.commit(byteCount: byteCount)
         markDirty(slot)
     }
 
-    /// Writes `byteCount` bytes that `fill` puts down; `false` as `reserve` gives `nil`.
+    /// Writes `byteCount` bytes that `fill` puts down; on a WebSocket they are a message.
+    ///
+    /// `false` when the stream is over or closing, or when the outbox would exceed its limit; then the delegate also gets
+    /// `outboxFilled`, in the next turn.
     package func write(byteCount: Int, _ fill: (UnsafeMutableRawBufferPointer) -> Void) -> Bool {
-        guard let room = reserve(byteCount: byteCount) else { return false }
-        fill(room)
-        commit(byteCount: byteCount)
+        guard let slot else { return false }
+        guard slot.pointee.flags.contains(.isWebSocket) else {
+            guard let room = reserve(byteCount: byteCount) else { return false }
+            fill(room)
+            commit(byteCount: byteCount)
+            return true
+        }
+        let headByteCount = WebSocketSession.Head.byteCount(payload: byteCount)
+        guard let room = reserve(byteCount: headByteCount + byteCount) else { return false }
+        WebSocketSession.Head.write(WebSocketSession.binary, payload: byteCount, to: room)
+        fill(UnsafeMutableRawBufferPointer(rebasing: room[headByteCount...]))
+        commit(byteCount: headByteCount + byteCount)
         return true
     }
 
-    /// Writes a copy of `bytes`; `false` as `reserve` gives `nil`.
+    /// Writes a copy of `bytes`, as the other `write` does.
     package func write(_ bytes: UnsafeRawBufferPointer) -> Bool {
         write(byteCount: bytes.count) { $0.copyMemory(from: bytes) }
     }

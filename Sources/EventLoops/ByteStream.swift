@@ -60,6 +60,10 @@ public struct ByteStream {
         place = StreamTable.takeSlot(table)
         let content = connection.take()
         place.pointee.tls = content.tls
+        if let webSocket = content.webSocket {
+            place.pointee.webSocket = webSocket
+            place.pointee.flags.insert(.isWebSocket)
+        }
         place.pointee.delegate = delegate
         // The limit is for new output; what was moved along is carried in any case.
         place.pointee.outboxLimit = RoughCount(atLeast: max(outboxByteLimit, content.unsent.count))
@@ -103,8 +107,8 @@ public struct ByteStream {
             place.pointee.flags.insert(.mustRedeliver)
         }
         // A moved TLS session may hold decrypted bytes that no edge will announce.
-        if !content.leftover.isEmpty || content.tls != nil { enqueueReadAgain() }
-        if !content.unsent.isEmpty { content.unsent.withUnsafeBytes { _ = write($0) } }
+        if !content.leftover.isEmpty || content.tls != nil || content.webSocket != nil { enqueueReadAgain() }
+        if !content.unsent.isEmpty { content.unsent.withUnsafeBytes { _ = writeRaw($0) } }
     }
 
     /// Until the end or a detach; the slot may be another stream's afterwards, so nothing may be read from it then.
@@ -160,9 +164,12 @@ public struct ByteStream {
     /// Sends what is in the outbox, then closes properly: our half first, then on the peer's end or the deadline.
     ///
     /// From now on input is ignored and output refused. Waiting for the peer's end keeps a reset from overtaking our
-    /// last bytes.
-    package func closeAfterFlush(deadlineMilliseconds: UInt64 = Limits.closeMilliseconds) {
+    /// last bytes. A WebSocket's close frame, with `code`, goes behind what is in the outbox.
+    package func closeAfterFlush(
+        code: WebSocketCode = .normal, deadlineMilliseconds: UInt64 = Limits.closeMilliseconds
+    ) {
         guard let slot, !slot.pointee.flags.contains(.isClosing) else { return }
+        writeClose(code)
         table.pointee.setDeadline(slot, at: loop.now + deadlineMilliseconds)
         slot.pointee.flags.insert(.isClosing)
         slot.pointee.flags.remove(.isPaused)
@@ -182,7 +189,8 @@ public struct ByteStream {
         guard let slot, slot.pointee.flags.isDisjoint(with: [.isClosing, .isHandshaking]) else { return nil }
         flush()
         guard isOpen else { return nil }
-        var content = DetachedConnection.Content(descriptor: slot.pointee.descriptor, tls: slot.pointee.tls)
+        var content = DetachedConnection.Content(
+            descriptor: slot.pointee.descriptor, tls: slot.pointee.tls, webSocket: slot.pointee.webSocket)
         if let unconsumed {
             content.leftover = Array(unconsumed)
         } else if let block = slot.pointee.unconsumed {

@@ -14,6 +14,7 @@ package final class DetachedConnection: @unchecked Sendable {
     struct Content {
         var descriptor: CInt
         var tls: TLSSession?
+        var webSocket: WebSocketSession?
         /// Received and not consumed; comes before anything that is still in the socket.
         var leftover: [UInt8] = []
         /// Written and not sent.
@@ -51,6 +52,9 @@ package final class DetachedConnection: @unchecked Sendable {
 
     /// Whether the other end is on this machine.
     package var isLoopback: Bool { peer?.isLoopback ?? false }
+
+    /// Whether its bytes are in TLS; until it is attached.
+    package var isTLS: Bool { content?.tls != nil }
 
     /// Sends a last word, as far as the socket takes it at once, and closes: for a newcomer for whom there is no room.
     ///

@@ -55,7 +55,7 @@ struct HTTPAnswer {
     /// A line break in a header would begin another one.
     private static func isPlain(_ text: String) -> Bool { text.utf8.allSatisfy { $0 >= 0x20 && $0 != 0x7F || $0 == 9 } }
 
-    private static func reason(_ status: Int) -> StaticString {
+    static func reason(_ status: Int) -> StaticString {
         switch status {
         case 200: "OK"
         case 201: "Created"
@@ -70,6 +70,7 @@ struct HTTPAnswer {
         case 409: "Conflict"
         case 413: "Content Too Large"
         case 417: "Expectation Failed"
+        case 426: "Upgrade Required"
         case 429: "Too Many Requests"
         case 431: "Request Header Fields Too Large"
         case 500: "Internal Server Error"

@@ -215,6 +215,35 @@ final class HTTPConnection: StreamDelegate {
         return true
     }
 
+    /// Answers a request for a WebSocket; gives the connection away if it becomes one, and ends it otherwise.
+    func upgrade(
+        judging judge: (WebSocketGreeting.Request) -> WebSocketGreeting.Verdict
+    ) -> (status: Int, connection: DetachedConnection?) {
+        let answer = WebSocketGreeting.answer(
+            isGet: reader.method == .get, isHTTP10: reader.isHTTP10, target: reader.target,
+            value: { reader.value(UnsafeRawBufferPointer(start: $0.utf8Start, count: $0.utf8CodeUnitCount)) }, judge)
+        defer { forgetRequest() }
+        switch answer {
+        case .accepted(let bytes):
+            phase = .over
+            let isSent = bytes.withUnsafeBytes { stream?.writeRaw($0) ?? false }
+            stream?.clearTimeout()
+            // Frames that came too early are dropped with what else was read ahead: no client may send them.
+            let nothing = UnsafeRawBufferPointer(start: nil, count: 0)
+            let connection = isSent ? stream?.detach(unconsumed: nothing) : nil
+            if connection != nil { stream = nil }
+            server.remove(self)
+            return (101, connection)
+        case .refused(let status, let bytes):
+            _ = bytes.withUnsafeBytes { stream?.writeRaw($0) }
+            sayGoodbye()
+            return (status, nil)
+        case .incomplete: preconditionFailure("a whole request is incomplete")
+        }
+    }
+
+    var socketPeer: SocketAddress? { peer }
+
     /// Answers a request that reaches no handler, and ends the connection.
     private func refuse(_ refusal: HTTPHead.Refusal) {
         // Too large a body is answered in the API's own words, as far as there are any.

@@ -32,6 +32,7 @@ package final class HTTPExchange {
     /// The other end's address without its port, and whether it is on this machine.
     package var peerHost: String { connection?.peerHost ?? "" }
     package var isLoopback: Bool { connection?.isLoopback ?? false }
+    package var peer: SocketAddress? { connection?.socketPeer }
     /// As `SocketAddress.network`; 0: not known.
     package var network: UInt64 { connection?.network ?? 0 }
 
@@ -98,6 +99,21 @@ package final class HTTPExchange {
         body.withUnsafeBytes {
             respond(status: status, contentType: contentType, headers: headers, body: $0, closing: closing)
         }
+    }
+
+    /// Answers a request for a WebSocket by the rules of one and by `judge`'s.
+    ///
+    /// - Returns: the status that was answered, and the connection when it is a WebSocket now: the caller's to attach, and
+    ///   to call `beginWebSocket` on. Without it the connection ends.
+    package func upgrade(
+        judging judge: (WebSocketGreeting.Request) -> WebSocketGreeting.Verdict
+    ) -> (status: Int, connection: DetachedConnection?) {
+        loop.preconditionInLoop()
+        guard let connection else { return (503, nil) }
+        self.connection = nil
+        let result = connection.upgrade(judging: judge)
+        server.answered(self, isSent: result.status != 101 || result.connection != nil)
+        return result
     }
 
     /// Forgets the request without an answer, because the server goes.

@@ -52,6 +52,9 @@ package enum Limits {
     /// Rounds of last callbacks when a loop stops: a callback may close a neighbour, not start new work for ever.
     static let stopRoundCount = 16
 
+    /// What stands before a WebSocket's payload at most, unmasked.
+    static let webSocketHeadByteCount = 10
+
     /// Headers of one request: three times what the chattiest proxies add.
     static let headerCount = 256
     /// A chunk's size with its extensions, or all trailers together.

@@ -10,6 +10,8 @@ public enum CloseReason: Equatable, Sendable {
     case failed(SystemError)
     /// The TLS handshake or a record was bad.
     case tlsFailed(String)
+    /// The client broke the rules of a WebSocket.
+    case webSocketFailed(String)
     /// Its timeout fired.
     case timedOut
     /// The peer reads too slowly for what is sent to it.
@@ -34,6 +36,11 @@ open class StreamDelegate {
     open func received(_ bytes: UnsafeRawBufferPointer, on stream: ByteStream) -> Int {
         preconditionFailure("override received(_:on:)")
     }
+
+    /// A WebSocket's client sent so many frames that carry nothing for `received`: control frames, and empty ones.
+    ///
+    /// Told before the bytes that came with them. Pings are answered already.
+    open func receivedEmpty(_ frameCount: Int, on stream: ByteStream) {}
 
     /// The outbox was over its limit since it was last empty, so something was refused; by default the stream is closed.
     open func outboxFilled(_ stream: ByteStream) { stream.close(.outboxFull) }

@@ -1,7 +1,7 @@
 internal import Cryptography
 internal import Structures
 
-/// What a stream has beside its slot while it has a delegate of its own, uses TLS, keeps unconsumed bytes, or has a deadline.
+/// What a stream has beside its slot while it has a delegate of its own, uses TLS or is a WebSocket, keeps unconsumed bytes, or has a deadline.
 struct StreamSide {
     typealias Pointer = UnsafeMutablePointer<StreamSide>
 
@@ -16,6 +16,7 @@ struct StreamSide {
     var bucket: UInt16 = 0
     var unconsumed: Block.Pointer?
     var tls: TLSSession?
+    var webSocket: WebSocketSession?
     var delegate: StreamDelegate?
 
     init(pool: UnsafeMutablePointer<StreamSidePool>, place: Slot<StreamSide>) {
@@ -60,8 +61,8 @@ extension StreamSlot {
 
     /// Gives the side back once there is nothing in it.
     mutating func releaseSide() {
-        guard hasSide, side.pointee.unconsumed == nil, side.pointee.tls == nil, side.pointee.delegate == nil,
-            !flags.contains(.isInWheel)
+        guard hasSide, side.pointee.unconsumed == nil, side.pointee.tls == nil,
+            side.pointee.webSocket == nil, side.pointee.delegate == nil, !flags.contains(.isInWheel)
         else { return }
         let pool = side.pointee.pool
         pool.pointee.sides.remove(side.pointee.place)
@@ -95,6 +96,15 @@ extension StreamSlot {
         set {
             guard newValue != nil || hasSide else { return }
             ownSide().pointee.unconsumed = newValue
+            if newValue == nil { releaseSide() }
+        }
+    }
+
+    var webSocket: WebSocketSession? {
+        get { side.pointee.webSocket }
+        set {
+            guard newValue != nil || hasSide else { return }
+            ownSide().pointee.webSocket = newValue
             if newValue == nil { releaseSide() }
         }
     }

@@ -37,6 +37,8 @@ struct StreamSlot {
         static let isTaken = Flags(rawValue: 1 << 13)
         /// Its delegate is the one that the loop's streams share.
         static let isShared = Flags(rawValue: 1 << 14)
+        /// Its bytes are frames of a WebSocket; `StreamSide.webSocket` reads them.
+        static let isWebSocket = Flags(rawValue: 1 << 15)
     }
 
     var event = CLibevent.event()
@@ -162,6 +164,7 @@ struct StreamTable {
 
     mutating func putSlot(_ slot: StreamSlot.Pointer) {
         slot.pointee.tls = nil
+        slot.pointee.webSocket = nil
         slot.pointee.delegate = nil
         let (number, serial) = (slot.pointee.number, slot.pointee.serial)
         slot.pointee = StreamSlot(number: number, serial: serial &+ 1, side: sides.pointee.none)

@@ -121,6 +121,7 @@ struct ConfigurationReader {
         if let device = root.object("device") {
             configuration.device = readListener(device, default: configuration.device.plain)
             configuration.allowPlaintextRegistration = device.boolean("allowPlaintextRegistration") ?? false
+            if let webSocket = device.object("webSocket") { configuration.webSockets = readWebSockets(webSocket) }
             device.finish()
         }
         if let http = root.object("http") {
@@ -135,6 +136,39 @@ struct ConfigurationReader {
             configuration.admin = readListener(admin, default: configuration.admin.plain)
             admin.finish()
         }
+    }
+
+    private static let originLimit = 64
+
+    private func readWebSockets(_ object: ConfigurationObject) -> GatewayConfiguration.WebSockets {
+        var webSockets = GatewayConfiguration.WebSockets()
+        webSockets.isEnabled = object.boolean("enabled") ?? true
+        for text in object.strings("origins", limit: Self.originLimit) ?? [] {
+            if Self.isOrigin(text) {
+                webSockets.origins.append(text)
+            } else {
+                object.report(
+                    "origins",
+                    "\"\(text.prefix(64))\" is no origin, as \"https://app.example.com\": scheme, host and port alone")
+            }
+        }
+        object.finish()
+        return webSockets
+    }
+
+    /// As a browser writes the header `Origin`: no path, and no port that the scheme implies.
+    private static func isOrigin(_ text: String) -> Bool {
+        guard let scheme = ["https://", "http://"].first(where: { text.hasPrefix($0) }) else { return false }
+        let place = text.dropFirst(scheme.count)
+        return 1...255 ~= place.utf8.count && !place.hasSuffix(scheme == "https://" ? ":443" : ":80")
+            && place.utf8.allSatisfy {
+                switch $0 {
+                case 0x30...0x3A, 0x61...0x7A, UInt8(ascii: "."), UInt8(ascii: "-"), UInt8(ascii: "["),
+                    UInt8(ascii: "]"):
+                    true
+                default: false
+                }
+            }
     }
 
     private func readListener(

@@ -27,6 +27,13 @@ package struct GatewayConfiguration: Sendable, Equatable {
             ("device", \.device), ("http", \.http), ("senders", \.senders), ("admin", \.admin),
         ]
 
+    /// Devices that speak through a WebSocket on the device listeners.
+    package struct WebSockets: Sendable, Equatable {
+        package var isEnabled = true
+        /// Sites whose pages may be devices, as a browser names them: `https://app.example.com`.
+        package var origins: [String] = []
+    }
+
     package struct TLSListener: Sendable, Equatable {
         package var address: ListenAddress
         /// PEM files; the certificate's file holds the whole chain.
@@ -83,6 +90,7 @@ package struct GatewayConfiguration: Sendable, Equatable {
     ///
     /// Otherwise it needs TLS, as the device's secret travels.
     package var allowPlaintextRegistration = false
+    package var webSockets = WebSockets()
 
     package var storePath = "longwire-data"
     package var durability = Durability.fsync

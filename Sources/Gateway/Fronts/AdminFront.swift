@@ -49,6 +49,10 @@ final class AdminFront {
     }
 
     func handle(_ exchange: HTTPExchange) {
+        if ConsolePage.isDevice(exchange.rawTargetBytes) {
+            return owner.metrics.count(
+                .answered(DeviceHandshake.accept(upgrading: exchange, on: owner), isAdmin: true))
+        }
         if ConsolePage.isTarget(exchange.rawTargetBytes) {
             let reply = ConsolePage.reply(exchange.method, exchange.rawTargetBytes)
             owner.metrics.count(.answered(reply.status, isAdmin: true))

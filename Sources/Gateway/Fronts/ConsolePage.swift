@@ -28,6 +28,9 @@ enum ConsolePage {
         return [UInt8(ascii: "/"), UInt8(ascii: "?")].contains(target[root.count])
     }
 
+    /// Whether a request target is the WebSocket of the page that is a device.
+    static func isDevice(_ target: UnsafeRawBufferPointer) -> Bool { target.elementsEqual("/console/device".utf8) }
+
     /// The file that `target` names, or why there is none.
     static func reply(_ method: HTTPMethod, _ target: UnsafeRawBufferPointer) -> HTTPReply {
         guard method == .get || method == .head else {

@@ -29,6 +29,9 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
     var handshakePlace = HandshakeQueue.none
     /// The shard knows the session and must be told of its end.
     private var isKnownToShard = false
+    /// Frames of a WebSocket that carried nothing, before the Hello.
+    private var emptyFrameCount = 0
+
     private init(owner: GatewayLoop, isSecure: Bool) {
         (self.owner, self.isSecure) = (owner, isSecure)
     }
@@ -61,6 +64,34 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         device.enter(adopted.hello)
     }
 
+    /// Takes a connection of the console's, which becomes a WebSocket with this answer.
+    ///
+    /// - Returns: the status that was answered.
+    static func accept(upgrading exchange: HTTPExchange, on owner: GatewayLoop) -> Int {
+        let peer = exchange.peer
+        owner.metrics.count(.deviceAccepted)
+        guard owner.admit(.device, from: peer) else {
+            owner.metrics.count(.closed(.overloaded))
+            return exchange.upgrade { _ in .refuse(status: 503, GatewayLoop.noRoom) }.status
+        }
+        let (status, upgraded) = exchange.upgrade { request in
+            request.isSameOrigin ? .accept : .refuse(status: 403, "only the console's own page may be a device here")
+        }
+        guard let upgraded else {
+            owner.context.handshakes.leave()
+            owner.metrics.count(.closedByPeer)
+            owner.endConnection(.device)
+            return status
+        }
+        let device = DeviceHandshake(owner: owner, isSecure: upgraded.isTLS)
+        let stream = ByteStream(
+            attaching: upgraded, on: owner.loop, delegate: device, outboxByteLimit: owner.limits.outboxBytes)
+        stream.beginWebSocket()
+        device.stream = stream
+        owner.beginHandshake(device, from: peer)
+        return status
+    }
+
     // MARK: Input
 
     override func received(_ bytes: UnsafeRawBufferPointer, on stream: ByteStream) -> Int {
@@ -73,6 +104,11 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
             // Frames that came behind the Hello wait until the Welcome is out.
             guard phase != .awaitingWelcome else {
                 stream.pauseReading()
+                return offset
+            }
+            // No frame has this type, and a request for a WebSocket begins with it.
+            if offset == 0, bytes[0] == UInt8(ascii: "G"), !stream.isWebSocket, owner.snapshot.webSockets.isEnabled {
+                offset = becomeWebSocket(bytes, stream)
                 return offset
             }
             let type: FrameType
@@ -98,6 +134,42 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         }
         return offset
     }
+
+    /// Answers a request for a WebSocket once it is whole; says how many bytes are done with.
+    private func becomeWebSocket(_ bytes: UnsafeRawBufferPointer, _ stream: ByteStream) -> Int {
+        let origins = owner.snapshot.webSockets.origins
+        let answer = WebSocketGreeting.answer(bytes) { request in
+            guard request.target.elementsEqual(Self.webSocketTarget.utf8) else {
+                return .refuse(status: 404, "devices find their WebSocket at /v1/device")
+            }
+            // A program that is no browser sends no origin, and no page of a foreign site can make it.
+            guard let origin = request.origin else { return .accept }
+            return origins.contains { $0.utf8.elementsEqual(origin) }
+                ? .accept : .refuse(status: 403, "device.webSocket.origins does not list this page's origin")
+        }
+        switch answer {
+        case .incomplete: return 0
+        case .accepted(let text):
+            guard text.withUnsafeBytes({ stream.writeRaw($0) }) else { return bytes.count }
+            stream.beginWebSocket()
+        case .refused(_, let text):
+            _ = text.withUnsafeBytes { stream.writeRaw($0) }
+            Self.note(.unexpectedFrame, "a request for a WebSocket was refused", owner)
+            finish(.unexpectedFrame)
+        }
+        return bytes.count
+    }
+
+    private static let webSocketTarget = "/v1/device"
+
+    override func receivedEmpty(_ frameCount: Int, on stream: ByteStream) {
+        emptyFrameCount += frameCount
+        guard emptyFrameCount > Self.emptyFrameLimit else { return }
+        close(.floods, reason: "far more frames than any client has use for")
+    }
+
+    /// Before the Hello; a client that measures its connection sends a few.
+    private static let emptyFrameLimit = 64
 
     /// A token becomes part of a request to the vendor: nothing in it may break a line or a path there.
     static func arePlain(_ tokens: [VendorToken]) -> Bool {
@@ -286,7 +358,7 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         if wasShakingHands { owner.endHandshake(self) }
         leave()
         owner.endConnection(.device)
-        stream?.closeAfterFlush()
+        stream?.closeAfterFlush(code: WebSocketCode(code))
     }
 
     /// Gives the slot back and tells the shard, once.
@@ -320,6 +392,11 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         leave()
         owner.endConnection(.device)
     }
+}
+
+extension WebSocketCode {
+    /// What a WebSocket's close frame says beside ours, in the range that RFC 6455 leaves to applications.
+    init(_ code: CloseCode) { self.init(rawValue: UInt16(4_000 + code.rawValue)) }
 }
 
 extension GatewayLoop {

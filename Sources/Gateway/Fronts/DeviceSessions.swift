@@ -151,6 +151,12 @@ final class DeviceSessions: StreamDelegate {
         return false
     }
 
+    override func receivedEmpty(_ frameCount: Int, on stream: ByteStream) {
+        guard let session = session(of: stream, tag: stream.tag) else { return }
+        // They do not tell that the app lives: a browser answers pings for a page that stands still.
+        _ = isWithinBudget(session, FrameBudget.emptyFrameCost * Int32(clamping: frameCount))
+    }
+
     private func take(
         _ type: FrameType, _ body: UnsafeRawBufferPointer, _ session: SessionRef, _ stream: ByteStream
     ) throws(WireError) {
@@ -285,7 +291,7 @@ final class DeviceSessions: StreamDelegate {
         guard let stream = stream(of: session) else { return }
         owner.metrics.count(.closed(code))
         leave(session, announced: announced, isForgotten: isForgotten)
-        stream.closeAfterFlush()
+        stream.closeAfterFlush(code: WebSocketCode(code))
     }
 
     /// Gives the slot back and tells the shard, once.

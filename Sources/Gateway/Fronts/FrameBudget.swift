@@ -31,6 +31,8 @@ struct FrameBudget: BitwiseCopyable {
 
     /// An update with tokens is a write of the device's record, however often it says the same.
     static let tokensCost: Int32 = 90
+    /// A WebSocket's frame that carries no part of ours: a ping of its own, for one, is answered like ours.
+    static let emptyFrameCost: Int32 = 10
     /// An action is a row that reports keep for long.
     static let actionCost: Int32 = 9
     /// The bytes that cost as much as a frame.

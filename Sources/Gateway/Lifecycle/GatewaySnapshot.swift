@@ -13,6 +13,7 @@ struct GatewaySnapshot: Sendable {
     /// As far as there are descriptors.
     var connections: ConnectionLimits
     var allowsPlaintextRegistration: Bool
+    var webSockets: GatewayConfiguration.WebSockets
     var backupFolder: String
     /// Some app has events.
     var hasEvents: Bool
@@ -32,6 +33,7 @@ struct GatewaySnapshot: Sendable {
         limits = configuration.limits
         connections = budget.limits(configuration.limits)
         allowsPlaintextRegistration = configuration.allowPlaintextRegistration
+        webSockets = configuration.webSockets
         backupFolder = configuration.backupPath ?? configuration.storePath + "/backups"
         // To the shards an app that is switched off is one that is not served here.
         let served = configuration.apps + managed.filter(\.isEnabled).map(\.app)

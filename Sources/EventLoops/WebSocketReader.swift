@@ -1,0 +1,254 @@
+internal import TextForms
+
+/// Cuts what the client of a WebSocket sends into payload and control frames (RFC 6455, section 5): no socket, no clock.
+///
+/// Payload is passed on as it comes, unmasked, so a frame of any length takes no memory here. A control frame has 125 bytes
+/// at most and is gathered. Messages are binary; where one ends means nothing to the stream above (Proto/README.md).
+package struct WebSocketReader {
+    /// What the client broke; the WebSocket ends with the code.
+    package struct Fault: Error, Equatable, Sendable {
+        package let code: WebSocketCode
+        package let reason: StaticString
+
+        package static func == (left: Fault, right: Fault) -> Bool {
+            left.code == right.code && left.reason.description == right.reason.description
+        }
+    }
+
+    package enum Step: Equatable {
+        /// More bytes are needed.
+        case incomplete
+        /// So many bytes of payload stand unmasked at `target` now.
+        case payload(Int)
+        /// A frame of a message is through; it may be the message's last, and may have had no payload.
+        case frameEnd(endsMessage: Bool, isEmpty: Bool)
+        case ping([UInt8])
+        case pong
+        /// The client closes, with this code if it names one; nothing of it comes any more.
+        case close(WebSocketCode?)
+    }
+
+    private enum Kind: UInt8 {
+        case continuation = 0
+        case text = 1
+        case binary = 2
+        case close = 8
+        case ping = 9
+        case pong = 10
+
+        var isControl: Bool { rawValue >= 8 }
+    }
+
+    private enum Place {
+        /// Gathers a frame's head.
+        case head
+        case payload
+        /// The frame's payload is through; what that means is still to be told.
+        case end
+    }
+
+    private var place = Place.head
+    private var kind = Kind.continuation
+    private var isFinal = false
+    /// A message began whose last frame has not come.
+    private var isInMessage = false
+    /// The frame that is being read has had payload.
+    private var hasPayload = false
+    private var headByteCount: UInt8 = 0
+    private var head = InlineArray<14, UInt8>(repeating: 0)
+    /// The masking key, its first byte lowest, turned so that the next payload byte takes the lowest.
+    private var mask: UInt32 = 0
+    /// Payload of the frame that is still to come.
+    private var missing: UInt64 = 0
+    private var control: [UInt8] = []
+
+    package init() {}
+
+    /// Nothing of a frame has come whose rest has not, and no message is open.
+    package var isBetweenMessages: Bool { place == .head && headByteCount == 0 && !isInMessage }
+
+    /// Takes received bytes up to the next thing to tell.
+    ///
+    /// - Parameters:
+    ///   - bytes: what was received and not taken yet.
+    ///   - target: where payload goes; it has room for all of `bytes` and may be the same memory, or lie before it.
+    /// - Returns: how many bytes from the front are done with, and what they were. `incomplete` takes all of them.
+    /// - Throws: when the client broke the protocol; nothing more is to be read.
+    package mutating func take(
+        _ bytes: UnsafeRawBufferPointer, into target: UnsafeMutableRawPointer
+    ) throws(Fault) -> (byteCount: Int, step: Step) {
+        var taken = 0
+        while true {
+            switch place {
+            case .head:
+                guard try gatherHead(bytes, &taken) else { return (taken, .incomplete) }
+            case .payload:
+                guard missing > 0 else {
+                    place = .end
+                    continue
+                }
+                let count = Int(min(missing, UInt64(bytes.count - taken)))
+                guard count > 0 else { return (taken, .incomplete) }
+                let piece = UnsafeRawBufferPointer(rebasing: bytes[taken..<taken + count])
+                taken += count
+                missing -= UInt64(count)
+                if kind.isControl {
+                    gatherControl(piece)
+                } else {
+                    hasPayload = true
+                    unmask(piece, into: target)
+                    return (taken, .payload(count))
+                }
+            case .end:
+                place = .head
+                headByteCount = 0
+                return (taken, try ended())
+            }
+        }
+    }
+
+    // MARK: Heads
+
+    /// Gathers a frame's head; false when more bytes are needed.
+    private mutating func gatherHead(_ bytes: UnsafeRawBufferPointer, _ taken: inout Int) throws(Fault) -> Bool {
+        // The usual head is whole: it is read where it lies.
+        var wanted = 2
+        while true {
+            while Int(headByteCount) < wanted {
+                guard taken < bytes.count else { return false }
+                head[Int(headByteCount)] = bytes[taken]
+                headByteCount += 1
+                taken += 1
+            }
+            guard wanted == 2 else { break }
+            try checkStart()
+            wanted = 6 + lengthByteCount
+        }
+        try readLength()
+        return true
+    }
+
+    private var lengthByteCount: Int {
+        switch head[1] & 0x7F {
+        case 126: 2
+        case 127: 8
+        default: 0
+        }
+    }
+
+    /// The first two bytes say all that can be wrong with a frame but its length.
+    private mutating func checkStart() throws(Fault) {
+        guard head[0] & 0x70 == 0 else { throw Self.broken("reserved bits are set, and no extension was agreed on") }
+        guard let kind = Kind(rawValue: head[0] & 0x0F) else { throw Self.broken("a frame has a reserved opcode") }
+        guard head[1] & 0x80 != 0 else { throw Self.broken("a client's frame is not masked") }
+        (self.kind, isFinal) = (kind, head[0] & 0x80 != 0)
+        switch kind {
+        case .text: throw Fault(code: .unsupportedData, reason: "messages are binary here")
+        case .binary:
+            guard !isInMessage else { throw Self.broken("a message begins before the last one's end") }
+        case .continuation:
+            guard isInMessage else { throw Self.broken("a frame continues no message") }
+        case .close, .ping, .pong:
+            guard isFinal else { throw Self.broken("a control frame is fragmented") }
+            guard head[1] & 0x7F <= 125 else { throw Self.broken("a control frame has more than 125 bytes") }
+        }
+    }
+
+    private mutating func readLength() throws(Fault) {
+        let count = lengthByteCount
+        var length = UInt64(head[1] & 0x7F)
+        if count > 0 {
+            length = 0
+            for index in 2..<2 + count { length = length << 8 | UInt64(head[index]) }
+            guard length > (count == 2 ? 125 : 0xFFFF) else {
+                throw Self.broken("a frame's length is not written in as few bytes as it takes")
+            }
+            guard length <= UInt64(Int64.max) else { throw Self.broken("a frame's length has its highest bit set") }
+        }
+        mask = 0
+        for index in (0..<4).reversed() { mask = mask << 8 | UInt32(head[2 + count + index]) }
+        (missing, hasPayload, place) = (length, false, .payload)
+        if kind == .binary { isInMessage = true }
+        control.removeAll(keepingCapacity: false)
+    }
+
+    // MARK: Payload
+
+    /// Copies and unmasks; `target` may lie before the bytes and overlap them.
+    private mutating func unmask(_ bytes: UnsafeRawBufferPointer, into target: UnsafeMutableRawPointer) {
+        guard let source = bytes.baseAddress else { return }
+        let word = UInt64(mask) << 32 | UInt64(mask)
+        var place = 0
+        // Each word is read before any byte behind its place is written.
+        while place + 8 <= bytes.count {
+            let value = source.loadUnaligned(fromByteOffset: place, as: UInt64.self).littleEndian ^ word
+            target.storeBytes(of: value.littleEndian, toByteOffset: place, as: UInt64.self)
+            place += 8
+        }
+        while place < bytes.count {
+            let byte = source.load(fromByteOffset: place, as: UInt8.self) ^ UInt8(truncatingIfNeeded: mask)
+            target.storeBytes(of: byte, toByteOffset: place, as: UInt8.self)
+            turnMask()
+            place += 1
+        }
+    }
+
+    private mutating func gatherControl(_ bytes: UnsafeRawBufferPointer) {
+        for byte in bytes {
+            control.append(byte ^ UInt8(truncatingIfNeeded: mask))
+            turnMask()
+        }
+    }
+
+    private mutating func turnMask() { mask = mask >> 8 | mask << 24 }
+
+    // MARK: Ends
+
+    private mutating func ended() throws(Fault) -> Step {
+        switch kind {
+        case .ping:
+            defer { control = [] }
+            return .ping(control)
+        case .pong:
+            control = []
+            return .pong
+        case .close:
+            defer { control = [] }
+            return .close(try closeCode())
+        case .text, .binary, .continuation:
+            if isFinal { isInMessage = false }
+            return .frameEnd(endsMessage: isFinal, isEmpty: !hasPayload)
+        }
+    }
+
+    private func closeCode() throws(Fault) -> WebSocketCode? {
+        guard !control.isEmpty else { return nil }
+        guard control.count >= 2 else { throw Self.broken("a close has one byte, which is no code") }
+        let code = WebSocketCode(rawValue: UInt16(control[0]) << 8 | UInt16(control[1]))
+        guard code.mayTravel else { throw Self.broken("a close has a code that none may have") }
+        let isText = control.withUnsafeBytes { scalarCount(UnsafeRawBufferPointer(rebasing: $0[2...])) != nil }
+        guard isText else { throw Fault(code: .invalidText, reason: "a close's reason is not UTF-8") }
+        return code
+    }
+
+    private static func broken(_ reason: StaticString) -> Fault { Fault(code: .protocolError, reason: reason) }
+}
+
+/// Why a WebSocket ends, as its close frame says (RFC 6455, section 7.4).
+package struct WebSocketCode: RawRepresentable, Equatable, Sendable {
+    package let rawValue: UInt16
+    package init(rawValue: UInt16) { self.rawValue = rawValue }
+
+    package static let normal = WebSocketCode(rawValue: 1000)
+    package static let protocolError = WebSocketCode(rawValue: 1002)
+    package static let unsupportedData = WebSocketCode(rawValue: 1003)
+    package static let invalidText = WebSocketCode(rawValue: 1007)
+
+    /// Whether a close frame may have it: those that RFC 6455 and its registry define for that, and those of applications.
+    var mayTravel: Bool {
+        switch rawValue {
+        case 1000...1003, 1007...1014, 3000...4999: true
+        default: false
+        }
+    }
+}

@@ -1,0 +1,37 @@
+/// What a byte stream keeps while it is a WebSocket: what it is reading of a frame, and how the client ended it.
+///
+/// One object a stream, since most streams are none; it moves with its connection from loop to loop.
+final class WebSocketSession {
+    var reader = WebSocketReader()
+    /// The client closed or broke the protocol while its stream was on its way to another loop.
+    var ending: Ending?
+
+    /// How the stream is to end.
+    struct Ending {
+        var code: WebSocketCode
+        var reason: CloseReason
+    }
+
+    /// The head of a frame that we send: never masked, a whole message, its length in as few bytes as it takes.
+    enum Head {
+        static func byteCount(payload byteCount: Int) -> Int { byteCount < 126 ? 2 : byteCount < 65_536 ? 4 : 10 }
+
+        static func write(_ start: UInt8, payload byteCount: Int, to room: UnsafeMutableRawBufferPointer) {
+            room[0] = start
+            switch byteCount {
+            case ..<126: room[1] = UInt8(byteCount)
+            case ..<65_536:
+                room[1] = 126
+                room.storeBytes(of: UInt16(byteCount).bigEndian, toByteOffset: 2, as: UInt16.self)
+            default:
+                room[1] = 127
+                room.storeBytes(of: UInt64(byteCount).bigEndian, toByteOffset: 2, as: UInt64.self)
+            }
+        }
+    }
+
+    /// First bytes of our frames, each with FIN.
+    static let binary: UInt8 = 0x82
+    static let close: UInt8 = 0x88
+    static let pong: UInt8 = 0x8A
+}

@@ -57,6 +57,15 @@ static const unsigned char cluster_script[] = {
 static const unsigned char send_script[] = {
 #embed "assets/send.js"
 };
+static const unsigned char device_script[] = {
+#embed "assets/device.js"
+};
+static const unsigned char device_client_script[] = {
+#embed "assets/deviceclient.js"
+};
+static const unsigned char frames_script[] = {
+#embed "assets/frames.js"
+};
 
 #define HTML "text/html;charset=utf-8"
 #define CSS "text/css;charset=utf-8"
@@ -81,6 +90,9 @@ static const struct longwire_console_file files[] = {
     {"handoff.js", SCRIPT, handoff_script, sizeof handoff_script},
     {"cluster.js", SCRIPT, cluster_script, sizeof cluster_script},
     {"send.js", SCRIPT, send_script, sizeof send_script},
+    {"device.js", SCRIPT, device_script, sizeof device_script},
+    {"deviceclient.js", SCRIPT, device_client_script, sizeof device_client_script},
+    {"frames.js", SCRIPT, frames_script, sizeof frames_script},
 };
 static const size_t file_count = sizeof files / sizeof files[0];
 

@@ -10,8 +10,9 @@ import * as tasks from "./tasks.js";
 import * as handoff from "./handoff.js";
 import * as cluster from "./cluster.js";
 import * as send from "./send.js";
+import * as device from "./device.js";
 
-const PAGES = {overview, devices, messages, tasks, handoff, cluster, send};
+const PAGES = {overview, devices, messages, tasks, handoff, cluster, send, device};
 const THEME = "longwire.theme";
 let stop = () => {};
 
@@ -41,6 +42,7 @@ const brand = () => h("div", {class: "brand"}, h("img", {src: "/console/icon.svg
 
 /** Leaves the session, with a sentence that says why. */
 export function leave(reason) {
+  device.leave();
   signOut();
   show(reason);
 }

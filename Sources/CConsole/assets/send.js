@@ -4,6 +4,7 @@ import {call, path} from "./api.js";
 import {appChoice} from "./apps.js";
 import {badge, card, code, facts, field, fill, h, problem} from "./dom.js";
 import {confirm, explain} from "./faults.js";
+import {ownDevice} from "./device.js";
 import {t, tWord} from "./texts.js";
 
 export function show(body, [app, cid]) {
@@ -24,11 +25,24 @@ export function show(body, [app, cid]) {
       try {
         fill(said, answer(await call(path("v1", "apps", apps.value, "push"), {method: "POST", body: push(device, transmission, title, text, ttl)})));
       } catch (error) { fill(said, explain(error)); } finally { button.disabled = false; }
-    }}, field(t("app"), apps), field(t("cid"), device, t("cidHint")), field(t("transmission"), transmission),
+    }}, field(t("app"), apps), field(t("cid"), device, t("cidHint")), own(apps, device), field(t("transmission"), transmission),
     field(t("alertTitle"), title), field(t("alertBody"), text), field(t("ttl"), ttl), button)), said);
     (cid ? transmission : device).focus();
   })();
   return () => { isOver = true; };
+}
+
+/** Leads to the page that is a device, for who has no phone at hand. */
+function own(apps, device) {
+  const place = h("p");
+  const look = () => {
+    const cid = ownDevice(apps.value);
+    fill(place, cid && h("button", {type: "button", class: "small", onclick: () => { device.value = cid; }}, t("sendToOwn")), " ",
+      h("a", {href: `#/device/${encodeURIComponent(apps.value)}`}, t(cid ? "deviceSee" : "deviceNone")));
+  };
+  apps.addEventListener("change", look);
+  look();
+  return place;
 }
 
 /** The body of Getui's push/single/cid. */

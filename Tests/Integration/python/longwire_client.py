@@ -74,11 +74,14 @@ def prove(hello, key):
 
 
 class Connection:
-    """Frames over a socket, with a timeout on every read; `tls` is an ssl.SSLContext, or None for plain TCP."""
+    """Frames over a socket, with a timeout on every read; `tls` is an ssl.SSLContext, or None for plain TCP.
 
-    def __init__(self, host, port, timeout=10.0, tls=None):
+    `wire` makes the socket instead, or what stands for one: of the address and the timeout.
+    """
+
+    def __init__(self, host, port, timeout=10.0, tls=None, wire=None):
         self.timeout = timeout
-        self.socket = socket.create_connection((host, port), timeout=timeout)
+        self.socket = (wire or socket.create_connection)((host, port), timeout=timeout)
         if tls:
             self.socket = tls.wrap_socket(self.socket, server_hostname=host)
         self.buffer = bytearray()
@@ -137,8 +140,8 @@ class DeviceState:
 class Device:
     """One device of one app. `connection` is None while it is away."""
 
-    def __init__(self, host, port, app_id, state=None, timeout=10.0, tls=None):
-        self.address, self.app_id, self.timeout, self.tls = (host, port), app_id, timeout, tls
+    def __init__(self, host, port, app_id, state=None, timeout=10.0, tls=None, wire=None):
+        self.address, self.app_id, self.timeout, self.tls, self.wire = (host, port), app_id, timeout, tls, wire
         self.state = state or DeviceState()
         self.connection, self.welcome, self.request = None, None, 0
 
@@ -171,7 +174,7 @@ class Device:
             hello.positions.add(stream=stream, sequence=sequence)
         hello.MergeFrom(pb.Hello(**fields))
         self.close()
-        self.connection = Connection(*self.address, timeout=self.timeout, tls=self.tls)
+        self.connection = Connection(*self.address, timeout=self.timeout, tls=self.tls, wire=self.wire)
         self.connection.socket.sendall(prove(hello, key))
         self.welcome = self.connection.receive(pb.Welcome)
         state.accepted = state.timestamp

@@ -1,0 +1,127 @@
+// A page that is a device itself: a push arrives here without a phone.
+
+import {call, path} from "./api.js";
+import {appChoice} from "./apps.js";
+import {DeviceClient, kept} from "./deviceclient.js";
+import {badge, card, code, facts, field, fill, h, problem, table} from "./dom.js";
+import {confirm, explain} from "./faults.js";
+import {clock, number, t, time} from "./texts.js";
+
+// It stays connected while other pages of the console are shown.
+let client = null;
+let shown = () => {};
+
+const url = () => `${location.protocol === "https:" ? "wss:" : "ws:"}//${location.host}/console/device`;
+
+/** The cid of the device that this page is for an app; null when it is none. */
+export const ownDevice = app => kept(app)?.cid ?? null;
+
+/** Leaves, because the person does. */
+export function leave() {
+  client?.disconnect();
+  client = null;
+}
+addEventListener("pagehide", () => client?.disconnect());
+
+function choose(app) {
+  if (client?.app === app) return client;
+  client?.disconnect();
+  client = new DeviceClient(app, url(), () => shown());
+  if (client.isRegistered) client.connect();
+  return client;
+}
+
+export function show(body, [app]) {
+  let isOver = false;
+  if (!globalThis.crypto?.subtle) {
+    fill(body, problem(t("deviceInsecure")));
+    return () => {};
+  }
+  (async () => {
+    let apps;
+    try { apps = await appChoice(app ?? client?.app); } catch (error) { return isOver || fill(body, explain(error)); }
+    if (isOver) return;
+    if (!apps.value) return fill(body, card(null, h("p", {class: "quiet"}, t("appsEmpty"))));
+    const place = h("div"), list = h("div", {"aria-live": "polite"});
+    apps.addEventListener("change", () => { location.hash = `#/device/${encodeURIComponent(apps.value)}`; });
+    fill(body, card(t("deviceTitle"), h("p", {class: "quiet"}, t("deviceHint")), field(t("app"), apps), place), list);
+    choose(apps.value);
+    let before = "";
+    shown = () => {
+      // The form stays as it is while its field has the cursor.
+      const now = `${client.isRegistered} ${client.state} ${client.reason} ${client.applicationState}`;
+      if (now !== before) fill(place, client.isRegistered ? device(client) : registration(client));
+      before = now;
+      fill(list, client.isRegistered && messages(client));
+    };
+    shown();
+  })();
+  return () => {
+    isOver = true;
+    shown = () => {};
+  };
+}
+
+function registration(client) {
+  const secret = h("input", {type: "password", autocomplete: "off", spellcheck: "false", required: true});
+  return [
+    client.reason && problem(t("deviceStopped", client.reason)),
+    h("form", {onsubmit: event => {
+      event.preventDefault();
+      client.register(secret.value.trim());
+    }}, field(t("appSecret"), secret, t("appSecretHint")), h("button", {class: "main", disabled: client.state === "connecting"}, t("deviceRegister"))),
+  ];
+}
+
+function device(client) {
+  const states = {open: ["good", "connected"], connecting: ["warn", "deviceConnecting"], waiting: ["warn", "deviceWaiting"], stopped: ["bad", "deviceEnded"], away: ["", "disconnected"]};
+  const [kind, word] = states[client.state];
+  const {cid, positions} = client.kept;
+  const isIn = client.state === "open" || client.state === "connecting" || client.state === "waiting";
+  return [
+    client.reason && problem(t("deviceStopped", client.reason)),
+    facts([
+      [t("session"), badge(kind, t(word))],
+      [t("cid"), h("a", {href: `#/devices/${encodeURIComponent(client.app)}/${cid}`}, code(cid))],
+      [t("devicePosition"), number(positions[0] ?? 0)],
+    ]),
+    h("fieldset", {class: "choice"}, h("legend", {}, t("appState")), ["foreground", "background"].map(state =>
+      h("label", {}, h("input", {type: "radio", name: "application-state", value: state, checked: client.applicationState === state,
+        onchange: () => client.setApplicationState(state)}), " ", t(state)))),
+    h("p", {class: "buttons"},
+      isIn ? h("button", {onclick: () => client.disconnect()}, t("deviceLeave")) : h("button", {class: "main", onclick: () => client.connect()}, t("deviceConnect")),
+      h("button", {onclick: event => tryPush(client, event.target)}, t("devicePush")),
+      h("a", {href: `#/send/${encodeURIComponent(client.app)}/${cid}`}, t("sendTo")),
+      h("button", {class: "danger", onclick: async () => { if (await confirm(t("deviceForgetSure"), {h})) client.forget(); }}, t("deviceForget"))),
+  ];
+}
+
+/** A message at the push of a button, so that something arrives. */
+async function tryPush(client, button) {
+  button.disabled = true;
+  try {
+    const bytes = crypto.getRandomValues(new Uint8Array(12));
+    await call(path("v1", "apps", client.app, "push"), {method: "POST", body: {
+      request_id: Array.from(bytes, byte => byte.toString(16).padStart(2, "0")).join(""),
+      audience: {cid: [client.kept.cid]}, push_message: {transmission: `{"hello":"${new Date().toISOString()}"}`},
+    }});
+  } catch (error) {
+    button.closest(".card").append(explain(error));
+  } finally { button.disabled = false; }
+}
+
+const messages = client => card(t("deviceMessages"), table(t("deviceMessages"),
+  [t("deviceArrived"), t("deviceSequence"), t("transmission"), t("deviceFlags"), t("msgId")],
+  client.messages.map(message => [
+    clock(message.at), `${message.stream === 0 ? "" : `${t("deviceBroadcast")} `}${message.sequence}`,
+    message.isRevoked ? h("s", {}, message.payload) : h("span", {class: "payload"}, message.payload),
+    flags(message), h("a", {href: `#/messages/${message.msgId}`}, code(message.msgId)),
+  ]), t("deviceNoMessages")));
+
+function flags(message) {
+  const found = [
+    message.offline && badge("warn", t("deviceOffline")), message.alertedAt > 0 && badge("warn", t("deviceAlerted", time(message.alertedAt))),
+    message.attempt > 1 && badge("", t("deviceAttempt", message.attempt)), message.isRevoked && badge("bad", t("deviceRevoked")),
+  ].filter(flag => flag);
+  return found.length > 0 ? found : badge("good", t("deviceFresh"));
+}

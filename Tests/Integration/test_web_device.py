@@ -1,0 +1,288 @@
+"""The console's page that is a device, in a real browser: over its WebSocket, with its own coding of the frames."""
+
+import json
+import random
+
+import pytest
+from browser import Page, browser
+from gateway import ADMIN_TOKEN, APP, eventually
+from longwire_client import pb
+from selenium.webdriver.common.keys import Keys
+
+
+@pytest.fixture(scope="module")
+def driver():
+    with browser() as driver:
+        yield driver
+
+
+@pytest.fixture
+def page(driver, gateway):
+    """The console, signed in, with nothing kept of an earlier device."""
+    page = Page(driver, gateway)
+    page.open()
+    driver.execute_script("sessionStorage.clear(); localStorage.clear()")
+    driver.get_log("browser")
+    page.open()
+    page.sign_in(ADMIN_TOKEN)
+    page.find(".tiles")
+    yield page
+    assert page.complaints() == []
+    driver.get("about:blank")
+
+
+def become_device(page):
+    page.go("#/device")
+    page.type("main input[type=password]", APP["appSecret"] + Keys.ENTER)
+    page.shows("connected", ".facts")
+    return kept(page)["cid"]
+
+
+def kept(page):
+    return json.loads(page.driver.execute_script("return localStorage.getItem('longwire.device.demo')"))
+
+
+def rows(page):
+    """The shown messages, newest first: sequence, payload, flags."""
+    return page.driver.execute_script(
+        "return [...document.querySelectorAll('main tbody tr')].map(row => [1, 2, 3].map(cell => row.children[cell].innerText))")
+
+
+def test_a_newcomer_sees_a_push_arrive_without_a_phone(page, gateway):
+    """From the form that sends to the page that is a device, and by its own button."""
+    page.go("#/send")
+    page.click("a[href^='#/device/']")
+    cid = become_device(page)
+    assert APP["appSecret"] not in page.driver.execute_script("return JSON.stringify({...localStorage, ...sessionStorage})")
+    view = gateway.view(cid)
+    assert view["connected"] and view["reachable"] and view["state"] == "foreground"
+    page.click("p.buttons button:nth-of-type(2)")
+    page.until(lambda: len(rows(page)) == 1, "the message")
+    gateway.push(cid, "from a server")
+    page.until(lambda: len(rows(page)) == 2, "the second message")
+    assert rows(page)[0][1:] == ["from a server", "live"]
+    # Acked at once, and in order.
+    eventually(lambda: gateway.view(cid)["queue"]["messages"] == 0, "the acks")
+    assert kept(page)["positions"]["0"] == 2
+    page.go(f"#/send/demo/{cid}")
+    page.click("form button.main")
+    page.click("dialog button.danger")
+    page.shows("It went over the device's connection.")
+    page.click("a[href='#/device/demo']")
+    page.until(lambda: [row[0] for row in rows(page)] == ["3", "2", "1"], "the third, which came while another page was shown")
+
+
+def test_what_came_while_it_was_away_is_flagged_and_nothing_comes_twice(page, gateway):
+    cid = become_device(page)
+    gateway.push(cid, "one")
+    page.until(lambda: len(rows(page)) == 1, "the first message")
+    page.click("p.buttons button:nth-of-type(1)")
+    page.shows("not connected", ".facts")
+    eventually(lambda: not gateway.view(cid)["connected"], "the device as absent")
+    gateway.push(cid, "two")
+    page.driver.refresh()
+    page.find("main")
+    page.go("#/device/demo")
+    page.until(lambda: len(rows(page)) == 2, "the message that waited")
+    assert rows(page) == [["2", "two", "offline"], ["1", "one", "live"]]
+    # Acks that were lost: the gateway sends again what the page knows, and the page acks it without a word.
+    page.click("p.buttons button:nth-of-type(1)")
+    eventually(lambda: not gateway.view(cid)["connected"], "the device as absent")
+    gateway.push(cid, "three")
+    page.driver.execute_script("""
+        WebSocket.prototype.realSend = WebSocket.prototype.send;
+        WebSocket.prototype.send = function (data) { if (new Uint8Array(data)[0] !== 7) this.realSend(data); };""")
+    page.click("p.buttons button:nth-of-type(1)")
+    page.until(lambda: len(rows(page)) == 3, "the third message")
+    page.click("p.buttons button:nth-of-type(1)")
+    eventually(lambda: not gateway.view(cid)["connected"], "the device as absent")
+    assert gateway.view(cid)["queue"]["messages"] == 1, "its ack was lost"
+    # A client that forgot its position is sent the message again; this one's Hello names it, so it is settled there.
+    page.driver.execute_script("""
+        WebSocket.prototype.send = WebSocket.prototype.realSend;
+        const kept = JSON.parse(localStorage.getItem("longwire.device.demo"));
+        sessionStorage.setItem("seen", kept.messages.length);""")
+    page.click("p.buttons button:nth-of-type(1)")
+    page.shows("connected", ".facts")
+    eventually(lambda: gateway.view(cid)["queue"]["messages"] == 0, "the position that the Hello names")
+    assert [row[1] for row in rows(page)] == ["three", "two", "one"]
+
+
+def test_it_says_when_it_is_in_the_background(page, gateway):
+    cid = become_device(page)
+    page.click("input[value=background]")
+    eventually(lambda: gateway.view(cid)["state"] == "background", "the background")
+    gateway.push(cid, "quietly")
+    page.click("input[value=foreground]")
+    eventually(lambda: gateway.view(cid)["state"] == "foreground", "the foreground")
+    page.until(lambda: [row[1] for row in rows(page)] == ["quietly"], "the message, once")
+    eventually(lambda: gateway.view(cid)["queue"]["messages"] == 0, "its ack")
+    # By keyboard alone: the arrow key of the group.
+    page.find("input[value=foreground]").send_keys(Keys.ARROW_RIGHT)
+    eventually(lambda: gateway.view(cid)["state"] == "background", "the background again")
+
+
+def test_a_wrong_secret_is_told_and_a_second_tab_stops_the_first(page, gateway):
+    page.go("#/device")
+    page.type("main input[type=password]", "not the secret" + Keys.ENTER)
+    page.shows("401")
+    cid = become_device(page)
+    first = page.driver.current_window_handle
+    page.driver.switch_to.new_window("tab")
+    try:
+        page.open()
+        page.sign_in(ADMIN_TOKEN)
+        page.find(".tiles")
+        page.go("#/device/demo")
+        page.shows("connected", ".facts")
+    finally:
+        page.driver.switch_to.window(first)
+    page.shows("400")
+    page.shows("ended", ".facts")
+    assert gateway.view(cid)["connected"]
+    page.driver.switch_to.window(page.driver.window_handles[-1])
+    page.driver.close()
+    page.driver.switch_to.window(first)
+
+
+def test_it_comes_back_after_the_gateway_was_away(driver, own_gateway):
+    gateway = own_gateway()
+    page = Page(driver, gateway)
+    page.open()
+    page.sign_in(ADMIN_TOKEN)
+    page.find(".tiles")
+    cid = become_device(page)
+    gateway.kill()
+    page.shows("comes back by itself", ".facts")
+    gateway.start()
+    page.until(lambda: "comes back" not in page.text(".facts") and "connected" in page.text(".facts"), "the device again")
+    gateway.push(cid, "after the crash")
+    page.until(lambda: [row[1] for row in rows(page)] == ["after the crash"], "the message")
+    page.click("button.danger")
+    page.click("dialog button.danger")
+    page.find("main input[type=password]")
+    assert driver.execute_script("return localStorage.getItem('longwire.device.demo')") is None
+    driver.get_log("browser")
+
+
+def test_a_page_that_the_browser_does_not_trust_says_so(page):
+    page.driver.execute_script("Object.defineProperty(Crypto.prototype, 'subtle', {get() { return undefined; }})")
+    page.go("#/device")
+    page.shows("only on a page that it trusts")
+
+
+# The coding, against protobuf's own.
+
+NAMES = {
+    "app_id": "appId", "queue_epoch": "queueEpoch", "application_state": "applicationState", "heartbeat_seconds": "heartbeatSeconds",
+    "server_time": "serverTime", "device_secret": "deviceSecret", "retry_after_min_ms": "retryAfterMinimum",
+    "retry_after_max_ms": "retryAfterMaximum", "msg_id": "msgId", "task_id": "taskId", "accepted_at": "acceptedAt",
+    "alerted_at": "alertedAt", "collapse_key": "collapseKey", "revoked_task_id": "revokedTaskId",
+}
+SAMPLES = {
+    "hello": pb.Hello, "welcome": pb.Welcome, "close": pb.Close, "ping": pb.Ping, "pong": pb.Pong, "deliver": pb.Deliver,
+    "ack": pb.Ack, "deviceUpdate": pb.DeviceUpdate, "updateResult": pb.UpdateResult, "revoke": pb.Revoke,
+}
+DECODE = """
+const [frames, done] = arguments;
+import('/console/frames.js').then(({FrameReader, hex}) => {
+  const plain = value => typeof value === 'bigint' ? String(value) : value instanceof Uint8Array ? hex(value)
+    : Array.isArray(value) ? value.map(plain) : value && typeof value === 'object'
+    ? Object.fromEntries(Object.entries(value).map(([name, one]) => [name, plain(one)])) : value;
+  // Pieces that fit no boundary.
+  const reader = new FrameReader(), bytes = Uint8Array.from(frames), found = [];
+  for (let place = 0; place < bytes.length; place += 7) found.push(...reader.take(bytes.subarray(place, place + 7)));
+  done(found.map(frame => [frame.name, plain(frame.values)]));
+}).catch(error => done(String(error)));
+"""
+ENCODE = """
+const [name, values, done] = arguments;
+import('/console/frames.js').then(({encode, fromHex}) => {
+  const bytes = new Set(['cid', 'proof', 'nonce', 'msgId', 'taskId', 'revokedTaskId', 'payload', 'deviceSecret']);
+  const big = new Set(['queueEpoch', 'generation']);
+  for (const key of Object.keys(values)) {
+    if (bytes.has(key) && typeof values[key] === 'string') values[key] = fromHex(values[key]);
+    if (big.has(key) || key === 'nonce' && name !== 'hello') values[key] = BigInt(values[key]);
+  }
+  done([...encode(name, values)]);
+}).catch(error => done(String(error)));
+"""
+
+
+def sample(kind, seed):
+    """A message with most fields set, from a seed."""
+    draw = random.Random(seed)
+    message = kind()
+    for field in kind.DESCRIPTOR.fields:
+        if field.name in ("role", "tokens", "badge", "opened", "rejected", "keeps_running", "replay_opened", "window", "push_mode_off") \
+                or draw.random() < 0.2:
+            continue
+        if field.message_type:
+            one = sample(getattr(pb, field.message_type.name), draw.random())
+            if field.label == field.LABEL_REPEATED:
+                getattr(message, field.name).extend([one, sample(type(one), draw.random())])
+            else:
+                getattr(message, field.name).CopyFrom(one)
+        elif field.type == field.TYPE_BYTES:
+            setattr(message, field.name, draw.randbytes(draw.choice((1, 16, 300))))
+        elif field.type == field.TYPE_STRING:
+            setattr(message, field.name, draw.choice(("a", "您好 🎉", "x" * 200)))
+        elif field.type == field.TYPE_BOOL:
+            setattr(message, field.name, True)
+        elif field.type == field.TYPE_ENUM:
+            setattr(message, field.name, 1)
+        else:
+            top = 2**64 - 1 if field.name in ("queue_epoch", "generation", "nonce") else 2**32 - 1 if field.type == field.TYPE_UINT32 else 2**53 - 1
+            setattr(message, field.name, draw.choice((1, 127, 128, 300, top)))
+    return message
+
+
+def expected(message, name):
+    """What the page's coding makes of a message: every field that it knows, with its default."""
+    known = {
+        field.name: field for field in message.DESCRIPTOR.fields
+        if not (name == "hello" and field.name in ("keeps_running", "badge", "tokens", "opened", "replay_opened", "window"))
+        and not (name == "ack" and field.name == "rejected")
+        and not (name == "deviceUpdate" and field.name not in ("request", "application_state"))
+    }
+    values = {}
+    for field in known.values():
+        value = getattr(message, field.name)
+        if field.message_type and field.label == field.LABEL_REPEATED:
+            value = [expected(one, "") for one in value]
+        elif field.message_type:
+            value = expected(value, "") if message.HasField(field.name) else None
+        elif field.type == field.TYPE_BYTES:
+            value = value.hex()
+        elif field.name in ("queue_epoch", "generation") or field.name == "nonce" and name != "hello":
+            value = str(value)
+        elif name == "deviceUpdate" and field.name == "application_state":
+            value = value if message.HasField(field.name) else None
+        values[NAMES.get(field.name, field.name)] = value
+    return values
+
+
+def test_the_coding_agrees_with_protobuf(page):
+    import longwire_client
+
+    messages = [(name, sample(kind, f"{name} {seed}")) for name, kind in SAMPLES.items() for seed in range(4)]
+    stream = b"".join(longwire_client.encode(message) for _, message in messages)
+    # A type that is not known here, and an unknown field, are told apart from what is.
+    stream += bytes([12, 0, 0, 2, 8, 1]) + bytes([5, 0, 0, 7, 8, 3, 0xA2, 6, 2, 65, 66])
+    found = page.driver.execute_async_script(DECODE, list(stream))
+    assert found[:-2] == [[name, expected(message, name)] for name, message in messages]
+    assert found[-2][0] is None and found[-1] == ["pong", {"nonce": "3"}]
+    for name, message in messages:
+        if name in ("hello", "ack", "ping", "pong", "deviceUpdate", "close"):
+            text = bytes(page.driver.execute_async_script(ENCODE, name, expected(message, name)))
+            assert longwire_client.MESSAGES[text[0]] is SAMPLES[name] and int.from_bytes(text[1:4], "big") == len(text) - 4
+            assert SAMPLES[name].FromString(text[4:]) == message, name
+    # The state is optional, so its zero is written.
+    zero = bytes(page.driver.execute_async_script(ENCODE, "deviceUpdate", {"request": 1, "applicationState": 0}))
+    assert pb.DeviceUpdate.FromString(zero[4:]).HasField("application_state")
+
+
+@pytest.mark.parametrize("bad", ["06 00 00 01 ff", "06 00 00 02 10 80", "06 00 00 03 2a 05 61", "02 00 00 01 07", "03 00 00 04 12 02 c3 28",
+                                 "06 00 00 0c 10 ff ff ff ff ff ff ff ff ff 7f 00"])
+def test_the_coding_refuses_what_is_no_message(page, bad):
+    assert "Error" in page.driver.execute_async_script(DECODE, list(bytes.fromhex(bad)))

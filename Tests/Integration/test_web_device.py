@@ -201,8 +201,8 @@ import('/console/frames.js').then(({encode, fromHex}) => {
   const bytes = new Set(['cid', 'proof', 'nonce', 'msgId', 'taskId', 'revokedTaskId', 'payload', 'deviceSecret']);
   const big = new Set(['queueEpoch', 'generation']);
   for (const key of Object.keys(values)) {
-    if (bytes.has(key) && typeof values[key] === 'string') values[key] = fromHex(values[key]);
     if (big.has(key) || key === 'nonce' && name !== 'hello') values[key] = BigInt(values[key]);
+    else if (bytes.has(key)) values[key] = fromHex(values[key]);
   }
   done([...encode(name, values)]);
 }).catch(error => done(String(error)));

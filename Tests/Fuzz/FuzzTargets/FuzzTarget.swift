@@ -29,6 +29,7 @@ package struct FuzzTarget: Sendable {
         FuzzTarget(name: "frames", byteLimit: 4_096, run: FrameFuzz.run),
         FuzzTarget(name: "messages", byteLimit: 4_096, run: MessageFuzz.run),
         FuzzTarget(name: "http", byteLimit: 4_096, run: HTTPFuzz.run),
+        FuzzTarget(name: "websocket", byteLimit: 2_048, run: WebSocketFuzz.run),
         FuzzTarget(name: "http2", byteLimit: 1_024, run: HTTP2Fuzz.run),
         FuzzTarget(name: "json", byteLimit: 4_096, run: JSONFuzz.run),
         FuzzTarget(name: "push", byteLimit: 4_096, run: PushFuzz.run),

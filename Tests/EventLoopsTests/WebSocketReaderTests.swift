@@ -1,0 +1,274 @@
+@testable import EventLoops
+import Testing
+
+/// A client's frame, as it may be and as it may not.
+struct ClientFrame {
+    var opcode: UInt8
+    var payload: [UInt8] = []
+    var isFinal = true
+    var reserved: UInt8 = 0
+    var mask: [UInt8]? = [0x37, 0xFA, 0x21, 0x3D]
+    /// Bytes of length: 0, 2 or 8; `nil`: as few as it takes.
+    var lengthByteCount: Int?
+
+    var bytes: [UInt8] {
+        let count = payload.count
+        var bytes = [(isFinal ? 0x80 : 0) | reserved << 4 | opcode]
+        let flag: UInt8 = mask == nil ? 0 : 0x80
+        let wide = lengthByteCount ?? (count < 126 ? 0 : count < 65_536 ? 2 : 8)
+        bytes.append(flag | (wide == 0 ? UInt8(count) : wide == 2 ? 126 : 127))
+        for index in 0..<wide {
+            bytes.append(UInt8(truncatingIfNeeded: UInt64(count) >> UInt64(8 * (wide - 1 - index))))
+        }
+        guard let mask else { return bytes + payload }
+        return bytes + mask + payload.enumerated().map { $1 ^ mask[$0 % 4] }
+    }
+
+    static func binary(_ payload: [UInt8], isFinal: Bool = true) -> ClientFrame {
+        ClientFrame(opcode: 2, payload: payload, isFinal: isFinal)
+    }
+    static func close(_ code: UInt16, _ reason: [UInt8] = []) -> ClientFrame {
+        ClientFrame(opcode: 8, payload: [UInt8(code >> 8), UInt8(truncatingIfNeeded: code)] + reason)
+    }
+}
+
+/// What a reader makes of a stream.
+struct ReadStream: Equatable {
+    var payload: [UInt8] = []
+    var steps: [WebSocketReader.Step] = []
+    var fault: WebSocketReader.Fault?
+
+    /// Feeds the reader pieces of these lengths, each in memory of its own, payload in place of the frames.
+    init(_ stream: [UInt8], pieces: [Int] = []) {
+        var reader = WebSocketReader()
+        var start = 0
+        for piece in pieces + [stream.count] where start < stream.count {
+            let end = min(stream.count, start + piece)
+            var arrived = Array(stream[start..<end])
+            start = end
+            guard take(&arrived, &reader) else { return }
+        }
+    }
+
+    private mutating func take(_ arrived: inout [UInt8], _ reader: inout WebSocketReader) -> Bool {
+        arrived.withUnsafeMutableBytes { bytes in
+            guard let target = bytes.baseAddress else { return true }
+            var (offset, filled) = (0, 0)
+            while true {
+                do throws(WebSocketReader.Fault) {
+                    let rest = UnsafeRawBufferPointer(rebasing: bytes[offset...])
+                    let taken = try reader.take(rest, into: target + filled)
+                    offset += taken.byteCount
+                    switch taken.step {
+                    case .incomplete:
+                        #expect(offset == bytes.count)
+                        return true
+                    case .payload(let count):
+                        payload += bytes[filled..<filled + count]
+                        filled += count
+                    case .close:
+                        steps.append(taken.step)
+                        return false
+                    default: steps.append(taken.step)
+                    }
+                } catch {
+                    fault = error
+                    return false
+                }
+            }
+        }
+    }
+}
+
+@Suite("WebSocket reader")
+struct WebSocketReaderTests {
+    static let ping = ClientFrame(opcode: 9, payload: Array("who?".utf8))
+
+    @Test("a stream of frames means the same wherever it is cut")
+    func everySplit() {
+        let long = (0..<70_000).map { UInt8(truncatingIfNeeded: $0 &* 31) }
+        let frames: [ClientFrame] = [
+            .binary([1, 2, 3, 4, 5], isFinal: false), Self.ping,
+            ClientFrame(opcode: 0, payload: [6, 7], isFinal: false),
+            ClientFrame(opcode: 0, payload: [], isFinal: true), .binary([]), .binary(Array(long[..<126])),
+            ClientFrame(opcode: 10), .binary(Array(long[..<300])), .close(1000, Array("bye".utf8)),
+        ]
+        let stream = frames.flatMap(\.bytes)
+        let whole = ReadStream(stream)
+        #expect(whole.payload == [1, 2, 3, 4, 5, 6, 7] + long[..<126] + long[..<300])
+        #expect(
+            whole.steps == [
+                .frameEnd(endsMessage: false, isEmpty: false), .ping(Array("who?".utf8)),
+                .frameEnd(endsMessage: false, isEmpty: false), .frameEnd(endsMessage: true, isEmpty: true),
+                .frameEnd(endsMessage: true, isEmpty: true), .frameEnd(endsMessage: true, isEmpty: false), .pong,
+                .frameEnd(endsMessage: true, isEmpty: false), .close(.normal),
+            ])
+        for cut in 0...stream.count { #expect(ReadStream(stream, pieces: [cut]) == whole) }
+        for size in 1...17 {
+            #expect(ReadStream(stream, pieces: Array(repeating: size, count: stream.count / size)) == whole)
+        }
+        let large = ClientFrame.binary(long).bytes
+        for size in [1, 7, 4_096, 65_535] {
+            let read = ReadStream(large, pieces: Array(repeating: size, count: large.count / size))
+            #expect(read.payload == long && read.steps == [.frameEnd(endsMessage: true, isEmpty: false)])
+        }
+    }
+
+    static let broken: [(frames: [ClientFrame], code: UInt16)] = [
+        // Reserved bits, alone and together.
+        ([ClientFrame(opcode: 2, reserved: 1)], 1002), ([ClientFrame(opcode: 2, reserved: 2)], 1002),
+        ([ClientFrame(opcode: 2, reserved: 4)], 1002), ([ClientFrame(opcode: 9, reserved: 7)], 1002),
+        // Not masked.
+        ([ClientFrame(opcode: 2, payload: [1], mask: nil)], 1002), ([ClientFrame(opcode: 9, mask: nil)], 1002),
+        // Control frames that are fragmented, or too long.
+        ([ClientFrame(opcode: 9, isFinal: false)], 1002), ([ClientFrame(opcode: 8, isFinal: false)], 1002),
+        ([ClientFrame(opcode: 10, payload: [UInt8](repeating: 0, count: 126))], 1002),
+        // Lengths in more bytes than they take.
+        ([ClientFrame(opcode: 2, payload: [1], lengthByteCount: 2)], 1002),
+        ([ClientFrame(opcode: 2, payload: [1], lengthByteCount: 8)], 1002),
+        ([ClientFrame(opcode: 2, payload: [UInt8](repeating: 0, count: 65_535), lengthByteCount: 8)], 1002),
+        // Messages within messages, and continuations of none.
+        ([.binary([1], isFinal: false), .binary([2])], 1002), ([ClientFrame(opcode: 0, payload: [1])], 1002),
+        ([.binary([1]), ClientFrame(opcode: 0, payload: [1])], 1002),
+        // Text, also empty and in fragments.
+        ([ClientFrame(opcode: 1, payload: [0x61])], 1003), ([ClientFrame(opcode: 1)], 1003),
+        ([ClientFrame(opcode: 1, isFinal: false)], 1003),
+        // Closes.
+        ([ClientFrame(opcode: 8, payload: [3])], 1002), ([.close(1000, [0xC3, 0x28])], 1007),
+        ([.close(1000, [0xED, 0xA0, 0x80])], 1007),
+    ]
+
+    @Test("what breaks a rule ends with its code, wherever it is cut", arguments: broken)
+    func violations(frames: [ClientFrame], code: UInt16) {
+        let stream = frames.flatMap(\.bytes)
+        let whole = ReadStream(stream)
+        #expect(whole.fault?.code.rawValue == code)
+        for cut in 0...min(stream.count, 200) { #expect(ReadStream(stream, pieces: [cut]) == whole) }
+    }
+
+    @Test(
+        "every opcode that none has is refused by its first two bytes", arguments: [3, 4, 5, 6, 7, 11, 12, 13, 14, 15])
+    func reservedOpcodes(opcode: UInt8) {
+        #expect(ReadStream([0x80 | opcode, 0x80]).fault?.code == .protocolError)
+    }
+
+    @Test("a length with its highest bit set, which no payload can have, is refused")
+    func impossibleLength() {
+        let head: [UInt8] = [0x82, 0xFF, 0x80, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4]
+        #expect(ReadStream(head).fault?.code == .protocolError)
+        #expect(ReadStream([0x82, 0xFF, 0x7F] + [UInt8](repeating: 0xFF, count: 7) + [1, 2, 3, 4, 9]).payload == [8])
+    }
+
+    @Test("close codes that may travel, and those that may not", arguments: 0...5_100)
+    func closeCodes(code: Int) {
+        let mayTravel =
+            [1000, 1001, 1002, 1003].contains(code) || 1007...1014 ~= code || 3000...4999 ~= code
+        let read = ReadStream(ClientFrame.close(UInt16(code)).bytes)
+        #expect(read.steps == (mayTravel ? [.close(WebSocketCode(rawValue: UInt16(code)))] : []))
+        #expect((read.fault?.code == .protocolError) == !mayTravel)
+    }
+
+    @Test("a close without a code is one, and nothing behind a close is read")
+    func plainClose() {
+        let read = ReadStream(ClientFrame(opcode: 8).bytes + ClientFrame.binary([1]).bytes)
+        #expect(read.steps == [.close(nil)] && read.payload.isEmpty)
+        // Within a fragmented message, too.
+        #expect(ReadStream(ClientFrame.binary([1], isFinal: false).bytes + ClientFrame(opcode: 8).bytes).fault == nil)
+    }
+
+    // MARK: Greeting
+
+    static let request = """
+        GET /v1/device HTTP/1.1\r\nHost: 127.0.0.1:7000\r\nUpgrade: websocket\r\nConnection: keep-alive, Upgrade\r\n\
+        Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n
+        """
+
+    private func answer(
+        _ text: String, _ judge: (WebSocketGreeting.Request) -> WebSocketGreeting.Verdict = { _ in .accept }
+    ) -> WebSocketGreeting.Answer {
+        Array(text.utf8).withUnsafeBytes { WebSocketGreeting.answer($0, judging: judge) }
+    }
+
+    private func status(_ text: String) -> Int? {
+        switch answer(text) {
+        case .incomplete: nil
+        case .accepted: 101
+        case .refused(let status, _): status
+        }
+    }
+
+    @Test("the RFC's own key has the RFC's own proof, and every prefix waits for more")
+    func greeting() throws {
+        guard case .accepted(let bytes) = answer(Self.request) else { throw FailedGreeting() }
+        let text = String(decoding: bytes, as: UTF8.self)
+        #expect(text.hasPrefix("HTTP/1.1 101 ") && text.hasSuffix("\r\n\r\n"))
+        #expect(text.contains("\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"))
+        #expect(!text.contains("Sec-WebSocket-Protocol") && !text.contains("Extensions"))
+        for count in 0..<Self.request.utf8.count {
+            #expect(status(String(decoding: Self.request.utf8.prefix(count), as: UTF8.self)) == nil)
+        }
+        #expect(status(Self.request + "x") == 400)
+    }
+
+    struct FailedGreeting: Error {}
+
+    static let changes: [(from: String, to: String, status: Int)] = [
+        ("GET", "POST", 400), ("HTTP/1.1\r\nH", "HTTP/1.0\r\nH", 400), ("Host: 127.0.0.1:7000\r\n", "", 400),
+        ("Upgrade: websocket\r\n", "", 426), ("Upgrade: websocket", "Upgrade: h2c", 426),
+        ("Upgrade: websocket", "Upgrade: h2c, WebSocket", 101), ("keep-alive, Upgrade", "keep-alive", 426),
+        ("keep-alive, Upgrade", "UPGRADE", 101), ("Version: 13", "Version: 8", 426),
+        ("Version: 13", "Version: 13, 8", 426),
+        ("dGhlIHNhbXBsZSBub25jZQ==", "c2hvcnQ=", 400), ("dGhlIHNhbXBsZSBub25jZQ==", "!", 400),
+        ("Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n", "", 400), ("13\r\n", "13\r\nContent-Length: 3\r\n", 413),
+        ("13\r\n", "13\r\nTransfer-Encoding: chunked\r\nContent-Length: 0\r\n", 400),
+        ("13\r\n", "13\r\nSec-WebSocket-Extensions: permessage-deflate\r\n", 101), ("Host:", "Host :", 400),
+    ]
+
+    @Test("what a request lacks is answered with a status", arguments: changes)
+    func requests(from: String, to: String, status wanted: Int) {
+        let parts = Self.request.components(around: from)
+        #expect(status(parts.before + to + parts.after) == wanted)
+    }
+
+    @Test("the subprotocol is named when it was offered, and an extension never")
+    func subprotocols() throws {
+        let offered = Self.request.components(around: "13\r\n")
+        for (list, isNamed) in [("longwire.v1", true), ("other, longwire.v1", true), ("longwire.v2", false)] {
+            let text = "\(offered.before)13\r\nSec-WebSocket-Protocol: \(list)\r\n\(offered.after)"
+            guard case .accepted(let bytes) = answer(text) else { throw FailedGreeting() }
+            #expect(String(decoding: bytes, as: UTF8.self).contains("Protocol: longwire.v1\r\n") == isNamed)
+        }
+    }
+
+    @Test("a page of the same origin is told from others")
+    func origins() {
+        for (origin, isSame) in [
+            ("http://127.0.0.1:7000", true), ("https://127.0.0.1:7000", true), ("http://127.0.0.1:7001", false),
+            ("http://evil.example", false), ("null", false), ("127.0.0.1:7000", false),
+            ("http://127.0.0.1:7000.evil", false),
+        ] {
+            let parts = Self.request.components(around: "13\r\n")
+            var seen: Bool?
+            _ = answer("\(parts.before)13\r\nOrigin: \(origin)\r\n\(parts.after)") {
+                seen = $0.isSameOrigin
+                return .refuse(status: 403, "")
+            }
+            #expect(seen == isSame)
+        }
+        var seen: Bool?
+        _ = answer(Self.request) {
+            seen = $0.isSameOrigin
+            return .accept
+        }
+        #expect(seen == false)
+    }
+}
+
+extension String {
+    /// What stands before and behind the first `text`.
+    fileprivate func components(around text: String) -> (before: String, after: String) {
+        var start = startIndex
+        while start < endIndex, !self[start...].hasPrefix(text) { start = index(after: start) }
+        return (String(self[..<start]), String(self[start...].dropFirst(text.count)))
+    }
+}

@@ -150,7 +150,7 @@ final class Run {
                 drain: nanoseconds(options.drain), heartbeatSeconds: UInt32(options.heartbeat),
                 payloadByteCount: options.payloadByteCount, messagesPerDevice: options.messages,
                 pipeline: options.pipeline, batch: options.batch, leaseCount: options.leaseCount,
-                connectsDevices: options.isConnected))
+                connectsDevices: options.isConnected, speaksWebSocket: options.isWebSocket))
     }
 
     /// Starts the workers, in this process or in several; the answer is where they meet.

@@ -52,6 +52,9 @@ struct BenchOption {
             number(
                 "--devices", "N", "how many devices (1,000)", 1...1_000_000, \.devices,
                 [.live, .offline, .storm, .broadcast, .handoff, .http]),
+            toggle(
+                "--websocket", "devices speak through a WebSocket", \.isWebSocket,
+                [.idle, .live, .offline, .storm, .broadcast, .http]),
             BenchOption(
                 name: "--registered", placeholder: "N",
                 help: "registered devices in all, absent ones among them (--devices)",

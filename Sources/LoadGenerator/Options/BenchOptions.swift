@@ -46,6 +46,8 @@ struct BenchOptions: Equatable {
     var pipeline = 1
     var messageWish: Int?
     var isConnected = false
+    /// Devices come through a WebSocket.
+    var isWebSocket = false
     /// Messages in one request; 1: `push/single/cid`.
     var batch = 1
     var leaseCount = 500

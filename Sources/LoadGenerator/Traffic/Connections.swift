@@ -2,7 +2,12 @@
 
 /// One device: about a hundred bytes, whatever it is doing.
 struct DeviceConnection {
-    enum Phase: UInt8 { case absent, connecting, greeting, ready, failed }
+    enum Phase: UInt8 {
+        case absent, connecting
+        /// Asks for a WebSocket.
+        case upgrading
+        case greeting, ready, failed
+    }
 
     var descriptor: CInt = -1
     var phase = Phase.absent
@@ -13,6 +18,8 @@ struct DeviceConnection {
     var lastSequence: UInt64 = 0
     var input = Leftover()
     var output = Leftover()
+    /// Of a WebSocket: the beginning of a frame of ours, out of the messages that brought it.
+    var message = Leftover()
 }
 
 /// One connection on the senders' listener, with its bytes still to be sent.

@@ -22,6 +22,8 @@ struct Worker: ~Copyable {
     var admins: UnsafeMutablePointer<AdminConnection>
     let adminCount: Int
     let scratch: UnsafeMutableRawPointer
+    /// Where messages of a WebSocket become frames again.
+    let messages: UnsafeMutableRawPointer
 
     var tally = WorkerTally()
     var ledger = MessageLedger()
@@ -74,6 +76,7 @@ struct Worker: ~Copyable {
         admins = .allocate(capacity: max(1, adminCount))
         for index in 0..<adminCount { (admins + index).initialize(to: AdminConnection()) }
         scratch = .allocate(byteCount: Limits.receiveByteCount, alignment: 64)
+        messages = .allocate(byteCount: Limits.receiveByteCount, alignment: 64)
         payload = Payload.bytes(plan.options.payloadByteCount)
         request = HTTPRequestTemplate(plan.credentials, token: plan.httpToken, batch: plan.options.batch)
         broadcast = BroadcastRequest(
@@ -114,6 +117,7 @@ struct Worker: ~Copyable {
         admins.deinitialize(count: adminCount)
         admins.deallocate()
         scratch.deallocate()
+        messages.deallocate()
     }
 
     /// Does the plan's job; returns when it is done, its time is over, or the run is aborted.

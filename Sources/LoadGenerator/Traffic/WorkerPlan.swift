@@ -46,6 +46,7 @@ struct WorkerPlan: Sendable, Codable {
         var batch: Int
         var leaseCount: Int
         var connectsDevices: Bool
+        var speaksWebSocket = false
     }
 
     private enum CodingKeys: String, CodingKey {

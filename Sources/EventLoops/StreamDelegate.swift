@@ -37,7 +37,7 @@ open class StreamDelegate {
         preconditionFailure("override received(_:on:)")
     }
 
-    /// A WebSocket's client sent so many frames that carry nothing for `received`: control frames, and empty ones.
+    /// A WebSocket's client sent `frameCount` frames that carry nothing for `received`: control frames, and empty ones.
     ///
     /// Told before the bytes that came with them. Pings are answered already.
     open func receivedEmpty(_ frameCount: Int, on stream: ByteStream) {}

@@ -18,7 +18,7 @@ package struct WebSocketReader {
     package enum Step: Equatable {
         /// More bytes are needed.
         case incomplete
-        /// So many bytes of payload stand unmasked at `target` now.
+        /// A number of bytes of payload stand unmasked at `target` now.
         case payload(Int)
         /// A frame of a message is through; it may be the message's last, and may have had no payload.
         case frameEnd(endsMessage: Bool, isEmpty: Bool)

@@ -169,7 +169,7 @@ def test_rules_of_rfc_6455(gateway, name):
         for piece in [sent] if isinstance(sent, bytes) else sent:
             one.raw(piece)
         if code is None:
-            # It lives: a ping is answered, and an orderly close is closed.
+            # It goes on: a ping is answered, and an orderly close is closed.
             one.send(PING, b"alive?")
             one.send(CLOSE, closing(1000))
     except (BrokenPipeError, ConnectionResetError):

@@ -153,7 +153,7 @@ final class DeviceSessions: StreamDelegate {
 
     override func receivedEmpty(_ frameCount: Int, on stream: ByteStream) {
         guard let session = session(of: stream, tag: stream.tag) else { return }
-        // They do not tell that the app lives: a browser answers pings for a page that stands still.
+        // They say nothing of the app: a browser answers pings for a page that stands still.
         _ = isWithinBudget(session, FrameBudget.emptyFrameCost * Int32(clamping: frameCount))
     }
 

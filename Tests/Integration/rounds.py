@@ -394,9 +394,12 @@ class Rounds:
         tasks = self.audit.tasks
         while pairs := tasks.undiscovered():
             self.discover(pairs)
-            if len(tasks.undiscovered()) == len(pairs):
-                if time.monotonic() > end:
-                    break
+            if len(tasks.undiscovered()) < len(pairs):
+                # A paced broadcast that is fanned out goes through 4,096 buckets one by one, a minute in a loaded cluster.
+                end = time.monotonic() + TIMEOUT
+            elif time.monotonic() > end:
+                break
+            else:
                 time.sleep(0.1)
         while uncertain := tasks.uncertain():
             self.discover([(task, cid) for task, cids in uncertain.items() for cid in cids])

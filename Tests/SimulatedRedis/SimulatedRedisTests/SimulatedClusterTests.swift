@@ -132,6 +132,31 @@ struct SimulatedClusterTests {
         #expect(try rig.client.exchange([Self.command("GET", "k")], at: server).replies == [.bytes(Array("late".utf8))])
     }
 
+    @Test("a server that does not answer is known, until it answers")
+    func silence() throws {
+        let rig = Rig()
+        _ = try rig.run("SET", "k", "v")
+        let cluster = rig.client.cluster
+        let shard = rig.cluster.shard(of: "k")
+        let server = try #require(cluster.primary(of: SimulatedCluster.slot(of: "k")))
+        #expect(!cluster.isSilent(server) && cluster.silentPrimaries.isEmpty)
+        rig.cluster.stall(rig.cluster.primary(of: shard), for: 60_000)
+        #expect(throws: RedisError.self) {
+            _ = try rig.client.exchange([Self.command("GET", "k")], at: server, timeoutMilliseconds: 100)
+        }
+        #expect(cluster.isSilent(server) && cluster.silentPrimaries == [server])
+        // Who is in no hurry waits for it; others are told at once.
+        let began = rig.client.cluster.network.monotonicMilliseconds
+        let request = RedisRequest(Self.command("GET", "k"), slot: SimulatedCluster.slot(of: "k"))
+        #expect(throws: RedisError.self) {
+            _ = try rig.client.run([request], deadline: began + 30_000, isImpatient: true)
+        }
+        #expect(rig.client.cluster.network.monotonicMilliseconds < began + 8_000)
+        rig.cluster.mend()
+        _ = try rig.client.exchange([Self.command("GET", "k")], at: server)
+        #expect(!cluster.isSilent(server) && cluster.silentPrimaries.isEmpty)
+    }
+
     @Test("memory that is full refuses what may need some, a script before its first change")
     func outOfMemory() throws {
         let rig = Rig()

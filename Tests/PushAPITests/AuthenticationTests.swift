@@ -74,6 +74,28 @@ struct AuthenticationTests {
         #expect(response.text == #"{"code":20001,"msg":"appId is invalid"}"#)
     }
 
+    @Test("a disabled app is said to be; an unknown one is asked to repeat until all apps are known")
+    func unservedApps() throws {
+        let fixture = Fixture()
+        var app = fixture.app
+        app.isEnabled = false
+        fixture.api.registry = AppRegistry([app], isComplete: false)
+        func text(_ name: String) -> String? {
+            let body = #"{"appkey":"demoKey","timestamp":1,"sign":"x"}"#
+            guard case .respond(let response) = fixture.call(.post, "/v2/\(name)/auth", body) else { return nil }
+            return response.text
+        }
+        #expect(text("demoApp") == #"{"code":20001,"msg":"appId is invalid, the app is disabled"}"#)
+        #expect(text("nobody") == #"{"code":2,"msg":"the gateway is not ready, retry"}"#)
+        // Its tokens are void while it is disabled, and hold again afterwards.
+        guard case .respond(let refused) = fixture.push() else { throw Unexpected() }
+        #expect(refused.text.contains("10001"))
+        fixture.api.registry = AppRegistry([fixture.app])
+        guard case .push = fixture.push() else { throw Unexpected() }
+    }
+
+    private struct Unexpected: Error {}
+
     @Test("the timestamp may be ten minutes off and no more", arguments: [-1, 1] as [Int64])
     func tolerance(direction: Int64) throws {
         let body = #"{"appkey":"demoKey","timestamp":1700000000000,"sign":"\#(Self.sign)"}"#

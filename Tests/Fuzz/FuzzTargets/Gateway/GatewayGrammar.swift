@@ -104,6 +104,8 @@ package enum GatewayGrammar {
         if script.choice(32) == 0 { return script.bytes(upTo: 64).flatMap { Array("%\(hexDigits($0))".utf8) } }
         let limits = words.configuration.limits
         switch name {
+        // Apps of the file are not changed.
+        case "appId" where changesApp(call) && script.choice(8) != 0: return Array(script.pick(madeApps).utf8)
         case "appId": return Array((script.choice(32) == 0 ? "none" : FuzzWords.appIDs[app]).utf8)
         case "token": return Array((words.tokens[app].dropFirst().last ?? "gone").utf8)
         case "taskId": return Array(task(&script, words).utf8)
@@ -170,6 +172,39 @@ package enum GatewayGrammar {
         words.tasks.pick(&script, otherwise: "RASL_1118_000000000000000000000000")
     }
 
+    /// Ids of apps that the calls make, change and delete.
+    private static let madeApps = ["made-0", "made-1", "made-2"]
+
+    private static func changesApp(_ call: String) -> Bool {
+        let ends = [
+            "/v1/apps/{appId}", "/v1/apps/{appId}/rotate", "/v1/apps/{appId}/enable", "/v1/apps/{appId}/disable",
+        ]
+        return ends.contains { call.hasSuffix($0) }
+    }
+
+    /// Settings of an app, right and wrong.
+    private static func settings(_ script: inout Script, _ json: inout JSONText) {
+        for _ in 0..<script.choice(4) {
+            let number = script.edge(1...1_000)
+            switch script.choice(6) {
+            case 0: json.member("maxAttempts", number: number)
+            case 1:
+                json.key("queue")
+                json.object { $0.member("messages", number: number) }
+            case 2:
+                json.key("push")
+                json.object { $0.member("callsPerMinute", number: number) }
+            case 3:
+                json.key("apns")
+                json.object { $0.member("topic", "com.example.\(number)") }
+            case 4:
+                json.key(script.pick(["queue", "push", "apns", "maxAttempts", "appSecret"]))
+                json.value("null")
+            default: json.member(script.pick(["novelty", "appSecretFile", "appKey"]), script.words(64))
+            }
+        }
+    }
+
     // MARK: Calls without a body
 
     private static let bodiless: (open: [String], admin: [String]) = (
@@ -190,7 +225,9 @@ package enum GatewayGrammar {
             "GET /readyz", "HEAD /readyz",
         ],
         [
-            "GET /v1/messages/{msgId}", "GET /v1/apps", "GET /v1/apps/{appId}/devices/{cid}", "GET /v1/cluster",
+            "GET /v1/apps/{appId}", "DELETE /v1/apps/{appId}", "POST /v1/apps/{appId}/enable",
+            "POST /v1/apps/{appId}/disable", "GET /v1/messages/{msgId}", "GET /v1/apps",
+            "GET /v1/apps/{appId}/devices/{cid}", "GET /v1/cluster",
             "GET /v1/backup",
             "GET /metrics",
             "GET /v1/apps/{appId}/devices", "GET /v1/apps/{appId}/devices/{cid}/messages",
@@ -382,6 +419,25 @@ package enum GatewayGrammar {
                     }
                     json.repeated(#"{\#(some[0]),"outcome":"accepted"}"#, count: count - 3)
                 }
+            }
+        },
+        "POST /v1/apps": { script, _, _, json in
+            let name = script.choice(16) == 0 ? FuzzWords.appIDs[0] : script.pick(madeApps)
+            let secret = script.choice(3)
+            json.object { json in
+                json.member("appId", name)
+                if secret == 0 { json.member("masterSecret", script.words(256)) }
+                if secret == 1 { json.member("appSecret", "a-secret-of-the-fuzzer") }
+                settings(&script, &json)
+            }
+        },
+        "PATCH /v1/apps/{appId}": { script, _, _, json in json.object { settings(&script, &$0) } },
+        "POST /v1/apps/{appId}/rotate": { script, _, _, json in
+            let seconds = script.edge(0...31_622_400)
+            json.object { json in
+                json.member("secret", script.pick(["appSecret", "masterSecret", "appKey"]))
+                if script.choice(2) == 0 { json.member("overlapSeconds", number: seconds) }
+                if script.choice(4) == 0 { json.member("value", script.words(256)) }
             }
         },
         "POST /v1/backup": { script, _, _, json in

@@ -279,7 +279,7 @@ final class GatewayWorld {
             return count("http \(answer.status)")
         }
         if request.isAdmin {
-            try require([200, 400, 401, 403, 404, 405, 413, 503].contains(answer.status), shown)
+            try require([200, 201, 400, 401, 403, 404, 405, 409, 413, 503].contains(answer.status), shown)
             if answer.status >= 400, request.method != "HEAD", !request.call.hasSuffix("/readyz") {
                 // A push is answered as Getui does; what refuses it before that is the admin API's.
                 let isPush = request.call.hasSuffix("/push") && answer.body.starts(with: #"{"code":"#.utf8)

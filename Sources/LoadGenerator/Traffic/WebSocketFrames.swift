@@ -44,7 +44,7 @@ enum WebSocketFrames {
         room.storeBytes(of: mask.littleEndian, toByteOffset: head, as: UInt32.self)
         head += 4
         for index in bytes.indices {
-            let key = UInt8(truncatingIfNeeded: mask >> UInt32(index & 3) * 8)
+            let key = UInt8(truncatingIfNeeded: mask >> (UInt32(index & 3) * 8))
             room.storeBytes(of: bytes[index] ^ key, toByteOffset: head + index, as: UInt8.self)
         }
         return head + bytes.count

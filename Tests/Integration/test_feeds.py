@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import http.server
 import json
+import signal
 import subprocess
 import threading
 import time
@@ -135,6 +136,42 @@ def test_bounds_refuse_and_an_ack_makes_room(own_gateway, new_device):
     ack(gateway, "5")
     eventually(lambda: send(first, 4, b"x") == 0)
     assert [item["request"] for item in read(gateway)["items"]] == [4]
+
+
+def test_what_is_sent_at_once_is_taken_in_order_and_refused_in_order(own_gateway, new_device):
+    """Behind a message that is to come again, no later one is taken."""
+    gateway = own_gateway(app={"upstream": {"maxItemsPerDevice": 40}})
+    device = new_device(gateway)
+    device.connection.send(*(pb.Upstream(request=number, payload=b"x") for number in range(1, 51)))
+    results = [device.receive(pb.UpstreamResult) for _ in range(50)]
+    assert [(one.request, one.code) for one in results] == [(number, 0 if number <= 40 else 100) for number in range(1, 51)]
+    assert [item["request"] for item in read(gateway, max=1000)["items"]] == list(range(1, 41))
+    ack(gateway, "40")
+    for number in range(41, 51):
+        eventually(lambda: send(device, number, b"x") == 0)
+    assert [item["request"] for item in drain(gateway)] == list(range(41, 51))
+
+
+def test_a_webhook_can_be_changed_by_a_reload(new_device):
+    """What was on its way to the old address goes to the new one."""
+    old, new = Server(lambda page, server: 500), Server(lambda page, server: 200)
+    gateway = Gateway(limits=QUICK)
+    gateway._secret("feed", SECRET)
+    gateway.sections["apps"][0]["upstream"] = webhook({}, old, str(gateway.folder / "feed"))
+    with gateway:
+        device = new_device(gateway)
+        assert send(device, 1, b"x") == 0
+        eventually(lambda: len(old.ids) > 0)
+        gateway.sections["apps"][0]["upstream"]["webhook"]["url"] = new.url
+        gateway.config.write_text(json.dumps(gateway.sections))
+        gateway.process.send_signal(signal.SIGHUP)
+        eventually(lambda: [item["payload"] for item in new.items()] == ["x"], timeout=20)
+        count = len(old.ids)
+        assert send(device, 2, b"y") == 0
+        eventually(lambda: len(new.items()) == 2)
+        assert len(old.ids) == count and len(new.ids) == 2
+    for server in (old, new):
+        server.shutdown()
 
 
 def test_an_app_without_the_feed_says_so(gateway, new_device):

@@ -20,9 +20,14 @@ final class FeedPoster: Sendable {
         var ended: @Sendable (Bool) -> Void
     }
 
+    private enum Order {
+        case post(Post)
+        case cancel(String)
+    }
+
     private struct Shared: ~Copyable {
-        var incoming: [Post] = []
-        var cancelled: Set<String> = []
+        /// In the order of the calls: a cancel is of what was posted before it.
+        var orders: [Order] = []
         var state: [String: HookState] = [:]
         var isStopping = false
         var thread: Thread?
@@ -47,8 +52,7 @@ final class FeedPoster: Sendable {
     func post(_ post: Post) -> Bool {
         let isTaken = shared.withLock { shared in
             guard !shared.isStopping else { return false }
-            shared.cancelled.remove(post.feed)
-            shared.incoming.append(post)
+            shared.orders.append(.post(post))
             return true
         }
         if isTaken { wakeup.signal() }
@@ -57,7 +61,10 @@ final class FeedPoster: Sendable {
 
     /// Gives up what is under way for a feed: its home is elsewhere now, or its webhook is another.
     func cancel(_ feed: String) {
-        shared.withLock { _ = $0.cancelled.insert(feed) }
+        shared.withLock { shared in
+            shared.orders.append(.cancel(feed))
+            shared.state[feed] = nil
+        }
         wakeup.signal()
     }
 
@@ -86,19 +93,18 @@ final class FeedPoster: Sendable {
         var works: [Work] = []
         var random = SystemRandomNumberGenerator()
         while true {
-            let (incoming, cancelled, isStopping) = shared.withLock { shared in
-                let taken = (shared.incoming, shared.cancelled, shared.isStopping)
-                (shared.incoming, shared.cancelled) = ([], [])
+            let (orders, isStopping) = shared.withLock { shared in
+                let taken = (shared.orders, shared.isStopping)
+                shared.orders = []
                 return taken
             }
-            works += incoming.map { Work(post: $0) }
-            works.removeAll { work in
-                guard isStopping || cancelled.contains(work.post.feed) else { return false }
-                work.transfer?.leave()
-                work.post.ended(false)
-                return true
+            for order in orders {
+                switch order {
+                case .post(let post): works.append(Work(post: post))
+                case .cancel(let feed): Self.giveUp(&works) { $0 == feed }
+                }
             }
-            guard !isStopping else { return }
+            guard !isStopping else { return Self.giveUp(&works) { _ in true } }
             let now = Int64(SystemClock.monotonicMilliseconds)
             for index in works.indices where works[index].transfer == nil && works[index].nextAt <= now {
                 works[index].attempt += 1
@@ -124,6 +130,14 @@ final class FeedPoster: Sendable {
                 wakeup.clear()
             }
         }
+    }
+
+    private static func giveUp(_ works: inout [Work], where isMeant: (String) -> Bool) {
+        for work in works where isMeant(work.post.feed) {
+            work.transfer?.leave()
+            work.post.ended(false)
+        }
+        works.removeAll { isMeant($0.post.feed) }
     }
 
     private func begin(_ post: Post) -> HTTPTransfer? {

@@ -10,8 +10,8 @@
 // 2. A group goes in only behind the one before it. The oldest that is not reported durable is sent as it is: all before
 //    it was durable. Each later one is sent by a script which looks for the entry before it, and adds this one in the same
 //    step (`RedisScripts.appendBehind`). A refusal of one group, for want of memory, in a moved slot, of a server that
-//    starts, thus refuses all behind it, on whatever server and connection. So the groups that a stream has are always the
-//    first so many. An entry before one that is on its way is never trimmed: it is not reported durable yet.
+//    starts, thus refuses all behind it, on whatever server and connection. So the groups that a stream has are a run
+//    from the oldest on, without a gap. An entry before one that is on its way is never trimmed: it is not reported durable yet.
 // 3. A call ends with `WAIT`, which speaks for the writes of its own connection before it. When the append of group n and
 //    that wait succeed, the server's data had all groups up to n when the append ran (2), and enough replicas have taken
 //    over as much. So n and all before it are durable, whatever became of their own calls, and are reported in order. A

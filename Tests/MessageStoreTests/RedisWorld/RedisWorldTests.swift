@@ -44,6 +44,7 @@ struct RedisWorldTests {
     private static let found: [(fault: WorldFault, seed: UInt64)] = [
         (.waitSkipped, 1), (.waitCountIgnored, 2), (.trimBeforeRows, 26), (.fenceUnwaited, 9),
         (.epochUnchecked, 3), (.replyAssumed, 1), (.sentAgainAnew, 1), (.lastPageSkipped, 1), (.readOnlySucceeds, 4),
+        (.predecessorUnchecked, 1), (.apartIgnored, 1), (.waitReused, 1), (.lossTakenAsNone, 1), (.coverUnchecked, 1),
     ]
 
     @Test("a planted fault is found", arguments: found.map(\.fault))
@@ -64,7 +65,7 @@ struct RedisWorldTests {
 
     /// The same for faults that need one kind of trouble again and again.
     private static let foundInFoulWeather: [(fault: WorldFault, focus: WorldWeather.Focus)] = [
-        (.doneIgnored, .copies), (.fenceRepeats, .fences), (.markSkipped, .losses), (.replicaReads, .laggards),
+        (.doneIgnored, .copies), (.fenceRepeats, .fences), (.coverUnwritten, .losses), (.replicaReads, .laggards),
     ]
 
     @Test("a planted fault is found in foul weather", arguments: foundInFoulWeather.map(\.fault))

@@ -163,7 +163,7 @@ let package = Package(
             dependencies: [
                 "Gateway", "Campaigns", "Cluster", "Configuration", "Cryptography", "Delivery", "Directory",
                 "EventLoops",
-                "MessageStore",
+                "LongwireClient", "MessageStore",
                 "Platform", "PushAPI", "Redis", "Wire", "TestKit",
             ],
             swiftSettings: common),

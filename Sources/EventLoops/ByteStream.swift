@@ -244,7 +244,10 @@ public struct ByteStream {
         guard let slot else { return }
         if what & Int16(EV_CLOSED) != 0 { slot.pointee.flags.insert(.hasPeerEnd) }
         if slot.pointee.flags.contains(.isHandshaking) {
-            guard continueHandshake(slot) else { return }
+            let began = SystemClock.monotonicNanoseconds
+            let isDone = continueHandshake(slot)
+            table.pointee.handshakeNanoseconds += Int64(SystemClock.monotonicNanoseconds - began)
+            guard isDone else { return }
         }
         // TLS may wait for either direction with either operation, so every edge tries both.
         let isTLS = slot.pointee.tls != nil

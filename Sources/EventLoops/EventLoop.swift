@@ -69,6 +69,14 @@ package final class EventLoop: @unchecked Sendable {
     private var arrived: (DetachedConnection?, any Sendable) -> Void = { _, _ in }
     private var sockets: Set<CInt> = []
     private var isTornDown = false
+    private var mustTurnAgain = false
+
+    /// Time that went into the TLS handshakes of this loop's streams.
+    package var handshakeNanoseconds: Int64 {
+        preconditionInLoop()
+        return streams.pointee.handshakeNanoseconds
+    }
+
     /// Makes a loop that does not run yet; throws when the system is out of descriptors or memory.
     ///
     /// From the first one on the process ignores SIGPIPE: OpenSSL writes with calls that raise it, and a peer
@@ -226,7 +234,8 @@ package final class EventLoop: @unchecked Sendable {
     private func turn() {
         cachedNow = 0
         // Work was put off: look for events, but do not wait for one.
-        let flags = EVLOOP_ONCE | (streams.pointee.hasDeferredWork ? EVLOOP_NONBLOCK : 0)
+        let flags = EVLOOP_ONCE | (streams.pointee.hasDeferredWork || mustTurnAgain ? EVLOOP_NONBLOCK : 0)
+        mustTurnAgain = false
         finishTurn(event_base_loop(base, CInt(flags)))
     }
 
@@ -377,6 +386,17 @@ package final class EventLoop: @unchecked Sendable {
         preconditionInLoop()
         if cachedNow == 0 { cachedNow = SystemClock.monotonicMilliseconds }
         return cachedNow
+    }
+
+    /// Monotonic nanoseconds, read anew with each call; a loop that is stepped has the time of its turn.
+    package var preciseNow: Int64 {
+        Int64(isStepped ? cachedNow * 1_000_000 : SystemClock.monotonicNanoseconds)
+    }
+
+    /// The next turn follows this one at once, whether or not there are events.
+    package func turnAgain() {
+        preconditionInLoop()
+        mustTurnAgain = true
     }
 
     private func tick() {

@@ -87,6 +87,8 @@ struct StreamTable {
     var drained: [ByteStream] = []
     var endings: [Ending] = []
     private(set) var openCount = 0
+    /// Time that went into TLS handshakes.
+    var handshakeNanoseconds: Int64 = 0
     /// Streams that wait for their peer's end, oldest first, with some that are over among them.
     private var closings: [ByteStream] = []
     private var firstClosing = 0

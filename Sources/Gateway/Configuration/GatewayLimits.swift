@@ -20,6 +20,10 @@ package struct GatewayLimits: Sendable {
     /// Devices that have not said Hello yet; a newcomer beyond it takes the place of the one that has waited longest.
     package fileprivate(set) var connectionsBeforeHello = 16_384
     package fileprivate(set) var helloTimeoutMilliseconds: Int64 = 5_000
+    /// Work for devices that come, in one turn of a loop: what a message of another device may wait for behind it.
+    package fileprivate(set) var welcomeSliceMicroseconds: Int64 = 1_000
+    /// The longest that a device waits until it is taken up; a client gives up after ten seconds.
+    package fileprivate(set) var welcomeWaitMilliseconds: Int64 = 2_000
     /// Body of one frame; holds the largest message (16 KiB) and its alert with room to spare.
     package fileprivate(set) var frameBytes = 64 << 10
     /// What waits for one slow reader; holds at least two of the largest frames and a full window.
@@ -155,6 +159,8 @@ package struct LimitKey: Sendable {
         key("senderConnections", \.senderConnections, 1...1_000_000),
         key("connectionsBeforeHello", \.connectionsBeforeHello, 1...10_000_000),
         key("helloTimeoutMilliseconds", \.helloTimeoutMilliseconds, 100...600_000),
+        key("welcomeSliceMicroseconds", \.welcomeSliceMicroseconds, 100...100_000),
+        key("welcomeWaitMilliseconds", \.welcomeWaitMilliseconds, 0...8_000),
         key("frameBytes", \.frameBytes, 32_768...131_072, restart: true),
         key("outboxBytes", \.outboxBytes, 65_536...(1 << 30), restart: true),
         key("mailboxItems", \.mailboxItems, 64...100_000_000, restart: true),

@@ -54,6 +54,9 @@ extension GatewayLoop {
             if let earlier = endedFigures.apps[app] { figures.apps[place].addCounters(of: earlier) }
         }
         (figures.deviceSessions, figures.senderSessions) = (sessions.count, senders.count)
+        if welcomes.belongs(to: self) {
+            (figures.waitingNewcomers, figures.newcomerCost) = (welcomes.waitingCount, Int(welcomes.cost))
+        }
         (figures.httpConnections, figures.adminConnections) = (publicRoom.count, adminRoom.count)
         (figures.httpDisplaced, figures.adminDisplaced) = (publicRoom.displacedCount, adminRoom.displacedCount)
         (figures.httpTurnedAway, figures.adminTurnedAway) = (publicRoom.refusedCount, adminRoom.refusedCount)

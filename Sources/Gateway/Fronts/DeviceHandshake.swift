@@ -36,12 +36,14 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         (self.owner, self.isSecure) = (owner, isSecure)
     }
 
-    /// Takes a fresh connection from a listener.
+    /// Takes a fresh connection from a listener, which may have to wait for its turn.
     static func accept(_ connection: DetachedConnection, tls: TLSContext?, on owner: GatewayLoop) {
         owner.metrics.count(.deviceAccepted)
-        guard owner.admit(.device, from: connection.peer) else {
-            return owner.turnAway(connection, isSecure: tls != nil)
-        }
+        owner.welcomes.arrive(connection, tls: tls)
+    }
+
+    /// It is the turn of a connection that was admitted.
+    static func begin(_ connection: DetachedConnection, tls: TLSContext?, on owner: GatewayLoop) {
         let device = DeviceHandshake(owner: owner, isSecure: tls != nil)
         device.stream = ByteStream(
             attaching: connection, on: owner.loop, delegate: device, outboxByteLimit: owner.limits.outboxBytes,
@@ -51,8 +53,15 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
 
     /// Takes a connection whose Hello was read on another loop.
     static func adopt(_ adopted: AdoptedConnection, on owner: GatewayLoop) {
+        owner.welcomes.charge { take(adopted, on: owner) }
+    }
+
+    private static func take(_ adopted: AdoptedConnection, on owner: GatewayLoop) {
         if adopted.isRelayed {
             owner.metrics.count(.deviceAccepted)
+            if let window = owner.welcomes.windowForRelayed() {
+                return owner.turnAway(adopted.connection, isSecure: false, window: window, reason: GatewayLoop.storm)
+            }
             guard owner.admitRelayed() else { return owner.turnAway(adopted.connection, isSecure: true) }
         }
         let device = DeviceHandshake(owner: owner, isSecure: adopted.isSecure)
@@ -95,6 +104,10 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
     // MARK: Input
 
     override func received(_ bytes: UnsafeRawBufferPointer, on stream: ByteStream) -> Int {
+        owner.welcomes.charge { take(bytes, on: stream) }
+    }
+
+    private func take(_ bytes: UnsafeRawBufferPointer, on stream: ByteStream) -> Int {
         var offset = 0
         // What is left of them comes again with what follows.
         defer { owner.metrics.count(.bytesReceived, offset) }

@@ -195,6 +195,10 @@ final class DeviceSessions: StreamDelegate {
 
     /// Says Welcome: from here on the session's stream is this object's.
     func welcome(_ session: SessionRef, _ effect: WelcomeEffect) {
+        owner.welcomes.charge { open(session, effect) }
+    }
+
+    private func open(_ session: SessionRef, _ effect: WelcomeEffect) {
         guard let record = record(session), record.pointee.phase == .opening,
             let stream = table.pointee.openings[session.slot]?.handOver()
         else { return }

@@ -20,6 +20,11 @@ package enum LogName: String, Sendable, CaseIterable {
     case acceptFailed
     /// Connections of balancers ended without a good PROXY header; fields: loop, count since the last line, reason of the last.
     case proxyHeaderRefused
+    /// More devices come than the loop can welcome at once: they wait, or are told when to come back; fields: loop, count
+    /// (who wait), milliseconds (how long the next one would).
+    case stormBegan
+    /// None waits any more; fields: loop, waited, sentAway, milliseconds (how long it lasted), longestWaitMilliseconds.
+    case stormEnded
     /// Something allowed in the configuration is unwise.
     case configurationWarning
     /// An operator purged a device's queue, had its jobs tried again or ended its session; fields: name, app, cid, detail, count.
@@ -122,9 +127,10 @@ package enum LogName: String, Sendable, CaseIterable {
 package enum LogKey: String, Sendable, CaseIterable {
     case address, admin, app, attempt, bytes, cid, code, configuration, count, credential, detail, devices, durability,
         error, exitCode,
-        file, http, key, limit, listener, loop, loops, message, milliseconds, name, node, offsetMilliseconds, part,
+        file, http, key, limit, listener, longestWaitMilliseconds, loop, loops, message, milliseconds, name, node,
+        offsetMilliseconds, part,
         path,
         peer, pid,
         reason,
-        replayedBytes, retryInMilliseconds, senders, signal, status, task, token, version
+        replayedBytes, retryInMilliseconds, senders, sentAway, signal, status, task, token, version, waited
 }

@@ -74,7 +74,7 @@ extension GatewayLoop {
             guard hasRoomForDevices, context.handshakes.value <= limits.connectionsBeforeHello else { return false }
             guard allowed.devicesPerLoop < .max else { return true }
             let others = publicRoom.count + adminRoom.count + senders.count + senderHandshakes.count
-            return loop.servingStreamCount - others < allowed.devicesPerLoop
+            return loop.servingStreamCount + welcomes.waitingCount - others < allowed.devicesPerLoop
         }
     }
 
@@ -92,6 +92,7 @@ extension GatewayLoop {
         switch connection.kind {
         case .device:
             context.handshakes.leave()
+            welcomes.finished()
             handshakes.remove(connection.handshakePlace)
         case .sender: senderHandshakes.remove(connection.handshakePlace)
         }
@@ -106,13 +107,24 @@ extension GatewayLoop {
     }
 
     /// Tells a newcomer for whom there is no room so, and hangs up at once.
-    func turnAway(_ connection: DetachedConnection, isSecure: Bool) {
-        log.write(.debug, .connectionClosed, [.code: LogValue(CloseCode.overloaded.rawValue), .reason: "no room"])
-        metrics.count(.closed(.overloaded))
-        // Nothing can be said before a TLS handshake, and that is work for nobody.
-        let word = isSecure ? [] : closeFrame(.overloaded, reason: Self.noRoom)
+    ///
+    /// - Parameters:
+    ///   - connection: taken here.
+    ///   - isSecure: it wants TLS, before which nothing can be said; the client then waits as after any failure.
+    ///   - window: when to come back, in milliseconds; otherwise what goes with the code.
+    ///   - code: says whether to come back.
+    ///   - reason: for people.
+    func turnAway(
+        _ connection: DetachedConnection, isSecure: Bool, window: (UInt32, UInt32)? = nil,
+        _ code: CloseCode = .overloaded, reason: StaticString = GatewayLoop.noRoom
+    ) {
+        log.write(.debug, .connectionClosed, [.code: LogValue(code.rawValue), .reason: .text("\(reason)")])
+        metrics.count(.closed(code))
+        let word = isSecure ? [] : closeFrame(code, reason: reason, window: window)
         word.withUnsafeBytes { connection.turnAway(with: $0) }
     }
+
+    static let storm: StaticString = "more devices come back than can be welcomed at once; come back later"
 
     static let noRoom: StaticString = "the gateway holds as many connections as it may; come back later"
 
@@ -123,9 +135,11 @@ extension GatewayLoop {
     ///   - reason: for people.
     ///   - alternate: where the client goes at once.
     ///   - isRefusal: the client was not welcome yet.
+    ///   - window: when to come back, in milliseconds; otherwise what goes with the code.
     /// - Returns: the whole frame.
     func closeFrame(
-        _ code: CloseCode, reason: StaticString, alternate: String = "", isRefusal: Bool = false
+        _ code: CloseCode, reason: StaticString, alternate: String = "", isRefusal: Bool = false,
+        window: (UInt32, UInt32)? = nil
     ) -> [UInt8] {
         var close = Close()
         close.code = code.rawValue
@@ -134,7 +148,7 @@ extension GatewayLoop {
         close.serverTime = UInt64(now)
         if alternate.isEmpty {
             (close.retryAfterMinimum, close.retryAfterMaximum) =
-                isRefusal && code == .moved ? Self.refusedWindow : retryWindow(for: code)
+                window ?? (isRefusal && code == .moved ? Self.refusedWindow : retryWindow(for: code))
         }
         var bytes: [UInt8] = []
         close.appendFrame(to: &bytes)

@@ -121,6 +121,8 @@ final class GatewayLoop {
         _modify { yield &core.pointee.senders }
     }
 
+    var welcomes: WelcomeDesk { seats.welcomes }
+
     var clock: ClockMapping { core.pointee.clock }
     /// The largest body of a frame; asked for with each one.
     var frameByteLimit: Int { core.pointee.frameByteLimit }
@@ -332,6 +334,7 @@ final class GatewayLoop {
             withShard { $0.endSessions(of: app, .appDisabled, reason: Self.disabledReason, now: now) }
         }
         for sender in openSenders { sender.reload(registry) }
+        welcomes.reload()
         publicFront.reload(snapshot)
         adminFront.reload(snapshot)
     }
@@ -356,6 +359,7 @@ final class GatewayLoop {
     func beginStop() {
         // Every peer is told at once, and each has its time to read it.
         loop.closingStreamLimit = .max
+        welcomes.dismissAll(.shuttingDown, reason: "the gateway is stopping")
         sessions.closeAll()
         for sender in openSenders { sender.stop() }
         handoff.drain()

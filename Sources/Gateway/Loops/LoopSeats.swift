@@ -11,9 +11,19 @@ final class LoopSeats {
     }
 
     private var members: [Member] = []
+    private var desk: WelcomeDesk?
 
     /// Before the event loop runs.
-    func add(_ member: GatewayLoop) { members.append(Member(loop: member)) }
+    func add(_ member: GatewayLoop) {
+        if desk == nil { desk = WelcomeDesk(member) }
+        members.append(Member(loop: member))
+    }
+
+    /// Of the event loop, whichever of its parts a device is of.
+    var welcomes: WelcomeDesk {
+        guard let desk else { preconditionFailure("asked for before a part was there") }
+        return desk
+    }
 
     /// Parts with a shard here; a loop that has none is about to get one.
     var seatCount: Int { max(1, members.count { $0.loop.core.pointee.isSeated }) }

@@ -31,6 +31,7 @@ package enum LoopCounter: Int, Sendable, CaseIterable {
     case deviceAccepted, senderAccepted
     case deviceDisplaced, senderDisplaced, deviceTurnedAway, senderTurnedAway, devicesRelayed
     case proxyHeadersRefused
+    case newcomersWaited, newcomersSentAway
     case bytesReceived, bytesSent, deliversSent, turns, mailboxRefusals, coldReads, storeBreaches
 
     case refusedUnknownDevice, refusedQueueFull, refusedNoToken, refusedConflict, refusedPending, refusedBusy,

@@ -105,6 +105,20 @@ package enum MetricCatalogue {
             .counter(.deviceTurnedAway, [.listener: "device"]), .counter(.senderTurnedAway, [.listener: "senders"]),
             .sum([.listener: "http"]) { $0.httpTurnedAway }, .sum([.listener: "admin"]) { $0.adminTurnedAway }),
         Metric(
+            "longwire_newcomers_waiting", .gauge, "Devices that have connected and wait to be taken up.",
+            .sum { $0.waitingNewcomers }),
+        Metric(
+            "longwire_newcomers_waited_total", .counter,
+            "Devices that had to wait because more came than a loop takes up in a turn.", .counter(.newcomersWaited)),
+        Metric(
+            "longwire_newcomers_sent_away_total", .counter,
+            "Devices told to come back later because they would have waited longer than limits.welcomeWaitMilliseconds.",
+            .counter(.newcomersSentAway)),
+        Metric(
+            "longwire_newcomer_cost_seconds", .gauge, unit: .nanoseconds,
+            "Time of a loop that one newcomer takes, TLS included; the largest of the loops.",
+            .largest { $0.newcomerCost }),
+        Metric(
             "longwire_devices_relayed_total", .counter,
             "Connections of devices passed on to the gateway that serves them.", .counter(.devicesRelayed)),
         Metric(

@@ -38,6 +38,9 @@ package struct LoopFigures: Sendable {
     package var apps: [AppStatistics] = []
     package var deviceSessions = 0
     package var senderSessions = 0
+    package var waitingNewcomers = 0
+    /// In nanoseconds.
+    package var newcomerCost = 0
     package var httpConnections = 0
     package var adminConnections = 0
     package var httpDisplaced: UInt64 = 0

@@ -5,8 +5,9 @@ import Wire
 
 /// Devices that come back when their gateway goes, as the client does, and the moment at which the last one is served.
 ///
-///     longwire-return-benchmark APP DEVICES-FILE PORT…
+///     longwire-return-benchmark [--handshakes N] APP DEVICES-FILE PORT…
 ///
+/// Opens N connections at a time (400).
 /// Connects the registered devices of `longwire bench` to gateways on 127.0.0.1, in turn, and keeps them connected. A port
 /// that refuses stands for a gateway that a balancer knows to be gone: the next one is tried at once. Every other failure
 /// waits as LongwireClient waits: at random within a second, twice as long after each failure, and not before a Close says.
@@ -34,17 +35,21 @@ struct ReturnBenchmark {
         var input: [UInt8] = []
     }
 
-    private static let handshakes = 400
     private static let input = UInt64.max
 
     static func main() {
-        let words = Array(CommandLine.arguments.dropFirst())
+        var words = Array(CommandLine.arguments.dropFirst())
+        var handshakes = 400
+        if words.count > 1, words[0] == "--handshakes", let count = Int(words[1]), count > 0 {
+            handshakes = count
+            words.removeFirst(2)
+        }
         let ports = words.dropFirst(2).compactMap { UInt16($0) }
         guard words.count > 2, ports.count == words.count - 2, let devices = load(words[1]) else {
-            print("usage: longwire-return-benchmark APP DEVICES-FILE PORT…")
+            print("usage: longwire-return-benchmark [--handshakes N] APP DEVICES-FILE PORT…")
             exit(64)
         }
-        var run = ReturnBenchmark(app: words[0], ports: ports, devices: devices)
+        var run = ReturnBenchmark(app: words[0], ports: ports, devices: devices, handshakes: handshakes)
         do throws(Poller.Failure) { try run.run() } catch {
             print("epoll: error \(error.errorNumber)")
             exit(70)
@@ -53,6 +58,7 @@ struct ReturnBenchmark {
 
     private let app: String
     private let ports: [UInt16]
+    private let handshakes: Int
     private var devices: [Device]
     private var waiting: [(at: Int64, index: Int)] = []  // a heap by time
     private var welcomeCount = 0
@@ -62,8 +68,8 @@ struct ReturnBenchmark {
     private var lastWelcome: Int64 = 0
     private var closes: [UInt32: Int] = [:]
 
-    private init(app: String, ports: [UInt16], devices: [Device]) {
-        (self.app, self.ports, self.devices) = (app, ports, devices)
+    private init(app: String, ports: [UInt16], devices: [Device], handshakes: Int) {
+        (self.app, self.ports, self.devices, self.handshakes) = (app, ports, devices, handshakes)
         for index in devices.indices { self.devices[index].port = index % ports.count }
     }
 
@@ -98,11 +104,11 @@ struct ReturnBenchmark {
         for index in devices.indices { wait(index, until: 0) }
         while true {
             let now = Self.now
-            while opening < Self.handshakes, let next = waiting.first, next.at <= now {
+            while opening < handshakes, let next = waiting.first, next.at <= now {
                 popFirst()
                 try open(next.index, &poller)
             }
-            let pause = opening < Self.handshakes ? waiting.first.map { max(0, $0.at - now) } ?? -1 : -1
+            let pause = opening < handshakes ? waiting.first.map { max(0, $0.at - now) } ?? -1 : -1
             let count = try poller.wait(nanoseconds: min(pause, 100_000_000))
             for place in 0..<count {
                 let event = poller.ready(at: place)

@@ -37,6 +37,28 @@ struct WelcomeGovernorTests {
         #expect(taken == 15)
     }
 
+    @Test("no more Hellos are with the store than make two slices, and each Welcome makes room for another")
+    func underWay() {
+        var governor = WelcomeGovernor(rules: .init(slice: 2 * Self.millisecond, patience: 1_000 * Self.millisecond))
+        var now: Int64 = 0
+        for _ in 0..<500 { _ = governor.arrive(now: now) }
+        var taken = 500 - governor.waitingCount
+        for _ in 0..<taken { governor.began() }
+        for _ in 0..<20 {
+            now += 10 * Self.millisecond
+            while governor.takeNext(now: now) {
+                governor.began()
+                taken += 1
+            }
+        }
+        // At 0.1 ms each.
+        #expect(taken == 40)
+        #expect(!governor.hasRoom)
+        governor.settled()
+        let next = governor.takeNext(now: now)
+        #expect(next)
+    }
+
     @Test("strangers who connect and say nothing take no room for long")
     func strangers() {
         var governor = WelcomeGovernor()

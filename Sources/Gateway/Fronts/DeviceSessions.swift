@@ -67,13 +67,17 @@ final class DeviceSessions: StreamDelegate {
         record.pointee.phase = .opening
         record.pointee.budget = FrameBudget()
         table.pointee.openings[slot] = handshake
+        owner.welcomes.began()
         return SessionRef(slot: slot, stamp: record.pointee.stamp)
     }
 
     /// Forgets a session; its slot may be another's at once.
     func remove(_ session: SessionRef) {
         guard let record = record(session) else { return }
-        if record.pointee.phase == .opening { table.pointee.openings[session.slot] = nil }
+        if record.pointee.phase == .opening {
+            table.pointee.openings[session.slot] = nil
+            owner.welcomes.settled()
+        }
         let next = (session.stamp &+ 1) & 0xF_FFFF
         record.pointee.stamp = next == 0 ? 1 : next
         record.pointee.phase = .free
@@ -203,6 +207,7 @@ final class DeviceSessions: StreamDelegate {
             let stream = table.pointee.openings[session.slot]?.handOver()
         else { return }
         table.pointee.openings[session.slot] = nil
+        owner.welcomes.settled()
         record.pointee.phase = .open
         record.pointee.stream = stream.reference
         stream.pass(to: self, tag: session.slot)

@@ -113,6 +113,12 @@ final class WelcomeDesk {
     /// The handshake of one that was taken up is over.
     func finished() { governor.finished() }
 
+    /// A Hello is with its shard.
+    func began() { governor.began() }
+
+    /// Its Welcome is out, or there will be none.
+    func settled() { governor.settled() }
+
     /// Sends away all who wait: the gateway stops, or empties itself.
     func dismissAll(_ code: CloseCode, reason: StaticString) {
         governor.forgetAll()
@@ -141,8 +147,8 @@ final class WelcomeDesk {
             DeviceHandshake.begin(newcomer.connection, tls: newcomer.tls, on: owner)
             governor.worked(time - began)
         }
-        // Those who wait are woken by nothing but the next turn.
-        if !waiting.isEmpty { owner.loop.turnAgain() }
+        // Without room the next Welcome makes a turn; for those who wait for credit nothing else does.
+        if !waiting.isEmpty, governor.hasRoom { owner.loop.turnAgain() }
     }
 
     private func tick() {

@@ -8,6 +8,8 @@
 ///   taken up while there is credit. It is charged what those before it cost. That is given back when its handshake is over,
 ///   since the work itself is charged as it is done. A session's message so waits behind one slice, and a loop that has
 ///   nothing else to do gives newcomers all its time.
+/// - **Hellos under way.** A Welcome is sent when the store has the Hello. What the store takes at once comes back at once, and
+///   is again work of one turn. So no more Hellos are under way than make about two slices.
 /// - **Waiting.** One without credit waits, oldest first, before anything is done for it, TLS least of all.
 /// - **Refusal.** One that would wait for longer than `Rules.patience`, at the rate at which newcomers are taken up, is
 ///   sent away. It is given a slot: the first time at which the loop will be done with those who wait and those who were
@@ -35,6 +37,8 @@ struct WelcomeGovernor {
     private static let longestDebt: Int64 = 100_000_000
     /// The costs of this number of newcomers make one sample.
     private static let sampleCount = 32
+    /// Hellos under way in any case: with fewer a slow disk would be the bound, and not the loop.
+    private static let leastUnderWay = 16
     /// Rates are measured over spans of this length.
     private static let span: Int64 = 100_000_000
     /// A client takes a window from a second on as it is; a shorter one does not stop its own waits from growing.
@@ -50,6 +54,8 @@ struct WelcomeGovernor {
     private(set) var waitingCount = 0
     /// What one newcomer costs, by measurement.
     private(set) var cost = firstCost
+    /// Hellos that wait for the store.
+    private(set) var underWayCount = 0
     private var credit: Int64
     private var seenAt: Int64?
     /// Of the sample that is being gathered.
@@ -109,6 +115,15 @@ struct WelcomeGovernor {
     /// The one that came last does not wait after all.
     mutating func forgetOne() { waitingCount -= 1 }
 
+    /// A Hello is with the store.
+    mutating func began() { underWayCount += 1 }
+
+    /// The Welcome for a Hello is out, or there will be none.
+    mutating func settled() { underWayCount -= 1 }
+
+    /// Another Hello may be under way; otherwise the next one that is settled makes room.
+    var hasRoom: Bool { underWayCount < max(Self.leastUnderWay, Int(2 * rules.slice / cost)) }
+
     /// None of those who waited does any more.
     mutating func forgetAll() { (waitingCount, spanBegan) = (0, nil) }
 
@@ -132,7 +147,7 @@ struct WelcomeGovernor {
     // MARK: Steps
 
     private mutating func take() -> Bool {
-        guard credit > 0 else { return false }
+        guard credit > 0, hasRoom else { return false }
         credit -= cost
         return true
     }

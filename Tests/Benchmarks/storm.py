@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+"""A reconnect storm beside sessions that go on, with the governor and without: the figures of docs/Performance.md, "Storms".
+
+    .build/python/bin/python Tests/Benchmarks/storm.py [--runs 3] [--devices 15000] [--rate 2000] [--seconds 3]
+        [--durability fsync|os] [--only governed,free] [--no-build] [--folder DIR] [--binaries DIR]
+
+Each run starts a gateway of its own, registers the devices, and publishes --rate messages a second to 200 sessions: first
+alone (calm), then while all devices connect at once, as `longwire-return-benchmark` does for the client. The programs that
+make the load share the machine with the gateway.
+
+    governed  the defaults
+    free      slices and waits as long as the configuration allows, so that a turn welcomes all that it has accepted
+
+Exit code 1: a message was lost, or a device was not back within a minute.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+os.environ.setdefault("LONGWIRE_BIN_DIR", str(ROOT / ".build/release"))
+sys.path[:0] = [str(ROOT / "Tests" / folder) for folder in ("Benchmarks/peers", "Integration")]
+
+from servers import APP, Failed, Longwire  # noqa: E402
+
+KINDS = {"governed": {}, "free": {"welcomeSliceMicroseconds": 100_000, "welcomeWaitMilliseconds": 8_000}}
+
+
+class Storm:
+    """All devices of a file, connecting at once; `back()` tells when the last one was welcome."""
+
+    def __init__(self, gateway, devices, count):
+        words = [str(gateway.binaries / "longwire-return-benchmark"), "--handshakes", str(count), APP["appId"], str(devices),
+                 str(gateway.port)]
+        self.count, self.began = count, time.monotonic_ns()
+        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.refused = 0
+
+    def back(self):
+        end = time.monotonic() + 60
+        last = 0
+        while time.monotonic() < end:
+            self.process.stdin.write("\n")
+            self.process.stdin.flush()
+            found = json.loads(self.process.stdout.readline())
+            last = max(last, found["lastWelcome"])
+            self.refused += found["turnedAway"]
+            if found["welcome"] == self.count:
+                return (last - self.began) / 1e9
+            time.sleep(0.1)
+        raise Failed(f"{self.count - found['welcome']} devices were not back within a minute: {found}")
+
+    def end(self):
+        self.process.stdin.close()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+class Bench:
+    def __init__(self, options):
+        self.options, self.found = options, {}
+
+    def note(self, kind, what, value):
+        self.found.setdefault((kind, what), []).append(value)
+
+    def live(self, gateway, name):
+        words = ["live", "--devices", "200", "--rate", str(self.options.rate), "--warmup", "1", "--duration", str(self.options.seconds)]
+        report = gateway.folder / f"{name}.json"
+        process = subprocess.Popen(
+            [*gateway.bench_words(*words), "--json", str(report)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        return process, report
+
+    def latencies(self, process, report):
+        process.wait(180)
+        metrics = json.loads(report.read_text())["metrics"]
+        if metrics["loss"] or metrics["delivered"] != metrics["accepted"]:
+            raise Failed(f"messages were lost: {metrics}")
+        return metrics
+
+    def measure(self, kind):
+        class Tuned(Longwire):
+            limits = {**Longwire.limits, **KINDS[kind]}
+
+            def introduce(self):
+                super().introduce()
+                self.sections = {"store": {"path": str(self.data), "durability": options.durability}}
+
+        options = self.options
+        with Tuned(options.folder, options.binaries) as gateway:
+            devices = gateway.folder / "devices"
+            gateway.bench("idle", "--connections", str(options.devices), "--hold", "0", "--devices-file", str(devices))
+            gateway.without_connections()
+            lines = devices.read_text().splitlines()[1:]
+            devices.write_text("\n".join(lines) + "\n")
+            # Registers the live devices.
+            self.latencies(*self.live(gateway, "first"))
+            calm = self.latencies(*self.live(gateway, "calm"))
+            process, report = self.live(gateway, "storm")
+            time.sleep(options.after)
+            storm = Storm(gateway, devices, options.devices)
+            try:
+                back = storm.back()
+                stormy = self.latencies(process, report)
+                metrics = gateway.metrics()
+            finally:
+                storm.end()
+        self.note(kind, "all back, s", back)
+        self.note(kind, "sent away", storm.refused)
+        self.note(kind, "waited", metrics.get("longwire_newcomers_waited_total", 0))
+        self.note(kind, "slowest commit, ms", 1e3 * metrics.get("longwire_store_longest_commit_seconds", 0))
+        self.note(kind, "cost of a newcomer, µs", 1e6 * metrics.get("longwire_newcomer_cost_seconds", 0))
+        for name in ("p50", "p99", "p99.9", "max"):
+            self.note(kind, f"calm {name}, ms", calm[f"deliver.{name}"] / 1e6)
+            self.note(kind, f"storm {name}, ms", stormy[f"deliver.{name}"] / 1e6)
+        self.note(kind, "p99, storm by calm", stormy["deliver.p99"] / calm["deliver.p99"])
+
+    def table(self):
+        kinds = list(dict.fromkeys(kind for kind, _ in self.found))
+        whats = list(dict.fromkeys(what for _, what in self.found))
+        lines = ["| | " + " | ".join(kinds) + " |", "|---|" + "---|" * len(kinds)]
+        for what in whats:
+            cells = []
+            for kind in kinds:
+                values = self.found[kind, what]
+                cells.append(f"{statistics.median(values):,.2f} ({min(values):,.2f} – {max(values):,.2f})")
+            lines.append(f"| {what} | " + " | ".join(cells) + " |")
+        return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--devices", type=int, default=15_000)
+    parser.add_argument("--rate", type=int, default=2_000)
+    parser.add_argument("--seconds", type=int, default=3)
+    parser.add_argument("--after", type=float, default=1.6, help="seconds after the start of the live messages, one of them warm-up")
+    parser.add_argument("--durability", default="fsync", help="os leaves the disk out")
+    parser.add_argument("--only", default=",".join(KINDS))
+    parser.add_argument("--no-build", action="store_true")
+    parser.add_argument("--folder", type=pathlib.Path, default=ROOT / ".build")
+    parser.add_argument("--binaries", type=pathlib.Path, default=ROOT / ".build/release")
+    options = parser.parse_args()
+    if not options.no_build:
+        for product in ("longwired", "longwire", "longwire-return-benchmark"):
+            subprocess.run(["swift", "build", "-c", "release", "--product", product], cwd=ROOT, check=True, stdout=sys.stderr)
+    with tempfile.TemporaryDirectory(prefix="storm-bench.", dir=options.folder) as folder:
+        options.folder = pathlib.Path(folder)
+        bench = Bench(options)
+        for run in range(options.runs):
+            # In turn, so that what else the machine does is the same for both.
+            for kind in options.only.split(","):
+                print(f"run {run + 1}, {kind}", file=sys.stderr, flush=True)
+                try:
+                    bench.measure(kind)
+                except Failed as error:
+                    sys.exit(str(error))
+    print(f"Machine: {os.cpu_count()} cores, {os.uname().sysname} {os.uname().release}.\n")
+    print(bench.table())
+
+
+if __name__ == "__main__":
+    main()

@@ -10,8 +10,8 @@ package enum CommandLineTool {
         AppCommand.create, AppCommand.set, AppCommand.rotate, AppCommand.enable, AppCommand.disable, AppCommand.delete,
         QueueCommand.peek, QueueCommand.purge, QueueCommand.replay, HandoffCommand.lease, HandoffCommand.settle,
         FollowCommand.upstream, FollowCommand.events, TopCommand.syntax, DoctorCommand.syntax, ContextCommand.list,
-        ContextCommand.use, ClusterCommand.status,
-        ClusterCommand.drain, ClusterCommand.move, HealthCommand.health,
+        ContextCommand.use, DrainCommand.drain, ClusterCommand.status, ClusterCommand.drain, ClusterCommand.move,
+        HealthCommand.health,
         CommandSyntax(name: "version", summary: "Prints the version.") { _, context in
             context.write("longwire \(version)")
             return .done

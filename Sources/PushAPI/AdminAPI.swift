@@ -35,6 +35,10 @@ package enum AdminAction {
     case backupState
     /// An app of the admin API or of the file: `AppAnswer`.
     case app(AppRequest)
+    /// Tell the devices to go, at a pace, or let them come again; `by`: the credential's name. Then `DrainAnswer.status`.
+    case drain(DrainRequest, by: String)
+    /// `DrainAnswer.status`.
+    case drainState
     case healthz
     case readyz
 }
@@ -171,16 +175,24 @@ package final class AdminAPI {
         case .backupState:
             try requireAllApps(try authorize(request, for: .admin))
             return .backupState
+        case .drain:
+            let (value, credential) = try body(request, .admin)
+            try requireAllApps(credential, for: "a drain is for the devices of all of them")
+            return .drain(try StrictObject.deviceDrain(value), by: credential.name)
+        case .drainState:
+            _ = try authorize(request, for: .admin)
+            return .drainState
         // Probes carry no credential; they say nothing that a connect would not.
         case .healthz: return .healthz
         case .readyz: return .readyz
         }
     }
 
-    /// A backup has every app's messages.
-    private func requireAllApps(_ credential: Credential) throws(AdminFault) {
+    private func requireAllApps(
+        _ credential: Credential, for reason: String = "a backup has all of them"
+    ) throws(AdminFault) {
         guard credential.apps == nil else {
-            throw AdminFault(.forbidden, "credential \(credential.name) is for some apps, and a backup has all of them")
+            throw AdminFault(.forbidden, "credential \(credential.name) is for some apps, and \(reason)")
         }
     }
 

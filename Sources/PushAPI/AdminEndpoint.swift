@@ -7,6 +7,7 @@ package enum AdminEndpoint: Sendable, Hashable, CaseIterable {
     case backup, backupState
     case appCreate, app, appChange, appDelete, appRotate, appEnable, appDisable
     case upstream, upstreamAck, events, eventsAck
+    case drain, drainState
 
     package static let table = RouteTable<AdminEndpoint>([
         .init("/v1/handoff/lease", [.post(.lease)]),
@@ -38,6 +39,7 @@ package enum AdminEndpoint: Sendable, Hashable, CaseIterable {
         .init("/v1/cluster/drain", [.post(.clusterDrain)]),
         .init("/v1/cluster/move", [.post(.clusterMove)]),
         .init("/v1/backup", [.get(.backupState), .post(.backup)]),
+        .init("/v1/drain", [.get(.drainState), .post(.drain)]),
         .init("/metrics", [.get(.metrics)]),
         .init("/healthz", [.get(.healthz), .head(.healthz)]),
         .init("/readyz", [.get(.readyz), .head(.readyz)]),

@@ -1,4 +1,5 @@
 internal import Delivery
+internal import Wire
 
 /// The bounds of this module, with the reason for each.
 package enum Limits {
@@ -89,6 +90,10 @@ package enum Limits {
     package static let appIDByteCount = 64
     /// An app's settings with three secrets of each kind and every text take some 4 KB.
     package static let appBodyByteCount = 16 << 10
+    /// Devices a second that a drain may tell to go: all of the largest gateway in a second.
+    static let drainPace = 1_000_000
+    /// A host's name of 253 bytes, brackets, and a port; what a client takes.
+    static let alternateByteCount = Wire.Limits.alternateByteCount
     /// A backup's name is one folder's.
     static let backupNameByteCount = 64
     /// 500 results with long reasons take about 200 KB.

@@ -19,7 +19,7 @@ public enum CloseCode: UInt32, Sendable, CaseIterable {
     /// The client did not read what it was sent.
     case slowReader = 104
 
-    /// The gateway is stopping.
+    /// The gateway is stopping, or an operator empties it; Close may name another address.
     case shuttingDown = 200
     /// Too many connections or handshakes.
     case overloaded = 201

@@ -205,6 +205,8 @@ struct AdminAPITests {
             }
         case .backup: Rule(target: "/v1/backup", body: #"{"name":"b-1"}"#, permissions: [], needsAllApps: true)
         case .backupState: Rule(method: .get, target: "/v1/backup", permissions: [], needsAllApps: true)
+        case .drain: Rule(target: "/v1/drain", body: #"{"pace":200}"#, permissions: [], needsAllApps: true)
+        case .drainState: Rule(method: .get, target: "/v1/drain", permissions: [])
         case .cluster: Rule(method: .get, target: "/v1/cluster", permissions: [])
         case .clusterDrain: Rule(target: "/v1/cluster/drain", body: "{}", permissions: [])
         case .clusterMove: Rule(target: "/v1/cluster/move", body: #"{"part":3,"to":2}"#, permissions: [])

@@ -152,4 +152,9 @@ protocol GatewayLinks: AnyObject, Sendable {
     func relay(
         _ connection: DetachedConnection, hello: AdoptedHello, isSecure: Bool, to node: Int, on loop: EventLoop,
         ended: @escaping () -> Void)
+
+    /// Ends up to `count` devices of this loop that other gateways own; to be called on `loop`.
+    ///
+    /// - Returns: how many it ended.
+    func endRelays(_ count: Int, on loop: EventLoop) -> Int
 }

@@ -67,6 +67,9 @@ final class ClusterLinks: GatewayLinks, LinkReceiver, @unchecked Sendable {
         hub.relay(connection, hello: hello, isSecure: isSecure, to: node, on: loop, ended: ended)
     }
 
+    /// Ends up to `count` devices of this loop that other gateways own; to be called on `loop`.
+    func endRelays(_ count: Int, on loop: EventLoop) -> Int { hub?.endRelays(count, on: loop) ?? 0 }
+
     // MARK: In
 
     func receive(_ messages: inout [LoopMessage], forPart part: Int) {

@@ -226,6 +226,9 @@ final class LinkHub: GatewayLinks {
             timeoutMilliseconds: settings.times.identificationMilliseconds, ended: ended)
     }
 
+    /// Ends up to `count` devices of this loop that other gateways own; to be called on `loop`.
+    func endRelays(_ count: Int, on loop: EventLoop) -> Int { relays.end(count, on: loop) }
+
     /// What a device is told whose owner cannot be reached.
     private static let farewell: [UInt8] = {
         var close = Close()

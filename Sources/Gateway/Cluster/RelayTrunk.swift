@@ -95,6 +95,18 @@ final class RelayTrunk: StreamDelegate {
         }
     }
 
+    /// Ends up to `count` devices, of any part: they come back, to another gateway if a balancer sends them there.
+    ///
+    /// No Close can be said, since it could stand inside a frame of the owner's.
+    func end(_ count: Int) -> Int {
+        let chosen = relays.values.prefix(count)
+        for relay in chosen {
+            leave(relay)
+            relay.end()
+        }
+        return chosen.count
+    }
+
     func close() { stream?.close() }
 
     /// The owner did not take a device in time: a trunk on which it says nothing at all is broken.
@@ -287,6 +299,15 @@ final class RelayTable: Sendable {
         let entry = Entry(loop: loop, trunk: LoopBound(trunk, on: loop))
         entries.withLock { $0[key] = entry }
         return trunk
+    }
+
+    /// Ends up to `count` of a loop's devices that other gateways own; to be called on the loop.
+    func end(_ count: Int, on loop: EventLoop) -> Int {
+        var left = count
+        for (key, entry) in entries.withLock({ $0 }) where key.loop == ObjectIdentifier(loop) && left > 0 {
+            left -= entry.trunk.wrapped.end(left)
+        }
+        return count - left
     }
 
     /// Ends the relays to a node, or those of one part: their devices come back and find the new owner.

@@ -32,6 +32,7 @@ extension GatewayContext {
         figures.lostLogLines = Int(log.lostLineCount)
         figures.cpuNanoseconds = SystemClock.processNanoseconds
         (figures.deviceConnections, figures.senderConnections) = (deviceConnections.value, senderConnections.value)
+        figures.isEmptying = isEmptying
         figures.bodyBytes = bodies.byteCount
         figures.store = store.statistics
         figures.acceptsWrites = store.acceptsWrites

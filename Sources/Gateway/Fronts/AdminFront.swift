@@ -105,6 +105,8 @@ final class AdminFront {
                 owner.context.backups.begin(
                     name, in: owner.snapshot.backupFolder, of: store, by: credential, log: owner.log))
         case .app(let request): apps.handle(request) { [weak self] response in self?.respond(exchange, response) }
+        case .drain(let request, let credential): drain(exchange, request, by: credential)
+        case .drainState: respond(exchange, DrainAnswer.status(owner.context.drainStatus(now: Int64(owner.loop.now))))
         case .backupState: respond(exchange, BackupAnswer.status(owner.context.backups.status))
         case .healthz: respond(exchange, HealthPage.health(owner.context))
         case .readyz: respond(exchange, HealthPage.readiness(owner.context))
@@ -135,6 +137,15 @@ final class AdminFront {
             longPolls.leave()
             respond(exchange, Self.busy)
         }
+    }
+
+    private func drain(_ exchange: HTTPExchange, _ request: DrainRequest, by credential: String) {
+        guard !owner.context.isStopping else {
+            return respond(exchange, .adminUnavailable("the gateway is stopping"))
+        }
+        let now = Int64(owner.loop.now)
+        owner.context.drain(request, by: credential, now: now)
+        respond(exchange, DrainAnswer.status(owner.context.drainStatus(now: now)))
     }
 
     /// The register is asked on the membership's thread, which may take a while.

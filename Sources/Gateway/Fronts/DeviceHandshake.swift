@@ -229,6 +229,8 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
             return close(.malformed, reason: "a Hello names a cid or asks for a registration")
         }
         adopted.bucket = app.bucket(of: adopted.cid)
+        // A registration's or a known device's alike: it is told where to go before anything is done for it.
+        if owner.context.isEmptying { return sendAway() }
         let target = adopted.bucket.loop(of: owner.loopCount)
         var otherCluster = owner.isHere(target) ? nil : owner.context.cluster
         if let cluster = otherCluster, cluster.owner(of: target) == cluster.node { otherCluster = nil }
@@ -245,6 +247,18 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         }
         stream = nil
         owner.move(AdoptedConnection(connection: connection, isSecure: isSecure, hello: adopted), to: target)
+    }
+
+    /// The gateway empties itself: tells the device where to go.
+    private func sendAway() {
+        guard let stream else { return }
+        let alternate = owner.context.emptying.withLock { $0?.alternate } ?? ""
+        let frame = owner.closeFrame(
+            .shuttingDown, reason: Emptying.reason, alternate: alternate,
+            window: alternate.isEmpty ? owner.retryWindow(for: .shuttingDown) : Emptying.window)
+        _ = frame.withUnsafeBytes { stream.write($0) }
+        Self.note(.shuttingDown, Emptying.reason, owner)
+        finish(.shuttingDown)
     }
 
     /// Takes a registration's proof once; says why not.
@@ -360,7 +374,7 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         note(code, reason, owner)
     }
 
-    private static func note(_ code: CloseCode, _ reason: StaticString, _ owner: GatewayLoop) {
+    static func note(_ code: CloseCode, _ reason: StaticString, _ owner: GatewayLoop) {
         owner.log.write(.debug, .connectionClosed, [.code: LogValue(code.rawValue), .reason: .text("\(reason)")])
     }
 

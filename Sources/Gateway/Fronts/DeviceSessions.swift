@@ -116,6 +116,29 @@ final class DeviceSessions: StreamDelegate {
         }
     }
 
+    /// Tells up to `count` sessions to go, from a slot on; those that another gateway relays stay, since it has the device.
+    ///
+    /// - Returns: the slot to go on at, the first again behind the last; and how many were told.
+    func sendAway(_ count: Int, from first: UInt32, alternate: String) -> (next: UInt32, told: Int) {
+        var (slot, left, looks) = (first, count, table.pointee.slotCount)
+        let frame = owner.closeFrame(
+            .shuttingDown, reason: Emptying.reason, alternate: alternate, window: Emptying.window)
+        while left > 0, looks > 0 {
+            if slot >= table.pointee.slotCount { slot = 0 }
+            looks -= 1
+            defer { slot += 1 }
+            let record = table.pointee.records.pointer(slot)
+            let session = SessionRef(slot: slot, stamp: record.pointee.stamp)
+            // One that is being opened is met again in a later round, as a session.
+            guard record.pointee.phase == .open, let stream = stream(of: session), stream.peer != nil else { continue }
+            _ = frame.withUnsafeBytes { stream.write($0) }
+            DeviceHandshake.note(.shuttingDown, Emptying.reason, owner)
+            finish(session, .shuttingDown)
+            left -= 1
+        }
+        return (slot, count - left)
+    }
+
     // MARK: Input
 
     override func received(_ bytes: UnsafeRawBufferPointer, on stream: ByteStream) -> Int {

@@ -49,6 +49,9 @@ final class GatewayContext: Sendable {
     let backups = BackupKeeper()
     /// Bodies of HTTP requests under way.
     let bodies: HTTPBodyBudget
+    /// Set while the gateway empties itself of its devices.
+    let emptying = Lock<Emptying?>(nil)
+    private let empties = Atomic<Bool>(false)
     private let ready = Atomic<Bool>(false)
     private let stopping = Atomic<Bool>(false)
     private let boxedMembers = Lock<[GatewayMember]>([])
@@ -107,6 +110,14 @@ final class GatewayContext: Sendable {
     func setStopping() {
         status.withLock { $0.phase = .stopping }
         stopping.store(true, ordering: .relaxed)
+    }
+
+    /// Looked at for each device that comes, so no lock; nothing is ordered by it.
+    var isEmptying: Bool { empties.load(ordering: .relaxed) }
+
+    func setEmptying(_ emptying: Emptying?) {
+        self.emptying.withLock { $0 = emptying }
+        empties.store(emptying != nil, ordering: .relaxed)
     }
 
     var isStopping: Bool { stopping.load(ordering: .relaxed) }

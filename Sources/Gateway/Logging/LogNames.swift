@@ -20,6 +20,12 @@ package enum LogName: String, Sendable, CaseIterable {
     case acceptFailed
     /// Connections of balancers ended without a good PROXY header; fields: loop, count since the last line, reason of the last.
     case proxyHeaderRefused
+    /// An operator has the gateway empty itself of its devices; fields: name (of the credential), pace, devices.
+    case drainBegan
+    /// No device is connected any more.
+    case drainEnded
+    /// An operator lets devices come again; fields: name, devices.
+    case drainUndone
     /// More devices come than the loop can welcome at once: they wait, or are told when to come back; fields: loop, count
     /// (who wait), milliseconds (how long the next one would).
     case stormBegan
@@ -128,7 +134,7 @@ package enum LogKey: String, Sendable, CaseIterable {
     case address, admin, app, attempt, bytes, cid, code, configuration, count, credential, detail, devices, durability,
         error, exitCode,
         file, http, key, limit, listener, longestWaitMilliseconds, loop, loops, message, milliseconds, name, node,
-        offsetMilliseconds, part,
+        offsetMilliseconds, pace, part,
         path,
         peer, pid,
         reason,

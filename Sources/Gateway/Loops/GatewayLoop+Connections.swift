@@ -146,7 +146,7 @@ extension GatewayLoop {
         close.reason = "\(reason)"
         close.alternate = alternate
         close.serverTime = UInt64(now)
-        if alternate.isEmpty {
+        if alternate.isEmpty || window != nil {
             (close.retryAfterMinimum, close.retryAfterMaximum) =
                 window ?? (isRefusal && code == .moved ? Self.refusedWindow : retryWindow(for: code))
         }
@@ -169,12 +169,23 @@ extension GatewayLoop {
         case .moved: (50, 1_000)
         // An operator has to enable the app again; until then each try costs a handshake.
         case .appDisabled: (300_000, 900_000)
-        case .shuttingDown: (500, UInt32(clamping: limits.reconnectSpreadSeconds * 1_000))
+        case .shuttingDown:
+            // The more devices are told at once, the wider: the gateway that takes them welcomes some thousand a second.
+            (
+                500,
+                UInt32(
+                    clamping: max(
+                        limits.reconnectSpreadSeconds * 1_000,
+                        Int64(context.deviceConnections.value) * 1_000 / Self.returnsPerSecond))
+            )
         case .replaced: (30_000, 60_000)
         case .clockSkew: (0, 1_000)
         default: (0, 0)
         }
     }
+
+    /// Devices that come back in a second after a stop, at most; for more of them the configured time is too short.
+    private static let returnsPerSecond: Int64 = 5_000
 
     // MARK: What a session says
 

@@ -42,6 +42,9 @@ final class GatewayLoop {
     var listeners: [Listener] = []
     var reportedAcceptFailures: UInt64 = 0
     var reportedHeaders: UInt64 = 0
+    /// Which drain this loop goes through its sessions for, and how far it has come.
+    var emptyingNumber: Int64 = 0
+    var emptyingCursor: UInt32 = 0
     private var stuckSeconds = 0
     let publisher = NativePublisher()
     let handoff: HandoffCoordinator
@@ -256,6 +259,7 @@ final class GatewayLoop {
         continueWork()
         campaigns.coordinator.tick(now: loop.now)
         events.tick()
+        emptyABit()
         tickLists()
         while let connection = handshakes.popDue(now: loop.now) { connection.handshakeTimedOut() }
         while let connection = senderHandshakes.popDue(now: loop.now) { connection.handshakeTimedOut() }

@@ -105,6 +105,9 @@ package enum MetricCatalogue {
             .counter(.deviceTurnedAway, [.listener: "device"]), .counter(.senderTurnedAway, [.listener: "senders"]),
             .sum([.listener: "http"]) { $0.httpTurnedAway }, .sum([.listener: "admin"]) { $0.adminTurnedAway }),
         Metric(
+            "longwire_draining", .gauge, "1 while the gateway empties itself of its devices.",
+            .process { $0.isEmptying ? 1 : 0 }),
+        Metric(
             "longwire_newcomers_waiting", .gauge, "Devices that have connected and wait to be taken up.",
             .sum { $0.waitingNewcomers }),
         Metric(

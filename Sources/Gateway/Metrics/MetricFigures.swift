@@ -14,6 +14,7 @@ package struct MetricFigures: Sendable {
     package var lostLogLines = 0
     package var deviceConnections = 0
     package var senderConnections = 0
+    package var isEmptying = false
     package var bodyBytes = 0
     package var store = StoreStatistics()
     package var acceptsWrites = true

@@ -112,6 +112,7 @@ enum AdminFuzz {
                 try require(0...FeedBounds.waitMilliseconds ~= read.waitMilliseconds, "a wait beyond its limits")
             }
         case .cluster, .clusterWish, .backupState, .healthz, .readyz: break
+        case .cluster, .clusterWish, .backupState, .drain, .drainState, .healthz, .readyz: break
         }
     }
 

@@ -1,0 +1,86 @@
+internal import Delivery
+internal import EventLoops
+internal import Platform
+internal import PushAPI
+internal import Wire
+
+/// A gateway that empties itself of its devices: `longwire drain`.
+///
+/// Each loop goes through its sessions once, in its ticks, and tells as many to go as the pace grants it. Devices that come
+/// meanwhile are told so at once.
+struct Emptying: Sendable {
+    var pace: DrainPace
+    /// Where they are told to go; empty: nowhere in particular.
+    var alternate: String
+    /// Tells this drain from the one before it.
+    var number: Int64
+    /// Sessions told to go, and relays ended.
+    var toldCount = 0
+    /// Loops, or parts, that have no connection any more that a device made to this gateway.
+    var emptyLoops: Set<Int> = []
+    var hasEnded = false
+
+    /// When a device comes back that was told to go: another gateway takes it, and the pace spreads them.
+    static let window: (UInt32, UInt32) = (500, 2_000)
+    static let reason: StaticString = "this gateway is being emptied; come back, to another one if there is one"
+}
+
+extension GatewayContext {
+    /// Carries out an operator's wish; another pace goes on from where the earlier one was.
+    func drain(_ request: DrainRequest, by credential: String, now: Int64) {
+        switch request {
+        case .begin(let pace, let alternate):
+            setEmptying(
+                Emptying(pace: DrainPace(pace: pace, startedAt: now), alternate: alternate, number: now))
+            log.write(
+                .info, .drainBegan,
+                [.name: .text(credential), .pace: LogValue(pace), .devices: LogValue(deviceConnections.value)])
+        case .undo:
+            guard isEmptying else { return }
+            setEmptying(nil)
+            log.write(.info, .drainUndone, [.name: .text(credential), .devices: LogValue(deviceConnections.value)])
+        }
+    }
+
+    func drainStatus(now: Int64) -> DrainStatus {
+        var status = DrainStatus()
+        status.connections = max(0, deviceConnections.value)
+        guard let emptying = emptying.withLock({ $0 }) else { return status }
+        status.state = status.connections == 0 || emptying.hasEnded ? .drained : .draining
+        (status.pace, status.alternate) = (emptying.pace.pace, emptying.alternate)
+        status.toldCount = emptying.toldCount
+        status.secondsLeft = emptying.pace.secondsLeft(for: status.connections)
+        return status
+    }
+}
+
+extension GatewayLoop {
+    /// Tells as many of this loop's sessions to go as its time has come for.
+    func emptyABit() {
+        guard context.isEmptying, let emptying = context.emptying.withLock({ $0 }) else { return }
+        if emptyingNumber != emptying.number { (emptyingNumber, emptyingCursor) = (emptying.number, 0) }
+        // Relays of devices that other gateways own are ended by the loop's first part.
+        let relays = context.cluster.flatMap { welcomes.belongs(to: self) ? $0.links : nil }
+        let wanted = relays == nil ? sessions.count : .max
+        guard wanted > 0 else { return noteEmpty(true) }
+        let now = Int64(loop.now)
+        let count = context.emptying.withLock { $0?.pace.grant(wanted, now: now) ?? 0 }
+        guard count > 0 else { return }
+        let (next, told) = sessions.sendAway(count, from: emptyingCursor, alternate: emptying.alternate)
+        emptyingCursor = next
+        let ended = told < count ? relays?.endRelays(count - told, on: loop) ?? 0 : 0
+        context.emptying.withLock { $0?.toldCount += told + ended }
+        noteEmpty(told + ended == 0)
+    }
+
+    private func noteEmpty(_ isEmpty: Bool) {
+        let isLast = context.emptying.withLock { emptying in
+            guard var known = emptying, !known.hasEnded else { return false }
+            if isEmpty { known.emptyLoops.insert(index) } else { known.emptyLoops.remove(index) }
+            known.hasEnded = known.emptyLoops.count == context.loopCount
+            emptying = known
+            return known.hasEnded
+        }
+        if isLast { log.write(.info, .drainEnded) }
+    }
+}

@@ -1,0 +1,87 @@
+/// What an operator wishes of a gateway's devices.
+package enum DrainRequest: Sendable, Equatable {
+    /// They are told to go, `pace` a second; to `alternate`, if it is not empty.
+    case begin(pace: Int, alternate: String)
+    /// They may come again.
+    case undo
+}
+
+/// How far a gateway has emptied itself.
+package struct DrainStatus: Sendable, Equatable {
+    package enum State: String, Sendable { case none, draining, drained }
+    package var state = State.none
+    package var pace = 0
+    package var alternate = ""
+    /// Devices that are connected.
+    package var connections = 0
+    /// Sessions that were told to go.
+    package var toldCount = 0
+    package var secondsLeft = 0
+    package init() {}
+}
+
+/// Answers of the admin API about emptying a gateway.
+package enum DrainAnswer {
+    package static func status(_ status: DrainStatus) -> APIResponse {
+        var writer = JSONWriter(capacity: 256)
+        writer.beginObject()
+        writer.key("state")
+        writer.string(status.state.rawValue)
+        writer.key("connections")
+        writer.integer(Int64(status.connections))
+        if status.state != .none {
+            writer.key("pace")
+            writer.integer(Int64(status.pace))
+            writer.key("told")
+            writer.integer(Int64(status.toldCount))
+            writer.key("secondsLeft")
+            writer.integer(Int64(status.secondsLeft))
+            if !status.alternate.isEmpty {
+                writer.key("alternate")
+                writer.string(status.alternate)
+            }
+        }
+        writer.endObject()
+        return APIResponse(status: 200, body: writer.bytes)
+    }
+}
+
+extension StrictObject {
+    /// The wish of `POST /v1/drain`.
+    static func deviceDrain(_ body: JSONValue) throws(AdminFault) -> DrainRequest {
+        let fields = try StrictObject(body, known: ["pace", "alternate", "undo"])
+        if let undo = body["undo"] {
+            guard let isUndone = undo.bool else { throw .invalid("undo is true or false") }
+            if isUndone { return .undo }
+        }
+        guard let pace = try fields.integer("pace", in: 1...Int64(Limits.drainPace)) else {
+            throw .invalid("pace is missing: how many devices a second are told to go, 1 to \(Limits.drainPace)")
+        }
+        let alternate = try fields.text("alternate") ?? ""
+        guard alternate.isEmpty || isAddress(alternate) else {
+            throw .invalid(
+                "alternate is host:port, as devices reach it, with at most \(Limits.alternateByteCount) bytes")
+        }
+        return .begin(pace: Int(pace), alternate: alternate)
+    }
+
+    /// What a client takes: a name or an address, IPv6 in brackets, and a port.
+    private static func isAddress(_ text: String) -> Bool {
+        guard text.utf8.count <= Limits.alternateByteCount, let colon = text.lastIndex(of: ":"),
+            let port = UInt16(text[text.index(after: colon)...]), port > 0
+        else { return false }
+        var host = text[..<colon]
+        let isBracketed = host.hasPrefix("[") && host.hasSuffix("]")
+        if isBracketed { host = host.dropFirst().dropLast() }
+        return !host.isEmpty
+            && host.utf8.allSatisfy { byte in
+                switch byte {
+                case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "a")...UInt8(ascii: "z"),
+                    UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "."), UInt8(ascii: "-"), UInt8(ascii: "_"):
+                    true
+                case UInt8(ascii: ":"): isBracketed
+                default: false
+                }
+            }
+    }
+}

@@ -111,7 +111,6 @@ enum AdminFuzz {
                 try require(1...FeedBounds.pageItems ~= read.limit, "a page of \(read.limit)")
                 try require(0...FeedBounds.waitMilliseconds ~= read.waitMilliseconds, "a wait beyond its limits")
             }
-        case .cluster, .clusterWish, .backupState, .healthz, .readyz: break
         case .cluster, .clusterWish, .backupState, .drain, .drainState, .healthz, .readyz: break
         }
     }

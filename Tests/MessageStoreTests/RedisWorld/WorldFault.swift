@@ -34,8 +34,6 @@ enum WorldFault: String, CaseIterable, Sendable {
     case apartIgnored
     /// A wait that was over before counts for what was sent after it.
     case waitReused
-    /// Of several groups whose replies were lost none is taken to be there.
-    case lossTakenAsNone
     /// A fence that is sent again writes another entry.
     case fenceRepeats
     /// The last page of the log is not replayed.
@@ -163,18 +161,6 @@ enum WorldFault: String, CaseIterable, Sendable {
                 }
                 hasWaited = (reply.integer ?? reply.array?.last?.integer ?? 0) > 0
                 return reply
-            case .lossTakenAsNone:
-                if Self.isEntry(command), reply.fault == nil, !reply.isNone {
-                    sent[Self.log(command)] = Self.id(command)
-                }
-                guard command.name == "XINFO", case .array(var fields) = reply,
-                    let place = fields.firstIndex(where: { $0.text == "last-generated-id" }),
-                    let last = fields[place + 1].text.flatMap({ LogID($0) }),
-                    let id = sent[command.arguments[2]].flatMap({ LogID(String(decoding: $0, as: UTF8.self)) }),
-                    id.epoch == last.epoch, id.number < last.number
-                else { return reply }
-                fields[place + 1] = .bytes(Array("\(id)".utf8))
-                return .array(fields)
             case .replyAssumed, .sentAgainAnew:
                 guard command.name == "XINFO", case .array(var fields) = reply,
                     let place = fields.firstIndex(where: { $0.text == "last-generated-id" }),

@@ -82,6 +82,8 @@ final class ReadOperation: @unchecked Sendable {
     /// a server is waited for, in the network's milliseconds.
     var unread: [Int] = []
     var deadline: UInt64 = .max
+    /// A stepped engine has tried it once.
+    var hasBegun = false
     private var buffers: [UnsafeMutableRawBufferPointer] = []
     private var bufferUsed = 0
 

@@ -241,7 +241,7 @@ package final class RedisClient {
             let error = failure ?? .noOwner(slot: requests[pending[0]].slot, "the servers send each other's addresses")
             if case .refused = error { refusal = error }
             guard now < deadline, error.isPassing else { throw now < deadline ? error : refusal ?? error }
-            if isImpatient, case .refused(_, let fault) = error, fault.isOfWant { throw error }
+            if isImpatient, case .refused(_, let fault) = error, !fault.isOnItsWay { throw error }
             // What was redirected is noted: that server is asked next, and not one whose map may be older.
             if case .refused(_, let fault) = error, case .moved(_, .some) = fault.kind, redirects < Limits.redirectCount
             {
@@ -258,7 +258,7 @@ package final class RedisClient {
                 guard error.isPassing else { throw error }
             }
             if isImpatient,
-                pending.allSatisfy({ cluster.primary(of: requests[$0].slot).map(cluster.isSilent) ?? false })
+                pending.allSatisfy({ cluster.primary(of: requests[$0].slot).map(cluster.isSilent) ?? true })
             {
                 throw refusal ?? error
             }

@@ -109,8 +109,13 @@ package struct RedisFault: Error, Sendable, Equatable, CustomStringConvertible {
         }
     }
 
-    /// Whether the server lacks what writes need: that takes its time.
-    var isOfWant: Bool { [.outOfMemory, .cannotPersist, .noReplicas].contains(kind) }
+    /// Whether another server, or the same one in a moment, has what was asked for.
+    var isOnItsWay: Bool {
+        switch kind {
+        case .moved, .ask, .tryAgain: true
+        default: false
+        }
+    }
 
     package var description: String { text }
 }

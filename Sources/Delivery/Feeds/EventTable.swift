@@ -29,6 +29,16 @@ struct EventTable {
         var rowCount = 0
         /// Events without a row, since too many had one.
         var lost: UInt64 = 0
+
+        /// Takes an event whose row is in the open batch.
+        mutating func note(_ entry: Entry) {
+            rowCount += 1
+            guard Int(entry.bucket.index) < sweptBelow else { return }
+            if waiting.count < EventTable.waitingLimit { return waiting.append(entry) }
+            // Its home does not keep up, or is out of reach: the rows have all of it.
+            (waiting, stamped, sweptBelow, sweepFrom) = ([], 0, 0, 0)
+            edition += 1
+        }
     }
 
     /// Events of one app in memory.

@@ -29,11 +29,9 @@ extension Shard {
         let device = devices.at(batch.device)
         let (bucket, app) = (device.value.bucket, apps[Int(device.value.appIndex)].key)
         let limit = apps[Int(device.value.appIndex)].events?.count ?? 0
-        var state = events.apps[app] ?? EventTable.AppEvents()
-        guard state.rowCount < limit else {
-            state.lost &+= 1
+        guard events.apps[app, default: .init()].rowCount < limit else {
+            events.apps[app, default: .init()].lost &+= 1
             numbers.eventsLost &+= 1
-            events.apps[app] = state
             return
         }
         var item = FeedItem(kind, at: now, cid: device.value.cid)
@@ -45,17 +43,7 @@ extension Shard {
             EventBatch.key(entry, app), wakeAt: 0, prior: .none, byteCount: FeedRow.byteCount(items)
         ) { FeedRow.write(items, into: $0) }
         batch.rowCount += 1
-        state.rowCount += 1
-        if Int(bucket.index) < state.sweptBelow {
-            if state.waiting.count < EventTable.waitingLimit {
-                state.waiting.append(entry)
-            } else {
-                // Its home does not keep up, or is out of reach: the rows have all of it.
-                (state.waiting, state.stamped, state.sweptBelow, state.sweepFrom) = ([], 0, 0, 0)
-                state.edition += 1
-            }
-        }
-        events.apps[app] = state
+        events.apps[app, default: .init()].note(entry)
     }
 
     /// The session of a device begins or ends.
@@ -74,7 +62,8 @@ extension Shard {
         var batches: [EventBatch] = []
         for settings in apps where settings.events != nil && !retiredApps.contains(settings.key) {
             let app = settings.key
-            var state = events.apps[app] ?? EventTable.AppEvents()
+            // Taken out while it is changed: a second reference would have the whole list copied.
+            var state = events.apps.removeValue(forKey: app) ?? EventTable.AppEvents()
             if !state.isTelling {
                 if state.stamp <= outbox.committedTicket, state.stamped > 0 || state.lost > 0 {
                     var taken = EventBatch(app: app)
@@ -101,7 +90,7 @@ extension Shard {
     /// The feed's home has the batch, or (`isTold` false) could not take it: it comes again.
     package mutating func eventsTold(_ batch: EventBatch, isTold: Bool, now: GatewayTime) {
         begin(now)
-        guard var state = events.apps[batch.app] else { return }
+        guard var state = events.apps.removeValue(forKey: batch.app) else { return }
         state.isTelling = false
         guard isTold else {
             state.lost &+= batch.lost
@@ -146,7 +135,7 @@ extension Shard {
         }
         let edition = state.edition
         read(requests) { shard, reply in
-            guard var state = shard.events.apps[app] else { return }
+            guard var state = shard.events.apps.removeValue(forKey: app) else { return }
             state.isSweeping = false
             defer { shard.events.apps[app] = state }
             // Memory was cleared meanwhile: the sweep begins again.
@@ -160,7 +149,8 @@ extension Shard {
                         shard.damaged(row.key)
                         continue
                     }
-                    if row.key.item < shard.events.firstNumber { state.rowCount += 1 }
+                    // Rows of an earlier process, each once: a later edition reads them again.
+                    if edition == 0, row.key.item < shard.events.firstNumber { state.rowCount += 1 }
                     state.waiting.append(EventTable.Entry(bucket: bucket, number: row.key.item, item: item))
                 }
                 guard isComplete, state.waiting.count < EventTable.waitingLimit else {

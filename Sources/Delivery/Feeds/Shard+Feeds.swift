@@ -228,7 +228,7 @@ extension Shard {
             feed.state.acked = number
             inBatch(in: name.home) { $0.writeHead(name, &feed) }
             feeds[name] = feed
-            trim(name, feedLimits(name) ?? FeedLimits())
+            trim(name, feedLimits(name))
         }
         answer(origin, .feed(.acknowledged(feed.state)))
     }
@@ -236,7 +236,9 @@ extension Shard {
     // MARK: Removal
 
     /// Removes rows from the front: what is acked, too old or, of events, too many.
-    private mutating func trim(_ name: FeedName, _ limits: FeedLimits) {
+    ///
+    /// Without limits (the app is disabled, or not known here yet) it removes what no limits would keep.
+    private mutating func trim(_ name: FeedName, _ limits: FeedLimits?) {
         guard let feed = feeds[name], !feed.isTrimming, feed.first <= feed.state.last else { return }
         feeds[name]?.isTrimming = true
         feeds[name]?.lookAgainAt = now + FeedBounds.ageCheck
@@ -251,10 +253,13 @@ extension Shard {
             for row in rows {
                 let glance = FeedRow.glance(row.bytes)
                 let isAcked = row.key.item <= feed.state.acked
-                let isOld = (glance?.at ?? 0) <= shard.now - limits.age
+                let isOld = (glance?.at ?? 0) <= shard.now - (limits?.age ?? FeedLimits.ages.upperBound * 1_000)
                 let isTooMany =
-                    name.kind == .events
-                    && (Int(feed.state.count) > limits.count || Int(feed.state.byteCount) > limits.byteCount)
+                    if let limits, name.kind == .events {
+                        Int(feed.state.count) > limits.count || Int(feed.state.byteCount) > limits.byteCount
+                    } else {
+                        false
+                    }
                 guard isAcked || isOld || isTooMany else {
                     isAtEnd = true
                     break
@@ -277,7 +282,7 @@ extension Shard {
                 shard.writeHead(name, &feed)
             }
             guard !isAtEnd else { return }
-            shard.later { shard in shard.trim(name, shard.feedLimits(name) ?? FeedLimits()) }
+            shard.later { shard in shard.trim(name, shard.feedLimits(name)) }
         }
     }
 
@@ -294,7 +299,7 @@ extension Shard {
         guard feeds.nextDue <= now else { return }
         for waiter in feeds.takeDueWaiters(now) { read(waiter.read, waiter.origin, until: 0) }
         for (name, feed) in feeds.feeds where feed.state.count > 0 && feed.lookAgainAt <= now {
-            trim(name, feedLimits(name) ?? FeedLimits())
+            trim(name, feedLimits(name))
             feeds[name]?.lookAgainAt = now + FeedBounds.ageCheck
         }
         feeds.findNextDue()

@@ -180,6 +180,7 @@ struct AppBook: Sendable {
             throw Refused(
                 .invalid, "\(file): not allowed here; the secret itself, or nothing and the gateway makes one")
         }
+        try Self.requireNoFiles(members)
         func has(_ key: String) -> Bool { members.contains { $0.key == key && $0.node.value != .null } }
         var (complete, shown) = (members.filter { $0.node.value != .null }, [ShownSecret]())
         for (key, count) in [("appKey", 22), ("appSecret", 32), ("masterSecret", 32)] where !has(key) {
@@ -227,6 +228,7 @@ struct AppBook: Sendable {
                     ? "\(key): not allowed here; it stays as long as the app does"
                     : "\(key): not allowed here; POST /v1/apps/{appId}/rotate changes secrets")
         }
+        try Self.requireNoFiles(members)
         let present = (try? JSON5Parser.parse(Array(app.settings.utf8))) ?? JSON5Node(.object([]))
         let settings = present.merged(with: JSON5Node(.object(members))).json
         var next = app
@@ -290,6 +292,18 @@ struct AppBook: Sendable {
         }
         guard case .object(let members) = root.value else { throw Refused(.invalid, "the body is an object") }
         return members
+    }
+
+    /// A file of one gateway is not there on another, and a credential that makes apps need not read this machine's files.
+    private static func requireNoFiles(_ members: [JSON5Member]) throws(Refused) {
+        for feed in AppText.feedKeys {
+            for key in ["secretFile", "authorities"] where AppText.webhookKeys(of: feed, in: members).contains(key) {
+                throw Refused(
+                    .invalid,
+                    "\(feed).webhook.\(key): not allowed here, since each gateway would need the file; give the secret "
+                        + "itself, and a certificate that the system's authorities signed")
+            }
+        }
     }
 
     private static func sound(

@@ -59,6 +59,30 @@ enum AppText {
     /// Keys that no settings name: they change by other calls, or never.
     static let ownKeys = ["appId", "appKey", "appSecret", "masterSecret", "appSecretFile", "masterSecretFile"]
 
+    /// Keys whose objects may have a webhook.
+    static let feedKeys = ["upstream", "events"]
+    /// Stands in answers where a webhook's secret is.
+    private static let hiddenSecret = "(not shown)"
+
+    /// The keys of a feed's webhook.
+    static func webhookKeys(of feed: String, in members: [JSON5Member]) -> Set<String> {
+        guard case .object(let feed)? = members.first(where: { $0.key == feed })?.node.value,
+            case .object(let webhook)? = feed.first(where: { $0.key == "webhook" })?.node.value
+        else { return [] }
+        return Set(webhook.map(\.key))
+    }
+
+    /// The settings as an answer may show them.
+    static func shown(_ settings: String) -> String {
+        guard let root = try? JSON5Parser.parse(Array(settings.utf8)), case .object(let members) = root.value else {
+            return "{}"
+        }
+        let mark = JSON5Node(.object([JSON5Member("secret", JSON5Node(.string(hiddenSecret)))]))
+        let hidden = feedKeys.filter { webhookKeys(of: $0, in: members).contains("secret") }
+        let patch = hidden.map { JSON5Member($0, JSON5Node(.object([JSON5Member("webhook", mark)]))) }
+        return root.merged(with: JSON5Node(.object(patch))).json
+    }
+
     static func read(
         _ settings: String, appID: String, appKey: String, appSecrets: [String], masterSecrets: [String]
     ) -> (app: AppConfiguration?, problems: [ConfigurationProblem]) {

@@ -169,7 +169,8 @@ extension AppPage {
         }
         self.init(
             appID: app.appID, appKey: app.appKey, isManaged: true, isEnabled: app.isEnabled,
-            appSecrets: ends(app.appSecrets), masterSecrets: ends(app.masterSecrets), settings: app.settings,
+            appSecrets: ends(app.appSecrets), masterSecrets: ends(app.masterSecrets),
+            settings: AppText.shown(app.settings),
             createdAt: app.createdAt, changedAt: app.changedAt)
     }
 }

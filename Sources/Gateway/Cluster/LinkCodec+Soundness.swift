@@ -170,8 +170,17 @@ extension LoopAnswer {
         case .gateway(_, .apps(let news)): news.isSound
         case .gateway(_, .app(.done(let app, _, _))): app.version < AppBook.versionLimit
         case .task(_, .liveBroadcasts(let logs, _)): logs.allSatisfy(\.isSound)
+        case .task(_, .feed(.page(let page))): page.isSound
         default: true
         }
+    }
+}
+
+extension FeedPage {
+    /// Its numbers can be added up, and it is no larger than a page may be.
+    fileprivate var isSound: Bool {
+        1..<(1 << 62) ~= first && missed < first && items.count <= FeedBounds.pageItems
+            && items.allSatisfy { $0.payload.count <= MessageBounds.payloadByteCount }
     }
 }
 

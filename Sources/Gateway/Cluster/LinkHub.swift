@@ -182,13 +182,15 @@ final class LinkHub: GatewayLinks {
     private func tellNews() {
         for node in news.withLock({ $0.waitingNodes }) {
             guard ports[node]?.mayAsk(byteLimit: settings.waitingByteLimit) ?? false else { continue }
-            let items = news.withLock { $0.take(node) }
-            var messages = items.map { LoopMessage.news($0) }
-            let isSent = send(&messages, part: 0, to: node)
+            // Noted as sent before it is: a link that ends in between brings them back.
             let now = SystemClock.monotonicMilliseconds
-            news.withLock { news in
-                if isSent { news.sent(items, node, at: now) } else { news.putBack(items, node) }
+            let items = news.withLock { news in
+                let items = news.take(node)
+                news.sent(items, node, at: now)
+                return items
             }
+            var messages = items.map { LoopMessage.news($0) }
+            if !send(&messages, part: 0, to: node) { news.withLock { $0.putBack(items, node) } }
         }
     }
 

@@ -9,11 +9,6 @@ package struct FeedConfiguration: Sendable, Equatable {
     package init() {}
 }
 
-extension GatewayConfiguration {
-    /// Some app's feed is posted.
-    var hasWebhooks: Bool { apps.contains { $0.upstream?.webhook != nil || $0.events?.webhook != nil } }
-}
-
 extension ConfigurationReader {
     func readFeed(
         _ object: ConfigurationObject, _ kind: FeedKind, _ secrets: inout SecretReader

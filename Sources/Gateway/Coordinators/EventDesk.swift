@@ -28,11 +28,12 @@ final class EventDesk {
         // Where the part has left meanwhile, its next owner finds the rows.
         guard owner.seatNumber == seat, owner.isHere(owner.index) else { return }
         switch answer {
-        case .taken?, .refused?:
+        case .taken?:
             owner.withShard { $0.eventsTold(batch, isTold: true, now: owner.now) }
             // There are more, most likely.
             if batch.items.count == FeedBounds.pageItems { tick() }
         default:
+            // A home that refuses has not heard of the app yet, or of its feed: this loop has, and asks again.
             owner.campaigns.coordinator.later(Self.retryMilliseconds) { [weak self] in
                 guard let self, owner.seatNumber == seat, owner.isHere(owner.index) else { return }
                 owner.withShard { $0.eventsTold(batch, isTold: false, now: owner.now) }

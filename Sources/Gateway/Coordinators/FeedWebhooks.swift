@@ -17,6 +17,8 @@ final class FeedWebhooks {
 
     private struct Runner {
         var hook: GatewayConfiguration.Hook
+        /// What the poster knows it by, also when its app is not configured any more.
+        var name: String
         var step: Step
         /// Tells its answers from those for an earlier runner of the feed.
         var number: UInt64
@@ -38,12 +40,12 @@ final class FeedWebhooks {
         let mayRun = owner.context.isReady && !owner.context.isStopping
         for (feed, runner) in runners where !mayRun || wanted[feed] != runner.hook || !isHome(feed) {
             runners[feed] = nil
-            owner.context.feedPoster?.cancel(name(feed))
+            owner.context.feedPoster?.cancel(runner.name)
         }
         guard mayRun else { return }
         for (feed, hook) in wanted where runners[feed] == nil && isHome(feed) {
             lastNumber += 1
-            runners[feed] = Runner(hook: hook, step: .reading, number: lastNumber)
+            runners[feed] = Runner(hook: hook, name: name(feed), step: .reading, number: lastNumber)
             read(feed, lastNumber)
         }
         for (feed, runner) in runners {
@@ -71,18 +73,22 @@ final class FeedWebhooks {
         guard let runner = runners[feed] else { return }
         let read = FeedRead(
             feed, after: nil, limit: runner.hook.batchJobs, waitMilliseconds: Self.waitMilliseconds)
+        let asked = owner.loop.now
         // In a turn of its own: an answer may come at once.
         owner.inNextTurn { member in
             member.feeds.ask(.read(read)) { [weak self] answer in
                 guard let self, isCurrent(feed, number) else { return }
                 guard case .page(let page)? = answer else { return rest(feed) }
-                guard !page.isEmpty else { return self.read(feed, number) }
-                post(page, of: feed, runner.hook, number)
+                guard !page.isEmpty else {
+                    // An empty page that comes early: as many wait for the feed as may.
+                    return owner.loop.now < asked + Self.restMilliseconds ? rest(feed) : self.read(feed, number)
+                }
+                post(page, of: feed, runner, number)
             }
         }
     }
 
-    private func post(_ page: FeedPage, of feed: FeedName, _ hook: GatewayConfiguration.Hook, _ number: UInt64) {
+    private func post(_ page: FeedPage, of feed: FeedName, _ runner: Runner, _ number: UInt64) {
         guard let poster = owner.context.feedPoster else { return rest(feed) }
         let body = FeedAnswers.body(
             page, of: feed, registry: owner.registry,
@@ -90,7 +96,7 @@ final class FeedWebhooks {
         let first = page.first - page.missed
         let member = owner.context.members[owner.index]
         let post = FeedPoster.Post(
-            feed: name(feed), id: "\(name(feed)).\(first)-\(page.next)", body: body, hook: hook
+            feed: runner.name, id: "\(runner.name).\(first)-\(page.next)", body: body, hook: runner.hook
         ) { isTaken in
             member.submit { $0.webhooks.posted(feed, upTo: page.next, number, isTaken: isTaken) }
         }

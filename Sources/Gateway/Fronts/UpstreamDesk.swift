@@ -111,7 +111,7 @@ extension UpstreamDesk.Code {
         self =
             switch answer {
             case .feed(.taken): .taken
-            case .feed(.refused(.off)): .noConsumer
+            // `refused(.off)` too: this gateway serves the feed, and its home has not heard of that yet.
             case .feed(.refused(.numberReused)): .numberReused
             case .feed(.refused(.deviceFull)): .deviceFull
             case .feed(.refused(.appFull)): .appFull

@@ -98,7 +98,8 @@ final class Gateway {
             try warnOfDates(configuration)
             note(try Self.certificates(configuration))
             if let hook = configuration.hook { self.hook = try HookSender(hook, context: context, log: log) }
-            if configuration.hasWebhooks { try context.startFeedPoster() }
+            // The admin API may make an app with a webhook at any time.
+            try context.startFeedPoster()
         } catch {
             start.close()
             throw error
@@ -373,7 +374,6 @@ final class Gateway {
             if let settings = applied.hook, hook == nil {
                 hook = try HookSender(settings, context: context, log: log)
             }
-            if applied.hasWebhooks { try context.startFeedPoster() }
             for key in next.keysNeedingRestart(since: configuration) {
                 log.write(.warning, .restartNeeded, [.key: .text(key)])
             }

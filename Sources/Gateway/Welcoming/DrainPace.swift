@@ -30,6 +30,9 @@ struct DrainPace: Equatable {
         return count
     }
 
+    /// Takes back what a loop was granted and had no use for, for those that ask next.
+    mutating func giveBack(_ count: Int) { due += Int64(count) * 1_000 }
+
     /// How long the rest takes, in whole seconds, rounded up.
     func secondsLeft(for connections: Int) -> Int { (max(0, connections) + pace - 1) / pace }
 }

@@ -69,7 +69,11 @@ extension GatewayLoop {
         let (next, told) = sessions.sendAway(count, from: emptyingCursor, alternate: emptying.alternate)
         emptyingCursor = next
         let ended = told < count ? relays?.endRelays(count - told, on: loop) ?? 0 : 0
-        context.emptying.withLock { $0?.toldCount += told + ended }
+        context.emptying.withLock { emptying in
+            emptying?.toldCount += told + ended
+            // Parts of one loop ask at the same moment: the first must not keep what it has no devices for.
+            emptying?.pace.giveBack(count - told - ended)
+        }
         noteEmpty(told + ended == 0)
     }
 

@@ -397,7 +397,9 @@ final class CommitLane: ServerLane, @unchecked Sendable {
                 } else {
                     isShort = true
                 }
-            case .old, .again: break
+            case .old: break
+            // A cover found nothing: the server lost it, and may lose it again.
+            case .again: log.needsPause = true
             case .elsewhere(let reply): redirect(log, reply, from: address)
             case .streamLost:
                 log.needsPause = true
@@ -426,6 +428,9 @@ final class CommitLane: ServerLane, @unchecked Sendable {
 
     /// The replies of a call are lost.
     private func lose(_ call: Call, _ error: RedisError) {
+        // A server that has restarted, or a network that forgot, has ended the others, too.
+        for pipe in idle where pipe.address == call.pipe.address { pipe.close() }
+        idle.removeAll { $0.address == call.pipe.address }
         for part in call.parts {
             part.log.lose(part.step)
             part.log.needsPause = part.log.isHalted
@@ -460,7 +465,10 @@ final class CommitLane: ServerLane, @unchecked Sendable {
 
     /// Sends a log's groups to the server that its slot is on the way to, one after the other.
     private func ask(_ target: RedisAddress, for log: RedisLog) {
-        while let step = log.next() {
+        // What gathers meanwhile waits for the next turn: the other logs' replies are read in between.
+        var isGathering = true
+        while let step = log.next(isGathering: isGathering) {
+            isGathering = false
             var commands: [RedisCommand] = []
             for command in step.commands { commands += [RedisCommand("ASKING"), command] }
             let count = commands.count
@@ -477,6 +485,7 @@ final class CommitLane: ServerLane, @unchecked Sendable {
             switch log.take(step, answers[...]) {
             case .stored:
                 guard RedisClient.isDurable(attempt.replies[count], wanted) else {
+                    client.noteRefusal(of: commands[count], attempt.replies[count], at: target)
                     log.doubt(step.number)
                     return block(log)
                 }
@@ -497,6 +506,7 @@ final class CommitLane: ServerLane, @unchecked Sendable {
             pause = min(pause * 2, Redis.Limits.longestRetryMilliseconds)
         }
         log.setAside()
+        if log.place == .wanting { wanting.removeAll { $0 === log } }
         log.place = .blocked
         blocked.append(log)
     }

@@ -239,7 +239,8 @@ struct GroupFlights {
     /// The stream has entries up to a number; nothing is under way.
     mutating func settle(reached: UInt64) {
         for place in groups.indices { groups[place].state = groups[place].number <= reached ? .stored : .unsent }
-        nextNumber = max(nextNumber, reached + 1)
+        // Another program may have written any number.
+        nextNumber = max(nextNumber, reached < .max ? reached + 1 : reached)
         (makesStream, isHalted) = (false, false)
     }
 

@@ -175,6 +175,10 @@ private final class ReadLane: ServerLane, @unchecked Sendable {
 
     func step() -> Bool {
         guard let taken = take(isWaiting: false), !taken.isEmpty else { return false }
+        // The world's clock may have gone on by any span before it let this run: a read's time begins with the first try.
+        for work in taken where !work.operation.hasBegun {
+            (work.operation.hasBegun, work.operation.deadline) = (true, readers.deadline)
+        }
         perform(taken, stepper)
         return true
     }

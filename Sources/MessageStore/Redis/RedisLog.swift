@@ -11,7 +11,8 @@
 //    it was durable. Each later one is sent by a script which looks for the entry before it, and adds this one in the same
 //    step (`RedisScripts.appendBehind`). A refusal of one group, for want of memory, in a moved slot, of a server that
 //    starts, thus refuses all behind it, on whatever server and connection. So the groups that a stream has are a run
-//    from the oldest on, without a gap. An entry before one that is on its way is never trimmed: it is not reported durable yet.
+//    from the oldest on, without a gap. The entry before one that is on its way may be trimmed, when it was reported and has
+//    become rows: then the later one is refused, its log drains, and it goes again as the oldest.
 // 3. A call ends with `WAIT`, which speaks for the writes of its own connection before it. When the append of group n and
 //    that wait succeed, the server's data had all groups up to n when the append ran (2), and enough replicas have taken
 //    over as much. So n and all before it are durable, whatever became of their own calls, and are reported in order. A
@@ -272,8 +273,10 @@ final class RedisLog: DurableLog, @unchecked Sendable {
     }
 
     /// What is to be sent next, after what has gathered became a group.
-    func next() -> GroupFlights.Step? {
-        if flights.hasRoom { gather() }
+    ///
+    /// - Parameter isGathering: false where only what is a group already may go.
+    func next(isGathering: Bool = true) -> GroupFlights.Step? {
+        if isGathering, flights.hasRoom { gather() }
         return flights.next()
     }
 
@@ -291,7 +294,9 @@ final class RedisLog: DurableLog, @unchecked Sendable {
     }
 
     private func encode(_ now: UInt64) {
-        if flights.isEmpty { commitBegan.store(max(now, 1), ordering: .relaxed) }
+        if flights.isEmpty, commitBegan.load(ordering: .relaxed) == 0 {
+            commitBegan.store(max(now, 1), ordering: .relaxed)
+        }
         let number = flights.nextNumber
         var (byteCount, batchCount, lastTicket) = (0, 0, Ticket(0))
         for piece in work where piece.recordByteCount > 0 {
@@ -305,6 +310,10 @@ final class RedisLog: DurableLog, @unchecked Sendable {
 
     /// A log that stands still takes nothing of the room of the others.
     func setAside() {
+        // Nothing of it has become a group, for want of a connection or of an owner: it stands still from now on.
+        if commitBegan.load(ordering: .relaxed) == 0, queue.withLock({ !$0.pieces.isEmpty }) {
+            commitBegan.store(max(engine.now, 1), ordering: .relaxed)
+        }
         let byteCount = isStuck ? max(0, uncommitted.load(ordering: .relaxed)) : 0
         engine.stalled.add(byteCount - asideByteCount, ordering: .relaxed)
         asideByteCount = byteCount

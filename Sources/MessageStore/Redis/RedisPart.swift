@@ -317,8 +317,9 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
                 deadline: context.now + UInt64(context.configuration.rowsMilliseconds), isImpatient: true)[0]
         } catch { return context.noteSpillFailure(error.description) }
         if let successor = RedisScripts.successor(reply) { throw .epochTaken(part: part, epoch: successor) }
-        if reply.integer == nil {
-            context.noteSpillFailure("the log of part \(part): \(reply.fault?.text ?? "an answer of another form")")
+        guard reply.integer != nil else {
+            return context.noteSpillFailure(
+                "the log of part \(part): \(reply.fault?.text ?? "an answer of another form")")
         }
         // A trim that a failover loses is repeated by a takeover: the rows have it all.
         trimDue = nil

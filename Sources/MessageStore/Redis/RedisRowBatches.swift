@@ -94,7 +94,8 @@ private struct BatchBuilder {
             keys.append(writer.keys.ephemeral(period))
             places[section.rawValue] = keys.count
             writer.periods[period, default: 0] += byteCount
-            tail.append(("HINCRBY", 1, [Array(period.field.utf8), Array("\(byteCount)".utf8)]))
+            // The sum and not what is added: a batch that ran without a reply is written again under another number.
+            tail.append(("HSET", 1, [Array(period.field.utf8), Array("\(writer.periods[period] ?? 0)".utf8)]))
             // Until a batch with it is known to have run.
             if !writer.marked.contains(period) {
                 // A time from now on: the server's clock need not be the gateway's.
@@ -200,6 +201,17 @@ final class RedisRowBatches {
     /// - Throws: `.redis`; some batches may have been written, and the same rows may be written again.
     ///   `.epochTaken` when another owner has the part.
     func write(
+        _ parts: [[SpilledRow]], run: UInt64, now: Int64, by client: RedisClient
+    ) throws(StoreError) -> Outcome {
+        // The rows come again, and count then.
+        let before = writers.mapValues(\.periods)
+        do throws(StoreError) { return try writeAll(parts, run: run, now: now, by: client) } catch {
+            for (group, periods) in before { writers[group]?.periods = periods }
+            throw error
+        }
+    }
+
+    private func writeAll(
         _ parts: [[SpilledRow]], run: UInt64, now: Int64, by client: RedisClient
     ) throws(StoreError) -> Outcome {
         var outcome = Outcome()

@@ -213,6 +213,23 @@ struct AppBookTests {
         #expect(news.isSound)
     }
 
+    @Test("a webhook's secret is in the row and in no answer; it names no file of a gateway")
+    mutating func webhooks() throws {
+        let secret = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
+        let hook = "\"webhook\":{\"url\":\"https://example.com/in\",\"secret\":\"\(secret)\"}"
+        let (app, _) = try made("{\"appId\":\"shop\",\"upstream\":{\(hook)},\"events\":{}}")
+        #expect(app.configuration(now: now).app?.upstream?.webhook != nil)
+        #expect(app.settings.contains(secret))
+        let page = AppPage(app, now: now)
+        #expect(!page.settings.contains(secret) && page.settings.contains("(not shown)"))
+        #expect(page.settings.contains("https://example.com/in") && page.settings.contains("events"))
+        for key in ["secretFile", "authorities"] {
+            let file = "{\"upstream\":{\"webhook\":{\"url\":\"https://example.com/in\",\"\(key)\":\"/etc/passwd\"}}}"
+            let refused = refusal(act(.change, "shop", file))
+            #expect(refused?.0 == .invalid && refused?.1.contains("upstream.webhook.\(key): not allowed here") == true)
+        }
+    }
+
     @Test("no description of a secret shows it")
     func hidden() {
         let secret = ManagedSecret(exposed: "do-not-show")

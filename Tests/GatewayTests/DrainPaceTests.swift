@@ -25,6 +25,15 @@ struct DrainPaceTests {
         #expect(drain.grant(.max, now: 60_100) == 7)
     }
 
+    @Test("what a loop had no devices for is there for the next one that asks at the same moment")
+    func givenBack() {
+        var drain = DrainPace(pace: 100, startedAt: 0)
+        #expect(drain.grant(.max, now: 200) == 20)
+        drain.giveBack(20)
+        #expect(drain.grant(15, now: 200) == 15)
+        #expect(drain.grant(.max, now: 200) == 5)
+    }
+
     @Test("the rest is told in whole seconds")
     func rest() {
         let drain = DrainPace(pace: 200, startedAt: 0)

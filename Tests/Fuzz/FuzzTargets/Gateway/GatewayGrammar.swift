@@ -228,7 +228,7 @@ package enum GatewayGrammar {
             "GET /v1/apps/{appId}", "DELETE /v1/apps/{appId}", "POST /v1/apps/{appId}/enable",
             "POST /v1/apps/{appId}/disable", "GET /v1/messages/{msgId}", "GET /v1/apps",
             "GET /v1/apps/{appId}/devices/{cid}", "GET /v1/cluster",
-            "GET /v1/backup",
+            "GET /v1/backup", "GET /v1/drain",
             "GET /metrics",
             "GET /v1/apps/{appId}/devices", "GET /v1/apps/{appId}/devices/{cid}/messages",
             "POST /v1/apps/{appId}/devices/{cid}/purge", "POST /v1/apps/{appId}/devices/{cid}/replay",
@@ -444,6 +444,12 @@ package enum GatewayGrammar {
             // Few names: a second one of a name is refused, and a run makes no heap of them.
             let name = ["one", "two", "..", "a/b"][script.choice(4)]
             json.object { $0.member("name", name) }
+        },
+        "POST /v1/drain": { script, _, _, json in
+            json.object {
+                $0.member("pace", number: script.edge(0...1_000_001))
+                if script.choice(3) == 0 { $0.member("alternate", ["127.0.0.1:7443", "a", ""][script.choice(3)]) }
+            }
         },
         "POST /v1/apps/{appId}/upstream/ack": { script, _, _, json in
             let cursor = script.edge(0...Int64.max)

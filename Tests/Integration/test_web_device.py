@@ -276,7 +276,8 @@ def test_the_coding_agrees_with_protobuf(page):
         if name in ("hello", "ack", "ping", "pong", "deviceUpdate", "close"):
             text = bytes(page.driver.execute_async_script(ENCODE, name, expected(message, name)))
             assert longwire_client.MESSAGES[text[0]] is SAMPLES[name] and int.from_bytes(text[1:4], "big") == len(text) - 4
-            assert SAMPLES[name].FromString(text[4:]) == message, name
+            # Of a Hello, an Ack and a DeviceUpdate the page writes the fields that it knows.
+            assert expected(SAMPLES[name].FromString(text[4:]), name) == expected(message, name), name
     # The state is optional, so its zero is written.
     zero = bytes(page.driver.execute_async_script(ENCODE, "deviceUpdate", {"request": 1, "applicationState": 0}))
     assert pb.DeviceUpdate.FromString(zero[4:]).HasField("application_state")

@@ -275,6 +275,7 @@ final class RedisLog: DurableLog, @unchecked Sendable {
     /// What is to be sent next, after what has gathered became a group.
     ///
     /// - Parameter isGathering: false where only what is a group already may go.
+    /// - Returns: `nil` when nothing is to be sent now.
     func next(isGathering: Bool = true) -> GroupFlights.Step? {
         if isGathering, flights.hasRoom { gather() }
         return flights.next()

@@ -1,4 +1,4 @@
-package import CommandLineTool
+internal import CommandLineTool
 internal import Delivery
 internal import Foundation
 internal import MessageStore

@@ -65,7 +65,9 @@ extension TaskRecord {
 extension AppBroadcasts {
     /// Its broadcasts are the app's, in the order of their numbers, within what it tells of.
     fileprivate var isSound: Bool {
-        guard var (last, through) = bounds else { return false }
+        guard let bounds else { return false }
+        var last = bounds.0
+        let through = bounds.1
         for record in records {
             guard record.app == app, record.isSound, let number = record.broadcast?.number, last < number,
                 number <= through

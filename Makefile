@@ -46,7 +46,7 @@ deb: dependencies-build ## Makes the Debian packages longwire and longwire-apns 
 test: dependencies-test ## Installs what is missing and runs all tests, Swift's and the integration tests.
 	swift build --build-tests
 	Tests/swift-tests.sh
-	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) -m pytest -q Tests/Integration
+	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) -m pytest -q --durations=20 Tests/Integration
 
 .PHONY: check
 check: dependencies-build ## Warnings as errors, formatting, import, clock, strategy, word and translation rules, shell syntax, what deploy/ has.

@@ -37,15 +37,16 @@ def ack(gateway, cursor, path=UPSTREAM, token=ADMIN_TOKEN):
     return gateway.admin_call("POST", path + "/ack", {"cursor": cursor}, token=token)
 
 
-def drain(gateway, path=UPSTREAM):
-    """Everything that is unread, acked page by page."""
+def drain(gateway, path=UPSTREAM, pages=1_000):
+    """What is unread, acked page by page; `pages` bounds it where senders go on and the end may never come."""
     items = []
-    while True:
+    for _ in range(pages):
         page = read(gateway, path, max=50)
         if not page["items"]:
-            return items
+            break
         items += page["items"]
         ack(gateway, page["cursor"], path)
+    return items
 
 
 def test_messages_are_read_in_order_and_acked_durably(own_gateway, new_device):
@@ -186,7 +187,7 @@ class Sender(threading.Thread):
     """A device that sends numbered messages across kills: the same number until its result says taken."""
 
     def __init__(self, device, stop):
-        super().__init__()
+        super().__init__(daemon=True)
         self.device, self.stop, self.accepted, self.number = device, stop, [], 1
         self.start()
 
@@ -216,14 +217,16 @@ def test_no_accepted_message_is_lost_doubled_or_out_of_order_across_kills(own_ga
     items = []
     for _ in range(4):
         time.sleep(0.8)
-        items += drain(gateway)
+        items += drain(gateway, pages=10)
         gateway.kill()
         gateway.start()
     time.sleep(0.5)
     stop.set()
     for sender in senders:
         sender.join(30)
+        assert not sender.is_alive()
     items += drain(gateway)
+    assert read(gateway)["items"] == []
     assert len({item["cursor"] for item in items}) == len(items), "an acked item comes no second time"
     for sender in senders:
         got = [item["request"] for item in items if item["cid"] == sender.device.cid]

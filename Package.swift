@@ -135,8 +135,11 @@ let package = Package(
         .testTarget(name: "APNsTests", dependencies: ["APNs", "TextForms"], swiftSettings: common),
         .testTarget(name: "DirectoryTests", dependencies: ["Directory", "Delivery", "TestKit"], swiftSettings: common),
         .testTarget(name: "CryptographyTests", dependencies: ["Cryptography"], swiftSettings: common),
+        .target(
+            name: "EventLoopsKit", dependencies: ["EventLoops"], path: "Tests/EventLoopsKit", swiftSettings: common),
         .testTarget(
-            name: "EventLoopsTests", dependencies: ["EventLoops", "Platform", "Cryptography"], swiftSettings: common),
+            name: "EventLoopsTests", dependencies: ["EventLoops", "EventLoopsKit", "Platform", "Cryptography"],
+            swiftSettings: common),
         .testTarget(
             name: "HTTP2Tests", dependencies: ["HTTP2", "EventLoops", "Cryptography", "Platform"],
             swiftSettings: common),
@@ -216,7 +219,8 @@ let package = Package(
         .target(
             name: "FuzzTargets",
             dependencies: [
-                "Gateway", "Configuration", "EventLoops", "HTTP2", "LongwireClient", "PushAPI", "Campaigns", "Journal",
+                "Gateway", "Configuration", "EventLoops", "EventLoopsKit", "HTTP2", "LongwireClient", "PushAPI",
+                "Campaigns", "Journal",
                 "Delivery", "Directory",
                 "Wire", "Cryptography", "Platform", "MessageStore", "TestKit",
             ], path: "Tests/Fuzz/FuzzTargets", swiftSettings: common),

@@ -96,8 +96,7 @@ package enum AppAnswer {
         writer.beginArray()
         for app in apps {
             writer.beginObject()
-            writer.key("appId")
-            writer.string(app.appID)
+            writer.member("appId", app.appID)
             writeState(isManaged: app.isManaged, isEnabled: app.isEnabled, to: &writer)
             writer.endObject()
         }
@@ -107,10 +106,8 @@ package enum AppAnswer {
     }
 
     private static func writeState(isManaged: Bool, isEnabled: Bool, to writer: inout JSONWriter) {
-        writer.key("source")
-        writer.string(isManaged ? "api" : "file")
-        writer.key("state")
-        writer.string(isEnabled ? "enabled" : "disabled")
+        writer.member("source", isManaged ? "api" : "file")
+        writer.member("state", isEnabled ? "enabled" : "disabled")
     }
 
     package static func page(_ page: AppPage) -> APIResponse {
@@ -134,8 +131,7 @@ package enum AppAnswer {
             writer.string(secret.text)
         }
         if act == .delete {
-            writer.key("appId")
-            writer.string(page.appID)
+            writer.member("appId", page.appID)
         } else {
             write(page, to: &writer)
         }
@@ -144,10 +140,8 @@ package enum AppAnswer {
     }
 
     private static func write(_ page: AppPage, to writer: inout JSONWriter) {
-        writer.key("appId")
-        writer.string(page.appID)
-        writer.key("appKey")
-        writer.string(page.appKey)
+        writer.member("appId", page.appID)
+        writer.member("appKey", page.appKey)
         writeState(isManaged: page.isManaged, isEnabled: page.isEnabled, to: &writer)
         for (name, secrets) in [("appSecrets", page.appSecrets), ("masterSecrets", page.masterSecrets)] {
             writer.key(name)
@@ -163,10 +157,8 @@ package enum AppAnswer {
         guard page.isManaged else { return }
         writer.key("settings")
         writer.raw(Array(page.settings.utf8))
-        writer.key("createdAt")
-        writer.integer(page.createdAt)
-        writer.key("changedAt")
-        writer.integer(page.changedAt)
+        writer.member("createdAt", page.createdAt)
+        writer.member("changedAt", page.changedAt)
     }
 }
 

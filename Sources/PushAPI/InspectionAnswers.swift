@@ -16,17 +16,14 @@ package enum InspectionAnswers {
     ) -> APIResponse {
         var writer = JSONWriter(capacity: 256 + 1_024 * recent.traces.count)
         writer.beginObject()
-        writer.key("appId")
-        writer.string(registry.appID(of: address.app))
-        writer.key("cid")
-        writer.string(address.cid.description)
+        writer.member("appId", registry.appID(of: address.app))
+        writer.member("cid", address.cid.description)
         writer.key("messages")
         writer.beginArray()
         for trace in recent.traces { AdminAnswer.write(trace, registry, to: &writer) }
         writer.endArray()
         write(recent.refusals, to: &writer)
-        writer.key("more")
-        writer.bool(recent.isCut)
+        writer.member("more", recent.isCut)
         writer.endObject()
         return APIResponse(status: 200, body: writer.bytes)
     }
@@ -44,18 +41,14 @@ package enum InspectionAnswers {
         }
         var writer = JSONWriter(capacity: 512)
         writer.beginObject()
-        writer.key("requestId")
-        writer.string(name.text)
+        writer.member("requestId", name.text)
         writer.key("messages")
         writer.beginArray()
         for outcome in singles {
             writer.beginObject()
-            writer.key("msgId")
-            writer.string(outcome.message.description)
-            writer.key("taskId")
-            writer.string(outcome.task.text)
-            writer.key("cid")
-            writer.string(outcome.cid.description)
+            writer.member("msgId", outcome.message.description)
+            writer.member("taskId", outcome.task.text)
+            writer.member("cid", outcome.cid.description)
             writer.endObject()
         }
         writer.endArray()
@@ -63,10 +56,8 @@ package enum InspectionAnswers {
         writer.beginArray()
         for task in tasks {
             writer.beginObject()
-            writer.key("taskId")
-            writer.string(task.task.text)
-            writer.key("call")
-            writer.string(task.name)
+            writer.member("taskId", task.task.text)
+            writer.member("call", task.name)
             writer.endObject()
         }
         writer.endArray()
@@ -80,14 +71,10 @@ package enum InspectionAnswers {
         writer.beginArray()
         for refusal in refusals {
             writer.beginObject()
-            writer.key("time")
-            writer.integer(refusal.time)
-            writer.key("reason")
-            writer.string(refusal.reason.name)
-            writer.key("cid")
-            writer.string(refusal.cid.description)
-            writer.key("taskId")
-            writer.string(refusal.task.text)
+            writer.member("time", refusal.time)
+            writer.member("reason", refusal.reason.name)
+            writer.member("cid", refusal.cid.description)
+            writer.member("taskId", refusal.task.text)
             writer.endObject()
         }
         writer.endArray()
@@ -100,30 +87,21 @@ package enum InspectionAnswers {
         guard record != nil || totals.accepted > 0 else { return unknownTask }
         var writer = JSONWriter(capacity: 512)
         writer.beginObject()
-        writer.key("taskId")
-        writer.string(task.text)
-        writer.key("appId")
-        writer.string(registry.appID(of: app))
+        writer.member("taskId", task.text)
+        writer.member("appId", registry.appID(of: app))
         if let record {
-            writer.key("task")
-            writer.string(record.state.name)
-            writer.key("createdAt")
-            writer.integer(record.createdAt)
+            writer.member("task", record.state.name)
+            writer.member("createdAt", record.createdAt)
             if record.scheduleAt > 0 {
-                writer.key("scheduledAt")
-                writer.integer(record.scheduleAt)
+                writer.member("scheduledAt", record.scheduleAt)
             }
-            writer.key("broadcast")
-            writer.bool(record.broadcast != nil)
+            writer.member("broadcast", record.broadcast != nil)
             if !record.group.isEmpty {
-                writer.key("group")
-                writer.string(record.group)
+                writer.member("group", record.group)
             }
         }
-        writer.key("accepted")
-        writer.integer(Int64(totals.accepted))
-        writer.key("pending")
-        writer.integer(Int64(totals.pending))
+        writer.member("accepted", totals.accepted)
+        writer.member("pending", totals.pending)
         writer.key("states")
         writer.beginObject()
         for state in FinalState.allCases where totals[state] > 0 {
@@ -147,8 +125,7 @@ package enum InspectionAnswers {
         guard !devices.isEmpty else { return AdminFault(.notFound, "no device of this app has the alias").response }
         var writer = JSONWriter(capacity: 64 + 40 * devices.count)
         writer.beginObject()
-        writer.key("alias")
-        writer.string(name.text)
+        writer.member("alias", name.text)
         write(devices.sorted { ($0.high, $0.low) < ($1.high, $1.low) }, to: &writer)
         writer.endObject()
         return APIResponse(status: 200, body: writer.bytes)
@@ -160,8 +137,7 @@ package enum InspectionAnswers {
         writer.beginObject()
         write(devices.map(\.cid), to: &writer)
         if !isLast, let last = devices.last {
-            writer.key("next")
-            writer.string(last.cid.description)
+            writer.member("next", last.cid.description)
         }
         writer.endObject()
         return APIResponse(status: 200, body: writer.bytes)
@@ -182,14 +158,10 @@ package enum InspectionAnswers {
         writer.beginArray()
         for queue in overview.queues {
             writer.beginObject()
-            writer.key("appId")
-            writer.string(registry.appID(of: queue.app))
-            writer.key("channel")
-            writer.string(queue.channel.name)
-            writer.key("due")
-            writer.integer(Int64(queue.dueCount))
-            writer.key("held")
-            writer.integer(Int64(queue.heldCount))
+            writer.member("appId", registry.appID(of: queue.app))
+            writer.member("channel", queue.channel.name)
+            writer.member("due", queue.dueCount)
+            writer.member("held", queue.heldCount)
             writer.endObject()
         }
         writer.endArray()
@@ -197,25 +169,16 @@ package enum InspectionAnswers {
         writer.beginArray()
         for job in overview.jobs {
             writer.beginObject()
-            writer.key("jobId")
-            writer.string(job.message.description)
-            writer.key("appId")
-            writer.string(registry.appID(of: job.app))
-            writer.key("cid")
-            writer.string(job.cid.description)
-            writer.key("channel")
-            writer.string(job.channel.name)
-            writer.key("acceptedAt")
-            writer.integer(job.acceptedAt)
-            writer.key("dueAt")
-            writer.integer(job.dueAt)
-            writer.key("expiresAt")
-            writer.integer(job.expiresAt)
-            writer.key("attempts")
-            writer.integer(Int64(job.attempts))
+            writer.member("jobId", job.message.description)
+            writer.member("appId", registry.appID(of: job.app))
+            writer.member("cid", job.cid.description)
+            writer.member("channel", job.channel.name)
+            writer.member("acceptedAt", job.acceptedAt)
+            writer.member("dueAt", job.dueAt)
+            writer.member("expiresAt", job.expiresAt)
+            writer.member("attempts", job.attempts)
             if !job.reason.isEmpty {
-                writer.key("reason")
-                writer.string(job.reason)
+                writer.member("reason", job.reason)
             }
             writer.endObject()
         }
@@ -230,16 +193,12 @@ package enum InspectionAnswers {
         writer.beginObject()
         switch change {
         case .purge:
-            writer.key("purged")
-            writer.integer(Int64(result.count))
-            writer.key("left")
-            writer.integer(Int64(result.leftCount))
+            writer.member("purged", result.count)
+            writer.member("left", result.leftCount)
         case .replay:
-            writer.key("due")
-            writer.integer(Int64(result.count))
+            writer.member("due", result.count)
         case .disconnect:
-            writer.key("disconnected")
-            writer.bool(result.count > 0)
+            writer.member("disconnected", result.count > 0)
         }
         writer.endObject()
         return APIResponse(status: 200, body: writer.bytes)

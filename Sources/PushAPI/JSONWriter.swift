@@ -77,6 +77,28 @@ package struct JSONWriter {
         needsComma = false
     }
 
+    // A key with its value.
+    package mutating func member(_ name: StaticString, _ value: String) {
+        key(name)
+        string(value)
+    }
+    package mutating func member(_ name: StaticString, _ value: StaticString) {
+        key(name)
+        string(value)
+    }
+    package mutating func member(_ name: StaticString, _ value: some FixedWidthInteger & SignedInteger) {
+        key(name)
+        integer(Int64(value))
+    }
+    package mutating func member(_ name: StaticString, _ value: some FixedWidthInteger & UnsignedInteger) {
+        key(name)
+        integer(UInt64(value))
+    }
+    package mutating func member(_ name: StaticString, _ value: Bool) {
+        key(name)
+        bool(value)
+    }
+
     /// An identifier as a key, its digits written without a text in between.
     mutating func key(identifier name: some WideIdentifier) {
         separate()

@@ -1,5 +1,7 @@
-@testable import EventLoops
+import EventLoopsKit
 import Testing
+
+@testable import EventLoops
 
 /// A client's frame, as it may be and as it may not.
 struct ClientFrame {
@@ -32,54 +34,6 @@ struct ClientFrame {
     }
 }
 
-/// What a reader makes of a stream.
-struct ReadStream: Equatable {
-    var payload: [UInt8] = []
-    var steps: [WebSocketReader.Step] = []
-    var fault: WebSocketReader.Fault?
-
-    /// Feeds the reader pieces of these lengths, each in memory of its own, payload in place of the frames.
-    init(_ stream: [UInt8], pieces: [Int] = []) {
-        var reader = WebSocketReader()
-        var start = 0
-        for piece in pieces + [stream.count] where start < stream.count {
-            let end = min(stream.count, start + piece)
-            var arrived = Array(stream[start..<end])
-            start = end
-            guard take(&arrived, &reader) else { return }
-        }
-    }
-
-    private mutating func take(_ arrived: inout [UInt8], _ reader: inout WebSocketReader) -> Bool {
-        arrived.withUnsafeMutableBytes { bytes in
-            guard let target = bytes.baseAddress else { return true }
-            var (offset, filled) = (0, 0)
-            while true {
-                do throws(WebSocketReader.Fault) {
-                    let rest = UnsafeRawBufferPointer(rebasing: bytes[offset...])
-                    let taken = try reader.take(rest, into: target + filled)
-                    offset += taken.byteCount
-                    switch taken.step {
-                    case .incomplete:
-                        #expect(offset == bytes.count)
-                        return true
-                    case .payload(let count):
-                        payload += bytes[filled..<filled + count]
-                        filled += count
-                    case .close:
-                        steps.append(taken.step)
-                        return false
-                    default: steps.append(taken.step)
-                    }
-                } catch {
-                    fault = error
-                    return false
-                }
-            }
-        }
-    }
-}
-
 @Suite("WebSocket reader")
 struct WebSocketReaderTests {
     static let ping = ClientFrame(opcode: 9, payload: Array("who?".utf8))
@@ -94,7 +48,8 @@ struct WebSocketReaderTests {
             ClientFrame(opcode: 10), .binary(Array(long[..<300])), .close(1000, Array("bye".utf8)),
         ]
         let stream = frames.flatMap(\.bytes)
-        let whole = ReadStream(stream)
+        let whole = WebSocketTranscript(stream)
+        #expect(whole.tookAll)
         #expect(whole.payload == [1, 2, 3, 4, 5, 6, 7] + long[..<126] + long[..<300])
         #expect(
             whole.steps == [
@@ -103,13 +58,13 @@ struct WebSocketReaderTests {
                 .frameEnd(endsMessage: true, isEmpty: true), .frameEnd(endsMessage: true, isEmpty: false), .pong,
                 .frameEnd(endsMessage: true, isEmpty: false), .close(.normal),
             ])
-        for cut in 0...stream.count { #expect(ReadStream(stream, pieces: [cut]) == whole) }
+        for cut in 0...stream.count { #expect(WebSocketTranscript(stream, pieces: [cut]) == whole) }
         for size in 1...17 {
-            #expect(ReadStream(stream, pieces: Array(repeating: size, count: stream.count / size)) == whole)
+            #expect(WebSocketTranscript(stream, pieces: Array(repeating: size, count: stream.count / size)) == whole)
         }
         let large = ClientFrame.binary(long).bytes
         for size in [1, 7, 4_096, 65_535] {
-            let read = ReadStream(large, pieces: Array(repeating: size, count: large.count / size))
+            let read = WebSocketTranscript(large, pieces: Array(repeating: size, count: large.count / size))
             #expect(read.payload == long && read.steps == [.frameEnd(endsMessage: true, isEmpty: false)])
         }
     }
@@ -141,39 +96,44 @@ struct WebSocketReaderTests {
     @Test("what breaks a rule ends with its code, wherever it is cut", arguments: broken)
     func violations(frames: [ClientFrame], code: UInt16) {
         let stream = frames.flatMap(\.bytes)
-        let whole = ReadStream(stream)
+        let whole = WebSocketTranscript(stream)
         #expect(whole.fault?.code.rawValue == code)
-        for cut in 0...min(stream.count, 200) { #expect(ReadStream(stream, pieces: [cut]) == whole) }
+        for cut in 0...min(stream.count, 200) { #expect(WebSocketTranscript(stream, pieces: [cut]) == whole) }
     }
 
     @Test(
         "every opcode that none has is refused by its first two bytes", arguments: [3, 4, 5, 6, 7, 11, 12, 13, 14, 15])
     func reservedOpcodes(opcode: UInt8) {
-        #expect(ReadStream([0x80 | opcode, 0x80]).fault?.code == .protocolError)
+        #expect(WebSocketTranscript([0x80 | opcode, 0x80]).fault?.code == .protocolError)
     }
 
     @Test("a length with its highest bit set, which no payload can have, is refused")
     func impossibleLength() {
         let head: [UInt8] = [0x82, 0xFF, 0x80, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4]
-        #expect(ReadStream(head).fault?.code == .protocolError)
-        #expect(ReadStream([0x82, 0xFF, 0x7F] + [UInt8](repeating: 0xFF, count: 7) + [1, 2, 3, 4, 9]).payload == [8])
+        #expect(WebSocketTranscript(head).fault?.code == .protocolError)
+        #expect(
+            WebSocketTranscript([0x82, 0xFF, 0x7F] + [UInt8](repeating: 0xFF, count: 7) + [1, 2, 3, 4, 9]).payload == [
+                8
+            ])
     }
 
     @Test("close codes that may travel, and those that may not", arguments: 0...5_100)
     func closeCodes(code: Int) {
         let mayTravel =
             [1000, 1001, 1002, 1003].contains(code) || 1007...1014 ~= code || 3000...4999 ~= code
-        let read = ReadStream(ClientFrame.close(UInt16(code)).bytes)
+        let read = WebSocketTranscript(ClientFrame.close(UInt16(code)).bytes)
         #expect(read.steps == (mayTravel ? [.close(WebSocketCode(rawValue: UInt16(code)))] : []))
         #expect((read.fault?.code == .protocolError) == !mayTravel)
     }
 
     @Test("a close without a code is one, and nothing behind a close is read")
     func plainClose() {
-        let read = ReadStream(ClientFrame(opcode: 8).bytes + ClientFrame.binary([1]).bytes)
+        let read = WebSocketTranscript(ClientFrame(opcode: 8).bytes + ClientFrame.binary([1]).bytes)
         #expect(read.steps == [.close(nil)] && read.payload.isEmpty)
         // Within a fragmented message, too.
-        #expect(ReadStream(ClientFrame.binary([1], isFinal: false).bytes + ClientFrame(opcode: 8).bytes).fault == nil)
+        #expect(
+            WebSocketTranscript(ClientFrame.binary([1], isFinal: false).bytes + ClientFrame(opcode: 8).bytes).fault
+                == nil)
     }
 
     // MARK: Greeting

@@ -63,3 +63,27 @@ def new_device():
     yield make
     for device in made:
         device.close()
+
+
+@pytest.fixture(scope="module")
+def driver():
+    """A headless Chromium for a file of tests."""
+    from browser import browser
+
+    with browser() as driver:
+        yield driver
+
+
+@pytest.fixture
+def page(driver, gateway):
+    """The console before its sign-in, with nothing kept of earlier tests; the browser's own log has nothing against it at the end."""
+    from browser import Page
+
+    page = Page(driver, gateway)
+    page.open()
+    driver.execute_script("sessionStorage.clear(); localStorage.clear()")
+    driver.get_log("browser")
+    page.open()
+    yield page
+    assert page.complaints() == []
+    driver.get("about:blank")

@@ -3,29 +3,11 @@
 import urllib.error
 import urllib.request
 
-import pytest
-from browser import Page, browser
+from browser import Page
 from gateway import ADMIN_TOKEN, HANDOFF_TOKEN, eventually
 from selenium.webdriver.common.keys import Keys
 
 MARKUP = "<img src=x onerror=document.title='pwned'>"
-
-
-@pytest.fixture(scope="module")
-def driver():
-    with browser() as driver:
-        yield driver
-
-
-@pytest.fixture
-def page(driver, gateway):
-    page = Page(driver, gateway)
-    page.open()
-    driver.execute_script("sessionStorage.clear(); localStorage.clear()")
-    driver.get_log("browser")
-    page.open()
-    yield page
-    assert page.complaints() == []
 
 
 def test_a_person_signs_in_and_sees_how_the_gateway_is(page, gateway, new_device):

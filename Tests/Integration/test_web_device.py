@@ -4,31 +4,18 @@ import json
 import random
 
 import pytest
-from browser import Page, browser
+from browser import Page
 from gateway import ADMIN_TOKEN, APP, eventually
 from longwire_client import pb
 from selenium.webdriver.common.keys import Keys
 
 
-@pytest.fixture(scope="module")
-def driver():
-    with browser() as driver:
-        yield driver
-
-
 @pytest.fixture
-def page(driver, gateway):
-    """The console, signed in, with nothing kept of an earlier device."""
-    page = Page(driver, gateway)
-    page.open()
-    driver.execute_script("sessionStorage.clear(); localStorage.clear()")
-    driver.get_log("browser")
-    page.open()
+def page(page):
+    """The console, signed in."""
     page.sign_in(ADMIN_TOKEN)
     page.find(".tiles")
-    yield page
-    assert page.complaints() == []
-    driver.get("about:blank")
+    return page
 
 
 def become_device(page):

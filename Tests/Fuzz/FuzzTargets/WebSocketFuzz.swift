@@ -1,3 +1,5 @@
+internal import EventLoopsKit
+
 @testable import EventLoops
 
 /// A client's bytes become a WebSocket and its payload: the same however they arrive, and never more than came.
@@ -11,65 +13,13 @@ enum WebSocketFuzz {
         let stream = script.rest()
         if isGreeting { return try greet(stream) }
 
-        let whole = read(stream, pieces: [])
-        let split = read(stream, pieces: pieces)
+        let whole = WebSocketTranscript(stream)
+        let split = WebSocketTranscript(stream, pieces: pieces)
         try require(whole == split, "pieces change what is read: \(whole) and \(split)")
-        try require(whole.payload.count + whole.controlByteCount <= stream.count, "more payload than bytes")
-        if let code = whole.code { try require([1002, 1003, 1007].contains(code), "a fault with code \(code)") }
-    }
-
-    private struct Reading: Equatable {
-        var payload: [UInt8] = []
-        var steps: [String] = []
-        var controlByteCount = 0
-        var code: UInt16?
-    }
-
-    /// What a stream does with what arrives, payload in place of the frames.
-    private static func read(_ stream: [UInt8], pieces: [Int]) -> Reading {
-        var reading = Reading()
-        var reader = WebSocketReader()
-        var start = 0
-        for piece in pieces + [stream.count] where start < stream.count {
-            let end = min(stream.count, start + piece)
-            // A buffer of its own, so that an access past what has arrived is one past an allocation.
-            var arrived = Array(stream[start..<end])
-            start = end
-            guard take(&arrived, &reader, &reading) else { break }
-        }
-        return reading
-    }
-
-    /// False at the end of the WebSocket.
-    private static func take(
-        _ arrived: inout [UInt8], _ reader: inout WebSocketReader, _ reading: inout Reading
-    ) -> Bool {
-        arrived.withUnsafeMutableBytes { bytes in
-            guard let target = bytes.baseAddress else { return true }
-            var (offset, filled) = (0, 0)
-            while true {
-                do throws(WebSocketReader.Fault) {
-                    let rest = UnsafeRawBufferPointer(rebasing: bytes[offset...])
-                    let taken = try reader.take(rest, into: target + filled)
-                    offset += taken.byteCount
-                    switch taken.step {
-                    case .incomplete: return true
-                    case .payload(let count):
-                        reading.payload += bytes[filled..<filled + count]
-                        filled += count
-                    case .ping(let payload):
-                        reading.controlByteCount += payload.count
-                        reading.steps.append("ping \(payload)")
-                    case .close(let code):
-                        reading.steps.append("close \(code?.rawValue ?? 0)")
-                        return false
-                    case .pong, .frameEnd: reading.steps.append("\(taken.step)")
-                    }
-                } catch {
-                    reading.code = error.code.rawValue
-                    return false
-                }
-            }
+        try require(whole.tookAll, "a step that waits for more left bytes: \(whole)")
+        try require(whole.payload.count + whole.pingByteCount <= stream.count, "more payload than bytes")
+        if let code = whole.fault?.code.rawValue {
+            try require([1002, 1003, 1007].contains(code), "a fault with code \(code)")
         }
     }
 

@@ -36,6 +36,9 @@ static const unsigned char faults_script[] = {
 static const unsigned char apps_script[] = {
 #embed "assets/apps.js"
 };
+static const unsigned char choice_script[] = {
+#embed "assets/choice.js"
+};
 static const unsigned char overview_script[] = {
 #embed "assets/overview.js"
 };
@@ -83,6 +86,7 @@ static const struct longwire_console_file files[] = {
     {"dom.js", SCRIPT, dom_script, sizeof dom_script},
     {"faults.js", SCRIPT, faults_script, sizeof faults_script},
     {"apps.js", SCRIPT, apps_script, sizeof apps_script},
+    {"choice.js", SCRIPT, choice_script, sizeof choice_script},
     {"overview.js", SCRIPT, overview_script, sizeof overview_script},
     {"devices.js", SCRIPT, devices_script, sizeof devices_script},
     {"messages.js", SCRIPT, messages_script, sizeof messages_script},

@@ -16,6 +16,9 @@ package struct AppStatistics: Sendable {
     // Gauges.
     package var connectedDevices = 0
     package var dueJobs = PerChannel { _ in 0 }
+    /// What waits for an ack of the app's server, in a feed that is in memory.
+    package var upstreamItems = 0
+    package var eventItems = 0
 
     package init() {}
 
@@ -46,6 +49,8 @@ extension Shard {
             var current = appNumbers[app]
             current.connectedDevices = sessions.count(ofApp: app)
             for channel in VendorChannel.allCases { current.dueJobs[channel] = jobs.dueCount(of: app, channel) }
+            current.upstreamItems = feeds.itemCount(of: FeedName(key, .upstream))
+            current.eventItems = feeds.itemCount(of: FeedName(key, .events))
             return current
         }
     }

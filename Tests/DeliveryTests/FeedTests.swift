@@ -65,6 +65,8 @@ struct FeedTests {
             #expect(Self.texts(rest) == ["4", "5", "6", "7"] && rest.next == 7 && rest.state.last == 7)
             #expect(rest.items.allSatisfy { $0.kind == .upstream && $0.cid == Self.cid } && rest.items[0].request == 4)
             #expect(try Self.page(harness, after: 7).isEmpty)
+            let numbers = harness.shard.statistics(of: [DeliveryHarness.app, DeliveryHarness.otherApp])
+            #expect(numbers.map(\.upstreamItems) == [7, 0] && numbers.allSatisfy { $0.eventItems == 0 })
         }
     }
 

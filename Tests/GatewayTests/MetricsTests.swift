@@ -111,6 +111,8 @@ struct MetricsTests {
             "longwire_app_messages_undelivered_total{app=\"other\",state=\"expired\"} 0",
             "longwire_app_handoff_jobs_due{app=\"app\",channel=\"apns\"} 0",
             "longwire_app_handoff_jobs_due{app=\"other\",channel=\"apns\"} 1",
+            "longwire_app_feed_items{app=\"app\",type=\"upstream\"} 0",
+            "longwire_app_feed_items{app=\"other\",type=\"events\"} 0",
         ] {
             #expect(lines.contains(line), "\(line)")
         }

@@ -1,10 +1,210 @@
-// The apps that this credential sees, for forms.
+// The apps: how each stands, and what an operator may do to those that the admin API made.
 
-import {call} from "./api.js";
-import {h} from "./dom.js";
+import {call, path, text} from "./api.js";
+import {badge, card, code, facts, field, fill, h, table} from "./dom.js";
+import {confirm, explain} from "./faults.js";
+import {PAUSE, SPAN, history, sum} from "./metrics.js";
+import {plot} from "./plot.js";
+import {compact, duration, t, time} from "./texts.js";
 
-/** A list to choose from; `chosen` is an appId. */
-export async function appChoice(chosen) {
-  const {apps} = await call("/v1/apps");
-  return h("select", {}, apps.map(({appId}) => h("option", {value: appId, selected: appId === chosen}, appId)));
+const DAY = 86_400;
+const SECRETS = ["appSecret", "masterSecret"];
+
+export function show(body, [app]) {
+  const said = h("div", {"aria-live": "polite"}), content = h("div"), figures = h("div");
+  fill(body, said, content, figures);
+  let isOver = false;
+  const stopped = () => isOver;
+  if (app) one(app, {said, content, figures, stopped}); else all({said, content, stopped});
+  return () => { isOver = true; };
+}
+
+/** Calls `round` now and again while the page is looked at. */
+async function follow(round, {said, stopped}) {
+  while (!stopped()) {
+    if (!document.hidden) {
+      try { await round(); } catch (error) { if (!stopped()) fill(said, explain(error)); }
+    }
+    await new Promise(done => setTimeout(done, PAUSE));
+  }
+}
+
+export const stateBadge = ({state}) => badge(state === "enabled" ? "good" : "bad", t(`${state}App`));
+export const appLink = appId => h("a", {href: `#/apps/${encodeURIComponent(appId)}`}, appId);
+
+// All of them, and the form that makes one.
+
+function all({said, content, stopped}) {
+  const list = h("div"), form = h("div");
+  const look = async () => {
+    const [{apps}] = await Promise.all([call("/v1/apps"), readMetrics()]);
+    if (!stopped()) fill(list, card(null, table(t("apps"), [t("app"), t("state"), t("appSource"), t("appConnected"), t("feedUpstream"), t("feedEvents")],
+      apps.map(app => [appLink(app.appId), stateBadge(app), t(`${app.source}App`), ...["connected_devices", "upstream", "events"].map((what, index) =>
+        compact(sum(history.last, index ? "longwire_app_feed_items" : "longwire_app_connected_devices", {app: app.appId, ...(index && {type: what})})))]),
+      t("appsEmpty"))));
+  };
+  const opener = h("button", {class: "main", "aria-expanded": "false", onclick: () => {
+    opener.hidden = true;
+    fill(form, creation({said, look, close: () => { fill(form); opener.hidden = false; opener.focus(); }}));
+    form.querySelector("input").focus();
+  }}, t("appNew"));
+  fill(content, h("p", {class: "buttons above"}, opener), form, list);
+  follow(look, {said, stopped});
+}
+
+function creation({said, look, close}) {
+  const id = h("input", {required: true, pattern: "[A-Za-z0-9_.\\-]{1,64}", maxlength: 64, spellcheck: "false", autocomplete: "off"});
+  const topic = h("input", {spellcheck: "false", autocomplete: "off", placeholder: "com.example.app"});
+  const settings = settingsField({});
+  return card(t("appNew"), h("form", {onsubmit: async event => {
+    event.preventDefault();
+    const wanted = read(settings);
+    if (!wanted) return;
+    const body = {...wanted, appId: id.value.trim()};
+    if (topic.value.trim()) body.apns = {...body.apns, topic: topic.value.trim()};
+    await act(said, {to: "/v1/apps", body, button: event.submitter, done: answer => {
+      close();
+      fill(said, shown(answer, answer.created ? t("appCreated", answer.appId) : t("appWasThere", answer.appId)));
+      return look();
+    }});
+  }}, field(t("appId"), id, t("appIdHint")), field(t("apnsTopic"), topic, t("apnsTopicHint")), field(t("appSettings"), settings, t("appSettingsHint")),
+  h("p", {class: "buttons"}, h("button", {class: "main"}, t("appMake")), h("button", {type: "button", onclick: close}, t("cancel")))));
+}
+
+// One of them.
+
+function one(app, {said, content, figures, stopped}) {
+  const address = path("v1", "apps", app);
+  const render = page => { if (!stopped()) fill(content, view(page, {said, address, render})); };
+  (async () => {
+    try { render(await call(address)); } catch (error) {
+      return stopped() || fill(said, explain(error));
+    }
+    await follow(async () => {
+      await readMetrics();
+      if (!stopped()) fill(figures, feeds(app));
+    }, {said, stopped});
+  })();
+}
+
+function view(page, tools) {
+  const isManaged = page.source === "api";
+  return [
+    h("p", {class: "buttons above"}, h("a", {href: "#/apps"}, t("appsAll"))),
+    card(code(page.appId), facts([
+      [t("state"), stateBadge(page)], [t("appSource"), t(`${page.source}App`)], ["appKey", code(page.appKey)],
+      page.createdAt && [t("appCreatedAt"), time(page.createdAt)], page.changedAt && [t("appChangedAt"), time(page.changedAt)],
+      ...SECRETS.map(name => [name, secretsText(page[`${name}s`])]),
+    ]), isManaged ? states(page, tools) : h("p", {class: "quiet below"}, t("appOfFile"))),
+    isManaged && change(page, tools),
+    isManaged && rotation(page, tools),
+  ];
+}
+
+/** How many values of a secret hold, and until when the older ones do. */
+const secretsText = secrets => secrets.map(({validUntil}) => validUntil ? t("secretUntil", time(validUntil)) : t("secretHolds")).join("; ") || t("none");
+
+function states(page, tools) {
+  const isEnabled = page.state === "enabled";
+  const button = (kind, name, sure, request, done) => h("button", {class: kind, onclick: async event => {
+    if (await confirm(t(sure, page.appId))) await act(tools.said, {...request, button: event.target, done});
+  }}, t(name));
+  const again = answer => { fill(tools.said); tools.render(answer); };
+  return h("p", {class: "buttons"}, isEnabled
+    ? button("danger", "appDisable", "appDisableSure", {to: `${tools.address}/disable`}, again)
+    : [button("main", "appEnable", "appEnableSure", {to: `${tools.address}/enable`}, again),
+      button("danger", "appDelete", "appDeleteSure", {to: tools.address, method: "DELETE"}, () => { location.hash = "#/apps"; })]);
+}
+
+function change(page, tools) {
+  const settings = settingsField(page.settings);
+  return card(t("appSettings"), h("form", {onsubmit: async event => {
+    event.preventDefault();
+    const wanted = read(settings);
+    if (!wanted) return;
+    const body = patch(page.settings, wanted);
+    if (Object.keys(body).length === 0) return fill(tools.said, h("p", {class: "quiet", role: "status"}, t("appUnchanged")));
+    if (!await confirm(t("appChangeSure", page.appId, JSON.stringify(body)))) return;
+    await act(tools.said, {to: tools.address, method: "PATCH", body, button: event.submitter, done: answer => {
+      tools.render(answer);
+      fill(tools.said, h("p", {class: "done", role: "status"}, t("appChanged")));
+    }});
+  }}, field(t("appSettingsOf", page.appId), settings, t("appSettingsHint")), h("button", {class: "main"}, t("appChange"))));
+}
+
+function rotation(page, tools) {
+  const secret = h("select", {}, SECRETS.map(name => h("option", {value: name}, name)));
+  const overlap = h("select", {}, [["", t("overlapDefault")], [0, t("overlapNone")], ...[3_600, DAY, 7 * DAY, 90 * DAY].map(seconds => [seconds, duration(seconds)])]
+    .map(([value, name]) => h("option", {value}, name)));
+  return card(t("secretRotate"), h("form", {class: "row", onsubmit: async event => {
+    event.preventDefault();
+    const isHard = overlap.value === "0";
+    if (!await confirm(t(isHard ? "rotateHardSure" : "rotateSure", secret.value, page.appId))) return;
+    const body = {secret: secret.value, ...(overlap.value !== "" && {overlapSeconds: Number(overlap.value)})};
+    await act(tools.said, {to: `${tools.address}/rotate`, body, button: event.submitter, done: answer => {
+      tools.render(answer);
+      fill(tools.said, shown(answer, t("secretRotated", secret.value)));
+    }});
+  }}, field(t("secretWhich"), secret), field(t("overlap"), overlap, t("overlapHint")), h("button", {class: "main"}, t("secretRotate"))));
+}
+
+/** What waits in the app's feeds, over time. */
+function feeds(app) {
+  const line = (name, type) => ({name: t(name), points: history.gauge("longwire_app_feed_items", {app, type})});
+  return h("div", {class: "plots"}, plot(t("plotFeeds"), [line("feedUpstream", "upstream"), line("feedEvents", "events")], {format: compact, span: SPAN, now: Date.now()}),
+    plot(t("plotSessions"), [{name: t("deviceSessions"), points: history.gauge("longwire_app_connected_devices", {app})}], {format: compact, span: SPAN, now: Date.now()}));
+}
+
+// What the acts have in common.
+
+const readMetrics = async () => history.read(await text("/metrics"), Date.now());
+
+/** One call of the API; what it is refused with stands in `said`. */
+async function act(said, {to, method = "POST", body, button, done}) {
+  button.disabled = true;
+  try { await done(await call(to, {method, body})); } catch (error) { fill(said, explain(error)); } finally { button.disabled = false; }
+}
+
+/** Secrets that the gateway made: the answer shows them, and no page ever again. */
+function shown(answer, sentence) {
+  const secrets = ["appKey", ...SECRETS].filter(name => answer[name] !== undefined);
+  const made = SECRETS.some(name => answer[name] !== undefined);
+  return h("section", {class: "card", role: "status"}, h("h2", {}, sentence), made && [
+    h("p", {class: "advice"}, t("secretsOnce")),
+    facts(secrets.map(name => [name, [code(answer[name]), " ", copier(answer[name])]])),
+  ]);
+}
+
+function copier(secret) {
+  // Only a page that the browser trusts may write there; elsewhere one selects the text.
+  if (!navigator.clipboard) return null;
+  const button = h("button", {type: "button", class: "small", onclick: async () => {
+    try { await navigator.clipboard.writeText(secret); fill(button, t("copied")); } catch { button.remove(); }
+  }}, t("copy"));
+  return button;
+}
+
+const settingsField = settings => h("textarea", {spellcheck: "false", class: "code", rows: "8", oninput: event => event.target.setCustomValidity("")}, JSON.stringify(settings, null, 2));
+
+/** The object that was typed; `null`, told at the field, where it is none. */
+function read(area) {
+  let value;
+  try { value = JSON.parse(area.value); } catch (error) { value = error; }
+  const isObject = value !== null && typeof value === "object" && !Array.isArray(value) && !(value instanceof Error);
+  area.setCustomValidity(isObject ? "" : t("notJSON", value instanceof Error ? value.message : ""));
+  return area.reportValidity() ? value : null;
+}
+
+/** What makes `before` into `after`, as RFC 7396 says it: what is missing becomes null. */
+export function patch(before, after) {
+  const isObject = value => value !== null && typeof value === "object" && !Array.isArray(value);
+  const changes = {};
+  for (const key of new Set([...Object.keys(before), ...Object.keys(after)])) {
+    if (!(key in after)) changes[key] = null;
+    else if (isObject(before[key]) && isObject(after[key])) {
+      const inner = patch(before[key], after[key]);
+      if (Object.keys(inner).length > 0) changes[key] = inner;
+    } else if (JSON.stringify(before[key]) !== JSON.stringify(after[key])) changes[key] = after[key];
+  }
+  return changes;
 }

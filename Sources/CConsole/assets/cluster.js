@@ -10,7 +10,7 @@ export function show(body) {
   const said = h("div", {"aria-live": "polite"}), content = h("div");
   fill(body, said, content);
   const wish = async (node, undo) => {
-    if (!await confirm(t(undo ? "undrainSure" : "drainSure", node), {h})) return;
+    if (!await confirm(t(undo ? "undrainSure" : "drainSure", node))) return;
     try {
       await call("/v1/cluster/drain", {method: "POST", body: {node, undo}});
       fill(said);

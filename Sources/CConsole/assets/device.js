@@ -1,7 +1,7 @@
 // A page that is a device itself: a push arrives here without a phone.
 
 import {call, path} from "./api.js";
-import {appChoice} from "./apps.js";
+import {appChoice} from "./choice.js";
 import {DeviceClient, kept} from "./deviceclient.js";
 import {badge, card, code, facts, field, fill, h, problem, table} from "./dom.js";
 import {confirm, explain} from "./faults.js";
@@ -92,7 +92,7 @@ function device(client) {
       isIn ? h("button", {onclick: () => client.disconnect()}, t("deviceLeave")) : h("button", {class: "main", onclick: () => client.connect()}, t("deviceConnect")),
       h("button", {onclick: event => tryPush(client, event.target)}, t("devicePush")),
       h("a", {href: `#/send/${encodeURIComponent(client.app)}/${cid}`}, t("sendTo")),
-      h("button", {class: "danger", onclick: async () => { if (await confirm(t("deviceForgetSure"), {h})) client.forget(); }}, t("deviceForget"))),
+      h("button", {class: "danger", onclick: async () => { if (await confirm(t("deviceForgetSure"))) client.forget(); }}, t("deviceForget"))),
   ];
 }
 

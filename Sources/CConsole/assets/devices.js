@@ -1,36 +1,22 @@
 // A device: how it stands, and why it would or would not get a message now.
 
 import {call, path} from "./api.js";
-import {appChoice} from "./apps.js";
-import {badge, card, code, facts, field, fill, h, problem, table} from "./dom.js";
+import {search} from "./choice.js";
+import {badge, card, code, facts, fill, h, problem, table} from "./dom.js";
 import {explain} from "./faults.js";
 import {messageBadge} from "./messages.js";
 import {refusals} from "./tasks.js";
 import {bytes, duration, number, t, tWord, time} from "./texts.js";
 
-export function show(body, [app, cid]) {
-  const found = h("div", {"aria-live": "polite"});
-  let isOver = false;
-  (async () => {
-    try {
-      const apps = await appChoice(app);
-      if (isOver) return;
-      const input = h("input", {value: cid ?? "", required: true, pattern: "[0-9a-fA-F]{32}", spellcheck: "false", autocomplete: "off"});
-      fill(body, card(null, h("form", {class: "row", onsubmit: event => {
-        event.preventDefault();
-        location.hash = `#/devices/${encodeURIComponent(apps.value)}/${encodeURIComponent(input.value.trim().toLowerCase())}`;
-      }}, field(t("app"), apps), field(t("cid"), input, t("cidHint")), h("button", {class: "main"}, t("ask")))), found);
-      if (!cid) return input.focus();
-      fill(found, h("p", {class: "quiet"}, t("asking")));
-      const [view, recent] = await Promise.all([
-        call(path("v1", "apps", app, "devices", cid)), call(`${path("v1", "apps", app, "devices", cid, "messages")}?limit=20`)]);
-      if (!isOver) fill(found, device(view), messages(recent));
-    } catch (error) {
-      if (!isOver) fill(found.isConnected ? found : body, error.status === 404 ? problem(t("deviceUnknown")) : explain(error));
-    }
-  })();
-  return () => { isOver = true; };
-}
+export const show = (body, [app, cid]) => search(body, {
+  page: "devices", asked: [app, cid], label: t("cid"), hint: t("cidHint"), properties: {pattern: "[0-9a-fA-F]{32}"}, tidy: text => text.toLowerCase(),
+  look: async (found, isOver) => {
+    const [view, recent] = await Promise.all([
+      call(path("v1", "apps", app, "devices", cid)), call(`${path("v1", "apps", app, "devices", cid, "messages")}?limit=20`)]);
+    if (!isOver()) fill(found, device(view), messages(recent));
+  },
+  failed: error => error.status === 404 ? problem(t("deviceUnknown")) : explain(error),
+});
 
 function device(found) {
   const session = !found.connected ? badge("", t("disconnected"))

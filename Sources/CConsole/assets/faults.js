@@ -1,6 +1,6 @@
 // What a failed call means to a person.
 
-import {problem} from "./dom.js";
+import {h, problem} from "./dom.js";
 import {t} from "./texts.js";
 
 /** An element that explains; a session whose token is not taken any more ends. */
@@ -16,7 +16,7 @@ export function explain(error) {
 }
 
 /** Asks before something that is not undone by itself; the answer is a promise of true or false. */
-export function confirm(sentence, {h}) {
+export function confirm(sentence) {
   return new Promise(resolve => {
     const dialog = h("dialog", {"aria-label": sentence},
       h("p", {}, sentence),

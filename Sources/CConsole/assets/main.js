@@ -4,6 +4,7 @@ import {look, signIn, signOut, token} from "./api.js";
 import {field, fill, h, problem} from "./dom.js";
 import {isChinese, setLanguage, t} from "./texts.js";
 import * as overview from "./overview.js";
+import * as apps from "./apps.js";
 import * as devices from "./devices.js";
 import * as messages from "./messages.js";
 import * as tasks from "./tasks.js";
@@ -12,7 +13,7 @@ import * as cluster from "./cluster.js";
 import * as send from "./send.js";
 import * as device from "./device.js";
 
-const PAGES = {overview, devices, messages, tasks, handoff, cluster, send, device};
+const PAGES = {overview, apps, devices, messages, tasks, handoff, cluster, send, device};
 const THEME = "longwire.theme";
 let stop = () => {};
 

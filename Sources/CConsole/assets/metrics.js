@@ -68,6 +68,9 @@ export class History {
     this.pages = [];
   }
 
+  /** Takes a page of the gateway. */
+  read(page, time) { this.push(parse(page), time); }
+
   push(metrics, time) {
     // A gateway that began again counts from zero: nothing before that compares.
     const uptime = sum(metrics, "longwire_uptime_seconds");
@@ -107,3 +110,8 @@ export class History {
     return points;
   }
 }
+
+/** How far the plots reach back, and how often a page is taken. */
+export const SPAN = 300_000, PAUSE = 2_000;
+/** One for the tab: going to another page and back keeps the lines. */
+export const history = new History(SPAN / PAUSE + 1);

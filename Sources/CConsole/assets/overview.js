@@ -1,15 +1,12 @@
 // Health, rates, latencies and queue depths.
 
 import {call, look, text} from "./api.js";
+import {appLink, stateBadge} from "./apps.js";
 import {badge, card, fill, h, table} from "./dom.js";
-import {History, byLabel, parse, quantile, sum} from "./metrics.js";
+import {PAUSE, SPAN, byLabel, history, quantile, sum} from "./metrics.js";
 import {plot} from "./plot.js";
 import {compact, duration, number, t} from "./texts.js";
 import {explain} from "./faults.js";
-
-const SPAN = 300_000, PAUSE = 2_000;
-// One for the tab: going to another page and back keeps the lines.
-const history = new History(SPAN / PAUSE + 1);
 
 export function show(body) {
   const said = h("div", {"aria-live": "polite"}), content = h("div");
@@ -21,7 +18,7 @@ export function show(body) {
       try {
         const [page, readiness, list] = await Promise.all([text("/metrics"), look("/readyz"), call("/v1/apps")]);
         if (isOver) return;
-        history.push(parse(page), Date.now());
+        history.read(page, Date.now());
         fill(said);
         render(content, readiness, list.apps);
       } catch (error) {
@@ -80,10 +77,11 @@ function render(content, readiness, list) {
 
 function apps(now, list) {
   const counted = new Map(byApp(now, "longwire_app_messages_accepted_total"));
-  const rows = list.map(({appId: app, source, state}) => {
+  const rows = list.map(one => {
+    const {appId: app, source} = one;
     const accepted = counted.get(app) ?? null;
     const rate = history.rate("longwire_app_messages_accepted_total", {app});
-    return [app, badge(state === "enabled" ? "good" : "bad", t(`${state}App`)), t(`${source}App`), compact(sum(now, "longwire_app_connected_devices", {app})), compact(rate.length ? rate.at(-1)[1] : null), compact(accepted),
+    return [appLink(app), stateBadge(one), t(`${source}App`), compact(sum(now, "longwire_app_connected_devices", {app})), compact(rate.length ? rate.at(-1)[1] : null), compact(accepted),
       compact(sum(now, "longwire_app_messages_undelivered_total", {app})), compact(sum(now, "longwire_app_handoff_jobs_due", {app}))];
   });
   return table(t("apps"), [t("app"), t("state"), t("appSource"), t("appConnected"), t("appAcceptedRate"), t("appAccepted"), t("appUndelivered"), t("appDue")], rows, t("appsEmpty"));

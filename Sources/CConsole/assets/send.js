@@ -1,7 +1,7 @@
 // A form that sends a test message to one device.
 
 import {call, path} from "./api.js";
-import {appChoice} from "./apps.js";
+import {appChoice} from "./choice.js";
 import {badge, card, code, facts, field, fill, h, problem} from "./dom.js";
 import {confirm, explain} from "./faults.js";
 import {ownDevice} from "./device.js";
@@ -20,7 +20,7 @@ export function show(body, [app, cid]) {
     const button = h("button", {class: "main"}, t("sendNow"));
     fill(body, card(t("sendTitle"), h("form", {onsubmit: async event => {
       event.preventDefault();
-      if (!await confirm(t("sendSure", apps.value), {h})) return;
+      if (!await confirm(t("sendSure", apps.value))) return;
       button.disabled = true;
       try {
         fill(said, answer(await call(path("v1", "apps", apps.value, "push"), {method: "POST", body: push(device, transmission, title, text, ttl)})));

@@ -1,8 +1,8 @@
 // What became of a publish: a task and its report, or whatever a complaint names.
 
 import {call, path} from "./api.js";
-import {appChoice} from "./apps.js";
-import {badge, card, code, facts, field, fill, h, problem, table} from "./dom.js";
+import {search} from "./choice.js";
+import {badge, card, code, facts, fill, h, problem, table} from "./dom.js";
 import {explain} from "./faults.js";
 import {messageBadge} from "./messages.js";
 import {number, t, tWord, time} from "./texts.js";
@@ -10,43 +10,25 @@ import {number, t, tWord, time} from "./texts.js";
 const ROUND = 3_000;
 const FINAL = new Set(["stopped", "cancelled", "ended"]);
 
-export function show(body, [app, name]) {
-  const found = h("div", {"aria-live": "polite"});
-  let isOver = false;
-  (async () => {
-    try {
-      const apps = await appChoice(app);
-      if (isOver) return;
-      const input = h("input", {value: name ?? "", required: true, maxlength: 128, spellcheck: "false", autocomplete: "off"});
-      fill(body, card(null, h("form", {class: "row", onsubmit: event => {
-        event.preventDefault();
-        location.hash = `#/tasks/${encodeURIComponent(apps.value)}/${encodeURIComponent(input.value.trim())}`;
-      }}, field(t("app"), apps), field(t("taskName"), input, t("taskNameHint")), h("button", {class: "main"}, t("ask")))), found);
-      if (!name) return input.focus();
-      fill(found, h("p", {class: "quiet"}, t("asking")));
-      await round();
-    } catch (error) {
-      if (!isOver) fill(found.isConnected ? found : body, explain(error));
-    }
-  })();
-
+export const show = (body, [app, name]) => search(body, {
+  page: "tasks", asked: [app, name], label: t("taskName"), hint: t("taskNameHint"), properties: {maxlength: 128},
   // A task that goes on is shown again; the page asks only while it is looked at.
-  async function round() {
+  look: async function round(found, isOver) {
     const view = await look(app, name);
-    if (isOver) return;
+    if (isOver()) return;
     fill(found, view.element);
-    if (view.goesOn) setTimeout(() => { if (!isOver) again(); }, ROUND);
-  }
-  async function again() {
-    if (document.hidden) return setTimeout(() => { if (!isOver) again(); }, ROUND);
-    try {
-      await round();
-    } catch (error) {
-      if (!isOver) fill(found, explain(error));
-    }
-  }
-  return () => { isOver = true; };
-}
+    const again = async () => {
+      if (isOver()) return;
+      if (document.hidden) return setTimeout(again, ROUND);
+      try {
+        await round(found, isOver);
+      } catch (error) {
+        if (!isOver()) fill(found, explain(error));
+      }
+    };
+    if (view.goesOn) setTimeout(again, ROUND);
+  },
+});
 
 /** The answer to a call, or null when the gateway knows no such thing. */
 async function find(...segments) {

@@ -49,6 +49,9 @@ struct FeedTable {
 
     var itemCount: Int { feeds.values.reduce(0) { $0 + Int($1.state.count) } }
 
+    /// Of one feed; 0 while its head is not in memory.
+    func itemCount(of name: FeedName) -> Int { feeds[name].map { Int($0.state.count) } ?? 0 }
+
     /// Keeps work until the head is read.
     ///
     /// - Returns: whether the caller is to read it, or `nil` when too much waits.

@@ -518,5 +518,9 @@ package enum MetricCatalogue {
             VendorChannel.allCases.map { channel in
                 .apps([.channel: "\(channel.name)"]) { $0.dueJobs[channel] }
             }),
+        Metric(
+            "longwire_app_feed_items", .gauge,
+            "What waits for an ack in the app's feeds, as far as they are in memory, by type.",
+            .apps([.type: "upstream"]) { $0.upstreamItems }, .apps([.type: "events"]) { $0.eventItems }),
     ]
 }

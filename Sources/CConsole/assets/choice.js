@@ -1,0 +1,40 @@
+// What a person chooses before a page can show something: an app, and a name within it.
+
+import {call} from "./api.js";
+import {card, field, fill, h} from "./dom.js";
+import {explain} from "./faults.js";
+import {t} from "./texts.js";
+
+/** A list of the apps that this credential sees; `chosen` is an appId. */
+export async function appChoice(chosen) {
+  const {apps} = await call("/v1/apps");
+  return h("select", {}, apps.map(({appId}) => h("option", {value: appId, selected: appId === chosen}, appId)));
+}
+
+/**
+ * A page that looks up a name of an app: the form, and below it what `look` shows of a name that was asked for.
+ *
+ * `asked` is the app and the name of the page's address; `label`, `hint` and `properties` are of the name's field, and `tidy` is what
+ * becomes of a typed name. `look(found, isOver)` fills `found` unless the page was left meanwhile; `failed` makes an element of its error.
+ */
+export function search(body, {page, asked: [app, name], label, hint, properties, tidy = text => text, look, failed = explain}) {
+  const found = h("div", {"aria-live": "polite"});
+  let isOver = false;
+  (async () => {
+    try {
+      const apps = await appChoice(app);
+      if (isOver) return;
+      const input = h("input", {value: name ?? "", required: true, spellcheck: "false", autocomplete: "off", ...properties});
+      fill(body, card(null, h("form", {class: "row", onsubmit: event => {
+        event.preventDefault();
+        location.hash = `#/${page}/${encodeURIComponent(apps.value)}/${encodeURIComponent(tidy(input.value.trim()))}`;
+      }}, field(t("app"), apps), field(label, input, hint), h("button", {class: "main"}, t("ask")))), found);
+      if (!name) return input.focus();
+      fill(found, h("p", {class: "quiet"}, t("asking")));
+      await look(found, () => isOver);
+    } catch (error) {
+      if (!isOver) fill(found.isConnected ? found : body, failed(error));
+    }
+  })();
+  return () => { isOver = true; };
+}

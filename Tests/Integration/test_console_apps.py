@@ -1,0 +1,201 @@
+"""The console's pages of apps: made, changed and ended by hand, with the rights that the admin API asks for."""
+
+import longwire_client
+import neighbour_party
+import pytest
+from browser import Page
+from conftest import QUICK
+from gateway import ADMIN_TOKEN, HANDOFF_TOKEN
+from longwire_client import Closed, pb
+from selenium.webdriver.common.keys import Keys
+
+DISABLED = 203
+
+
+@pytest.fixture
+def app(page, gateway):
+    """The id of an app that a test makes; it is gone afterwards."""
+    yield "shop"
+    if any(one["appId"] == "shop" for one in gateway.admin_call("GET", "/v1/apps")["apps"]):
+        gateway.admin_call("POST", "/v1/apps/shop/disable")
+        gateway.admin_call("DELETE", "/v1/apps/shop")
+
+
+def facts(page, selector="main"):
+    """The shown names with their values."""
+    return dict(page.driver.execute_script(
+        "return [...document.querySelectorAll(arguments[0] + ' .facts > div')].map(one => "
+        "[one.firstChild.innerText, (one.lastChild.querySelector('code') ?? one.lastChild).innerText])", selector))
+
+
+def made(page, app, **typed):
+    """Makes an app through the form; what the page showed of it, this once."""
+    page.go("#/apps")
+    page.click("p.buttons button.main")
+    page.type("form input", app)
+    if "topic" in typed:
+        page.type("form .field:nth-of-type(2) input", typed["topic"])
+    if "settings" in typed:
+        page.type("form textarea", typed["settings"])
+    page.click("form button.main")
+    page.shows("Keep them now", "[role=status]")
+    return facts(page, "[role=status]")
+
+
+def do(page, button, confirmed=True):
+    page.click(button)
+    page.click("dialog button.danger" if confirmed else "dialog button")
+    page.until(lambda: not page.all("dialog"), "the end of the dialog")
+
+
+def test_an_app_is_made_used_changed_and_ended(page, gateway, app):
+    page.sign_in(ADMIN_TOKEN)
+    page.find(".tiles")
+    shown = made(page, app, topic="com.example.shop")
+    assert set(shown) == {"appKey", "appSecret", "masterSecret"}
+    phone = longwire_client.Device("127.0.0.1", gateway.device, app)
+    phone.register(shown["appSecret"])
+    page.click(f"a[href='#/apps/{app}']")
+    assert '"com.example.shop"' in page.find("textarea").get_attribute("value")
+    # No page shows a secret again.
+    assert not any(shown[name] in page.driver.page_source for name in ("appSecret", "masterSecret"))
+
+    # What is no JSON is told at the field, and what the gateway does not take is told in its words.
+    page.type("textarea", "{queue")
+    page.click("form button.main")
+    assert "no JSON object" in page.driver.execute_script("return document.querySelector('textarea').validationMessage")
+    page.type("textarea", '{"apns":{"topic":"com.example.shop"},"queue":{"messages":0}}')
+    do(page, "form button.main")
+    page.shows("queue.messages: 0 is not allowed")
+    page.type("textarea", '{"queue":{"messages":500}}')
+    page.click("form button.main")
+    # The question names the change and nothing else: what is missing goes back to its default.
+    page.shows('{"apns":null,"queue":{"messages":500}}', "dialog")
+    page.click("dialog button")
+    assert gateway.admin_call("GET", f"/v1/apps/{app}")["settings"] == {"apns": {"topic": "com.example.shop"}}, "cancelled"
+    do(page, "form button.main")
+    page.shows("has its new settings")
+    assert gateway.admin_call("GET", f"/v1/apps/{app}")["settings"] == {"queue": {"messages": 500}}
+    page.click("form button.main")
+    page.shows("Nothing was changed")
+
+    # A new secret beside the old one, shown once.
+    do(page, "form.row button.main")
+    page.shows("Keep them now", "[role=status]")
+    new = facts(page, "[role=status]")["appSecret"]
+    assert new != shown["appSecret"]
+    page.shows("an older one holds until")
+    second = longwire_client.Device("127.0.0.1", gateway.device, app)
+    second.register(new)
+    second.close()
+
+    do(page, "p.buttons button.danger", confirmed=False)
+    phone.ping()
+    do(page, "p.buttons button.danger")
+    page.shows("disabled", ".facts")
+    with pytest.raises(Closed) as closed:
+        phone.receive()
+    assert closed.value.code == DISABLED
+    phone.close()
+    do(page, "p.buttons button.main")
+    page.shows("enabled", ".facts")
+    do(page, "p.buttons button.danger")
+    page.shows("disabled", ".facts")
+    do(page, "p.buttons button.danger")
+    page.until(lambda: app not in page.text("table") and "demo" in page.text("table"), "the list without the app")
+    log = gateway.log()
+    assert all(word in log for word in ("created", "changed", "rotated", "disabled", "enabled", "deleted"))
+    assert not any(secret in log for secret in (shown["appSecret"], shown["masterSecret"], new))
+
+
+def test_an_app_of_the_file_says_where_it_changes(page, gateway):
+    page.sign_in(ADMIN_TOKEN)
+    page.find(".tiles")
+    page.go("#/apps/demo")
+    page.shows("stands in the configuration file")
+    assert page.all("main form") == [] and page.all("main button") == []
+    page.go("#/apps/nobody")
+    page.shows("no such app")
+
+
+def test_a_session_with_too_few_rights_sees_why(page, gateway, app):
+    gateway.admin_call("POST", "/v1/apps", {"appId": app})
+    page.sign_in(HANDOFF_TOKEN)
+    page.find(".tiles")
+    page.go(f"#/apps/{app}")
+    do(page, "p.buttons button.danger")
+    page.shows("This credential may not do that: credential sender lacks the permission admin")
+    do(page, "form.row button.main")
+    page.shows("lacks the permission admin")
+    page.go("#/apps")
+    page.click("p.buttons button.main")
+    page.type("form input", "another")
+    page.click("form button.main")
+    page.shows("lacks the permission admin")
+    assert {one["appId"]: one["state"] for one in gateway.admin_call("GET", "/v1/apps")["apps"]} == {"demo": "enabled", app: "enabled"}
+
+
+def test_a_credential_for_some_apps_sees_those_alone(driver):
+    gateway = neighbour_party.two_apps(limits=QUICK)
+    gateway.sections["credentials"][-1]["may"].append("admin")
+    with gateway:
+        page = Page(driver, gateway)
+        page.open()
+        driver.get_log("browser")
+        page.sign_in(neighbour_party.NEIGHBOUR_TOKEN)
+        page.find(".tiles")
+        page.go("#/apps")
+        page.shows("quiet", "table")
+        assert "demo" not in page.text("table")
+        page.click("p.buttons button.main")
+        page.type("form input", "mine")
+        page.click("form button.main")
+        page.shows("who changes apps must be for all")
+        page.go("#/apps/demo")
+        page.shows("not one of this credential's")
+        assert page.complaints() == []
+        driver.get("about:blank")
+
+
+def test_by_keyboard_alone_and_in_chinese(page, gateway, app):
+    page.find(".sign-in input").send_keys(ADMIN_TOKEN + Keys.ENTER)
+    page.find(".tiles")
+    page.click(".foot button[lang='zh-CN']")
+    page.go("#/apps")
+    page.find("p.buttons button.main").send_keys(Keys.ENTER)
+    page.driver.switch_to.active_element.send_keys(app + Keys.ENTER)
+    page.shows("密钥只显示这一次", "[role=status]")
+    page.find(f"a[href='#/apps/{app}']").send_keys(Keys.ENTER)
+    button = page.find("p.buttons button.danger")
+    button.send_keys(Keys.ENTER)
+    page.shows("停用应用 shop", "dialog")
+    page.driver.switch_to.active_element.send_keys(Keys.ESCAPE)
+    page.until(lambda: not page.all("dialog"), "the end of the dialog")
+    assert page.driver.switch_to.active_element == button, "the focus is where it was"
+    assert gateway.admin_call("GET", f"/v1/apps/{app}")["state"] == "enabled"
+    button.send_keys(Keys.ENTER)
+    page.find("dialog")
+    page.driver.switch_to.active_element.send_keys(Keys.TAB)
+    page.driver.switch_to.active_element.send_keys(Keys.ENTER)
+    page.shows("停用", ".facts")
+
+
+def test_what_waits_for_an_apps_server_is_shown(page, gateway, app):
+    secret = gateway.admin_call("POST", "/v1/apps", {"appId": app, "upstream": {}, "events": {}})["appSecret"]
+    phone = longwire_client.Device("127.0.0.1", gateway.device, app)
+    phone.register(secret)
+    for number in range(1, 4):
+        phone.connection.send(pb.Upstream(request=number, payload=b"up"))
+        assert phone.connection.receive(pb.UpstreamResult).code == 0
+    page.sign_in(ADMIN_TOKEN)
+    page.find(".tiles")
+    page.go("#/apps")
+    row = f"return [...document.querySelectorAll('tbody tr')].find(row => row.innerText.startsWith('{app}'))?.children[4].innerText"
+    page.until(lambda: page.driver.execute_script(row) == "3", "three unread messages")
+    page.go(f"#/apps/{app}")
+    page.until(lambda: "upstream unread 3" in page.text(".legend"), "the plot's figure")
+    page.find("svg polyline.line-0")
+    cursor = gateway.admin_call("GET", f"/v1/apps/{app}/upstream")["cursor"]
+    gateway.admin_call("POST", f"/v1/apps/{app}/upstream/ack", {"cursor": cursor})
+    page.until(lambda: "upstream unread 0" in page.text(".legend"), "the figure after the ack")
+    phone.close()

@@ -69,6 +69,7 @@ public struct ByteStream {
         place.pointee.outboxLimit = RoughCount(atLeast: max(outboxByteLimit, content.unsent.count))
         serial = place.pointee.serial
         if let client = content.client { table.pointee.clients[place.pointee.number] = client }
+        if let counted = content.counted { table.pointee.noteCounted(counted, place) }
         event_assign(
             &place.pointee.event, loop.base, content.descriptor,
             Int16(truncatingIfNeeded: EV_READ | EV_WRITE | EV_CLOSED | EV_PERSIST) | Int16(bitPattern: UInt16(EV_ET)),
@@ -204,6 +205,7 @@ public struct ByteStream {
             block = piece.pointee.next
         }
         content.client = table.pointee.clients[slot.pointee.number]
+        content.counted = table.pointee.takeCounted(slot)
         let connection = DetachedConnection(content, peer: content.client ?? SocketAddress.peer(of: content.descriptor))
         // The delegate stays until this call has returned: it may be the one that called.
         let delegate = slot.pointee.delegate
@@ -229,6 +231,7 @@ public struct ByteStream {
         dropUnconsumed(slot)
         slot.pointee.outbox.removeAll(into: &table.pointee.pool)
         if !table.pointee.clients.isEmpty { table.pointee.clients[slot.pointee.number] = nil }
+        table.pointee.takeCounted(slot)?.leave()
         table.pointee.putSlot(slot)
     }
 

@@ -21,6 +21,8 @@ package final class DetachedConnection: @unchecked Sendable {
         var unsent: [UInt8] = []
         /// The other end as a balancer named it.
         var client: SocketAddress?
+        /// Whose guard counts it; the content's owner says when it is over.
+        var counted: CountedAddress?
     }
 
     /// The other end, the client's where a balancer is between; `nil` if it has left already.
@@ -47,6 +49,7 @@ package final class DetachedConnection: @unchecked Sendable {
 
     deinit {
         guard let content else { return }
+        content.counted?.leave()
         Glibc.close(content.descriptor)
     }
 
@@ -56,11 +59,16 @@ package final class DetachedConnection: @unchecked Sendable {
     /// Whether its bytes are in TLS; until it is attached.
     package var isTLS: Bool { content?.tls != nil }
 
+    /// The address that a guard counts it to, until it is attached; 0: it is not counted.
+    package var countedNetwork: UInt64 { content?.counted?.network ?? 0 }
+
     /// Sends a last word, as far as the socket takes it at once, and closes: for a newcomer for whom there is no room.
     ///
     /// What the peer has sent already is read, since unread bytes would reset the connection before the word arrives.
     package func turnAway(with word: UnsafeRawBufferPointer) {
-        let descriptor = take().descriptor
+        let content = take()
+        content.counted?.leave()
+        let descriptor = content.descriptor
         defer { Glibc.close(descriptor) }
         guard let start = word.baseAddress, !word.isEmpty else { return }
         _ = send(descriptor, start, word.count, CInt(MSG_NOSIGNAL | MSG_DONTWAIT))

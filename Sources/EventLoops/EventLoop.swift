@@ -311,6 +311,7 @@ package final class EventLoop: @unchecked Sendable {
         let passenger = Unmanaged.passRetained(Passenger(content, peer: connection.peer, cargo: cargo))
         passedCount.add(1, ordering: .releasing)
         if passage.send(UInt64(UInt(bitPattern: passenger.toOpaque())), with: content.descriptor) { return true }
+        content.counted?.leave()
         passenger.release()
         return false
     }
@@ -326,6 +327,7 @@ package final class EventLoop: @unchecked Sendable {
             let passenger = Unmanaged<Passenger>.fromOpaque(pointer).takeRetainedValue()
             guard descriptor >= 0, passenger.content.tls?.rebind(to: descriptor) ?? true else {
                 if descriptor >= 0 { Glibc.close(descriptor) }
+                passenger.content.counted?.leave()
                 arrived(nil, passenger.cargo)
                 continue
             }

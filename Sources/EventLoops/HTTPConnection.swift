@@ -30,12 +30,15 @@ final class HTTPConnection: StreamDelegate {
     unowned(unsafe) var before: HTTPConnection?
     unowned(unsafe) var after: HTTPConnection?
     let network: UInt64
+    /// As `DetachedConnection.countedNetwork`.
+    let countedNetwork: UInt64
     /// What the body under way has reserved.
     private var share = HTTPBodyBudget.Share()
 
     init(_ connection: DetachedConnection, server: HTTPServer) {
         (self.server, loop, peer) = (server, server.loop, connection.peer)
         network = connection.peer?.network ?? 0
+        countedNetwork = connection.countedNetwork
         reader = HTTPReader(
             headerByteLimit: server.configuration.headerByteLimit, bodyByteLimit: server.configuration.bodyByteLimit,
             isJudged: server.isJudging)

@@ -35,6 +35,8 @@ package final class HTTPExchange {
     package var peer: SocketAddress? { connection?.socketPeer }
     /// As `SocketAddress.network`; 0: not known.
     package var network: UInt64 { connection?.network ?? 0 }
+    /// The address that requests are counted to; 0: to none.
+    package var countedNetwork: UInt64 { connection?.countedNetwork ?? 0 }
 
     /// The request target as it was sent, never normalised: `//v2/x` stays so.
     ///

@@ -82,9 +82,14 @@ package final class HTTPServer: Resident {
     }
 
     /// Takes connections from `socket`, too; once at most.
-    package func listen(_ socket: consuming ListeningSocket, balancers: [AddressRange] = []) throws(SystemError) {
-        listener = try Listener(on: loop, socket: socket, balancers: balancers) { [unowned self] connection in
-            accept(connection)
+    package func listen(
+        _ socket: consuming ListeningSocket, balancers: [AddressRange] = [], addresses: AddressGuard? = nil
+    ) throws(SystemError) {
+        let door = addresses.map { addresses in
+            Listener.Door(addresses) { [unowned self] in turnAway($0, refused: $1) }
+        }
+        listener = try Listener(on: loop, socket: socket, balancers: balancers, door: door) {
+            [unowned self] connection in accept(connection)
         }
     }
 
@@ -115,12 +120,27 @@ package final class HTTPServer: Resident {
 
     /// There is no room, and nobody who could make any.
     private func turnAway(_ detached: DetachedConnection) {
+        turnAway(detached, status: 503, retryAfterSeconds: 1, "all connections are in use, retry\n")
+    }
+
+    /// The connection's address has as many connections as it may, or made them too fast.
+    private func turnAway(_ detached: DetachedConnection, refused refusal: AddressRefusal) {
+        refusedCount += 1
+        turnAway(
+            detached, status: 429, retryAfterSeconds: refusal.retryAfterSeconds,
+            refusal.kind == .connections
+                ? "this address has as many connections as it may have, retry later\n"
+                : "this address connects more often than it may, retry later\n")
+    }
+
+    private func turnAway(
+        _ detached: DetachedConnection, status: Int, retryAfterSeconds: Int, _ text: StaticString
+    ) {
         guard configuration.tls == nil else {
             return detached.turnAway(with: UnsafeRawBufferPointer(start: nil, count: 0))
         }
-        let text: StaticString = "all connections are in use, retry\n"
         let answer = HTTPAnswer(
-            status: 503, contentType: "text/plain", headers: [("Retry-After", "1")],
+            status: status, contentType: "text/plain", headers: [("Retry-After", "\(retryAfterSeconds)")],
             body: UnsafeRawBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount), showsBody: true,
             isLast: true, isHTTP10: false)
         var bytes: [UInt8] = []

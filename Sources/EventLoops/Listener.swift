@@ -24,9 +24,23 @@ package final class Listener: Resident {
     private let balancers: [AddressRange]
     private var arrivals: [ObjectIdentifier: BalancedArrival] = [:]
     private let connected: (DetachedConnection) -> Void
+    private let door: Door?
     private var event: UnsafeMutablePointer<event>?
     private var resumesAt: UInt64?
     private var isPaused = false
+
+    /// Who may come in, by its address, and what is told to those who may not.
+    package struct Door {
+        let addresses: AddressGuard
+        let refused: (DetachedConnection, AddressRefusal) -> Void
+
+        /// - Parameters:
+        ///   - addresses: shared by all listeners of a gateway.
+        ///   - refused: takes a connection that is not let in, and ends it; called on the loop.
+        package init(_ addresses: AddressGuard, refused: @escaping (DetachedConnection, AddressRefusal) -> Void) {
+            (self.addresses, self.refused) = (addresses, refused)
+        }
+    }
 
     /// Starts to accept; `connected` gets each connection, non-blocking and with TCP_NODELAY, on the loop.
     ///
@@ -35,17 +49,18 @@ package final class Listener: Resident {
     ///   - socket: taken here.
     ///   - balancers: whose connections begin with a PROXY header of version 2; it names the client, and `connected` sees the
     ///     connection without it. Connections from elsewhere have none.
+    ///   - door: without it everyone is let in.
     ///   - connected: called on the loop.
     /// - Throws: without memory for the event.
     package init(
-        on loop: EventLoop, socket: consuming ListeningSocket, balancers: [AddressRange] = [],
+        on loop: EventLoop, socket: consuming ListeningSocket, balancers: [AddressRange] = [], door: Door? = nil,
         connected: @escaping (DetachedConnection) -> Void
     ) throws(SystemError) {
         loop.preconditionInLoop()
         (self.loop, self.balancers) = (loop, balancers)
         address = socket.address
         descriptor = socket.take()
-        self.connected = connected
+        (self.connected, self.door) = (connected, door)
         super.init()
         event = event_new(
             loop.base, descriptor, Int16(EV_READ | EV_PERSIST),
@@ -133,7 +148,7 @@ package final class Listener: Resident {
                 if !balancers.isEmpty, let peer, balancers.contains(where: { $0.contains(peer) }) {
                     awaitHeader(connection, from: peer)
                 } else {
-                    connected(DetachedConnection(.init(descriptor: connection), peer: peer))
+                    letIn(.init(descriptor: connection), peer: peer)
                 }
             case .aborted: continue
             case .none: return
@@ -145,6 +160,19 @@ package final class Listener: Resident {
                 return
             }
         }
+    }
+
+    /// Gives the connection away if its address may have one more.
+    private func letIn(_ content: DetachedConnection.Content, peer: SocketAddress?) {
+        var content = content
+        if let door, let peer {
+            switch door.addresses.admit(peer, now: loop.now) {
+            case .exempt: break
+            case .counted(let network): content.counted = CountedAddress(keeper: door.addresses, network: network)
+            case .refused(let refusal): return door.refused(DetachedConnection(content, peer: peer), refusal)
+            }
+        }
+        connected(DetachedConnection(content, peer: peer))
     }
 
     // MARK: Balancers
@@ -164,7 +192,7 @@ package final class Listener: Resident {
         arrivals[ObjectIdentifier(arrival)] = nil
         switch outcome {
         case .arrived(let descriptor, let client):
-            connected(DetachedConnection(.init(descriptor: descriptor, client: client), peer: client))
+            letIn(.init(descriptor: descriptor, client: client), peer: client)
         case .left: refuse(arrival.balancer, "it sent no whole PROXY header in time")
         case .refused(let fault): refuse(arrival.balancer, "\(fault)")
         }

@@ -80,6 +80,11 @@ struct StreamTable {
     var pool = BlockPool()
     /// Who is at the other end of the streams that came through a balancer, by their slots' numbers.
     var clients: [UInt32: SocketAddress] = [:]
+    /// To which addresses streams are counted, by their slots' numbers; 0: to none.
+    ///
+    /// Empty while none ever was.
+    private var countedNetworks: [UInt64] = []
+    private var addressGuard: AddressGuard?
     /// Slots with something to send; one that has changed hands meanwhile is not marked as dirty, or stands here twice.
     var dirty: [StreamSlot.Pointer] = []
     var readAgain: [ByteStream] = []
@@ -172,6 +177,23 @@ struct StreamTable {
         slot.pointee = StreamSlot(number: number, serial: serial &+ 1, side: sides.pointee.none)
         freeSlots.append(number)
         openCount -= 1
+    }
+
+    // MARK: Addresses
+
+    mutating func noteCounted(_ counted: CountedAddress, _ slot: StreamSlot.Pointer) {
+        let missing = chunks.count * Limits.slabSlotCount - countedNetworks.count
+        if missing > 0 { countedNetworks += repeatElement(0, count: missing) }
+        addressGuard = counted.keeper
+        countedNetworks[Int(slot.pointee.number)] = counted.network
+    }
+
+    /// To whom the stream is counted; the caller says from now on when it is over.
+    mutating func takeCounted(_ slot: StreamSlot.Pointer) -> CountedAddress? {
+        let number = Int(slot.pointee.number)
+        guard number < countedNetworks.count, countedNetworks[number] != 0, let addressGuard else { return nil }
+        defer { countedNetworks[number] = 0 }
+        return CountedAddress(keeper: addressGuard, network: countedNetworks[number])
     }
 
     // MARK: Timeouts

@@ -119,6 +119,8 @@ package struct APIResponse: Sendable, Equatable {
     package var body: [UInt8]
     /// The methods a 405 names in its header `Allow`.
     package var allow: String?
+    /// What the header `Retry-After` says.
+    package var retryAfterSeconds: Int?
     /// True when `WWW-Authenticate: Bearer` belongs in the header.
     package var asksForBearer: Bool
 

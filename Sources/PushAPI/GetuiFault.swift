@@ -53,6 +53,8 @@ package enum GetuiCode: Int, Sendable, CaseIterable {
     case badProof = 30903
     /// A receipt's timestamp is too far from the gateway's time, which the answer tells.
     case clockSkew = 30904
+    /// The caller's network address makes more requests than it may.
+    case addressRate = 30905
 
     /// Only 200, 400, 401, 403 and 404 let Getui's Java SDK see what was said.
     package var httpStatus: Int {
@@ -62,7 +64,8 @@ package enum GetuiCode: Int, Sendable, CaseIterable {
         case .methodNotAllowed: 405
         case .badToken, .authenticationRate, .noDetail, .callRate, .badProof: 401
         case .parameter, .tagFailed, .alreadyRan, .badSchedule: 400
-        case .queueFull, .tooManyBroadcasts, .clockSkew, .busy, .tagTooLong, .tagCallsPerDay, .tagCallsPerMinute,
+        case .queueFull, .tooManyBroadcasts, .clockSkew, .addressRate, .busy, .tagTooLong,
+            .tagCallsPerDay, .tagCallsPerMinute,
             .tooManyTags,
             .listDayQuota, .listRate,
             .fastTagDayQuota, .broadcastDayQuota, .tagBroadcastDayQuota, .fastTagRate, .broadcastRate:
@@ -153,6 +156,14 @@ extension APIResponse {
     package static let statusUnreadable = APIResponse.getui(.busy, "a device's record cannot be read now, retry")
     /// The gateway is starting or stopping.
     package static let starting = APIResponse.getui(.starting, "the gateway is not ready, retry")
+    /// The caller's network address makes more requests than it may; Getui's SDKs cannot read a 429.
+    package static func tooFast(isGetui: Bool, retryAfterSeconds: Int) -> APIResponse {
+        var response = APIResponse.getui(
+            .addressRate, "this network address makes more requests than it may, retry in \(retryAfterSeconds) s")
+        if !isGetui { response.status = 429 }
+        response.retryAfterSeconds = retryAfterSeconds
+        return response
+    }
     /// The body did not fit; for a front that finds out while it reads.
     package static let bodyTooLarge = APIResponse.getui(
         .parameter, "body size over limit, at most \(Limits.requestBodyByteCount) bytes")

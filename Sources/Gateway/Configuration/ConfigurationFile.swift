@@ -76,7 +76,7 @@ struct ConfigurationReader {
         configuration.loopTables = root.choice("loopTables", GatewayConfiguration.LoopTables.self) ?? .shared
         readCluster(root, store: store, &secrets, into: &configuration)
         store?.finish()
-        if let limits = root.object("limits") { readLimits(limits, into: &configuration.limits) }
+        if let limits = root.object("limits") { readLimits(limits, into: &configuration) }
         configuration.usesDemoApp = root.boolean("demo") ?? false
         configuration.apps = (root.objects("apps", limit: ConfigurationLimits.appCount) ?? []).compactMap {
             readApp($0, &secrets)
@@ -115,7 +115,7 @@ struct ConfigurationReader {
 
     // MARK: Listeners
 
-    private static let balancerLimit = 64
+    private static let rangeLimit = 64
 
     private func readListeners(_ root: ConfigurationObject, into configuration: inout GatewayConfiguration) {
         if let device = root.object("device") {
@@ -175,13 +175,7 @@ struct ConfigurationReader {
         _ object: ConfigurationObject, default address: ListenAddress?, mayBeOff: Bool = false
     ) -> GatewayConfiguration.Listener {
         var listener = GatewayConfiguration.Listener(plain: readAddress(object, default: address))
-        for text in object.strings("balancers", limit: Self.balancerLimit) ?? [] {
-            if let range = AddressRange(text) {
-                listener.balancers.append(range)
-            } else {
-                object.report("balancers", "\"\(text)\" is no address or network, as \"10.0.0.5\" or \"10.0.0.0/24\"")
-            }
-        }
+        listener.balancers = readRanges(object, "balancers")
         if let tls = object.object("tls") {
             let address = readAddress(tls, default: nil, canBeOff: false)
             let certificate = readFilePath(tls, "certificate"), key = readFilePath(tls, "key")
@@ -198,6 +192,16 @@ struct ConfigurationReader {
             object.report("listen", "\"off\" is not allowed without tls: nothing would listen")
         }
         return listener
+    }
+
+    private func readRanges(_ object: ConfigurationObject, _ key: String) -> [AddressRange] {
+        (object.strings(key, limit: Self.rangeLimit) ?? []).compactMap { text in
+            let range = AddressRange(text)
+            if range == nil {
+                object.report(key, "\"\(text)\" is no address or network, as \"10.0.0.5\" or \"10.0.0.0/24\"")
+            }
+            return range
+        }
     }
 
     func readAddress(
@@ -240,12 +244,13 @@ struct ConfigurationReader {
 
     // MARK: Limits
 
-    private func readLimits(_ object: ConfigurationObject, into limits: inout GatewayLimits) {
+    private func readLimits(_ object: ConfigurationObject, into configuration: inout GatewayConfiguration) {
         for key in LimitKey.all {
-            if let value = object.integer(key.name, in: key.range) { key.write(&limits, value) }
+            if let value = object.integer(key.name, in: key.range) { key.write(&configuration.limits, value) }
         }
+        configuration.exemptAddresses = readRanges(object, "exemptAddresses")
         object.finish()
-        for (key, rule) in limits.brokenRelations() { object.report(key, rule) }
+        for (key, rule) in configuration.limits.brokenRelations() { object.report(key, rule) }
     }
 
     // MARK: Apps

@@ -103,6 +103,8 @@ package struct GatewayConfiguration: Sendable, Equatable {
     package var loopCount = 1
     package var loopTables = LoopTables.shared
     package var limits = GatewayLimits()
+    /// Addresses that the bounds per address do not count for, beside this machine's.
+    package var exemptAddresses: [AddressRange] = []
     package var apps: [AppConfiguration] = []
     package var credentials: [Credential] = []
     package var hook: Hook?
@@ -113,6 +115,13 @@ package struct GatewayConfiguration: Sendable, Equatable {
     package var warnings: [String] = []
 
     package init() {}
+
+    /// What one address may do.
+    var addressRules: AddressRules {
+        AddressRules(
+            connections: limits.connectionsPerAddress, arrivalsPerSecond: limits.newConnectionsPerSecondPerAddress,
+            requestsPerSecond: limits.requestsPerSecondPerAddress)
+    }
 
     package func app(id: String) -> AppConfiguration? { apps.first { $0.appID == id } }
 }

@@ -32,6 +32,14 @@ package struct GatewayLimits: Sendable {
     package fileprivate(set) var mailboxItems = 65_536
 
     package fileprivate(set) var httpConnections = 10_000
+    /// Of one address over all listeners but admin; 0: no bound.
+    ///
+    /// An address may be a whole office, or a carrier's many customers: a fifth of the gateway's devices.
+    package fileprivate(set) var connectionsPerAddress = 20_000
+    /// All of an office come back within some seconds of a power cut; a gateway welcomes some thousand a second in all.
+    package fileprivate(set) var newConnectionsPerSecondPerAddress = 2_000
+    /// A business server publishes from one address; two cores answer about twice as many requests.
+    package fileprivate(set) var requestsPerSecondPerAddress = 10_000
     /// Sender services with their long polls, probes and people.
     package fileprivate(set) var adminConnections = 1_024
     /// Bodies of requests under way, of all listeners; one holds at least the largest body.
@@ -173,6 +181,9 @@ package struct LimitKey: Sendable {
         key("httpHeaderBytes", \.httpHeaderBytes, 1_024...(1 << 20), restart: true),
         key("httpRequestTimeoutSeconds", \.httpRequestTimeoutSeconds, 1...600, restart: true),
         key("httpIdleTimeoutSeconds", \.httpIdleTimeoutSeconds, 1...86_400, restart: true),
+        key("connectionsPerAddress", \.connectionsPerAddress, 0...10_000_000),
+        key("newConnectionsPerSecondPerAddress", \.newConnectionsPerSecondPerAddress, 0...1_000_000),
+        key("requestsPerSecondPerAddress", \.requestsPerSecondPerAddress, 0...1_000_000),
         key("longPolls", \.longPolls, 1...100_000),
         // Store.
         key("journalBytes", \.journalBytes, (16 << 20)...(1 << 40), restart: true),

@@ -33,6 +33,7 @@ extension GatewayContext {
         figures.cpuNanoseconds = SystemClock.processNanoseconds
         (figures.deviceConnections, figures.senderConnections) = (deviceConnections.value, senderConnections.value)
         figures.isEmptying = isEmptying
+        figures.addressRefusals = addresses.counts
         figures.bodyBytes = bodies.byteCount
         figures.store = store.statistics
         figures.acceptsWrites = store.acceptsWrites

@@ -48,6 +48,7 @@ extension APIResponse {
     fileprivate var headers: [(name: String, value: String)] {
         var headers: [(name: String, value: String)] = []
         if let allow { headers.append(("Allow", allow)) }
+        if let retryAfterSeconds { headers.append(("Retry-After", "\(retryAfterSeconds)")) }
         if asksForBearer { headers.append(("WWW-Authenticate", "Bearer")) }
         return headers
     }

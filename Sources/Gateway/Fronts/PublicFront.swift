@@ -93,6 +93,12 @@ final class PublicFront {
     }
 
     func handle(_ exchange: HTTPExchange) {
+        if let refusal = owner.context.addresses.request(
+            exchange.countedNetwork, of: exchange.peerHost, now: owner.loop.now)
+        {
+            let isGetui = exchange.rawTargetBytes.starts(with: "/v2/".utf8)
+            return respond(exchange, .tooFast(isGetui: isGetui, retryAfterSeconds: refusal.retryAfterSeconds))
+        }
         perform(exchange, exchange.withRequest { api.handle($0, now: owner.now) })
     }
 

@@ -92,6 +92,7 @@ final class Gateway {
             for member in members { member.loop.closingStreamLimit = descriptors.closingPerLoop }
             context.status.withLock { ($0.connections, $0.startedAt) = (snapshot.connections, ClockReader.wall()) }
             if let meta = start.meta { context.members[0].submit { meta.write(on: $0) } }
+            context.addresses.set(configuration.addressRules, exempt: configuration.exemptAddresses)
             guard stepping == nil else { return }
             try listen(try ListeningSockets(configuration))
             warnOfFewDescriptors(snapshot.connections)
@@ -127,7 +128,7 @@ final class Gateway {
         if let handles = sockets.deviceTLS, let listener = configuration.device.tls {
             let tls = Lock(try Self.tlsContext(listener))
             deviceTLS = tls
-            addresses.deviceTLS = try open(handles, "device.tls", \.device) {
+            addresses.deviceTLS = try open(handles, "device.tls", \.device, isSecure: true) {
                 DeviceHandshake.accept($1, tls: tls.withLock { $0 }, on: $0)
             }
         }
@@ -139,7 +140,7 @@ final class Gateway {
         if let handles = sockets.sendersTLS, let listener = configuration.senders.tls {
             let tls = Lock(try Self.tlsContext(listener))
             sendersTLS = tls
-            addresses.sendersTLS = try open(handles, "senders.tls", \.senders) {
+            addresses.sendersTLS = try open(handles, "senders.tls", \.senders, isSecure: true) {
                 SenderConnection.accept($1, tls: tls.withLock { $0 }, on: $0)
             }
         }
@@ -196,12 +197,15 @@ final class Gateway {
     private func open(
         _ sockets: [ListeningSocket.Handle], _ name: String,
         _ path: KeyPath<GatewayConfiguration, GatewayConfiguration.Listener>,
-        accept: @escaping (GatewayLoop, DetachedConnection) -> Void
+        isSecure: Bool = false, accept: @escaping (GatewayLoop, DetachedConnection) -> Void
     ) throws -> String {
         // The first parts of a cluster's gateway are on one event loop each.
         for (member, socket) in zip(members, sockets) {
+            let door = Listener.Door(context.addresses) { [unowned member] connection, refusal in
+                member.turnAway(connection, isSecure: isSecure, refused: refusal)
+            }
             let listener = try Listener(
-                on: member.loop, socket: socket.take(), balancers: configuration[keyPath: path].balancers
+                on: member.loop, socket: socket.take(), balancers: configuration[keyPath: path].balancers, door: door
             ) { [unowned member] connection in accept(member, connection) }
             member.watch(listener)
             listeners.append((member.loop, { listener.close() }))
@@ -222,7 +226,9 @@ final class Gateway {
         for (member, socket) in zip(members, sockets) {
             let server = httpServer(on: member, service, tls: tls)
             let settings = service == .admin ? configuration.admin : configuration.http
-            try server.listen(socket.take(), balancers: settings.balancers)
+            // Operators look and act while their own address is held back.
+            try server.listen(
+                socket.take(), balancers: settings.balancers, addresses: service == .admin ? nil : context.addresses)
             if let listener = server.listener { member.watch(listener) }
             listeners.append((member.loop, { server.stopAccepting() }))
             if tls != nil { httpTLS.append((member.loop, service, LoopBound(server, on: member.loop))) }
@@ -296,6 +302,10 @@ final class Gateway {
         }
         context.tellAll { $0.setClock(mapping) }
         hook?.tend()
+        if let report = context.addresses.takeReport() {
+            let counts = report.counts.map { "\($0.kind.label) \($0.count)" }.joined(separator: ", ")
+            log.write(.warning, .addressRefused, [.address: .text(report.address), .detail: .text(counts)])
+        }
         context.apps.tend(on: context, now: time.now ?? 0)
         if context.store.acceptsWrites == isStoreBusy {
             isStoreBusy.toggle()
@@ -381,6 +391,7 @@ final class Gateway {
             configuration = next
             for (name, _, tls) in certificates { renew(name, tls) }
             note(certificates)
+            context.addresses.set(next.addressRules, exempt: next.exemptAddresses)
             let snapshot = context.apps.reload(next, on: context, now: time.now ?? 0)
             hook?.update(next.hook)
             log.setLevel(next.logging.level)

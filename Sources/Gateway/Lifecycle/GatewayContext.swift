@@ -47,6 +47,8 @@ final class GatewayContext: Sendable {
     /// The apps of the file and of the admin API.
     let apps: SharedApps
     let backups = BackupKeeper()
+    /// What each network address does, on all listeners but admin.
+    let addresses = AddressGuard()
     /// Bodies of HTTP requests under way.
     let bodies: HTTPBodyBudget
     /// Set while the gateway empties itself of its devices.

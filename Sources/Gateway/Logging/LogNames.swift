@@ -20,6 +20,9 @@ package enum LogName: String, Sendable, CaseIterable {
     case acceptFailed
     /// Connections of balancers ended without a good PROXY header; fields: loop, count since the last line, reason of the last.
     case proxyHeaderRefused
+    /// Network addresses were refused that have all they may have; fields: address (of the last one), detail (how many of which
+    /// kind since the last line).
+    case addressRefused
     /// An operator has the gateway empty itself of its devices; fields: name (of the credential), pace, devices.
     case drainBegan
     /// No device is connected any more.

@@ -124,6 +124,18 @@ extension GatewayLoop {
         word.withUnsafeBytes { connection.turnAway(with: $0) }
     }
 
+    /// Tells a newcomer that its address has all it may have, and when to come back.
+    func turnAway(_ connection: DetachedConnection, isSecure: Bool, refused refusal: AddressRefusal) {
+        turnAway(
+            connection, isSecure: isSecure, window: (refusal.least, refusal.most),
+            reason: refusal.kind == .connections ? Self.addressFull : Self.addressFast)
+    }
+
+    static let addressFull: StaticString =
+        "your network address has as many connections as it may have; come back later"
+    static let addressFast: StaticString =
+        "your network address connects more often than it may; come back later"
+
     static let storm: StaticString = "more devices come back than can be welcomed at once; come back later"
 
     static let noRoom: StaticString = "the gateway holds as many connections as it may; come back later"

@@ -141,5 +141,5 @@ package struct MetricSample: Sendable {
 
 /// The names of labels.
 package enum MetricLabel: String, Sendable, CaseIterable {
-    case app, channel, listener, name, peer, role, type, reason, state, outcome, result, status, version
+    case app, channel, kind, listener, name, peer, role, type, reason, state, outcome, result, status, version
 }

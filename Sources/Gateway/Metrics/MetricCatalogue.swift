@@ -1,4 +1,5 @@
 internal import Delivery
+internal import EventLoops
 internal import MessageStore
 internal import Platform
 internal import Wire
@@ -127,6 +128,12 @@ package enum MetricCatalogue {
         Metric(
             "longwire_proxy_headers_refused_total", .counter,
             "Connections of balancers that ended without a good PROXY header.", .counter(.proxyHeadersRefused)),
+        Metric(
+            "longwire_address_refusals_total", .counter,
+            "Connections and requests refused because their network address has all it may have, by kind.",
+            .process([.kind: AddressRefusal.Kind.connections.label]) { $0.addressRefusals[.connections] ?? 0 },
+            .process([.kind: AddressRefusal.Kind.arrivals.label]) { $0.addressRefusals[.arrivals] ?? 0 },
+            .process([.kind: AddressRefusal.Kind.requests.label]) { $0.addressRefusals[.requests] ?? 0 }),
         Metric(
             "longwire_connections_accepted_total", .counter, "Accepted connections by listener.",
             .counter(.deviceAccepted, [.listener: "device"]), .counter(.senderAccepted, [.listener: "senders"])),

@@ -1,4 +1,5 @@
 package import Delivery
+internal import EventLoops
 package import MessageStore
 
 /// What a page is made of: copies of the figures, taken for one scrape.
@@ -15,6 +16,7 @@ package struct MetricFigures: Sendable {
     package var deviceConnections = 0
     package var senderConnections = 0
     package var isEmptying = false
+    var addressRefusals: [AddressRefusal.Kind: Int] = [:]
     package var bodyBytes = 0
     package var store = StoreStatistics()
     package var acceptsWrites = true

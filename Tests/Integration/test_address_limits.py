@@ -1,0 +1,163 @@
+"""Limits per network address: one address cannot take what all need, and its neighbours notice nothing."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import struct
+import time
+
+from conftest import QUICK
+from gateway import Gateway, eventually
+from hostile import Watch
+from longwire_client import Connection, pb, prove
+
+SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"
+
+
+def header(client):
+    """What a balancer says of a client."""
+    family = socket.AF_INET6 if ":" in client else socket.AF_INET
+    local = "2001:db8::1" if ":" in client else "192.0.2.1"
+    addresses = socket.inet_pton(family, client) + socket.inet_pton(family, local) + struct.pack(">HH", 4_000, 7_000)
+    return SIGNATURE + struct.pack(">BBH", 0x21, 0x21 if ":" in client else 0x11, len(addresses)) + addresses
+
+
+@contextlib.contextmanager
+def behind_a_balancer(**limits):
+    """A gateway behind a balancer on this machine, with limits of its own."""
+    gateway = Gateway(limits={**QUICK, **limits})
+    for name in ("device", "http", "senders"):
+        gateway.sections[name]["balancers"] = ["127.0.0.0/8"]
+    gateway.sections["device"]["allowPlaintextRegistration"] = True
+    with gateway:
+        yield gateway
+
+
+def come(port, client):
+    connection = Connection("127.0.0.1", port)
+    connection.socket.sendall(header(client))
+    return connection
+
+
+def word(connection, seconds=0.3):
+    """The Close that a newcomer got; None: it was let in."""
+    try:
+        frame = connection.frame(timeout=seconds)
+    except TimeoutError:
+        return None
+    assert isinstance(frame, pb.Close), frame
+    return frame
+
+
+def ask(one, path="/healthz"):
+    """One request; status, headers and body of its answer."""
+    one.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    return answer(one)
+
+
+def answer(one):
+    one.settimeout(10)
+    data = b""
+    while b"\r\n\r\n" not in data:
+        part = one.recv(65_536)
+        assert part, data
+        data += part
+    head, _, body = data.partition(b"\r\n\r\n")
+    lines = head.decode().split("\r\n")
+    headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines[1:])}
+    while len(body) < int(headers.get("content-length", 0)):
+        body += one.recv(65_536)
+    return int(lines[0].split()[1]), headers, body
+
+
+def http(gateway, client):
+    one = socket.create_connection(("127.0.0.1", gateway.http), timeout=10)
+    one.sendall(header(client))
+    return one
+
+
+def registered(gateway, client):
+    """A session that a client made with a new device."""
+    app = gateway.app
+    hello = pb.Hello(app_id=app["appId"], registration=True, timestamp=int(time.time() * 1000), nonce=os.urandom(16))
+    connection = come(gateway.device, client)
+    connection.socket.sendall(prove(hello, app["appSecret"].encode()))
+    assert connection.receive(pb.Welcome).cid
+    return connection
+
+
+def test_connections_at_once_are_held_by_address_and_freed_with_their_end():
+    with behind_a_balancer(connectionsPerAddress=3) as gateway:
+        watch = Watch(gateway)
+        crowd = [come(gateway.device, "203.0.113.9") for _ in range(3)]
+        assert all(word(one) is None for one in crowd)
+        close = word(come(gateway.device, "203.0.113.9"), 5)
+        assert close.code == 201 and "address" in close.reason, close
+        assert (close.retry_after_min_ms, close.retry_after_max_ms) == (30_000, 60_000)
+        # All listeners together, and an HTTP client is told in its own words.
+        status, headers, _ = answer(http(gateway, "203.0.113.9"))
+        assert (status, headers["retry-after"]) == (429, "30")
+        # Another address, one behind the same balancer, is welcome; of IPv6 a network of 64 bits counts as one.
+        other = come(gateway.device, "203.0.113.10")
+        six = [come(gateway.device, f"2001:db8:0:1::{number}") for number in range(1, 5)]
+        neighbour = come(gateway.device, "2001:db8:0:2::1")
+        assert word(other) is None and word(neighbour) is None
+        assert sorted(one is None for one in [word(one) for one in six]) == [False, True, True, True]
+        crowd[0].close()
+        eventually(lambda: word(come(gateway.device, "203.0.113.9")) is None, "the place of the one that left", 10)
+        assert watch.grown('longwire_address_refusals_total{kind="connections"}') >= 3
+        eventually(lambda: "addressRefused" in gateway.log() and "connections " in gateway.log(), "the log line", 10)
+
+
+def test_a_device_stays_counted_on_whichever_loop_it_is():
+    with behind_a_balancer(connectionsPerAddress=8) as gateway:
+        sessions = [registered(gateway, "203.0.113.20") for _ in range(8)]
+        assert word(come(gateway.device, "203.0.113.20"), 5).code == 201
+        for one in sessions:
+            one.close()
+        # Each of the eight places is free again, and not one more.
+        held = []
+
+        def is_in():
+            one = come(gateway.device, "203.0.113.20")
+            if word(one, 0.1) is None:
+                held.append(one)
+            return len(held) == 8
+        eventually(is_in, "room for eight", 20)
+        assert word(come(gateway.device, "203.0.113.20"), 5).code == 201
+
+
+def test_new_connections_come_at_the_rate_and_are_told_when():
+    with behind_a_balancer(newConnectionsPerSecondPerAddress=5) as gateway:
+        closes = []
+        for _ in range(30):
+            one = come(gateway.device, "203.0.113.9")
+            if close := word(one, 0.02):
+                closes.append(close)
+            one.close()
+        assert 10 <= len(closes) <= 20, len(closes)
+        assert all(close.code == 201 and close.retry_after_min_ms >= 1_000 for close in closes)
+        assert closes[-1].retry_after_min_ms > closes[0].retry_after_min_ms
+        assert word(come(gateway.device, "203.0.113.10")) is None
+        eventually(lambda: word(come(gateway.device, "203.0.113.9")) is None, "the rate's next one")
+
+
+def test_requests_are_held_with_a_word_that_getuis_clients_read_and_a_reload_lifts_it():
+    with behind_a_balancer(requestsPerSecondPerAddress=10) as gateway:
+        one = http(gateway, "203.0.113.9")
+        statuses = [ask(one)[0] for _ in range(40)]
+        assert statuses.count(200) >= 20 and statuses.count(429) >= 10, statuses
+        status, headers, body = ask(one, "/v2/demo/user/status/x")
+        assert status == 403 and b'"code":30905' in body and int(headers["retry-after"]) >= 1, (status, body)
+        assert ask(one)[0] == 429
+        assert ask(http(gateway, "203.0.113.10"))[0] == 200
+        # The connection itself stays, and asks again when it is time.
+        eventually(lambda: ask(one)[0] == 200, "the rate's next one")
+        gateway.sections["limits"]["exemptAddresses"] = ["203.0.113.0/24"]
+        gateway.config.write_text(json.dumps(gateway.sections))
+        gateway.process.send_signal(signal.SIGHUP)
+        eventually(lambda: "reloaded" in gateway.log(), "the reload")
+        two = http(gateway, "203.0.113.9")
+        assert [ask(two)[0] for _ in range(60)] == [200] * 60

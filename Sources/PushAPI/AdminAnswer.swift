@@ -39,6 +39,7 @@ package enum AdminAnswer {
         writer.member("pushModeOff", status.pushModeOff)
         writer.member("blacklisted", status.isBlacklisted)
         writer.member("inactive", status.isInactive)
+        if let slowedUntil = status.slowedUntil { writer.member("slowedUntil", slowedUntil) }
         if let names = status.names {
             write(names.aliases, as: "aliases", to: &writer)
             write(names.tags, as: "tags", to: &writer)

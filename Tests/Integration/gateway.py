@@ -102,7 +102,8 @@ class Gateway:
             "store": {"path": str(self.folder / "data"), "durability": "fsync"},
             "loops": 2,
             "loopTables": os.environ.get("LONGWIRE_TEST_TABLES", "shared"),
-            "limits": {"drainSeconds": 0, **(limits or {})},
+            # Tests let a device come and go faster than any that is well.
+            "limits": {"drainSeconds": 0, "flappingConnects": 0, **(limits or {})},
             "apps": [self.app],
             "credentials": [
                 {"name": "admin", "tokenFile": str(self.folder / "admin"), "may": ["admin"]},

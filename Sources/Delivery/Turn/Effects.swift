@@ -285,6 +285,8 @@ package struct DeviceStatus: Sendable, Codable {
     package var bounds: QueueBounds?
     /// `nil` from a gateway of the release before, which does not tell them.
     package var names: Names?
+    /// Until then its Hellos are refused, because it connects and leaves over and over; its gateway says so.
+    package var slowedUntil: GatewayTime?
     package init(
         app: AppKey, isConnected: Bool, isReachable: Bool, isSuspect: Bool, applicationState: ApplicationState,
         keepsRunning: Bool, generation: UInt64, heartbeatSeconds: Int64, lastSeenAt: GatewayTime,

@@ -24,6 +24,8 @@ package struct GatewayLimits: Sendable {
     package fileprivate(set) var welcomeSliceMicroseconds: Int64 = 1_000
     /// The longest that a device waits until it is taken up; a client gives up after ten seconds.
     package fileprivate(set) var welcomeWaitMilliseconds: Int64 = 2_000
+    /// Welcomes of one device at once, and one in 15 s after that (`FlapBook`); 0: no device is slowed.
+    package fileprivate(set) var flappingConnects: Int64 = 20
     /// Body of one frame; holds the largest message (16 KiB) and its alert with room to spare.
     package fileprivate(set) var frameBytes = 64 << 10
     /// What waits for one slow reader; holds at least two of the largest frames and a full window.
@@ -169,6 +171,7 @@ package struct LimitKey: Sendable {
         key("helloTimeoutMilliseconds", \.helloTimeoutMilliseconds, 100...600_000),
         key("welcomeSliceMicroseconds", \.welcomeSliceMicroseconds, 100...100_000),
         key("welcomeWaitMilliseconds", \.welcomeWaitMilliseconds, 0...8_000),
+        key("flappingConnects", \.flappingConnects, 0...10_000),
         key("frameBytes", \.frameBytes, 32_768...131_072, restart: true),
         key("outboxBytes", \.outboxBytes, 65_536...(1 << 30), restart: true),
         key("mailboxItems", \.mailboxItems, 64...100_000_000, restart: true),

@@ -24,6 +24,8 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
     private unowned(unsafe) let owner: GatewayLoop
     private var stream: ByteStream?
     private var session = SessionRef.none
+    /// The device, once its Hello was read.
+    private(set) var cid = DeviceID(high: 0, low: 0)
     private var phase = Phase.awaitingHello
     private let isSecure: Bool
     var handshakePlace = HandshakeQueue.none
@@ -321,6 +323,10 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
             }
             return close(.appDisabled, reason: GatewayLoop.disabledReason)
         }
+        cid = adopted.cid
+        let now = Int64(owner.loop.now)
+        let delay = owner.context.flaps.withLock { $0.delay(of: adopted.cid, now: now) }
+        guard delay == 0 else { return slow(by: delay) }
         guard let admitted = owner.sessions.admit(self) else {
             return close(.overloaded, reason: "the gateway holds as many connections as it may; come back later")
         }
@@ -328,6 +334,20 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         isKnownToShard = true
         owner.hello(adopted.command(session: session))
     }
+
+    /// The device connects and leaves over and over: its next Hello is welcome after that time.
+    private func slow(by delay: Int64) {
+        guard let stream else { return }
+        let least = UInt32(clamping: max(1_000, delay))
+        owner.metrics.count(.flappingRefused)
+        let frame = owner.closeFrame(.overloaded, reason: Self.flapping, window: (least, least + least / 2))
+        _ = frame.withUnsafeBytes { stream.write($0) }
+        Self.note(.overloaded, Self.flapping, owner)
+        finish(.overloaded)
+    }
+
+    private static let flapping: StaticString =
+        "the device connects and leaves over and over; come back after the time given"
 
     func handshakeTimedOut() {
         guard phase == .awaitingHello else { return }

@@ -227,8 +227,9 @@ final class DeviceSessions: StreamDelegate {
 
     private func open(_ session: SessionRef, _ effect: WelcomeEffect) {
         guard let record = record(session), record.pointee.phase == .opening,
-            let stream = table.pointee.openings[session.slot]?.handOver()
+            let handshake = table.pointee.openings[session.slot], let stream = handshake.handOver()
         else { return }
+        noteWelcome(handshake.cid)
         table.pointee.openings[session.slot] = nil
         owner.welcomes.settled()
         record.pointee.phase = .open
@@ -237,6 +238,15 @@ final class DeviceSessions: StreamDelegate {
         send(session, effect.welcome)
         // What came behind the Hello has waited; it is looked at in the next turn.
         stream.resumeReading()
+    }
+
+    /// The device's proof was good: only now its coming counts.
+    private func noteWelcome(_ cid: DeviceID) {
+        let now = Int64(owner.loop.now)
+        let delay = owner.context.flaps.withLock { $0.welcomed(cid, now: now) }
+        guard delay > 0 else { return }
+        owner.metrics.count(.flappingNoted)
+        owner.log.write(.info, .deviceFlaps, [.cid: LogValue(cid), .milliseconds: LogValue(delay)])
     }
 
     /// Fetches a session's record, which says where its stream is.

@@ -93,6 +93,8 @@ final class Gateway {
             context.status.withLock { ($0.connections, $0.startedAt) = (snapshot.connections, ClockReader.wall()) }
             if let meta = start.meta { context.members[0].submit { meta.write(on: $0) } }
             context.addresses.set(configuration.addressRules, exempt: configuration.exemptAddresses)
+            let flapping = FlapBook.Rules(connects: configuration.limits.flappingConnects)
+            context.flaps.withLock { $0.rules = flapping }
             guard stepping == nil else { return }
             try listen(try ListeningSockets(configuration))
             warnOfFewDescriptors(snapshot.connections)
@@ -392,6 +394,7 @@ final class Gateway {
             for (name, _, tls) in certificates { renew(name, tls) }
             note(certificates)
             context.addresses.set(next.addressRules, exempt: next.exemptAddresses)
+            context.flaps.withLock { $0.rules.connects = next.limits.flappingConnects }
             let snapshot = context.apps.reload(next, on: context, now: time.now ?? 0)
             hook?.update(next.hook)
             log.setLevel(next.logging.level)

@@ -49,6 +49,8 @@ final class GatewayContext: Sendable {
     let backups = BackupKeeper()
     /// What each network address does, on all listeners but admin.
     let addresses = AddressGuard()
+    /// Devices that connect and leave over and over; once a connection, so a lock does.
+    let flaps = Lock(FlapBook())
     /// Bodies of HTTP requests under way.
     let bodies: HTTPBodyBudget
     /// Set while the gateway empties itself of its devices.

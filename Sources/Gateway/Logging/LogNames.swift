@@ -23,6 +23,8 @@ package enum LogName: String, Sendable, CaseIterable {
     /// Network addresses were refused that have all they may have; fields: address (of the last one), detail (how many of which
     /// kind since the last line).
     case addressRefused
+    /// A device connects and leaves over and over, and its next Hello is refused for a while; fields: cid, milliseconds.
+    case deviceFlaps
     /// An operator has the gateway empty itself of its devices; fields: name (of the credential), pace, devices.
     case drainBegan
     /// No device is connected any more.

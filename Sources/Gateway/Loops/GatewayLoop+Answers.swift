@@ -67,7 +67,7 @@ extension GatewayLoop {
             for target in 0..<loopCount where target != index { send(.news(.jobsAvailable(channel)), to: target) }
             context.cluster?.links.tell(.jobsAvailable(channel))
         case .deviceStatus(let origin, let cid, let status):
-            answer(.deviceStatus(origin, cid, status))
+            answer(.deviceStatus(origin, cid, noting(status, of: cid)))
         case .messageTrace(let origin, let trace):
             answer(.trace(origin, trace))
         case .directoryAnswered(let origin, let reply):
@@ -103,6 +103,15 @@ extension GatewayLoop {
             batch.append(answer)
             core.pointee.outgoing[route.loop].answers = batch
         }
+    }
+
+    /// With what this gateway knows of the device's coming and going.
+    private func noting(_ answer: DeviceAnswer, of cid: DeviceID) -> DeviceAnswer {
+        guard case .known(var status) = answer else { return answer }
+        let delay = context.flaps.withLock { $0.delay(of: cid, now: Int64(loop.now)) }
+        guard delay > 0 else { return answer }
+        status.slowedUntil = now + delay
+        return .known(status)
     }
 
     func take(_ answer: LoopAnswer) {

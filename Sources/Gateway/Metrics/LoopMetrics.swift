@@ -32,6 +32,7 @@ package enum LoopCounter: Int, Sendable, CaseIterable {
     case deviceDisplaced, senderDisplaced, deviceTurnedAway, senderTurnedAway, devicesRelayed
     case proxyHeadersRefused
     case newcomersWaited, newcomersSentAway
+    case flappingNoted, flappingRefused
     case bytesReceived, bytesSent, deliversSent, turns, mailboxRefusals, coldReads, storeBreaches
 
     case refusedUnknownDevice, refusedQueueFull, refusedNoToken, refusedConflict, refusedPending, refusedBusy,

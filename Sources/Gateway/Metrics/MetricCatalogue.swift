@@ -135,6 +135,13 @@ package enum MetricCatalogue {
             .process([.kind: AddressRefusal.Kind.arrivals.label]) { $0.addressRefusals[.arrivals] ?? 0 },
             .process([.kind: AddressRefusal.Kind.requests.label]) { $0.addressRefusals[.requests] ?? 0 }),
         Metric(
+            "longwire_flapping_welcomes_total", .counter,
+            "Welcomes of devices that connect and leave over and over; the next Hello of each is refused for a while.",
+            .counter(.flappingNoted)),
+        Metric(
+            "longwire_flapping_refusals_total", .counter,
+            "Hellos refused because their device connects and leaves over and over.", .counter(.flappingRefused)),
+        Metric(
             "longwire_connections_accepted_total", .counter, "Accepted connections by listener.",
             .counter(.deviceAccepted, [.listener: "device"]), .counter(.senderAccepted, [.listener: "senders"])),
         Metric(

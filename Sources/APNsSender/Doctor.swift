@@ -40,9 +40,11 @@ struct Doctor {
             switch entry.proof {
             case .key(let key): good("credential \(entry.name)", "\(key.file) is a P-256 key")
             case .certificate(let certificate):
-                if let problem = credential.tls.dateProblem() {
-                    bad("credential \(entry.name)", "\(certificate.file): \(problem)")
-                    continue
+                let findings = credential.tls.certificateFindings(
+                    endingWithin: SenderConfiguration.certificateWarningSeconds, isServer: false)
+                if let finding = findings.first {
+                    bad("credential \(entry.name)", "\(certificate.file): \(finding)")
+                    if finding.weight == .refused { continue }
                 }
                 good("credential \(entry.name)", "\(certificate.file) is readable")
             }
@@ -65,7 +67,7 @@ struct Doctor {
     private mutating func gateway() {
         let url = configuration.link.url
         do throws(HTTPCallFailure) {
-            let caller = try HTTPCaller(authoritiesFile: configuration.link.authoritiesFile)
+            let caller = try HTTPCaller(configuration.link.trust)
             let reply = try caller.post(
                 url + "/v1/handoff/extend",
                 headers: [

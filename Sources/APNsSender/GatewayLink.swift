@@ -11,7 +11,7 @@ final class GatewayLink: Sendable {
     struct Settings: Sendable, Equatable {
         /// The admin listener, `http://host:port`.
         var url: String
-        var authoritiesFile: String?
+        var trust = HTTPTrust()
         var leaseSeconds = 60
         var waitSeconds = 20
         /// Jobs here at most, results on their way included; as many again where an Apple does not answer.
@@ -93,8 +93,8 @@ final class GatewayLink: Sendable {
         log: @escaping @Sendable (_ event: String, _ text: String) -> Void
     ) throws(HTTPCallFailure) {
         (self.settings, self.token, self.log) = (settings, token, log)
-        leaseCaller = try HTTPCaller(authoritiesFile: settings.authoritiesFile)
-        reportCaller = try HTTPCaller(authoritiesFile: settings.authoritiesFile)
+        leaseCaller = try HTTPCaller(settings.trust)
+        reportCaller = try HTTPCaller(settings.trust)
     }
 
     /// Gets an answer with jobs and when it was asked for, in monotonic milliseconds; says how many jobs are new here.

@@ -1,6 +1,7 @@
 internal import APNs
 internal import Configuration
 internal import Cryptography
+internal import HTTPClient
 internal import PushAPI
 
 /// What `longwire-apns` works by, read from one JSON5 file.
@@ -143,7 +144,17 @@ private struct SenderConfigurationReader {
             link.url = url.hasSuffix("/") ? String(url.dropLast()) : url
         }
         if let file = gateway.string("authoritiesFile", allowed: "a path", where: { !$0.isEmpty }) {
-            link.authoritiesFile = resolved(file)
+            link.trust.authoritiesFile = resolved(file)
+        }
+        if let file = gateway.string("certificate", allowed: "the path of a .pem file", where: { !$0.isEmpty }) {
+            link.trust.certificateFile = resolved(file)
+        }
+        if let file = gateway.string("key", allowed: "the path of a .pem file", where: { !$0.isEmpty }) {
+            link.trust.keyFile = resolved(file)
+        }
+        if gateway.has("certificate") != gateway.has("key") {
+            gateway.report(
+                gateway.has("key") ? "certificate" : "key", "missing; certificate and key go together")
         }
         leases = gateway.boolean("lease") ?? true
         link.leaseSeconds = Int(gateway.integer("leaseSeconds", in: 10...300) ?? 60)
@@ -175,10 +186,16 @@ private struct SenderConfigurationReader {
             let text = required(tls, "listen", form) { ListenAddress($0) != nil }
             let certificate = required(tls, "certificate", "the path of a .pem file") { !$0.isEmpty }
             let key = required(tls, "key", "the path of a .pem file") { !$0.isEmpty }
+            let authorities = tls.string("clientAuthorities", allowed: "the path of a .pem file") { !$0.isEmpty }
+            let names = tls.strings("clientNames", limit: ConfigurationLimits.clientNameCount) ?? []
+            if !names.isEmpty, authorities == nil {
+                tls.report("clientNames", "not allowed without clientAuthorities, which says who vouches for the names")
+            }
             tls.finish()
             if let address = text.flatMap({ ListenAddress($0) }), let certificate, let key {
                 listener.tls = SenderListener.TLS(
-                    address: address, certificate: resolved(certificate), key: resolved(key))
+                    address: address, certificate: resolved(certificate), key: resolved(key),
+                    clients: authorities.map { ClientCertificates(authoritiesFile: resolved($0), names: names) })
             }
         } else if !object.has("listen") {
             object.report("listen", "missing; HOST:PORT, or tls with listen, certificate and key")
@@ -339,12 +356,15 @@ extension SenderConfiguration {
     /// Opens the certificates of the listeners, by the services' names.
     func openListeners() throws(TLSFailure) -> [String: TLSContext] {
         var contexts: [String: TLSContext] = [:]
-        if let tls = admin?.tls { contexts["admin"] = try tls.open() }
-        if let tls = hook?.listener.tls { contexts["hook"] = try tls.open() }
+        if let tls = admin?.tls { contexts["admin"] = try tls.open("admin") }
+        if let tls = hook?.listener.tls { contexts["hook"] = try tls.open("hook") }
         return contexts
     }
 
-    /// What Apple and callers will find wrong with the dates of certificates, today.
+    /// Two weeks: time for people.
+    static let certificateWarningSeconds: Int64 = 14 * 86_400
+
+    /// What Apple and callers find wrong with certificates, today or soon.
     func dateWarnings(
         _ opened: (ofApps: [String: [Credential]], others: [Credential]), _ listeners: [String: TLSContext]
     ) -> [String] {
@@ -352,8 +372,10 @@ extension SenderConfiguration {
         for credential in opened.ofApps.values.flatMap({ $0 }) + opened.others where credential.tokens == nil {
             contexts["credential " + credential.name] = credential.tls
         }
-        return contexts.sorted { $0.key < $1.key }.compactMap { name, context in
-            context.dateProblem().map { "\(name): \($0)" }
+        return contexts.sorted { $0.key < $1.key }.flatMap { name, context in
+            context.certificateFindings(
+                endingWithin: Self.certificateWarningSeconds, isServer: listeners[name] != nil
+            ).map { "\(name): \($0)" }
         }
     }
 

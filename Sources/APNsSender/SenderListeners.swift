@@ -9,9 +9,13 @@ struct SenderListener {
         var address: ListenAddress
         var certificate: String
         var key: String
+        /// Whose clients alone may connect; `nil`: clients show no certificate.
+        var clients: ClientCertificates?
 
         /// - Throws: names the file.
-        func open() throws(TLSFailure) -> TLSContext { try TLSContext(certificatePath: certificate, keyPath: key) }
+        func open(_ name: String) throws(TLSFailure) -> TLSContext {
+            try TLSContext(certificatePath: certificate, keyPath: key, clients: clients, name: name)
+        }
     }
 
     var plain: ListenAddress?
@@ -33,7 +37,22 @@ final class SenderListeners {
     private var secured: [(name: String, server: HTTPServer)] = []
     private(set) var addresses: [(name: String, address: String)] = []
 
-    init(on loop: EventLoop) { self.loop = loop }
+    /// `log` is told of clients whose certificates were refused.
+    init(on loop: EventLoop, log: @escaping (_ event: String, _ text: String) -> Void) {
+        self.loop = loop
+        loop.handshakeGate = HandshakeGate(on: loop)
+        var (second, count): (UInt64, Int) = (0, 0)
+        loop.onHandshake { event in
+            guard case .failed(.certificate, let text, let peer, let listener) = event else { return }
+            // A line a second: a stranger must not fill a disk.
+            let now = SystemClock.monotonicMilliseconds / 1_000
+            count += 1
+            guard now != second else { return }
+            let more = count > 1 ? ", and \(count - 1) more before" : ""
+            (second, count) = (now, 0)
+            log("clientCertificateRefused", "\(listener): \(peer?.description ?? "a client"): \(text)\(more)")
+        }
+    }
 
     /// Opens a service's listeners, which share their connections' bound.
     func open(
@@ -55,7 +74,7 @@ final class SenderListeners {
                 on: loop, socket: socket, configuration: settings, room: room, judge: judge, handler: handler)
         }
         if let address = listener.plain { _ = try open(address, nil) }
-        if let tls = listener.tls { secured.append((name, try open(tls.address, try tls.open()))) }
+        if let tls = listener.tls { secured.append((name, try open(tls.address, try tls.open(name)))) }
     }
 
     /// Takes renewed certificates, by the services' names, for the connections to come.

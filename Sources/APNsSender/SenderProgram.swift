@@ -55,7 +55,7 @@ final class SenderProgram {
         self.desk = LoopBound(desk, on: loop)
         let adminTokens = Lock(configuration.adminTokens)
         self.adminTokens = adminTokens
-        let listeners = SenderListeners(on: loop)
+        let listeners = SenderListeners(on: loop, log: log.write)
         if let listener = configuration.admin {
             let leases = configuration.leases
             try listeners.open(

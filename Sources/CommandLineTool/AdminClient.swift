@@ -7,14 +7,15 @@ struct AdminClient {
     static let options: [CommandSyntax.Option] = [
         .value("admin", "ADDRESS", "The admin listener, host:port or a URL. Default: 127.0.0.1:7081."),
         .value("admin-token", "TOKEN", "The bearer token of a credential with the permission for this."),
-        Credentials.authoritiesOption, Credentials.contextOption, Credentials.dataOption,
+        Credentials.authoritiesOption, Credentials.certificateOption, Credentials.keyOption, Credentials.contextOption,
+        Credentials.dataOption,
     ]
 
     init(_ credentials: Credentials, timeoutSeconds: Double = 30) throws(CommandFailure) {
         client = GatewayHTTP(
             base: try credentials.adminBase(),
             headers: ["Authorization": "Bearer \(try credentials.adminToken())"], timeoutSeconds: timeoutSeconds,
-            authoritiesFile: credentials.authoritiesFile)
+            trust: credentials.trust)
     }
 
     /// The answer to a request that was granted.

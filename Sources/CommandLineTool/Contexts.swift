@@ -5,7 +5,7 @@ struct Contexts {
     /// What a context may have, by the names of demo.json.
     static let members: Set<String> = [
         "appId", "appKey", "appSecret", "masterSecret", "adminToken", "httpAddress", "adminAddress", "deviceAddress",
-        "ca",
+        "ca", "cert", "key",
     ]
     /// Secrets may stand in files of their own, whose path is relative to this one's folder.
     private static let fileMembers: Set<String> = ["appSecretFile", "masterSecretFile", "adminTokenFile"]

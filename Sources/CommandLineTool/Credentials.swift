@@ -1,4 +1,5 @@
 internal import Foundation
+internal import HTTPClient
 
 /// Who we are and whom we talk to: from options, else the environment, else the demo app's file.
 struct Credentials {
@@ -8,6 +9,10 @@ struct Credentials {
         "context", "NAME", "A context of the configuration file; see longwire context list.")
     static let authoritiesOption = CommandSyntax.Option.value(
         "ca", "FILE", "PEM certificates to trust instead of the system's.")
+    static let certificateOption = CommandSyntax.Option.value(
+        "cert", "FILE", "PEM certificate to show to a listener that asks for one.")
+    static let keyOption = CommandSyntax.Option.value(
+        "key", "FILE", "The certificate's PEM key. Default: in the file of --cert.")
     static let appOption = CommandSyntax.Option.value("app", "ID", "The app's id.")
 
     private let arguments: ParsedArguments
@@ -72,8 +77,12 @@ struct Credentials {
         try require("admin-token", "LONGWIRE_ADMIN_TOKEN", "adminToken")
     }
     var hasApp: Bool { find("app", "LONGWIRE_APP_ID", "appId") != nil }
-    /// PEM certificates to trust in place of the system's.
-    var authoritiesFile: String? { find("ca", "LONGWIRE_CA", "ca") }
+    /// Whom we believe with https, and what we show of ourselves.
+    var trust: HTTPTrust {
+        HTTPTrust(
+            authoritiesFile: find("ca", "LONGWIRE_CA", "ca"), certificateFile: find("cert", "LONGWIRE_CERT", "cert"),
+            keyFile: find("key", "LONGWIRE_KEY", "key"))
+    }
     /// Needed only by a device that is not registered yet.
     var appSecret: String { find("app-secret", "LONGWIRE_APP_SECRET", "appSecret") ?? "" }
 

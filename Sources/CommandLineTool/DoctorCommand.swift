@@ -122,7 +122,7 @@ private struct Examination {
         do {
             let base = try credentials.adminBase()
             let before = Date()
-            let ready = try GatewayHTTP(base: base, timeoutSeconds: 5, authoritiesFile: credentials.authoritiesFile)
+            let ready = try GatewayHTTP(base: base, timeoutSeconds: 5, trust: credentials.trust)
                 .send(.get, "/readyz")
             let isReady = ready.status == 200
             var found = [
@@ -194,11 +194,15 @@ private struct Examination {
                 "connection limit", limit >= Double(devices), MetricsText.number(limit) + " devices",
                 "\(devices) devices are expected: raise limits.connections and LimitNOFILE.")
         }
+        let warningDays =
+            metrics.samples.first {
+                $0.name == "longwire_limit" && $0.labels["name"] == "certificateWarningDays"
+            }?.value ?? 14
         for sample in metrics.samples where sample.name == "longwire_certificate_end_seconds" {
             let days = (sample.value - Date().timeIntervalSince1970) / 86_400
             hold(
-                "certificate of \(sample.labels.values.sorted().joined(separator: " "))", days >= 14,
-                "ends in \(Int(days.rounded(.down))) days",
+                "certificate of \(sample.labels.values.sorted().joined(separator: " "))", days >= warningDays,
+                days < 0 ? "has expired" : "ends in \(Int(days.rounded(.down))) days",
                 "Renew it, put the files in place and send SIGHUP to longwired.")
         }
         let (free, size) = (metrics.sum("longwire_disk_free_bytes"), metrics.sum("longwire_disk_bytes"))

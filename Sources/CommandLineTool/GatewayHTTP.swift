@@ -17,13 +17,13 @@ struct GatewayHTTP {
     let base: URL
     var headers: [String: String] = [:]
     var timeoutSeconds: Double = 30
-    /// PEM certificates to trust in place of the system's.
-    var authoritiesFile: String?
+    var trust = HTTPTrust()
 
     /// - Throws: `unreachable` when there is no HTTP answer; whatever the answer says is the caller's.
     func send(_ method: Method, _ path: String, body: String? = nil) throws(CommandFailure) -> Answer {
-        if let file = authoritiesFile, !FileManager.default.isReadableFile(atPath: file) {
-            throw .usage("--ca names \(file), which cannot be read")
+        for (option, file) in [("ca", trust.authoritiesFile), ("cert", trust.certificateFile), ("key", trust.keyFile)] {
+            guard let file, !FileManager.default.isReadableFile(atPath: file) else { continue }
+            throw .usage("--\(option) names \(file), which cannot be read")
         }
         let target = base.absoluteString.hasSuffix("/") ? String(base.absoluteString.dropLast()) : base.absoluteString
         var fields = headers.map { (name: $0.key, value: $0.value) }
@@ -38,7 +38,7 @@ struct GatewayHTTP {
             case .patch: .patch
             case .delete: .delete
             }
-        call.authoritiesFile = authoritiesFile
+        call.trust = trust
         call.isLoopbackOnly = false
         guard let transfers = HTTPTransfers(), let transfer = HTTPTransfer(call, in: transfers) else {
             throw .refused("libcurl has no memory")
@@ -74,6 +74,10 @@ enum ConnectionHint {
             return
                 "Hint: the certificate is not one that this machine trusts for \(base.host ?? ""). Is it from a private "
                 + "authority? Name its certificate with --ca FILE."
+        case .ownCertificate:
+            return
+                "Hint: the listener at \(address) takes only clients with a certificate that its operator's authority "
+                + "signed: give it with --cert FILE and --key FILE."
         case .tls:
             return "Hint: the listener at \(address) may speak plain HTTP: try http://\(address)."
         case .timeout where isSecure:
@@ -81,7 +85,10 @@ enum ConnectionHint {
                 + "packets."
         case .timeout: return "Hint: a firewall may drop packets to \(address)."
         case .other where !isSecure: return "Hint: the listener at \(address) may want TLS: try https://\(address)."
-        case .other, .tooLarge, .notLoopback, .cancelled: return nil
+        case .other:
+            return "Hint: a listener that takes only clients with a certificate ends connections so: give one with --cert FILE "
+                + "and --key FILE."
+        case .tooLarge, .notLoopback, .cancelled: return nil
         }
     }
 }

@@ -7,7 +7,8 @@ struct PublishClient {
         .value("http", "ADDRESS", "The push API, host:port or a URL. Default: 127.0.0.1:7080."),
         Credentials.appOption, .value("app-key", "KEY", "The app's key."),
         .value("master-secret", "SECRET", "The app's master secret; better given by the environment."),
-        Credentials.authoritiesOption, Credentials.contextOption, Credentials.dataOption,
+        Credentials.authoritiesOption, Credentials.certificateOption, Credentials.keyOption, Credentials.contextOption,
+        Credentials.dataOption,
     ]
 
     private var client: GatewayHTTP
@@ -15,7 +16,7 @@ struct PublishClient {
 
     init(_ credentials: Credentials) throws(CommandFailure) {
         appID = try credentials.appID()
-        client = GatewayHTTP(base: try credentials.httpBase(), authoritiesFile: credentials.authoritiesFile)
+        client = GatewayHTTP(base: try credentials.httpBase(), trust: credentials.trust)
         let (appKey, secret) = (try credentials.appKey(), try credentials.masterSecret())
         let timestamp = String(Int64(Date().timeIntervalSince1970 * 1_000))
         let body = JSONText.object([

@@ -1,5 +1,7 @@
 /// Bounds of the configuration file itself.
 package enum ConfigurationLimits {
+    /// Names that a client's certificate may have, of one listener.
+    package static let clientNameCount = 64
     /// Far above any real file; keeps a mistyped path (a database, say) from being read whole.
     package static let fileByteCount = 4 << 20
     /// A secret, token or certificate file.

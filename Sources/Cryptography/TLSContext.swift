@@ -16,6 +16,10 @@ package final class TLSContext: @unchecked Sendable {
     let raw: OpaquePointer
     /// What the callbacks of a context with a pre-shared key point to.
     let presharedKey: PresharedKeyMemory?
+    /// The same for a context that asks clients for certificates of certain names.
+    let allowedNames: AllowedNames?
+    /// Which listener it serves; for the log.
+    let name: String
 
     /// What a client believes a server by.
     package enum Trust: Sendable, Equatable {
@@ -28,7 +32,11 @@ package final class TLSContext: @unchecked Sendable {
     }
 
     /// A server's context: TLS 1.2 or later, with the PEM chain (leaf first) and its key.
-    package init(certificatePath: String, keyPath: String) throws(TLSFailure) {
+    ///
+    /// With `clients` no handshake succeeds without a client's certificate, and none is resumed.
+    package init(
+        certificatePath: String, keyPath: String, clients: ClientCertificates? = nil, name: String = ""
+    ) throws(TLSFailure) {
         let raw = try Self.makeContext(TLS_server_method())
         do throws(TLSFailure) {
             try Self.requireReadable(certificatePath, "certificate")
@@ -46,14 +54,15 @@ package final class TLSContext: @unchecked Sendable {
             guard SSL_CTX_check_private_key(raw) == 1 else {
                 throw TLSFailure("the key in \(keyPath) does not belong to the certificate in \(certificatePath)")
             }
+            // Resumption works by tickets, which cost this process no memory; the cache would.
+            SSL_CTX_ctrl(raw, SSL_CTRL_SET_SESS_CACHE_MODE, Int(SSL_SESS_CACHE_OFF), nil)
+            SSL_CTX_set_num_tickets(raw, 1)
+            allowedNames = if let clients { try Self.require(clients, in: raw) } else { nil }
         } catch {
             SSL_CTX_free(raw)
             throw error
         }
-        // Resumption works by tickets, which cost this process no memory; the cache would.
-        SSL_CTX_ctrl(raw, SSL_CTRL_SET_SESS_CACHE_MODE, Int(SSL_SESS_CACHE_OFF), nil)
-        SSL_CTX_set_num_tickets(raw, 1)
-        self.raw = raw
+        (self.raw, self.name) = (raw, name)
         presharedKey = nil
     }
 
@@ -76,21 +85,12 @@ package final class TLSContext: @unchecked Sendable {
         SSL_CTX_set_num_tickets(raw, 0)
         let memory = PresharedKeyMemory(keys)
         memory.install(in: raw)
-        self.raw = raw
-        presharedKey = memory
+        (self.raw, name) = (raw, "")
+        (presharedKey, allowedNames) = (memory, nil)
     }
 
     /// The same with one key.
     package convenience init(psk key: PresharedKey) throws(TLSFailure) { try self.init(psk: [key]) }
-
-    /// What clients will find wrong with the certificate's dates; `nil`: nothing, today.
-    package func dateProblem() -> String? {
-        guard let certificate = SSL_CTX_get0_certificate(raw) else { return "there is no certificate" }
-        // Below zero: in the past; above: in the future; zero: the date cannot be read.
-        if X509_cmp_current_time(X509_get0_notBefore(certificate)) >= 0 { return "the certificate is not valid yet" }
-        if X509_cmp_current_time(X509_get0_notAfter(certificate)) <= 0 { return "the certificate has expired" }
-        return nil
-    }
 
     /// When the certificate ends, in seconds since 1970; `nil`: there is none, or its date cannot be read.
     package var certificateEnd: Int64? {
@@ -118,8 +118,8 @@ package final class TLSContext: @unchecked Sendable {
         case .anyone:
             SSL_CTX_set_verify(raw, SSL_VERIFY_NONE, nil)
         }
-        self.raw = raw
-        presharedKey = nil
+        (self.raw, name) = (raw, "")
+        (presharedKey, allowedNames) = (nil, nil)
     }
 
     deinit { SSL_CTX_free(raw) }
@@ -235,11 +235,14 @@ enum OpenSSLErrors {
     static func forget() { ERR_clear_error() }
 
     /// The oldest error in words, which is the root; the list is empty afterwards.
-    static func takeLast() -> String {
+    static func takeLast() -> String { takeCode().text }
+
+    /// The same with its reason's number; 0: there is none.
+    static func takeCode() -> (reason: CInt, text: String) {
         let code = ERR_get_error()
         ERR_clear_error()
-        guard code != 0 else { return "no detail" }
-        guard let reason = ERR_reason_error_string(code) else { return "error \(code)" }
-        return String(cString: reason)
+        guard code != 0 else { return (0, "no detail") }
+        guard let reason = ERR_reason_error_string(code) else { return (ERR_GET_REASON(code), "error \(code)") }
+        return (ERR_GET_REASON(code), String(cString: reason))
     }
 }

@@ -21,16 +21,34 @@ package final class TLSSession {
         case failed(String)
     }
 
+    /// What a handshake failed for, as far as an operator could act on it.
+    package enum Failure: Sendable, Equatable, CaseIterable {
+        /// The peer showed no certificate, or one that does not hold here.
+        case certificate
+        /// The peer refused, our certificate for instance: it sent an alert.
+        case refusedByPeer
+        /// The peer left.
+        case ended
+        /// It was not TLS, or no version or cipher that both have.
+        case form
+    }
+
     private let raw: OpaquePointer
-    /// Kept for as long as OpenSSL may ask for it.
-    private let presharedKey: PresharedKeyMemory?
+    /// Kept with its keys and names for as long as OpenSSL may ask for them.
+    private let context: TLSContext
+    /// The server's side, of clients that share no key with it.
+    package let isServing: Bool
+    /// Its handshake counts among those of a `HandshakeGate`.
+    package var isGated = false
+    /// What kind the last failure was of.
+    package private(set) var failure = Failure.ended
     /// What the socket said when it last failed, as `errno`; 0: it has not.
     package private(set) var systemErrorCode: CInt = 0
 
     /// The server's side over `descriptor`.
     package init(accepting context: TLSContext, descriptor: CInt) throws(TLSFailure) {
         raw = try Self.make(context, descriptor)
-        presharedKey = context.presharedKey
+        (self.context, isServing) = (context, context.presharedKey == nil)
         SSL_set_accept_state(raw)
     }
 
@@ -39,11 +57,11 @@ package final class TLSSession {
     /// An address literal is matched against the certificate's addresses and not sent.
     package init(connecting context: TLSContext, descriptor: CInt, serverName: String) throws(TLSFailure) {
         raw = try Self.make(context, descriptor)
-        presharedKey = context.presharedKey
+        (self.context, isServing) = (context, false)
         SSL_set_connect_state(raw)
         // A server without the key would have to show a certificate, and none is believed. Not for the server's side:
         // there OpenSSL would want a name for what it takes to be resumed sessions.
-        if presharedKey != nil { SSL_set_verify(raw, SSL_VERIFY_PEER, nil) }
+        if context.presharedKey != nil { SSL_set_verify(raw, SSL_VERIFY_PEER, nil) }
         let parameters = SSL_get0_param(raw)
         if X509_VERIFY_PARAM_set1_ip_asc(parameters, serverName) != 1 {
             ERR_clear_error()
@@ -59,6 +77,9 @@ package final class TLSSession {
     }
 
     deinit { SSL_free(raw) }
+
+    /// What the server's context is called in the log.
+    package var listener: String { context.name }
 
     private static func make(_ context: TLSContext, _ descriptor: CInt) throws(TLSFailure) -> OpaquePointer {
         guard let raw = SSL_new(context.raw) else {
@@ -149,15 +170,30 @@ package final class TLSSession {
         case SSL_ERROR_ZERO_RETURN: return .ended
         case SSL_ERROR_SYSCALL:
             systemErrorCode = systemError
+            failure = .ended
             let reason = systemError == 0 ? "end of file" : strerror(systemError).map { String(cString: $0) } ?? ""
             ERR_clear_error()
             return .failed(reason)
         default:
             let verification = SSL_get_verify_result(raw)
-            let reason = OpenSSLErrors.takeLast()
+            let (code, reason) = OpenSSLErrors.takeCode()
+            failure = kind(of: code)
             guard verification != Int(X509_V_OK) else { return .failed(reason) }
+            if verification == Int(AllowedNames.refusal), context.allowedNames != nil {
+                return .failed("\(reason): it has none of the allowed names")
+            }
             let detail = X509_verify_cert_error_string(verification).map { String(cString: $0) } ?? ""
             return .failed("\(reason): \(detail)")
+        }
+    }
+
+    private func kind(of code: CInt) -> Failure {
+        switch code {
+        case SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE, SSL_R_CERTIFICATE_VERIFY_FAILED: .certificate
+        case SSL_R_UNEXPECTED_EOF_WHILE_READING: .ended
+        // Alerts of the peer have the numbers above this.
+        case SSL_AD_REASON_OFFSET...: .refusedByPeer
+        default: .form
         }
     }
 }

@@ -51,9 +51,11 @@ public struct ByteStream {
     ///   - outboxByteLimit: what may wait to be sent, give or take a thousandth; it must hold the largest single write.
     ///   - tls: to begin a handshake: a server's on a connection that was just accepted, or a client's.
     ///   - serverName: with it the handshake is a client's, who takes no server of another name.
+    ///   - isGated: a server's handshake passes the loop's `HandshakeGate`, if there is one.
     package init(
         attaching connection: DetachedConnection, on loop: EventLoop, delegate: StreamDelegate,
-        outboxByteLimit: Int = Limits.outboxByteCount, tls: TLSContext? = nil, serverName: String? = nil
+        outboxByteLimit: Int = Limits.outboxByteCount, tls: TLSContext? = nil, serverName: String? = nil,
+        isGated: Bool = false
     ) {
         loop.preconditionInLoop()
         table = loop.streams
@@ -81,7 +83,7 @@ public struct ByteStream {
             finish(.failed(SystemError(operation: "event_add", code: ENOMEM)))
             return
         }
-        if let tls { beginHandshake(tls, serverName) }
+        if let tls { isGated ? arriveAtGate(tls) : beginHandshake(tls, serverName) }
         adopt(content)
     }
 
@@ -98,6 +100,60 @@ public struct ByteStream {
             setTimeout(afterMilliseconds: Limits.handshakeMilliseconds)
         } catch {
             finish(.tlsFailed(error.description))
+        }
+    }
+
+    private func arriveAtGate(_ context: TLSContext) {
+        guard let gate = table.pointee.gate else { return beginHandshake(context, nil) }
+        place.pointee.flags.insert(.isHandshaking)
+        setTimeout(afterMilliseconds: Limits.handshakeMilliseconds)
+        gate.arrive(self, context)
+    }
+
+    /// Begins the handshake that the gate lets in; `hasWaited`: what came meanwhile made its edges already.
+    func beginServing(_ context: TLSContext, through gate: HandshakeGate, hasWaited: Bool) {
+        guard let slot else { return gate.finished() }
+        beginHandshake(context, nil)
+        guard let tls = slot.pointee.tls, isOpen else { return gate.finished() }
+        tls.isGated = true
+        if hasWaited { ready(0) }
+    }
+
+    /// Whether the handshake is not over; false after the stream's end.
+    var isInHandshake: Bool { slot?.pointee.flags.contains(.isHandshaking) ?? false }
+
+    /// Ends a stream whose handshake is not over; the caller tells of it.
+    func endHandshake(_ reason: String) {
+        guard let slot, isInHandshake else { return }
+        if let tls = slot.pointee.tls, tls.isGated { table.pointee.gate?.finished() }
+        slot.pointee.flags.remove(.isHandshaking)
+        finish(.tlsFailed(reason))
+    }
+
+    /// Ends a client's connection so that it reads why: what it sends behind its certificate would reset our alert.
+    private func refuseCertificate(_ slot: StreamSlot.Pointer, _ reason: String) -> Bool {
+        noteHandshake(slot, .tlsFailed(reason))
+        slot.pointee.flags.remove(.isHandshaking)
+        slot.pointee.tls = nil
+        // Nothing that was meant for a proven client goes out in the clear.
+        slot.pointee.outbox.removeAll(into: &table.pointee.pool)
+        closeAfterFlush()
+        return false
+    }
+
+    /// Books the end of a handshake that a client began here.
+    private func noteHandshake(_ slot: StreamSlot.Pointer, _ reason: CloseReason?) {
+        guard let tls = slot.pointee.tls, tls.isServing else { return }
+        if tls.isGated { table.pointee.gate?.finished() }
+        guard let hook = table.pointee.onHandshake else { return }
+        switch reason {
+        case nil: hook(.done)
+        case .timedOut: hook(.timedOut)
+        case .closedHere: hook(.displaced)
+        case .loopStopped: break
+        case .tlsFailed(let text): hook(.failed(tls.failure, text: text, from: peer, listener: tls.listener))
+        case .endOfStream, .failed, .webSocketFailed, .outboxFull, .unconsumedOverflow:
+            hook(.failed(.ended, text: "the client left", from: peer, listener: tls.listener))
         }
     }
 
@@ -149,7 +205,11 @@ public struct ByteStream {
 
     func timeoutFired() {
         guard let slot else { return }
-        if slot.pointee.flags.contains(.isHandshaking) { return finish(.tlsFailed("the handshake timed out")) }
+        if slot.pointee.flags.contains(.isHandshaking) {
+            noteHandshake(slot, .timedOut)
+            slot.pointee.flags.remove(.isHandshaking)
+            return finish(.tlsFailed("the handshake timed out"))
+        }
         if slot.pointee.flags.contains(.isClosing) { return finish(.closedHere) }
         slot.pointee.delegate?.timedOut(self)
     }
@@ -217,6 +277,7 @@ public struct ByteStream {
     /// Ends the stream: descriptor, TLS and buffers go now, the delegate is told in the next turn.
     func finish(_ reason: CloseReason) {
         guard let slot else { return }
+        if slot.pointee.flags.contains(.isHandshaking) { noteHandshake(slot, reason) }
         let (descriptor, delegate) = (slot.pointee.descriptor, slot.pointee.delegate)
         if slot.pointee.flags.contains(.isClosing) { table.pointee.endClosing() }
         table.pointee.endings.append(
@@ -247,6 +308,11 @@ public struct ByteStream {
         guard let slot else { return }
         if what & Int16(EV_CLOSED) != 0 { slot.pointee.flags.insert(.hasPeerEnd) }
         if slot.pointee.flags.contains(.isHandshaking) {
+            guard slot.pointee.tls != nil else {
+                // It waits at the gate; what it sends is looked at when its turn comes.
+                if slot.pointee.flags.contains(.hasPeerEnd) { finish(.endOfStream) }
+                return
+            }
             let began = SystemClock.monotonicNanoseconds
             let isDone = continueHandshake(slot)
             table.pointee.handshakeNanoseconds += Int64(SystemClock.monotonicNanoseconds - began)
@@ -268,11 +334,13 @@ public struct ByteStream {
         switch tls.handshake() {
         case .wantsRead, .wantsWrite: return false
         case .failed(let reason):
+            if tls.isServing, tls.failure == .certificate { return refuseCertificate(slot, reason) }
             // Nothing listens there: no word about TLS.
             let isRefused = tls.systemErrorCode == ECONNREFUSED
             finish(isRefused ? .failed(SystemError(operation: "connect", code: ECONNREFUSED)) : .tlsFailed(reason))
             return false
         case .done:
+            noteHandshake(slot, nil)
             slot.pointee.flags.remove(.isHandshaking)
             table.pointee.clearDeadline(slot)
             slot.pointee.delegate?.handshakeFinished(self)

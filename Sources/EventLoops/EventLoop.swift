@@ -77,6 +77,24 @@ package final class EventLoop: @unchecked Sendable {
         return streams.pointee.handshakeNanoseconds
     }
 
+    /// What the handshakes of HTTP servers and other gated streams pass from now on.
+    package var handshakeGate: HandshakeGate? {
+        get {
+            preconditionInLoop()
+            return streams.pointee.gate
+        }
+        set {
+            preconditionInLoop()
+            streams.pointee.gate = newValue
+        }
+    }
+
+    /// Has the outcome of each TLS handshake told that a client began here.
+    package func onHandshake(_ hook: @escaping (HandshakeEvent) -> Void) {
+        preconditionInLoop()
+        streams.pointee.onHandshake = hook
+    }
+
     /// Makes a loop that does not run yet; throws when the system is out of descriptors or memory.
     ///
     /// From the first one on the process ignores SIGPIPE: OpenSSL writes with calls that raise it, and a peer

@@ -45,7 +45,8 @@ final class HTTPConnection: StreamDelegate {
         super.init()
         let tls = server.configuration.tls
         stream = ByteStream(
-            attaching: connection, on: loop, delegate: self, outboxByteLimit: Limits.answerByteCount, tls: tls)
+            attaching: connection, on: loop, delegate: self, outboxByteLimit: Limits.answerByteCount, tls: tls,
+            isGated: true)
         // A TLS client must get through its handshake before the first byte of a request can be seen.
         stream?.setTimeout(
             afterMilliseconds: tls == nil

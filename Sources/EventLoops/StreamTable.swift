@@ -94,6 +94,9 @@ struct StreamTable {
     private(set) var openCount = 0
     /// Time that went into TLS handshakes.
     var handshakeNanoseconds: Int64 = 0
+    /// What handshakes pass that are asked to; see `ByteStream.init`.
+    var gate: HandshakeGate?
+    var onHandshake: ((HandshakeEvent) -> Void)?
     /// Streams that wait for their peer's end, oldest first, with some that are over among them.
     private var closings: [ByteStream] = []
     private var firstClosing = 0

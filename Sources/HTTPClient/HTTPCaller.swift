@@ -8,14 +8,13 @@ package final class HTTPCaller: Sendable {
     private static let endingStepCount = 50
 
     private let transfers: HTTPTransfers
-    private let authoritiesFile: String?
+    private let trust: HTTPTrust
     private let isCancelled = Atomic<Bool>(false)
     private let isEnding = Atomic<Bool>(false)
 
-    /// Makes a caller that trusts the PEM certificates of `authoritiesFile`, or with `nil` the system's.
-    package init(authoritiesFile: String? = nil) throws(HTTPCallFailure) {
+    package init(_ trust: HTTPTrust = HTTPTrust()) throws(HTTPCallFailure) {
         guard let transfers = HTTPTransfers() else { throw Self.noMemory }
-        (self.transfers, self.authoritiesFile) = (transfers, authoritiesFile)
+        (self.transfers, self.trust) = (transfers, trust)
     }
 
     /// Ends the call under way, and each later one.
@@ -39,7 +38,7 @@ package final class HTTPCaller: Sendable {
         }
         var call = HTTPCall(
             url, headers: headers, body: body, userAgent: "longwire-apns", timeoutMilliseconds: timeoutMilliseconds)
-        call.authoritiesFile = authoritiesFile
+        call.trust = trust
         guard let transfer = HTTPTransfer(call, in: transfers) else { throw Self.noMemory }
         defer { transfer.leave() }
         var endingSteps = 0

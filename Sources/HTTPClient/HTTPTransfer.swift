@@ -1,6 +1,20 @@
 internal import CCurl
 internal import Glibc
 
+/// Whom a caller believes, and what it shows of itself, with https.
+package struct HTTPTrust: Sendable, Equatable {
+    /// PEM certificates to trust in place of the system's; `nil`: the system's.
+    package var authoritiesFile: String?
+    /// PEM files with the certificate that is shown to a server that asks for one, and its key; read at each connection.
+    package var certificateFile: String?
+    /// `nil`: the certificate's file has the key, too.
+    package var keyFile: String?
+
+    package init(authoritiesFile: String? = nil, certificateFile: String? = nil, keyFile: String? = nil) {
+        (self.authoritiesFile, self.certificateFile, self.keyFile) = (authoritiesFile, certificateFile, keyFile)
+    }
+}
+
 /// A request, as its sender writes it.
 package struct HTTPCall: Sendable {
     package enum Method: Sendable { case get, post, patch, delete }
@@ -14,8 +28,7 @@ package struct HTTPCall: Sendable {
     package var userAgent: String
     package var connectMilliseconds = 5_000
     package var timeoutMilliseconds: Int
-    /// PEM certificates to trust in place of the system's; `nil`: the system's.
-    package var authoritiesFile: String?
+    package var trust = HTTPTrust()
     /// Every plain connection is held to a loopback address.
     package var isLoopbackOnly = true
     /// An answer's body beyond this ends the request.
@@ -43,7 +56,7 @@ package struct HTTPReply: Sendable, Equatable {
 /// Why a request brought no answer; the text names the address.
 package struct HTTPCallFailure: Error, Equatable, CustomStringConvertible {
     package enum Kind: Sendable, Equatable {
-        case resolve, connect, tls, certificate, timeout, tooLarge, notLoopback, cancelled, other
+        case resolve, connect, tls, certificate, ownCertificate, timeout, tooLarge, notLoopback, cancelled, other
     }
     package var kind: Kind
     package var description: String
@@ -135,7 +148,13 @@ package final class HTTPTransfer {
         set(CURLOPT_SSL_VERIFYPEER, 1)
         set(CURLOPT_SSL_VERIFYHOST, 2)
         set(CURLOPT_SSLVERSION, Int(CURL_SSLVERSION_TLSv1_2))
-        if let file = call.authoritiesFile { set(CURLOPT_CAINFO, file) }
+        if let file = call.trust.authoritiesFile { set(CURLOPT_CAINFO, file) }
+        if let file = call.trust.certificateFile {
+            set(CURLOPT_SSLCERT, file)
+            set(CURLOPT_SSLKEY, call.trust.keyFile ?? file)
+            // A key with a passphrase is an error; without this OpenSSL would ask the terminal.
+            set(CURLOPT_KEYPASSWD, "")
+        }
         codes.append(
             longwire_curl_set_writer(
                 handle,
@@ -176,7 +195,8 @@ package final class HTTPTransfer {
         case CURLE_COULDNT_CONNECT: return failure(.connect, text)
         case CURLE_OPERATION_TIMEDOUT: return failure(.timeout, text)
         case CURLE_PEER_FAILED_VERIFICATION: return failure(.certificate, text)
-        case CURLE_SSL_CONNECT_ERROR, CURLE_SSL_CACERT_BADFILE, CURLE_SSL_CERTPROBLEM: return failure(.tls, text)
+        case CURLE_SSL_CERTPROBLEM, CURLE_SSL_CLIENTCERT: return failure(.ownCertificate, text)
+        case CURLE_SSL_CONNECT_ERROR, CURLE_SSL_CACERT_BADFILE: return failure(.tls, text)
         default: return failure(.other, text)
         }
     }

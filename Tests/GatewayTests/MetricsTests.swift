@@ -204,7 +204,7 @@ struct ExpiryWatchTests {
     func news() {
         var watch = ExpiryWatch()
         func isNews(_ listener: String, _ end: Int64, _ now: Int64) -> Bool {
-            watch.isNews(listener, end: end, now: now)
+            watch.isNews(listener, end: end, now: now, warning: 14 * day)
         }
         let end = 1_000_000 * day
         #expect(!isNews("device", end, end - 14 * day))

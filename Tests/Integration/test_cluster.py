@@ -1,14 +1,19 @@
 """Three gateways as one: any takes any call and any device, and a dead one's parts are served by the others."""
 
+import contextlib
 import json
 import re
+import ssl
 import subprocess
 import time
 
+import longwire_client
 import pytest
+import websocket as ws
+from certificates import authority
 from cluster import Cluster, retried
 from conftest import QUICK
-from gateway import ADMIN_TOKEN, Refused, binary, eventually
+from gateway import ADMIN_TOKEN, APP, Refused, binary, eventually
 from hostile import close_code, said_hello
 from longwire_client import Closed, pb, prove
 from redis_rig import Gate, RedisRig
@@ -111,6 +116,43 @@ def test_any_gateway_takes_any_push_for_any_device(cluster, new_device):
         assert got.payload == f"to {number}".encode()
         # Asked of the third one.
         cluster[(number + 2) % 3].ends_as(message["msgId"], "delivered")
+
+
+def register(device, timeout=30.0):
+    """Registers, again while the device's part changes hands."""
+    end = time.monotonic() + timeout
+    while True:
+        try:
+            return device.register(APP["appSecret"])
+        except Closed as closed:
+            if closed.code != 202 or time.monotonic() > end:
+                raise
+            time.sleep(0.1)
+
+
+def test_devices_over_a_websocket_and_tls_are_relayed_to_their_owners(rig, tmp_path):
+    root = authority(tmp_path)
+    server = root.sign("server")
+    trusting = ssl.create_default_context(cafile=str(root.file))
+    wire = lambda address, timeout: ws.Wire.to(address, timeout, tls=trusting)  # noqa: E731
+    with Cluster(rig, count=2, limits=QUICK, certificate=(server.file, server.key)) as cluster, contextlib.ExitStack() as stack:
+        made = []
+        # Parts are anywhere: of a dozen devices some are the other gateway's.
+        for _ in range(12):
+            device = longwire_client.Device("127.0.0.1", cluster[0].device_tls, APP["appId"], wire=wire)
+            stack.callback(device.close)
+            register(device)
+            device.cid = device.state.cid.hex()
+            made.append(device)
+        for number, device in enumerate(made):
+            for one in range(3):
+                message = cluster[number % 2].push(device.cid, f"{one} to {number}" + "x" * 2_000)
+                assert message["status"] == "successed_online"
+            got = [message.payload for message in device.receive_and_ack(3)]
+            assert got == [f"{one} to {number}".encode() + b"x" * 2_000 for one in range(3)]
+            assert device.ping(7).nonce == 7
+        relayed = re.search(r"longwire_devices_relayed_total (\d+)", cluster[0].metrics())
+        assert int(relayed[1]) > 0
 
 
 def test_offline_messages_wait_and_come_in_order_through_another_gateway(cluster, new_device):

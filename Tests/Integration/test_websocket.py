@@ -6,13 +6,16 @@ of text ends with 1003: messages are binary.
 """
 
 import os
+import shutil
 import socket
+import ssl
 import struct
 import time
 
 import longwire_client
 import pytest
 import websocket as ws
+from certificates import authority
 from gateway import ADMIN_TOKEN, APP, eventually
 from longwire_client import Closed, pb
 from websocket import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, closing, frame
@@ -67,6 +70,27 @@ def test_a_device_over_a_websocket_is_a_device(gateway, web_device):
     assert closed.value.code == 400
     assert wire.websocket.end()[2] == 4400
     plain.close()
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="the openssl command makes the certificate")
+def test_over_tls_it_is_one_too(own_gateway, web_device, tmp_path):
+    root = authority(tmp_path)
+    server = root.sign("server")
+    gateway = own_gateway(certificate=(server.file, server.key))
+    trusting = ssl.create_default_context(cafile=str(root.file))
+    device = web_device(gateway, port=gateway.device_tls, tls=trusting)
+    for number in range(40):
+        gateway.push(device.cid, f"message {number}" + "x" * 2_000)
+    got = [message.payload for message in device.receive_and_ack(40)]
+    assert got == [b"message %d" % number + b"x" * 2_000 for number in range(40)]
+    assert device.ping(7).nonce == 7
+    device.close()
+    eventually(lambda: not gateway.view(device.cid)["connected"], "the device as absent")
+    gateway.push(device.cid, "later")
+    device.connect()
+    assert device.receive_and_ack(1)[0].payload == b"later"
+    with pytest.raises(ssl.SSLCertVerificationError):
+        web_device(gateway, port=gateway.device_tls, tls=ssl.create_default_context())
 
 
 def test_frames_may_be_cut_anywhere(gateway):

@@ -41,6 +41,12 @@ package struct GatewayConfiguration: Sendable, Equatable {
         /// Read again at each reload.
         package var certificateFile: String
         package var keyFile: String
+        /// PEM file of the authorities whose clients alone may connect; `nil`: clients show no certificate.
+        ///
+        /// Read again at each reload.
+        package var clientAuthoritiesFile: String?
+        /// One of them must be in a client's certificate; empty: none is asked for.
+        package var clientNames: [String] = []
     }
 
     /// What an acceptance promises.

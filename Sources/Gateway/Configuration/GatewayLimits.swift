@@ -26,6 +26,13 @@ package struct GatewayLimits: Sendable {
     package fileprivate(set) var welcomeWaitMilliseconds: Int64 = 2_000
     /// Welcomes of one device at once, and one in 15 s after that (`FlapBook`); 0: no device is slowed.
     package fileprivate(set) var flappingConnects: Int64 = 20
+    /// TLS handshakes under way in one loop, of senders and HTTP clients.
+    package fileprivate(set) var tlsHandshakesAtOnce = 512
+    /// Those that begin in one loop in a second: about a quarter of a slow core's.
+    package fileprivate(set) var tlsHandshakesPerSecond = 1_000
+    package fileprivate(set) var tlsHandshakeWaitMilliseconds: Int64 = 2_000
+    /// A listener's certificate that ends sooner is warned of: time for people, where a machine should have renewed it.
+    package fileprivate(set) var certificateWarningDays: Int64 = 14
     /// Body of one frame; holds the largest message (16 KiB) and its alert with room to spare.
     package fileprivate(set) var frameBytes = 64 << 10
     /// What waits for one slow reader; holds at least two of the largest frames and a full window.
@@ -172,6 +179,10 @@ package struct LimitKey: Sendable {
         key("welcomeSliceMicroseconds", \.welcomeSliceMicroseconds, 100...100_000),
         key("welcomeWaitMilliseconds", \.welcomeWaitMilliseconds, 0...8_000),
         key("flappingConnects", \.flappingConnects, 0...10_000),
+        key("tlsHandshakesAtOnce", \.tlsHandshakesAtOnce, 1...100_000),
+        key("tlsHandshakesPerSecond", \.tlsHandshakesPerSecond, 1...100_000),
+        key("tlsHandshakeWaitMilliseconds", \.tlsHandshakeWaitMilliseconds, 0...8_000),
+        key("certificateWarningDays", \.certificateWarningDays, 1...365),
         key("frameBytes", \.frameBytes, 32_768...131_072, restart: true),
         key("outboxBytes", \.outboxBytes, 65_536...(1 << 30), restart: true),
         key("mailboxItems", \.mailboxItems, 64...100_000_000, restart: true),

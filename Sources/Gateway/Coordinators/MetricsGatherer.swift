@@ -58,6 +58,9 @@ extension GatewayLoop {
         (figures.deviceSessions, figures.senderSessions) = (sessions.count, senders.count)
         if welcomes.belongs(to: self) {
             (figures.waitingNewcomers, figures.newcomerCost) = (welcomes.waitingCount, Int(welcomes.cost))
+            if let gate = loop.handshakeGate {
+                (figures.waitingHandshakes, figures.gatedHandshakes) = (gate.waitingCount, gate.underWayCount)
+            }
         }
         (figures.httpConnections, figures.adminConnections) = (publicRoom.count, adminRoom.count)
         (figures.httpDisplaced, figures.adminDisplaced) = (publicRoom.displacedCount, adminRoom.displacedCount)

@@ -44,7 +44,8 @@ final class SenderConnection: StreamDelegate, Handshaking {
         }
         let sender = SenderConnection(owner: owner)
         sender.stream = ByteStream(
-            attaching: connection, on: owner.loop, delegate: sender, outboxByteLimit: 8 << 20, tls: tls)
+            attaching: connection, on: owner.loop, delegate: sender, outboxByteLimit: 8 << 20, tls: tls,
+            isGated: true)
         owner.beginHandshake(sender, from: connection.peer)
     }
 

@@ -1,15 +1,12 @@
 /// Tells the operator that a listener's certificate ends soon: at most once a day for each.
 package struct ExpiryWatch: Sendable {
-    /// Two weeks, in seconds: time for people, where a machine should have renewed it.
-    package static let warning: Int64 = 14 * 86_400
-
     private var told: [String: Int64] = [:]
 
     package init() {}
 
-    /// Whether this is to be told now; all in seconds since 1970.
-    package mutating func isNews(_ listener: String, end: Int64, now: Int64) -> Bool {
-        guard end - now < Self.warning else {
+    /// Whether this is to be told now; `now` and `end` in seconds since 1970, `warning` in seconds before the end.
+    package mutating func isNews(_ listener: String, end: Int64, now: Int64, warning: Int64) -> Bool {
+        guard end - now < warning else {
             told[listener] = nil
             return false
         }
@@ -18,8 +15,8 @@ package struct ExpiryWatch: Sendable {
         return true
     }
 
-    mutating func look(at listener: String, end: Int64, now: Int64, _ log: Log) {
-        guard isNews(listener, end: end, now: now) else { return }
+    mutating func look(at listener: String, end: Int64, now: Int64, warning: Int64, _ log: Log) {
+        guard isNews(listener, end: end, now: now, warning: warning) else { return }
         log.write(
             .warning, .certificateEnds, [.listener: .text(listener), .milliseconds: LogValue((end - now) * 1_000)])
     }

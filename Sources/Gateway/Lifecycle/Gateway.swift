@@ -32,6 +32,8 @@ final class Gateway {
     private var lastClockRecord: Int64 = 0
     private var lastLook: Int64 = .min / 2
     private var expiryWatch = ExpiryWatch()
+    /// Those in force.
+    private var certificates: ListenerCertificates?
     private var isStoreBusy = false
     private var spillFailureCount = 0
     private var requestWatch = RetentionWatch("requests", limitName: "requestBytes")
@@ -96,10 +98,11 @@ final class Gateway {
             let flapping = FlapBook.Rules(connects: configuration.limits.flappingConnects)
             context.flaps.withLock { $0.rules = flapping }
             guard stepping == nil else { return }
-            try listen(try ListeningSockets(configuration))
+            let certificates = try ListenerCertificates(configuration)
+            try listen(try ListeningSockets(configuration), certificates)
             warnOfFewDescriptors(snapshot.connections)
-            try warnOfDates(configuration)
-            note(try Self.certificates(configuration))
+            warn(of: certificates)
+            note(certificates)
             if let hook = configuration.hook { self.hook = try HookSender(hook, context: context, log: log) }
             // The admin API may make an app with a webhook at any time.
             try context.startFeedPoster()
@@ -123,12 +126,13 @@ final class Gateway {
 
     // MARK: Listening
 
-    private func listen(_ sockets: ListeningSockets) throws {
+    private func listen(_ sockets: ListeningSockets, _ certificates: ListenerCertificates) throws {
+        let contexts = Dictionary(uniqueKeysWithValues: certificates.entries.map { ($0.name, $0.tls) })
         if let handles = sockets.device {
             addresses.device = try open(handles, "device", \.device) { DeviceHandshake.accept($1, tls: nil, on: $0) }
         }
-        if let handles = sockets.deviceTLS, let listener = configuration.device.tls {
-            let tls = Lock(try Self.tlsContext(listener))
+        if let handles = sockets.deviceTLS, let context = contexts["device"] {
+            let tls = Lock(context)
             deviceTLS = tls
             addresses.deviceTLS = try open(handles, "device.tls", \.device, isSecure: true) {
                 DeviceHandshake.accept($1, tls: tls.withLock { $0 }, on: $0)
@@ -139,8 +143,8 @@ final class Gateway {
                 SenderConnection.accept($1, tls: nil, on: $0)
             }
         }
-        if let handles = sockets.sendersTLS, let listener = configuration.senders.tls {
-            let tls = Lock(try Self.tlsContext(listener))
+        if let handles = sockets.sendersTLS, let context = contexts["senders"] {
+            let tls = Lock(context)
             sendersTLS = tls
             addresses.sendersTLS = try open(handles, "senders.tls", \.senders, isSecure: true) {
                 SenderConnection.accept($1, tls: tls.withLock { $0 }, on: $0)
@@ -149,51 +153,23 @@ final class Gateway {
         if let handles = sockets.http {
             addresses.http = try openHTTP(handles, "http", tls: nil, .publicHTTP)
         }
-        if let handles = sockets.httpTLS, let listener = configuration.http.tls {
-            addresses.httpTLS = try openHTTP(
-                handles, "http.tls", tls: try Self.tlsContext(listener), .publicHTTP)
+        if let handles = sockets.httpTLS, let tls = contexts["http"] {
+            addresses.httpTLS = try openHTTP(handles, "http.tls", tls: tls, .publicHTTP)
         }
         if let handles = sockets.admin {
             addresses.admin = try openHTTP(handles, "admin", tls: nil, .admin)
         }
-        if let handles = sockets.adminTLS, let listener = configuration.admin.tls {
-            addresses.adminTLS = try openHTTP(handles, "admin.tls", tls: try Self.tlsContext(listener), .admin)
+        if let handles = sockets.adminTLS, let tls = contexts["admin"] {
+            addresses.adminTLS = try openHTTP(handles, "admin.tls", tls: tls, .admin)
         }
     }
 
-    /// Loads what a start would load, and drops it; says what is wrong with the files that a start would take, too.
-    ///
-    /// - Throws: for the first file that cannot serve.
-    static func checkCertificates(_ configuration: GatewayConfiguration) throws(TLSFailure) -> [String] {
-        var problems: [String] = []
-        for (_, listener, tls) in try certificates(configuration) {
-            guard let problem = tls.dateProblem() else { continue }
-            problems.append("\(listener.certificateFile): \(problem)")
-        }
-        return problems
-    }
-
-    /// A certificate out of its time is no reason to serve nobody: other listeners work, and some clients may not look.
-    private func warnOfDates(_ configuration: GatewayConfiguration) throws {
-        for problem in try Self.checkCertificates(configuration) {
-            log.write(.warning, .configurationWarning, [.detail: .text(problem)])
-        }
-    }
-
-    /// What the listeners with TLS need, loaded; in the order of `GatewayConfiguration.listeners`.
-    private static func certificates(
-        _ configuration: GatewayConfiguration
-    ) throws(TLSFailure) -> [(name: String, listener: GatewayConfiguration.TLSListener, tls: TLSContext)] {
-        var all: [(name: String, listener: GatewayConfiguration.TLSListener, tls: TLSContext)] = []
-        for (name, path) in GatewayConfiguration.listeners {
-            guard let listener = configuration[keyPath: path].tls else { continue }
-            all.append((name, listener, try tlsContext(listener)))
-        }
-        return all
-    }
-
-    private static func tlsContext(_ listener: GatewayConfiguration.TLSListener) throws(TLSFailure) -> TLSContext {
-        try TLSContext(certificatePath: listener.certificateFile, keyPath: listener.keyFile)
+    /// A certificate that clients refuse is no reason to serve nobody: other listeners work, some clients may not look, and
+    /// a restart after the date must not take away what still worked.
+    private func warn(of certificates: ListenerCertificates) {
+        // What ends soon is told once a day; see `look`.
+        let (refused, unwise) = certificates.findings(endingWithin: 0)
+        for problem in refused + unwise { log.write(.warning, .configurationWarning, [.detail: .text(problem)]) }
     }
 
     private func open(
@@ -342,14 +318,17 @@ final class Gateway {
             return status.certificates
         }
         for (listener, end) in certificates {
-            expiryWatch.look(at: listener, end: end, now: ClockReader.wall() / 1_000, log)
+            expiryWatch.look(
+                at: listener, end: end, now: ClockReader.wall() / 1_000,
+                warning: configuration.limits.certificateWarningDays * 86_400, log)
         }
     }
 
     /// Notes when the certificates in force end.
-    private func note(_ all: [(name: String, listener: GatewayConfiguration.TLSListener, tls: TLSContext)]) {
-        let certificates = all.compactMap { name, _, tls in tls.certificateEnd.map { (listener: name, end: $0) } }
-        context.status.withLock { $0.certificates = certificates }
+    private func note(_ all: ListenerCertificates) {
+        certificates = all
+        let ends = all.entries.compactMap { entry in entry.tls.certificateEnd.map { (listener: entry.name, end: $0) } }
+        context.status.withLock { $0.certificates = ends }
     }
 
     /// Whether the event loops answer, for the service manager's watchdog.
@@ -381,8 +360,9 @@ final class Gateway {
             _ = try GeneratedCredentials.complete(&next, random: &random)
             // All that can fail comes first, so that a refused file changes nothing.
             let applied = try next.reloaded(over: configuration)
-            let certificates = try Self.certificates(applied)
-            try warnOfDates(applied)
+            let certificates = try ListenerCertificates(applied)
+            if let inForce = self.certificates { try certificates.requireNoWorse(than: inForce) }
+            warn(of: certificates)
             if let settings = applied.hook, hook == nil {
                 hook = try HookSender(settings, context: context, log: log)
             }
@@ -391,7 +371,7 @@ final class Gateway {
             }
             next = applied
             configuration = next
-            for (name, _, tls) in certificates { renew(name, tls) }
+            for entry in certificates.entries { renew(entry.name, entry.tls) }
             note(certificates)
             context.addresses.set(next.addressRules, exempt: next.exemptAddresses)
             context.flaps.withLock { $0.rules.connects = next.limits.flappingConnects }

@@ -50,16 +50,19 @@ package enum LongwiredMain {
     ) throws(ConfigurationError) -> Int32 {
         var configuration = try ConfigurationFile.load(parsed.configurationFile)
         if parsed.action == .check {
-            var problems: [String]
+            var (problems, warnings): ([String], [String]) = ([], configuration.warnings)
             do throws(TLSFailure) {
-                problems = try Gateway.checkCertificates(configuration)
+                let seconds = configuration.limits.certificateWarningDays * 86_400
+                let found = try ListenerCertificates(configuration).findings(endingWithin: seconds)
+                problems = found.refused
+                warnings += found.unwise
             } catch {
                 problems = [error.description]
             }
             if let problem = StoreSetup.problem(ofFolder: configuration.storePath) { problems.append(problem) }
             guard problems.isEmpty else { return fail(problems.joined(separator: "\nlongwired: "), .configuration) }
             return tell(
-                (configuration.warnings.map { "warning: \($0)" } + ["The configuration is valid."]).joined(
+                (warnings.map { "warning: \($0)" } + ["The configuration is valid."]).joined(
                     separator: "\n"))
         }
         var random = SystemRandomNumberGenerator()

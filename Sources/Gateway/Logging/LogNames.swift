@@ -50,8 +50,13 @@ package enum LogName: String, Sendable, CaseIterable {
     case reloaded
     /// A reload was refused; the old configuration stays.
     case reloadRefused
-    /// The certificate of a listener ends within two weeks, or has ended; once a day. Fields: listener, milliseconds (left).
+    /// The certificate of a listener ends within limits.certificateWarningDays, or has ended; once a day. Fields: listener,
+    /// milliseconds (left).
     case certificateEnds
+    /// A client showed no certificate where one is asked for, or one that does not hold; fields: listener, address, reason.
+    case clientCertificateRefused
+    /// A TLS handshake failed otherwise; fields: listener, address, reason.
+    case handshakeFailed
     /// A changed key counts only after a restart; fields: key.
     case restartNeeded
 

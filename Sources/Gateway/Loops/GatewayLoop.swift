@@ -339,6 +339,7 @@ final class GatewayLoop {
         }
         for sender in openSenders { sender.reload(registry) }
         welcomes.reload()
+        reloadHandshakeGate()
         publicFront.reload(snapshot)
         adminFront.reload(snapshot)
     }

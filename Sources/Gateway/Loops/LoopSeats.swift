@@ -15,7 +15,10 @@ final class LoopSeats {
 
     /// Before the event loop runs.
     func add(_ member: GatewayLoop) {
-        if desk == nil { desk = WelcomeDesk(member) }
+        if desk == nil {
+            desk = WelcomeDesk(member)
+            member.openHandshakeGate()
+        }
         members.append(Member(loop: member))
     }
 

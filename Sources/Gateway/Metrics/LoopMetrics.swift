@@ -33,6 +33,8 @@ package enum LoopCounter: Int, Sendable, CaseIterable {
     case proxyHeadersRefused
     case newcomersWaited, newcomersSentAway
     case flappingNoted, flappingRefused
+    case handshakeDone, handshakeWaited, handshakeRefused, handshakeDisplaced, handshakeTimedOut
+    case handshakeForCertificate, handshakeForPeer, handshakeForEnd, handshakeForForm
     case bytesReceived, bytesSent, deliversSent, turns, mailboxRefusals, coldReads, storeBreaches
 
     case refusedUnknownDevice, refusedQueueFull, refusedNoToken, refusedConflict, refusedPending, refusedBusy,

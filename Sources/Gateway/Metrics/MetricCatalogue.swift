@@ -123,6 +123,23 @@ package enum MetricCatalogue {
             "Time of a loop that one newcomer takes, TLS included; the largest of the loops.",
             .largest { $0.newcomerCost }),
         Metric(
+            "longwire_tls_handshakes_total", .counter,
+            "TLS handshakes of clients that are over, by result; those of other gateways of a cluster apart.",
+            .counter(.handshakeDone, [.result: "done"]), .counter(.handshakeRefused, [.result: "refused"]),
+            .counter(.handshakeDisplaced, [.result: "displaced"]), .counter(.handshakeTimedOut, [.result: "timeout"]),
+            .counter(.handshakeForCertificate, [.result: "clientCertificate"]),
+            .counter(.handshakeForPeer, [.result: "refusedByClient"]), .counter(.handshakeForEnd, [.result: "left"]),
+            .counter(.handshakeForForm, [.result: "form"])),
+        Metric(
+            "longwire_tls_handshakes_waited_total", .counter,
+            "TLS handshakes of senders and HTTP clients that had to wait for their turn.", .counter(.handshakeWaited)),
+        Metric(
+            "longwire_tls_handshakes_waiting", .gauge, "Connections that wait for the turn of their TLS handshake.",
+            .sum { $0.waitingHandshakes }),
+        Metric(
+            "longwire_tls_handshakes_under_way", .gauge, "TLS handshakes of senders and HTTP clients under way.",
+            .sum { $0.gatedHandshakes }),
+        Metric(
             "longwire_devices_relayed_total", .counter,
             "Connections of devices passed on to the gateway that serves them.", .counter(.devicesRelayed)),
         Metric(

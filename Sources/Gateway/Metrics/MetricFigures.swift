@@ -44,6 +44,8 @@ package struct LoopFigures: Sendable {
     package var waitingNewcomers = 0
     /// In nanoseconds.
     package var newcomerCost = 0
+    package var waitingHandshakes = 0
+    package var gatedHandshakes = 0
     package var httpConnections = 0
     package var adminConnections = 0
     package var httpDisplaced: UInt64 = 0

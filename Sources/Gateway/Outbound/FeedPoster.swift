@@ -150,7 +150,7 @@ final class FeedPoster: Sendable {
         call.connectMilliseconds = Int(HookLimits.connectTimeout)
         // An answer says nothing but its status.
         call.answerByteLimit = 64 << 10
-        call.authoritiesFile = post.hook.authoritiesFile
+        call.trust.authoritiesFile = post.hook.authoritiesFile
         return HTTPTransfer(call, in: transfers)
     }
 

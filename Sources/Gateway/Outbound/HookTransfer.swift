@@ -27,7 +27,7 @@ struct HookTransfer {
             timeoutMilliseconds: Int(configuration.timeoutSeconds * 1_000))
         call.connectMilliseconds = Int(HookLimits.connectTimeout)
         call.answerByteLimit = HookLimits.responseByteCount
-        call.authoritiesFile = configuration.authoritiesFile
+        call.trust.authoritiesFile = configuration.authoritiesFile
         guard let transfer = HTTPTransfer(call, in: transfers) else { return nil }
         (self.delivery, self.attempt, self.mayHaveArrived) = (delivery, attempt, mayHaveArrived)
         (self.edition, self.transfer) = (edition, transfer)
@@ -40,7 +40,7 @@ extension HookFailure {
         switch failure.kind {
         case .resolve: self = .resolve
         case .connect: self = .connect
-        case .tls, .certificate: self = .tls
+        case .tls, .certificate, .ownCertificate: self = .tls
         case .timeout: self = .timeout
         case .tooLarge: self = .tooLarge
         case .notLoopback: self = .notLoopback

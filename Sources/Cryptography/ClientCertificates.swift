@@ -1,0 +1,61 @@
+internal import COpenSSL
+
+/// Which client certificates a server asks for.
+package struct ClientCertificates: Sendable, Equatable {
+    /// A PEM file of the authorities that sign them; no others are trusted, the system's least of all.
+    package var authoritiesFile: String
+    /// One of these must be in the certificate, as a DNS name or the common name; empty: any of the authorities' will do.
+    package var names: [String]
+
+    package init(authoritiesFile: String, names: [String] = []) {
+        (self.authoritiesFile, self.names) = (authoritiesFile, names)
+    }
+}
+
+/// The allowed names where OpenSSL's callback finds them; sessions keep it for as long as it may be called.
+final class AllowedNames {
+    private let names: [String]
+    /// What a certificate of another name fails with.
+    static let refusal = X509_V_ERR_APPLICATION_VERIFICATION
+
+    init(_ names: [String]) { self.names = names }
+
+    func install(in context: OpaquePointer) {
+        SSL_CTX_set_cert_verify_callback(
+            context,
+            { check, place in
+                guard X509_verify_cert(check) == 1 else { return 0 }
+                guard let place, let leaf = X509_STORE_CTX_get0_cert(check) else { return 0 }
+                let allowed = Unmanaged<AllowedNames>.fromOpaque(place).takeUnretainedValue()
+                if allowed.has(leaf) { return 1 }
+                X509_STORE_CTX_set_error(check, AllowedNames.refusal)
+                return 0
+            }, Unmanaged.passUnretained(self).toOpaque())
+    }
+
+    private func has(_ certificate: OpaquePointer) -> Bool {
+        let flags = CUnsignedInt(X509_CHECK_FLAG_ALWAYS_CHECK_SUBJECT | X509_CHECK_FLAG_NO_WILDCARDS)
+        return names.contains { X509_check_host(certificate, $0, $0.utf8.count, flags, nil) == 1 }
+    }
+}
+
+extension TLSContext {
+    /// Asks every client for a certificate, and takes no client without one that holds.
+    ///
+    /// OpenSSL also requires that a certificate with an extended key usage is for clients.
+    static func require(_ clients: ClientCertificates, in raw: OpaquePointer) throws(TLSFailure) -> AllowedNames? {
+        let path = clients.authoritiesFile
+        guard SSL_CTX_load_verify_locations(raw, path, nil) == 1, let shown = SSL_load_client_CA_file(path) else {
+            throw TLSFailure("\(path) holds no usable PEM certificates (\(OpenSSLErrors.takeLast()))")
+        }
+        SSL_CTX_set_client_CA_list(raw, shown)
+        SSL_CTX_set_verify(raw, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nil)
+        // A resumed session would skip the look at the certificate, which may have ended since.
+        SSL_CTX_set_options(raw, UInt64(1) << 14)  // SSL_OP_NO_TICKET
+        SSL_CTX_set_num_tickets(raw, 0)
+        guard !clients.names.isEmpty else { return nil }
+        let allowed = AllowedNames(clients.names)
+        allowed.install(in: raw)
+        return allowed
+    }
+}

@@ -1,0 +1,156 @@
+package import Cryptography
+internal import Structures
+
+/// What became of a TLS handshake that a client began here; without those of peers that share a key.
+package enum HandshakeEvent {
+    case done
+    /// It has to wait for its turn at the gate.
+    case waits
+    /// Its turn would come too late, or came too late.
+    case refused
+    /// It stood still for longest and made room.
+    case displaced
+    /// It stood still until its time was over.
+    case timedOut
+    case failed(TLSSession.Failure, text: String, from: SocketAddress?, listener: String)
+}
+
+/// Bounds the TLS handshakes of one loop: how many are under way, and how many begin in a second.
+///
+/// A handshake costs as much as some hundred messages, and every stranger can ask for one. A stream beyond the bounds
+/// waits, oldest first, before OpenSSL has anything to do for it: it is a descriptor and a slot. One whose turn would
+/// come later than `Rules.waitMilliseconds` ends at once. When too many stand still at once the oldest of them makes room.
+///
+/// Devices have `WelcomeGovernor` in front of them, which measures what they cost; so they do not come here.
+/// Confined to its loop.
+package final class HandshakeGate {
+    package struct Rules: Equatable, Sendable {
+        /// Handshakes under way; each holds some 40 KiB.
+        package var atOnce: Int
+        /// Handshakes that begin in a second.
+        package var perSecond: Int
+        /// The longest that a stream waits for its turn.
+        package var waitMilliseconds: UInt64
+
+        package init(atOnce: Int = 512, perSecond: Int = 1_000, waitMilliseconds: UInt64 = 2_000) {
+            (self.atOnce, self.perSecond, self.waitMilliseconds) = (atOnce, perSecond, waitMilliseconds)
+        }
+    }
+
+    private struct Waiting {
+        let stream: ByteStream
+        let context: TLSContext
+        let until: UInt64
+    }
+
+    private struct Begun {
+        let stream: ByteStream
+        let at: UInt64
+    }
+
+    /// Handshakes that begin in one turn: what a message of a session waits for behind them.
+    private static let turnCount = 8
+    /// A handshake under way keeps its place for so long: some round trips of a mobile network.
+    private static let protectedMilliseconds: UInt64 = 1_000
+
+    package var rules: Rules
+    // Not counted: the loop holds the gate.
+    private unowned(unsafe) let loop: EventLoop
+    private var waiting = Ring<Waiting>()
+    /// Oldest first, with some that are over among them.
+    private var begun = Ring<Begun>()
+    /// Handshakes that may begin, in thousandths.
+    private var credit: Int
+    private var seenAt: UInt64
+    private var turnRest = HandshakeGate.turnCount
+    package private(set) var underWayCount = 0
+
+    /// Streams that wait, with some that have left meanwhile.
+    package var waitingCount: Int { waiting.count }
+
+    package init(on loop: EventLoop, rules: Rules = Rules()) {
+        (self.loop, self.rules, seenAt) = (loop, rules, loop.now)
+        credit = Self.burst(rules)
+        loop.onTurnEnd(.beforeFlush) { [unowned self] in turnEnds() }
+        loop.onTick { [unowned self] _ in turnEnds() }
+        loop.onStop { [unowned self] in waiting.removeAll() }
+    }
+
+    /// What two ticks of the loop bring, since a loop with nothing else to do has its turns by them.
+    private static func burst(_ rules: Rules) -> Int {
+        max(1_000, rules.perSecond * Int(2 * Limits.tickMilliseconds))
+    }
+
+    /// Lets a stream begin its handshake now or later, or ends it.
+    func arrive(_ stream: ByteStream, _ context: TLSContext) {
+        refill()
+        if waiting.isEmpty, take() { return begin(stream, context, hasWaited: false) }
+        let expected = UInt64(waiting.count) * 1_000 / UInt64(max(1, rules.perSecond))
+        guard expected < rules.waitMilliseconds else { return refuse(stream) }
+        waiting.append(Waiting(stream: stream, context: context, until: loop.now + rules.waitMilliseconds))
+        loop.streams.pointee.onHandshake?(.waits)
+    }
+
+    /// A handshake that began here is over.
+    func finished() { underWayCount -= 1 }
+
+    private func turnEnds() {
+        turnRest = Self.turnCount
+        guard !waiting.isEmpty else { return }
+        refill()
+        while let first = waiting.first {
+            if !first.stream.isOpen {
+                _ = waiting.popFirst()
+            } else if loop.now >= first.until {
+                _ = waiting.popFirst()
+                refuse(first.stream)
+            } else if take() {
+                _ = waiting.popFirst()
+                begin(first.stream, first.context, hasWaited: true)
+            } else {
+                break
+            }
+        }
+        if !waiting.isEmpty, turnRest <= 0 { loop.turnAgain() }
+    }
+
+    private func refill() {
+        let now = loop.now
+        credit = min(credit + Int(min(now - min(seenAt, now), 1_000)) * rules.perSecond, Self.burst(rules))
+        seenAt = now
+    }
+
+    private func take() -> Bool {
+        guard turnRest > 0, credit >= 1_000, hasPlace() else { return false }
+        turnRest -= 1
+        credit -= 1_000
+        return true
+    }
+
+    /// Whether one more may be under way; the oldest that stands still makes room.
+    private func hasPlace() -> Bool {
+        while let oldest = begun.first {
+            guard oldest.stream.isInHandshake else {
+                _ = begun.popFirst()
+                continue
+            }
+            guard underWayCount >= rules.atOnce else { return true }
+            guard loop.now >= oldest.at + Self.protectedMilliseconds else { return false }
+            _ = begun.popFirst()
+            loop.streams.pointee.onHandshake?(.displaced)
+            oldest.stream.endHandshake("too many handshakes were under way, and this one stood still for longest")
+        }
+        return underWayCount < rules.atOnce
+    }
+
+    private func begin(_ stream: ByteStream, _ context: TLSContext, hasWaited: Bool) {
+        underWayCount += 1
+        begun.append(Begun(stream: stream, at: loop.now))
+        stream.beginServing(context, through: self, hasWaited: hasWaited)
+    }
+
+    private func refuse(_ stream: ByteStream) {
+        loop.streams.pointee.onHandshake?(.refused)
+        stream.endHandshake("more handshakes were asked for than are done in time")
+    }
+}

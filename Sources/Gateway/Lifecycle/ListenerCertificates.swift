@@ -1,0 +1,58 @@
+internal import Cryptography
+
+/// The certificates of a configuration's listeners, loaded.
+struct ListenerCertificates {
+    struct Entry {
+        let name: String
+        let listener: GatewayConfiguration.TLSListener
+        let tls: TLSContext
+    }
+
+    /// In the order of `GatewayConfiguration.listeners`.
+    private(set) var entries: [Entry] = []
+
+    /// - Throws: for the first file that cannot serve: unreadable, no PEM, a key of another certificate.
+    init(_ configuration: GatewayConfiguration) throws(TLSFailure) {
+        for (name, path) in GatewayConfiguration.listeners {
+            guard let listener = configuration[keyPath: path].tls else { continue }
+            entries.append(Entry(name: name, listener: listener, tls: try Self.context(listener, name)))
+        }
+    }
+
+    static func context(
+        _ listener: GatewayConfiguration.TLSListener, _ name: String
+    ) throws(TLSFailure) -> TLSContext {
+        try TLSContext(
+            certificatePath: listener.certificateFile, keyPath: listener.keyFile,
+            clients: listener.clientAuthoritiesFile.map {
+                ClientCertificates(authoritiesFile: $0, names: listener.clientNames)
+            }, name: name)
+    }
+
+    /// What clients refuse, and what is unwise, each with its listener and file.
+    func findings(endingWithin seconds: Int64) -> (refused: [String], unwise: [String]) {
+        var (refused, unwise): ([String], [String]) = ([], [])
+        for entry in entries {
+            for finding in entry.tls.certificateFindings(endingWithin: seconds) {
+                let text = "\(entry.name).tls, \(entry.listener.certificateFile): \(finding)"
+                if finding.weight == .refused { refused.append(text) } else { unwise.append(text) }
+            }
+        }
+        return (refused, unwise)
+    }
+
+    /// Refuses certificates that clients would refuse, in place of ones that they take.
+    ///
+    /// A listener whose certificate in force has expired itself may have any: nothing gets worse.
+    func requireNoWorse(than inForce: ListenerCertificates) throws(TLSFailure) {
+        for entry in entries {
+            guard let old = inForce.entries.first(where: { $0.name == entry.name }),
+                !old.tls.certificateFindings(endingWithin: 0).contains(where: { $0.weight == .refused })
+            else { continue }
+            let findings = entry.tls.certificateFindings(endingWithin: 0)
+            guard let finding = findings.first(where: { $0.weight == .refused }) else { continue }
+            throw TLSFailure(
+                "\(entry.name).tls, \(entry.listener.certificateFile): \(finding); the certificate in force stays")
+        }
+    }
+}

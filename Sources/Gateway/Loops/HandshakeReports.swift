@@ -1,0 +1,45 @@
+internal import Cryptography
+internal import EventLoops
+
+/// Counts what became of TLS handshakes, and tells the operator of clients whose certificates were refused.
+extension GatewayLoop {
+    /// To be called for one part of an event loop, which stays as long as that does.
+    func openHandshakeGate() {
+        loop.handshakeGate = HandshakeGate(on: loop, rules: handshakeRules)
+        loop.onHandshake { [unowned self] in note($0) }
+    }
+
+    /// New limits are in force.
+    func reloadHandshakeGate() { loop.handshakeGate?.rules = handshakeRules }
+
+    private var handshakeRules: HandshakeGate.Rules {
+        HandshakeGate.Rules(
+            atOnce: limits.tlsHandshakesAtOnce, perSecond: limits.tlsHandshakesPerSecond,
+            waitMilliseconds: UInt64(limits.tlsHandshakeWaitMilliseconds))
+    }
+
+    private func note(_ event: HandshakeEvent) {
+        switch event {
+        case .done: metrics.count(.handshakeDone)
+        case .waits: metrics.count(.handshakeWaited)
+        case .refused: metrics.count(.handshakeRefused)
+        case .displaced: metrics.count(.handshakeDisplaced)
+        case .timedOut: metrics.count(.handshakeTimedOut)
+        case .failed(.certificate, let text, let peer, let listener):
+            metrics.count(.handshakeForCertificate)
+            // At most 20 lines in ten seconds; the rest is counted.
+            log.write(
+                .warning, .clientCertificateRefused,
+                [.listener: .text(listener), .address: .text(peer?.description ?? ""), .reason: .text(text)])
+        case .failed(let kind, let text, let peer, let listener):
+            switch kind {
+            case .refusedByPeer: metrics.count(.handshakeForPeer)
+            case .ended: metrics.count(.handshakeForEnd)
+            case .certificate, .form: metrics.count(.handshakeForForm)
+            }
+            log.write(
+                .debug, .handshakeFailed,
+                [.listener: .text(listener), .address: .text(peer?.description ?? ""), .reason: .text(text)])
+        }
+    }
+}

@@ -99,10 +99,13 @@ test-api: dependencies-test ## Asks a real gateway everything that docs/openapi.
 	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) Tests/API/run.py --examples $(EXAMPLES) --seed $(SEED)
 
 .PHONY: screenshots
-screenshots: dependencies-test ## Takes pictures of every page of the console into .build/screenshots.
+screenshots: dependencies-test ## Takes pictures of every page of the console, and of README's tour, into .build/screenshots.
 	deploy/install-dependencies.sh screenshots
 	swift build --product longwired
+	swift build --product longwire
 	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) Tests/Integration/screenshots.py .build/screenshots
+	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) Tests/Integration/tour.py --pictures .build/screenshots
+	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) Tests/Integration/tour.py --chinese --pictures .build/screenshots
 
 .PHONY: demo
 demo: dependencies-test ## Plays the whole story against a real gateway and prints each step.

@@ -57,7 +57,8 @@ class Page:
 
     def complaints(self):
         """What the browser's own log has against the page: errors of scripts, and what the policy of the page forbade."""
-        return [entry["message"] for entry in self.driver.get_log("browser") if "the server responded" not in entry["message"]]
+        return [entry["message"] for entry in self.driver.get_log("browser")
+                if "the server responded" not in entry["message"] and not entry["message"].startswith("chrome://")]
 
     def screenshot(self, path):
         self.driver.save_screenshot(str(path))

@@ -81,9 +81,9 @@ def few_rights(page, picture):
     """What a credential without the right sees."""
     page.click(".foot button:last-child")
     page.sign_in(HANDOFF_TOKEN)
-    page.find(".tiles")
+    page.find("nav")
     page.go("#/cluster")
-    page.find(".problem, .quiet")
+    page.find(".problem")
     page.screenshot(picture)
 
 

@@ -5,10 +5,11 @@ import {card, field, fill, h} from "./dom.js";
 import {explain} from "./faults.js";
 import {t} from "./texts.js";
 
-/** A list of the apps that this credential sees; `chosen` is an appId. */
+/** A list of the apps that this credential sees; `chosen` is an appId, by default the first that is served. */
 export async function appChoice(chosen) {
   const {apps} = await call("/v1/apps");
-  return h("select", {}, apps.map(({appId}) => h("option", {value: appId, selected: appId === chosen}, appId)));
+  const first = chosen ?? apps.find(({state}) => state === "enabled")?.appId;
+  return h("select", {}, apps.map(({appId}) => h("option", {value: appId, selected: appId === first}, appId)));
 }
 
 /**

@@ -51,6 +51,7 @@ export function show(body, [app]) {
       // The form stays as it is while its field has the cursor.
       const now = `${client.isRegistered} ${client.state} ${client.reason} ${client.applicationState}`;
       if (now !== before) fill(place, client.isRegistered ? device(client) : registration(client));
+      else if (client.isRegistered) fill(place.querySelector(".position"), number(client.kept.positions[0] ?? 0));
       before = now;
       fill(list, client.isRegistered && messages(client));
     };
@@ -83,7 +84,7 @@ function device(client) {
     facts([
       [t("session"), badge(kind, t(word))],
       [t("cid"), h("a", {href: `#/devices/${encodeURIComponent(client.app)}/${cid}`}, code(cid))],
-      [t("devicePosition"), number(positions[0] ?? 0)],
+      [t("devicePosition"), h("span", {class: "position"}, number(positions[0] ?? 0))],
     ]),
     h("fieldset", {class: "choice"}, h("legend", {}, t("appState")), ["foreground", "background"].map(state =>
       h("label", {}, h("input", {type: "radio", name: "application-state", value: state, checked: client.applicationState === state,

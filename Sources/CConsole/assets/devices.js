@@ -42,7 +42,7 @@ function device(found) {
       [t("bucket"), String(found.bucket)],
     ]), h("p", {}, h("a", {href: `#/send/${encodeURIComponent(found.appId)}/${found.cid}`}, t("sendTo")))),
     card(t("tokens"), table(t("tokens"), [t("tokenWord"), t("channel"), t("kind"), t("environment"), t("topic"), t("state")],
-      found.tokens.map(token => [code(token.token), token.channel, token.kind, token.environment, token.topic,
+      found.tokens.map(token => [code(token.token), token.channel, token.kind, token.environment, token.topic || "–",
         token.quarantined ? badge("bad", t("quarantined")) : badge("good", t("usable"))]), t("tokensEmpty"))),
     failure && card(t("vendorFailure"), facts([
       [t("msgId"), h("a", {href: `#/messages/${failure.msgId}`}, code(failure.msgId))],

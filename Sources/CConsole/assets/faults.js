@@ -9,7 +9,10 @@ export function explain(error) {
     dispatchEvent(new Event("longwire-signed-out"));
     return problem(t("signedOut"));
   }
-  if (error.status === 403) return problem(t("forbidden", error.message));
+  if (error.status === 403) {
+    const lack = /^credential (.+) lacks the permission (\w+)$/.exec(error.message);
+    return problem(t("forbidden", lack ? t("lacks", lack[1], lack[2]) : error.message));
+  }
   if (error.status === 0) return problem(t("noAnswer"));
   if (error.status === undefined) throw error;
   return problem(t("refused", `${error.message || error.status} (${error.code})`));

@@ -32,7 +32,7 @@ function view(metrics) {
     h("div", {class: "tiles"},
       tile(t("due"), "longwire_handoff_jobs_due"),
       tile(t("held"), "longwire_handoff_jobs_held"),
-      h("div", {class: "tile"}, h("span", {}, t("underLease", "")), h("b", {}, compact(sum(metrics, "longwire_handoff_jobs_under_lease")))),
+      tile(t("leased"), "longwire_handoff_jobs_under_lease"),
       tile(t("longPolls"), "longwire_handoff_long_polls"),
       tile(t("created"), "longwire_handoff_jobs_created_total"),
       tile(t("lapsed"), "longwire_handoff_leases_lapsed_total"),

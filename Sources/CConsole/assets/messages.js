@@ -51,7 +51,7 @@ function view(trace) {
       [t("acceptedAt"), time(trace.acceptedAt)],
       [t("expiresAt"), time(trace.expiresAt)],
       [t("strategy"), String(trace.strategy)],
-      trace.fallback && [t("fallback"), trace.fallback === "none" ? t("fallbackNone", tWord("why", trace.fallbackReason ?? "")) : trace.fallback],
+      trace.fallback && [t("fallback"), trace.fallback === "none" ? t("fallbackNone", tWord("why", trace.fallbackReason ?? "")) : tWord("fallback", trace.fallback)],
       trace.attempts && [t("attempts"), number(trace.attempts)],
       trace.vendorReason && [t("vendorSaid"), trace.vendorReason],
     ])),

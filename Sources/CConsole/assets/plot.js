@@ -1,6 +1,7 @@
 // Plots of a few lines over time, in SVG.
 
 import {h, s} from "./dom.js";
+import {t} from "./texts.js";
 
 const WIDTH = 520, HEIGHT = 150, LEFT = 46, BOTTOM = 18, TOP = 8, RIGHT = 8;
 
@@ -18,7 +19,7 @@ export function plot(title, lines, {format, span, now}) {
   for (const minutes of [0, 1, 2, 3, 4, 5].filter(minutes => minutes * 60_000 <= span)) {
     const place = x(now - minutes * 60_000);
     svg.append(s("text", {class: "scale", x: place, y: HEIGHT - 4, "text-anchor": minutes === 0 ? "end" : "middle"},
-      minutes === 0 ? "0" : `−${minutes} min`));
+      minutes === 0 ? "0" : `−${minutes} ${t("minuteWord")}`));
   }
   lines.forEach((line, index) => {
     const points = line.points.filter(([time]) => now - time <= span);

@@ -65,6 +65,6 @@ function answer(said) {
   return card(t("sent"), facts([
     [t("state"), badge(kind, tWord("sent", message.channel))],
     message.msgId && [t("msgId"), h("a", {href: `#/messages/${message.msgId}`}, code(message.msgId))],
-    message.fallback && [t("fallback"), message.fallback === "none" ? t("fallbackNone", tWord("why", message.fallbackReason ?? "")) : message.fallback],
+    message.fallback && [t("fallback"), message.fallback === "none" ? t("fallbackNone", tWord("why", message.fallbackReason ?? "")) : tWord("fallback", message.fallback)],
   ]), message.msgId && h("p", {}, h("a", {href: `#/messages/${message.msgId}`}, t("showTrace"))));
 }

@@ -1,0 +1,196 @@
+"""README's five minutes, played word for word: its commands in its order at terminals, and what it says of the console in a browser.
+
+    python tour.py [--chinese] [--pictures FOLDER]
+
+LONGWIRE_BIN names the folder of the built programs. The gateway runs on its default ports, so all of it happens in a network
+namespace of its own; where the machine makes none, the ports have to be free. With --pictures each stop in the browser leaves a picture.
+"""
+
+import argparse
+import contextlib
+import fcntl
+import json
+import os
+import pathlib
+import pty
+import re
+import subprocess
+import sys
+import tempfile
+import termios
+import threading
+import urllib.request
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path[:0] = [str(HERE), str(HERE / "python")]
+
+import network  # noqa: E402
+from browser import Page, browser  # noqa: E402
+from gateway import binary, eventually  # noqa: E402
+
+PAGES = {False: ("README.md", "## Five minutes"), True: ("README.zh-CN.md", "## 五分钟上手")}
+CTRL_C = b"\x03"
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
+
+
+def blocks(page, heading):
+    """The commands of a section, one text for each block."""
+    section = (ROOT / page).read_text().split(f"\n{heading}\n", 1)[1].split("\n## ", 1)[0]
+    return section, re.findall(r"```sh\n(.*?)```", section, re.S)
+
+
+class Terminal:
+    """A command as a person starts it: at a terminal, in the folder of the checkout."""
+
+    def __init__(self, folder, command):
+        self.control, inner = pty.openpty()
+        self.process = subprocess.Popen(
+            ["bash", "-c", command], cwd=folder, stdin=inner, stdout=inner, stderr=inner, start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))  # Ctrl-C reaches it
+        os.close(inner)
+        self.shown = b""
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+
+    def _read(self):
+        with contextlib.suppress(OSError):  # the terminal's end, once nobody writes there
+            while piece := os.read(self.control, 65_536):
+                self.shown += piece
+
+    @property
+    def text(self):
+        return ESCAPES.sub("", self.shown.decode(errors="replace")).replace("\r", "")
+
+    def event(self, name):
+        """The JSON line with this event, once it is there."""
+        def look():
+            lines = [json.loads(line) for line in self.text.splitlines() if line.startswith("{") and line.endswith("}")]
+            return next((line for line in lines if line.get("event") == name), None)
+        return eventually(look, f"the event {name}; shown: {self.text}")
+
+    def end(self):
+        """By Ctrl-C, as the page says."""
+        os.write(self.control, CTRL_C)
+        return self.wait()
+
+    def wait(self):
+        code = self.process.wait(30)
+        self.reader.join(10)
+        os.close(self.control)
+        return code
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            with contextlib.suppress(OSError):
+                self.end()
+
+
+def said(folder, command):
+    """What a command shows that ends well by itself."""
+    with Terminal(folder, command) as terminal:
+        code = terminal.wait()
+        assert code == 0, f"{command} ended with {code}: {terminal.text}"
+        return terminal.text
+
+
+def play(folder, is_chinese, pictures):
+    page, heading = PAGES[is_chinese]
+    section, (run, connect, push, later, settle, back) = blocks(page, heading)
+    assert run == "make run\n"
+    start = subprocess.run(["make", "-n", "run"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()[-1]
+    with contextlib.ExitStack() as open_terminals:
+        gateway = open_terminals.enter_context(Terminal(folder, start))
+        eventually(lambda: ready(), f"a ready gateway; shown: {gateway.text}")
+        assert "WARN" not in gateway.text and "ERROR" not in gateway.text, gateway.text
+
+        device = open_terminals.enter_context(Terminal(folder, connect))
+        cid = device.event("registered")["cid"]
+        assert "CID=…" in push
+        given, push = push.replace("CID=…", f"CID={cid}").split("\n", 1)
+        assert said(folder, f"{given}\n{push}")
+        message = device.event("message")
+        assert message["payload"] == "hello, live" and not message["offline"]
+        device.end()
+
+        said(folder, f"{given}\n{later}")
+        lease, settle = settle.splitlines()
+        job = json.loads(said(folder, lease))["jobs"][0]
+        said(folder, settle.replace("JOBID", job["jobId"]).replace("LEASEID", job["leaseId"]))
+
+        connect, trace = back.splitlines()
+        device = open_terminals.enter_context(Terminal(folder, connect))
+        message = device.event("message")
+        assert message["payload"] == "hello, later" and message["offline"] and message["alertedAt"] > 0
+        assert '"offline":true' in device.text
+        def story():
+            text = said(folder, trace.replace("MSGID", message["msgId"]))
+            return text if "deliveredOffline" in text or "acked" in text else None
+        assert eventually(story, "the message's story")
+
+        secrets = json.loads((folder / "longwire-data/demo.json").read_text())
+        address = re.search(r"http://[^`\s]*/console", section).group()
+        with browser("zh-CN" if is_chinese else "en-US", height=1180) as driver:
+            visit(driver, address, secrets, cid, message["msgId"], section, lambda name: pictures and driver.save_screenshot(
+                str(pictures / f"tour-{'zh' if is_chinese else 'en'}-{name}.png")), lambda own: said(folder, f"CID={own}\n{push}"))
+        assert gateway.end() in (0, 130), gateway.text
+
+
+def ready():
+    with contextlib.suppress(OSError):
+        return urllib.request.urlopen("http://127.0.0.1:7080/readyz", timeout=2).status == 200
+
+
+def visit(driver, address, secrets, cid, message, section, picture, push):
+    """The console's part: the gateway, the device, the message step by step, and the page that is a device."""
+    assert "`adminToken`" in section and "`appSecret`" in section
+    page = Page(driver, None)
+    driver.get(address)
+    page.find(".sign-in")
+    picture("1-sign-in")
+    page.sign_in(secrets["adminToken"])
+    page.find("polyline")
+    picture("2-overview")
+    app = secrets["appId"]
+    page.go(f"#/devices/{app}/{cid}")
+    page.find(f"#content table a[href='#/messages/{message}']")
+    picture("3-device")
+    page.click(f"#content table a[href='#/messages/{message}']")
+    page.find(".steps li.good")
+    picture("4-message")
+    page.click("nav a[href='#/device']")
+    title = page.text("h1")
+    assert title in section, f"the page's own title, {title}, is the one that README names"
+    page.type("main input[type=password]", secrets["appSecret"])
+    page.click("form button.main")
+    own = page.find(".facts code").text
+    page.find(".facts .badge.good")
+    push(own)
+    page.shows("hello, live")
+    picture("5-a-push-arrives")
+    complaints = page.complaints()
+    assert complaints == [], complaints
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--chinese", action="store_true")
+    parser.add_argument("--pictures", type=pathlib.Path)
+    options = parser.parse_args()
+    network.inside()
+    if os.environ.get(network.INSIDE):
+        network.ip("link", "set", "lo", "up")
+    if options.pictures:
+        options.pictures.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="longwire-tour-") as name:
+        folder = pathlib.Path(name)
+        (folder / ".build").mkdir()
+        (folder / ".build/release").symlink_to(pathlib.Path(binary("longwired")).resolve().parent)
+        play(folder, options.chinese, options.pictures)
+
+
+if __name__ == "__main__":
+    main()

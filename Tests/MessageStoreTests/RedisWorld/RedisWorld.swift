@@ -13,7 +13,8 @@ import Wire
 @testable import MessageStore
 
 final class RedisWorld {
-    private static let partCount = 16
+    /// A part has four groups: an opening asks for each of them.
+    private static let partCount = 64
     private static let part = 3
     private static let name = "world"
 
@@ -62,6 +63,7 @@ final class RedisWorld {
         configuration.isStepped = true
         configuration.youngMilliseconds = [0, 300, 5_000][chance.below(3)]
         configuration.entryByteLimit = [300, 3_000][chance.below(2)]
+        if focus == .trims { (configuration.youngMilliseconds, configuration.entryByteLimit) = (300, 300) }
         configuration.uncommittedByteLimit = 1 << 20
         configuration.flushMilliseconds = 0
         (configuration.rowsMilliseconds, configuration.readMilliseconds) = (30_000, 3_000)
@@ -113,8 +115,10 @@ final class RedisWorld {
     private func step() {
         if owner == nil { takeOver() }
         if chance.happens(0.06) { disturb() }
-        if chance.happens(focus == .fences ? 0.06 : 0.012) { takeOver() }
-        if isRough || focus == .copies, chance.happens(0.02) { cluster.release() }
+        if chance.happens(focus?.takeOverShare ?? 0.012) { takeOver() }
+        if chance.happens(focus?.releaseShare ?? (isRough ? 0.02 : 0)) { cluster.release() }
+        // A server that did not answer is asked again soon, so that rows go on.
+        if focus == .copies || focus == .trims, chance.happens(0.1) { _ = owner?.engine.step(.watch) }
         if chance.happens(0.006), let owner {
             note("crash", "\(owner.number)")
             end(owner)
@@ -252,7 +256,7 @@ final class RedisWorld {
             }
         } else {
             // It takes the part: those who had it before do not know it yet, and what they sent is still on its way.
-            if isRough, chance.happens(0.1) { cluster.release() }
+            if isRough || focus == .trims, chance.happens(0.1) { cluster.release() }
             if chance.happens(0.2), let former = processes.last(where: { $0 !== process && !$0.isStopped }) {
                 act(former)
             }
@@ -466,25 +470,35 @@ final class RedisWorld {
         // All that is under way comes to its end, and leaves memory.
         guard let owner, let store = owner.store else { return fail("no owner in the end") }
         for round in 0..<400 {
-            if round == 100 { owner.engine.requestSpill() }
+            if round == 30 { owner.engine.requestSpill() }
             for process in processes {
-                for step in RedisEngine.Step.allCases { _ = process.engine.step(step) }
+                // The servers' memory is asked for once a second, as in a gateway.
+                for step in RedisEngine.Step.allCases where step != .watch || round % 10 == 0 {
+                    _ = process.engine.step(step)
+                }
                 turn(process)
             }
             cluster.advance(milliseconds: 100)
+            if round > 40, unsettled(owner, store) == nil { break }
         }
         guard violation == nil else { return }
-        if !owner.witness.losses.isEmpty { fail("the last owner lost the part") }
-        if store.committedTicket < Ticket(owner.batches.count) {
-            fail("\(owner.batches.count) batches, \(store.committedTicket) durable in the end")
-        }
-        if store.youngRowCount > 0 { fail("\(store.youngRowCount) rows are still young in the end") }
-        for former in processes where former !== owner && former.witness.losses.isEmpty && !former.batches.isEmpty {
-            if former.store?.committedTicket ?? 0 < Ticket(former.batches.count) {
-                fail("process \(former.number) does not know that it lost the part")
-            }
-        }
+        if let what = unsettled(owner, store) { fail(what) }
         takeOver()
         if !cluster.copiesAgree { fail("copies differ in the end") }
+    }
+
+    /// What has not come to its end; `nil` for nothing.
+    private func unsettled(_ owner: WorldProcess, _ store: EmbeddedShardStore) -> String? {
+        if !owner.witness.losses.isEmpty { return "the last owner lost the part" }
+        if store.committedTicket < Ticket(owner.batches.count) {
+            return "\(owner.batches.count) batches, \(store.committedTicket) durable in the end"
+        }
+        if store.youngRowCount > 0 { return "\(store.youngRowCount) rows are still young in the end" }
+        for former in processes where former !== owner && former.witness.losses.isEmpty && !former.batches.isEmpty {
+            if former.store?.committedTicket ?? 0 < Ticket(former.batches.count) {
+                return "process \(former.number) does not know that it lost the part"
+            }
+        }
+        return nil
     }
 }

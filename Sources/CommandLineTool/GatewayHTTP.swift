@@ -86,7 +86,8 @@ enum ConnectionHint {
         case .timeout: return "Hint: a firewall may drop packets to \(address)."
         case .other where !isSecure: return "Hint: the listener at \(address) may want TLS: try https://\(address)."
         case .other:
-            return "Hint: a listener that takes only clients with a certificate ends connections so: give one with --cert FILE "
+            return
+                "Hint: a listener that takes only clients with a certificate ends connections so: give one with --cert FILE "
                 + "and --key FILE."
         case .tooLarge, .notLoopback, .cancelled: return nil
         }

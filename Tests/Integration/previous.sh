@@ -9,6 +9,9 @@ cd "$(dirname "$0")/../.."
 ref=${1:-$(git describe --tags --abbrev=0 2>/dev/null || echo HEAD~1)}
 commit=$(git rev-parse --verify --quiet "$ref^{commit}") || {
     echo "previous: there is no commit $ref here; name a tag or a commit: make upgrade PREVIOUS=REF" >&2
+    # A pipeline's clone has often its last commit alone.
+    [ "$(git rev-parse --is-shallow-repository 2>/dev/null)" != true ] ||
+        echo "previous: this clone has no history: git fetch --unshallow --tags" >&2
     exit 1
 }
 place=$PWD/.build/previous

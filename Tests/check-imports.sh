@@ -2,7 +2,7 @@
 # Holds every module to the imports that docs/Architecture.md allows it: only a wrapper imports its C module, and the
 # pure modules import nothing that can block, read a clock or touch a socket.
 #
-#   Tests/check-imports.sh               checks Sources/
+#   Tests/check-imports.sh               checks Sources/, and that of Tests/ only test targets use @testable
 #   Tests/check-imports.sh --self-test   shows that it would notice a breach
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -96,6 +96,15 @@ check() {
         END { exit breaches }'
 }
 
+# Only a test target may ask for what a module hides: what is built in release, as the fuzzer is, cannot. Prints each breach below $1.
+check_testable() {
+    local breaches
+    # A test target's folder ends with "Tests" and lies below $1, or below a folder there.
+    breaches=$(cd "$1" && find . -name '*.swift' | LC_ALL=C sort | grep -Ev '^\./([^/]+/)?[^/]+Tests/' |
+        xargs --no-run-if-empty grep -n '^@testable' /dev/null || true)
+    [[ -z $breaches ]] || { echo "$breaches: @testable does not compile in release"; return 1; }
+}
+
 self_test() {
     local folder breach
     folder=$(mktemp -d)
@@ -123,6 +132,14 @@ self_test() {
         echo "check-imports: a second wrapper of CCurl went unnoticed" >&2
         return 1
     fi
+    mkdir -p "$folder/tests/WireTests" "$folder/tests/Fuzz/FuzzReplayTests" "$folder/tests/Fuzz/FuzzTargets"
+    echo '@testable import Wire' | tee "$folder/tests/WireTests/Good.swift" >"$folder/tests/Fuzz/FuzzReplayTests/Good.swift"
+    check_testable "$folder/tests" || { echo "check-imports: a test's own import was refused" >&2; return 1; }
+    echo '@testable import Wire' >"$folder/tests/Fuzz/FuzzTargets/Bad.swift"
+    if check_testable "$folder/tests" >/dev/null; then
+        echo "check-imports: @testable in what is built in release went unnoticed" >&2
+        return 1
+    fi
     rm -rf "$folder"
     trap - EXIT
     echo "check-imports: the self-test passed"
@@ -130,6 +147,6 @@ self_test() {
 
 case "${1:-}" in
 --self-test) self_test ;;
-"") check_wrappers "$rules" && check Sources && echo "check-imports: every import is allowed" ;;
+"") check_wrappers "$rules" && check Sources && check_testable Tests && echo "check-imports: every import is allowed" ;;
 *) echo "check-imports: unknown argument $1" >&2; exit 64 ;;
 esac

@@ -1,4 +1,4 @@
-@testable package import EventLoops
+package import EventLoops
 
 /// What a reader makes of a client's stream: payload in place of the frames, the steps between, and how it ended.
 ///

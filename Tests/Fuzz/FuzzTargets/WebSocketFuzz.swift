@@ -1,6 +1,5 @@
+internal import EventLoops
 internal import EventLoopsKit
-
-@testable import EventLoops
 
 /// A client's bytes become a WebSocket and its payload: the same however they arrive, and never more than came.
 ///

@@ -7,7 +7,7 @@ import time
 import pytest
 from cluster import Cluster
 from conftest import QUICK
-from gateway import binary, eventually
+from gateway import ADMIN_TOKEN, binary, eventually
 from redis_rig import RedisRig
 from test_cluster import come_back
 
@@ -235,3 +235,29 @@ def test_an_export_goes_through_a_pipe_to_redis_and_back_into_a_folder_that_a_ga
         assert device.receive_and_ack(1)[0].payload == b"waits"
         gateway.ends_as(sent[device.cid], "deliveredOffline")
         device.close()
+
+
+def test_of_a_running_gateway_a_backup_is_restored_and_exported(own_gateway, new_device, tmp_path):
+    """As docs/Operations.md says under "Export and import"; the backup itself is read by no export."""
+    gateway = own_gateway(limits=QUICK)
+    device = new_device(gateway)
+    device.close()
+    gateway.push(device.cid, "waits")
+    tool = [binary("longwire"), "store"]
+    made = subprocess.run(
+        [*tool, "backup", "now", "--admin", f"127.0.0.1:{gateway.admin}", "--admin-token", ADMIN_TOKEN], capture_output=True, text=True,
+        timeout=120)
+    assert made.returncode == 0, made
+    gateway.push(device.cid, "after the backup")
+    backup = gateway.folder / "data/backups/now"
+    refused = subprocess.run([*tool, "export", backup, tmp_path / "no"], capture_output=True, text=True, timeout=60)
+    assert refused.returncode == 1 and "restore" in refused.stderr and not (tmp_path / "no").exists(), refused
+    for words in (["restore", backup, tmp_path / "whole"], ["export", tmp_path / "whole", tmp_path / "file"],
+                  ["import", tmp_path / "file", tmp_path / "elsewhere"]):
+        done = subprocess.run([*tool, *words], capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, (words, done.stdout, done.stderr)
+    assert gateway.stop() == 0
+    gateway.sections["store"]["path"] = str(tmp_path / "elsewhere")
+    gateway.start()
+    come_back(device, gateway)
+    assert [one.payload for one in device.receive_and_ack(1)] == [b"waits"]

@@ -42,9 +42,17 @@ struct AdminClient {
             // The push API's errors have another form.
             let isOtherListener = answer.object["error"] == nil && answer.object["code"] != nil
             let hint =
-                isOtherListener ? "\nHint: this looks like the push API; the admin listener has a port of its own." : ""
+                isOtherListener
+                ? "\nHint: this looks like the push API; the admin listener has a port of its own."
+                : deviceListenerHint(answer)
             throw .refused("the gateway refused (HTTP \(answer.status)): \(message(of: answer))\(hint)")
         }
+    }
+
+    /// A listener of devices answers an HTTP request with the place of its WebSocket.
+    private static func deviceListenerHint(_ answer: GatewayHTTP.Answer) -> String {
+        answer.object.isEmpty && answer.text.contains("/v1/device")
+            ? "\nHint: this looks like the devices' listener; the admin listener has a port of its own." : ""
     }
 
     static func message(of answer: GatewayHTTP.Answer) -> String {
@@ -53,7 +61,8 @@ struct AdminClient {
             if let code = object["code"] { return "\(text) (code \(code))" }
             return text
         }
-        return answer.body.isEmpty ? "no reason given" : answer.text
+        let text = answer.text.trimmingCharacters(in: .whitespacesAndNewlines)
+        return text.isEmpty ? "no reason given" : text
     }
 
     /// Text as a segment of a path.

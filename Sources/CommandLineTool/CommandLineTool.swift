@@ -1,4 +1,5 @@
 internal import Glibc
+internal import TextForms
 
 /// The `longwire` command: finds the subcommand, parses its words and runs it.
 package enum CommandLineTool {
@@ -72,6 +73,15 @@ package enum CommandLineTool {
             return try dispatch(Array(arguments.dropFirst()) + ["--help"], commands, context)
         default: break
         }
+        let family = commands.filter { $0.name.hasPrefix(first + " ") }
+        if let second = arguments.dropFirst().first {
+            // Before the rest is read, so that a word too many is not the complaint.
+            let words = family.map { String($0.name.dropFirst(first.count + 1).prefix { $0 != " " }) }
+            if let near = Suggestion.nearest(to: second, among: words) {
+                throw CommandFailure.usage(
+                    "there is no command \(first) \(second); did you mean longwire \(first) \(near)?")
+            }
+        }
         for command in commands {
             let words = command.name.split(separator: " ").map(String.init)
             guard arguments.starts(with: words) else { continue }
@@ -82,22 +92,14 @@ package enum CommandLineTool {
             }
             return try command.run(parsed, context)
         }
-        let family = commands.filter { $0.name.hasPrefix(first + " ") }
         guard !family.isEmpty else {
             let names = commands.flatMap { [$0.name, String($0.name.prefix { $0 != " " })] } + ["bench"]
-            let near = Suggestion.nearest(to: first, among: names).map { "; did you mean \($0)?" } ?? ""
+            let near = Suggestion.hint(for: first, among: names)
             throw CommandFailure.usage("there is no command \(first)\(near)\nTry: longwire --help")
         }
         if arguments.dropFirst().first == "--help" || arguments.dropFirst().first == "-h" {
             context.write(family.map(\.help).joined(separator: "\n\n"))
             return .done
-        }
-        if let second = arguments.dropFirst().first {
-            let words = family.map { String($0.name.dropFirst(first.count + 1)) }
-            if let near = Suggestion.nearest(to: second, among: words) {
-                throw CommandFailure.usage(
-                    "there is no command \(first) \(second); did you mean longwire \(first) \(near)?")
-            }
         }
         throw CommandFailure.usage("say which: \(family.map { "longwire \($0.name)" }.joined(separator: ", "))")
     }

@@ -71,7 +71,7 @@ package struct CommandSyntax: Sendable {
 
     private func suggestion(_ text: String) -> String {
         let names = (options + [Self.helpOption]).map { "--" + $0.name }
-        return Suggestion.nearest(to: text, among: names).map { "; did you mean \($0)?" } ?? ""
+        return Suggestion.hint(for: text, among: names)
     }
 
     private func fault(_ fault: ArgumentFault) -> CommandFailure {

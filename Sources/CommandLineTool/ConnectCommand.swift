@@ -60,11 +60,12 @@ enum ConnectCommand {
 
         let sending = arguments.has("send-lines") ? SentLines() : nil
         let progress = ConnectProgress(expected: expected.map(Int.init), acks: !arguments.has("no-ack"))
+        let usesTLS = configuration.usesTLS
         let client = LongwireClient(
             configuration: configuration, store: store,
             events: { event in
                 if let line = ConnectReport.line(for: event) { context.write(line.text) }
-                progress.note(event)
+                if let hint = progress.note(event, usesTLS: usesTLS) { context.complain("longwire: \(hint)") }
                 sending?.note(event)
             },
             handler: { message in

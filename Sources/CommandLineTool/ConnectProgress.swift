@@ -12,6 +12,7 @@ final class ConnectProgress: @unchecked Sendable {
     private var wasWelcomed = false
     private var failure: LongwireClientError?
     private var lastTrouble = ""
+    private var hasHinted = false
     private var finish: @Sendable () -> Void = {}
 
     init(expected: Int?, acks: Bool) { (self.expected, self.acks) = (expected, acks) }
@@ -30,15 +31,40 @@ final class ConnectProgress: @unchecked Sendable {
         return (true, acks ? .processed : .deferred)
     }
 
-    func note(_ event: ClientEvent) {
+    /// - Returns: what to try, the first time that a connection fails in a usual way before any was good.
+    func note(_ event: ClientEvent, usesTLS: Bool) -> String? {
         lock.withLock {
             switch event {
             case .welcomed: wasWelcomed = true
             case .stopped(let error): failure = error
-            case .disconnected(let reason): lastTrouble = reason
+            case .disconnected(let reason):
+                lastTrouble = reason
+                guard !wasWelcomed, !hasHinted, let hint = Self.hint(reason, usesTLS: usesTLS) else { return nil }
+                hasHinted = true
+                return hint
             default: break
             }
+            return nil
         }
+    }
+
+    /// The client's words for what the system and OpenSSL say.
+    static func hint(_ reason: String, usesTLS: Bool) -> String? {
+        if reason.contains("certificate verify failed") {
+            return
+                "Hint: the certificate is not one that this machine trusts for this host. Is it from a private authority? "
+                + "Name its certificate with --ca FILE."
+        }
+        if reason.contains("Connection refused") {
+            return "Hint: nothing listens there. By default devices connect to port 7000."
+        }
+        if usesTLS, reason.contains("TLS with ") {
+            return "Hint: this port may not speak TLS. Leave --tls out, or give the port of device.tls.listen."
+        }
+        if !usesTLS, reason.contains("Connection reset") || reason.contains("closed") {
+            return "Hint: this port may want TLS: add --tls. By default devices connect to port 7000."
+        }
+        return nil
     }
 
     func verdict() throws(CommandFailure) -> ExitCode {
@@ -49,7 +75,10 @@ final class ConnectProgress: @unchecked Sendable {
             throw failure.code == .unreachable ? .unreachable(failure.message) : .refused(failure.message)
         }
         guard wasWelcomed else {
-            throw .unreachable(trouble.isEmpty ? "never connected" : "never connected: \(trouble)")
+            throw .unreachable(
+                trouble.isEmpty
+                    ? "never connected: nothing was answered. Is this the port of devices? By default it is 7000."
+                    : "never connected: \(trouble)")
         }
         if let expected, shown < expected { throw .refused("\(shown) of \(expected) messages came in time") }
         return .done

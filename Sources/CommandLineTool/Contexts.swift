@@ -1,4 +1,5 @@
 internal import Foundation
+internal import TextForms
 
 /// The gateways that a person works with, in a file that the person writes: addresses and secrets under a name.
 struct Contexts {
@@ -37,8 +38,8 @@ struct Contexts {
         for (name, context) in all {
             for member in context.keys.sorted()
             where !Self.members.contains(member) && !Self.fileMembers.contains(member) {
-                let near = Suggestion.nearest(to: member, among: Self.members.union(Self.fileMembers))
-                throw .usage("\(path): \(name).\(member) is unknown\(near.map { "; did you mean \($0)?" } ?? "")")
+                let near = Suggestion.hint(for: member, among: Self.members.union(Self.fileMembers))
+                throw .usage("\(path): \(name).\(member) is unknown\(near)")
             }
         }
         let noted = FileManager.default.contents(atPath: home + "/longwire/current-context")
@@ -48,7 +49,7 @@ struct Contexts {
     /// A context with the secrets that stand in files.
     func context(_ name: String) throws(CommandFailure) -> [String: String] {
         guard var context = all[name] else {
-            let near = Suggestion.nearest(to: name, among: all.keys).map { "; did you mean \($0)?" } ?? ""
+            let near = Suggestion.hint(for: name, among: all.keys)
             throw .usage("\(path) has no context \(name)\(near)")
         }
         let folder = (path as NSString).deletingLastPathComponent

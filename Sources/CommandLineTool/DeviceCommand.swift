@@ -1,4 +1,5 @@
 internal import Foundation
+internal import TextForms
 
 /// `longwire device`, `longwire app`: how devices and apps stand.
 enum DeviceCommand {
@@ -36,11 +37,6 @@ enum DeviceCommand {
             options: options, notes: ["Exit code 1 when the gateway knows no such device in this app."]
         ) { arguments, context in
             let word = arguments.operands[0]
-            if !TraceCommand.isHexDigits(word),
-                let near = Suggestion.nearest(to: word, among: ["list", "show", "disconnect"])
-            {
-                throw CommandFailure.usage("there is no command device \(word); did you mean longwire device \(near)?")
-            }
             let cid = try TraceCommand.hexDigits(word, "CID")
             let client = try AdminClient(Credentials(arguments, context))
             let answer = try client.send(.get, "\(try appPath(arguments, context))/devices/\(cid)")
@@ -151,7 +147,7 @@ enum AppCommand {
         let client = try AdminClient(Credentials(arguments, context))
         let apps = Fields(try client.send(.get, "/v1/apps").object).list("apps").compactMap { $0.text("appId") }
         guard apps.contains(name) else {
-            let near = Suggestion.nearest(to: name, among: apps).map { "; did you mean \($0)?" } ?? ""
+            let near = Suggestion.hint(for: name, among: apps)
             throw CommandFailure.refused("the gateway has no app \(name)\(near)")
         }
         let page = try client.find("/v1/apps/\(AdminClient.segment(name))")

@@ -84,7 +84,10 @@ enum ConnectionHint {
             return "Hint: the listener at \(address) may speak plain HTTP: try http://\(address). Or a firewall drops "
                 + "packets."
         case .timeout: return "Hint: a firewall may drop packets to \(address)."
-        case .other where !isSecure: return "Hint: the listener at \(address) may want TLS: try https://\(address)."
+        case .other where !isSecure:
+            return
+                "Hint: the listener at \(address) may want TLS: try https://\(address). Or it is a listener of devices or "
+                + "senders, which speaks no HTTP."
         case .other:
             return
                 "Hint: a listener that takes only clients with a certificate ends connections so: give one with --cert FILE "

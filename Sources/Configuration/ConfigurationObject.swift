@@ -1,3 +1,5 @@
+internal import TextForms
+
 /// Gathers problems while the tree is read, so that one run names all of them.
 package final class ConfigurationProblems {
     package private(set) var all: [ConfigurationProblem] = []
@@ -163,8 +165,7 @@ package final class ConfigurationObject {
     package func finish() {
         let known = asked.sorted()
         for member in members.values where !asked.contains(member.key) {
-            let near = known.min { Self.distance($0, member.key) < Self.distance($1, member.key) }
-            let hint = near.flatMap { Self.distance($0, member.key) <= 3 ? "; did you mean \($0)?" : nil } ?? ""
+            let hint = Suggestion.hint(for: member.key, among: known)
             problems.report(
                 path(of: member.key), at: member.keyPosition,
                 "unknown key\(hint)\(hint.isEmpty ? "; " : " ")allowed here: \(known.joined(separator: ", "))")
@@ -184,21 +185,5 @@ package final class ConfigurationObject {
         case .array: "an array"
         case .object: "an object"
         }
-    }
-
-    /// Edits between two keys, ignoring case; only for hints.
-    private static func distance(_ left: String, _ right: String) -> Int {
-        let first = Array(left.lowercased().utf8.prefix(64)), second = Array(right.lowercased().utf8.prefix(64))
-        var row = Array(0...second.count)
-        for (index, byte) in first.enumerated() {
-            var diagonal = row[0]
-            row[0] = index + 1
-            for (column, other) in second.enumerated() {
-                let above = row[column + 1]
-                row[column + 1] = min(above + 1, row[column] + 1, diagonal + (byte == other ? 0 : 1))
-                diagonal = above
-            }
-        }
-        return row[second.count]
     }
 }

@@ -57,6 +57,7 @@ struct CommandLineToolTests {
             (["trace"], "ID is missing"), (["trace", "--cid", "xyz"], "32 lower-case hex digits"),
             (["trace", "--cid", "--task", "x"], "exclude each other"), (["trcae"], "did you mean trace"),
             (["device", "lst"], "did you mean longwire device list"),
+            (["device", "lst", "demo"], "did you mean longwire device list"),
             (["push", "--payloda", "x"], "did you mean --payload"),
             (["push", "--cid", "c", "--all", "--payload", "x"], "only one of"),
             (["queue", "purge"], "--cid is missing"),
@@ -177,16 +178,6 @@ struct CommandsForPeopleTests {
         ] as [(String, Int64?)])
     func durations(text: String, milliseconds: Int64?) {
         #expect(Durations.milliseconds(text) == milliseconds)
-    }
-
-    @Test("a slip of the fingers has a suggestion, another word has none")
-    func suggestions() {
-        let words = ["trace", "push", "device", "queue"]
-        for (typed, meant) in [
-            ("trcae", "trace"), ("psh", "push"), ("deivce", "device"), ("queue", nil), ("dance", nil),
-        ] {
-            #expect(Suggestion.nearest(to: typed, among: words) == meant)
-        }
     }
 
     @Test("a context is read from its file, its secrets from theirs, and use notes it beside")

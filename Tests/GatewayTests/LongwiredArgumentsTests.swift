@@ -26,6 +26,14 @@ struct LongwiredArgumentsTests {
         #expect(throws: LongwiredArguments.UsageError.self) { try LongwiredArguments(arguments) }
     }
 
+    @Test("a usage error says what may have been meant")
+    func meant() {
+        let slip = #expect(throws: LongwiredArguments.UsageError.self) { try LongwiredArguments(["--confg", "f"]) }
+        #expect(slip?.reason == "unknown argument \"--confg\"; did you mean --config?")
+        let bare = #expect(throws: LongwiredArguments.UsageError.self) { try LongwiredArguments(["file.json5"]) }
+        #expect(bare?.reason.hasSuffix("a file is named by --config FILE") == true)
+    }
+
     @Test("the help names every option")
     func help() {
         for option in ["--config", "--check", "--accept-clock", "--help", "--version"] {

@@ -166,12 +166,17 @@ def test_refusals(gateway, connect, tmp_path):
     assert broken.read_text() == "rubbish", "what cannot be read is not overwritten"
 
 
-@pytest.mark.skipif(not shutil.which("openssl"), reason="the openssl command makes the certificate")
-def test_tls_with_a_certificate_that_is_trusted_and_one_that_is_not(own_gateway, connect, tmp_path):
-    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+def self_signed(folder):
+    certificate, key = folder / "certificate.pem", folder / "key.pem"
     words = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
     words += ["-subj", "/CN=longwire test", "-addext", "subjectAltName=IP:127.0.0.1"]
     subprocess.run([*words, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    return certificate, key
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="the openssl command makes the certificate")
+def test_tls_with_a_certificate_that_is_trusted_and_one_that_is_not(own_gateway, connect, tmp_path):
+    certificate, key = self_signed(tmp_path)
     gateway = own_gateway(certificate=(certificate, key))
     device = connect(gateway, "--tls", "--ca", str(certificate), "--exit-after", "1")
     cid = device.first("registered")["cid"]
@@ -182,6 +187,28 @@ def test_tls_with_a_certificate_that_is_trusted_and_one_that_is_not(own_gateway,
     stranger = connect(gateway, "--tls", "--no-reconnect", state=tmp_path / "other.state")
     assert stranger.wait() == 69
     assert "certificate" in stranger.first("disconnected")["reason"]
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="the openssl command makes the certificate")
+def test_a_usual_mistake_is_told_what_to_try(own_gateway, tmp_path):
+    certificate, key = self_signed(tmp_path)
+    gateway = own_gateway(certificate=(certificate, key))
+    for port, options, hint in (
+            (gateway.device_tls, [], "may want TLS: add --tls"), (gateway.device_tls, ["--tls"], "with --ca FILE"),
+            (gateway.device, ["--tls"], "Leave --tls out"), (1, [], "nothing listens there"),
+            (gateway.http, ["--timeout", "1"], "Is this the port of devices?")):
+        done = subprocess.run(
+            [binary("longwire"), "connect", "--host", "127.0.0.1", "--port", str(port), "--app", "demo", "--app-secret", "x" * 8,
+             "--state-file", "none", *(options if "--timeout" in options else [*options, "--no-reconnect"])],
+            capture_output=True, text=True, timeout=30)
+        assert done.returncode == 69 and done.stderr.count(hint) == 1, (port, options, done)
+    for words, code, hint in (
+            (["device", "list", "--admin", f"127.0.0.1:{gateway.device}", "--app", "demo"], 1, "looks like the devices' listener"),
+            (["push", "--http", f"127.0.0.1:{gateway.device}", "--cid", "0" * 32, "--payload", "x"], 69, "a listener of devices")):
+        done = subprocess.run([binary("longwire"), *words], capture_output=True, text=True, timeout=30, env={
+            **os.environ, "LONGWIRE_ADMIN_TOKEN": ADMIN_TOKEN, "LONGWIRE_APP_ID": "demo", "LONGWIRE_APP_KEY": "k" * 8,
+            "LONGWIRE_MASTER_SECRET": "m" * 8})
+        assert done.returncode == code and hint in done.stderr, done
 
 
 COMMANDS = {

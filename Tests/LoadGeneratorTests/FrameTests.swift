@@ -20,6 +20,19 @@ struct FrameTests {
         return deliver
     }
 
+    @Test("a server's answer to a WebSocket's request is told from what is none by its first bytes")
+    func upgrade() {
+        func count(_ text: String) -> Int? { Array(text.utf8).withUnsafeBytes { WebSocketFrames.answerByteCount($0) } }
+        let answer = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n"
+        #expect(count(answer) == answer.utf8.count && count(answer + "more") == answer.utf8.count)
+        for prefix in 0..<answer.utf8.count {
+            #expect(count(String(decoding: answer.utf8.prefix(prefix), as: UTF8.self)) == nil)
+        }
+        #expect(count("HTTP/1.1 404 Not Found\r\n\r\n") == 0)
+        // A listener that takes frames answers with one, a Close.
+        #expect(count("\u{3}\0\0\u{5}") == 0)
+    }
+
     @Test("a Deliver of Wire's encoder is read")
     func readsDeliver() {
         var body: [UInt8] = []

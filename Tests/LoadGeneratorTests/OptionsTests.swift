@@ -35,6 +35,7 @@ struct OptionsTests {
 
     static let mistakes: [(arguments: [String], names: String)] = [
         ([], "which mode"), (["lively"], "lively"), (["live", "idle"], "idle"), (["live", "--nope"], "--nope"),
+        (["live", "--websocet"], "did you mean --websocket?"), (["lvie"], "did you mean live?"),
         (["live", "--devices"], "--devices needs a value"), (["live", "--devices", "0"], "from 1 to"),
         (["live", "--devices", "many"], "many"), (["live", "--payload", "7"], "from 8 to"),
         (["http", "--connected=1"], "--connected"), (["live", "--json"], "--json needs a value"),

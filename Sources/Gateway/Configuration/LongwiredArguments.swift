@@ -32,6 +32,8 @@ package struct LongwiredArguments: Equatable, Sendable {
 
     package init() {}
 
+    private static let options = ["--config", "--check", "--accept-clock", "--help", "--version"]
+
     /// Reads a command line.
     ///
     /// - Parameter arguments: without the program's name.
@@ -45,8 +47,11 @@ package struct LongwiredArguments: Equatable, Sendable {
             case .option("--check"): if action == .run { action = .check }
             case .option("--accept-clock"): acceptsClock = true
             case .option("--config"), .option("-c"): try setFile(try reader.value())
-            case .option(let text), .operand(let text):
-                throw UsageError(reason: "unknown argument \(text.debugDescription)")
+            case .option(let text):
+                let near = Suggestion.hint(for: text, among: Self.options)
+                throw UsageError(reason: "unknown argument \(text.debugDescription)\(near)")
+            case .operand(let text):
+                throw UsageError(reason: "unknown argument \(text.debugDescription); a file is named by --config FILE")
             }
         }
     }

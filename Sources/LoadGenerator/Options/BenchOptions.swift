@@ -83,14 +83,18 @@ struct BenchOptions: Equatable {
                 guard !isModeKnown else { throw UsageError("unexpected argument “\(argument)”") }
                 guard let mode = Mode(rawValue: argument) else {
                     let known = Mode.allCases.map(\.rawValue).joined(separator: ", ")
-                    throw UsageError("there is no mode “\(argument)”; the modes are \(known)")
+                    let near = Suggestion.hint(for: argument, among: Mode.allCases.map(\.rawValue))
+                    throw UsageError("there is no mode “\(argument)”\(near); the modes are \(known)")
                 }
                 (self.mode, isModeKnown) = (mode, true)
                 continue
             case .option(let given): text = given
             }
             let name = text == "--pid" ? "--server-pid" : text
-            guard let option = BenchOption.named(name) else { throw UsageError("there is no option “\(name)”") }
+            guard let option = BenchOption.named(name) else {
+                let near = Suggestion.hint(for: name, among: BenchOption.all.map(\.name))
+                throw UsageError("there is no option “\(name)”\(near)")
+            }
             if let modes = option.modes, isModeKnown, !modes.contains(mode) {
                 let names = modes.map(\.rawValue).joined(separator: ", ")
                 throw UsageError("\(name) belongs to the mode \(names), not to \(mode.rawValue)")

@@ -16,6 +16,7 @@ enum WebSocketFrames {
 
     /// The bytes of the answer up to its empty line; `nil` while that has not come, 0 for any answer but 101.
     static func answerByteCount(_ bytes: UnsafeRawBufferPointer) -> Int? {
+        guard zip(bytes, "HTTP/".utf8).allSatisfy({ $0 == $1 }) else { return 0 }
         for end in stride(from: 4, through: bytes.count, by: 1)
         where bytes[end - 4] == 13 && bytes[end - 3] == 10 && bytes[end - 2] == 13 && bytes[end - 1] == 10 {
             return bytes.starts(with: "HTTP/1.1 101 ".utf8) ? end : 0

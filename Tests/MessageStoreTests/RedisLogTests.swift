@@ -236,6 +236,35 @@ struct RedisLogTests {
             })
     }
 
+    @Test(
+        "another program's entry stops the part; the log says which key, which entry and what to do",
+        arguments: ["1-99999", "1-18446744073709551615"])
+    func foreignEntry(entry: String) throws {
+        let servers = try RedisServers()
+        let fixture = try RedisFixture(servers.makeCluster(), RedisFixture.configuration(), epoch: 1)
+        let ticket = put(fixture.store, key(1), "a")
+        try fixture.wait("the commit") { fixture.store.committedTicket >= ticket }
+        try servers.command(0, "XADD", Self.log, entry, "note", "by hand")
+        put(fixture.store, key(2), "b")
+        try fixture.wait("the loss") { !fixture.witness.losses.isEmpty }
+        #expect(fixture.store.committedTicket == ticket && !fixture.store.acceptsWrites)
+        fixture.close()
+        #expect(fixture.witness.losses == [.foreignEntry(part: 0, epoch: 1, entry: entry)])
+        let events = fixture.witness.events.filter { if case .foreignEntry = $0 { true } else { false } }
+        #expect(events.count == 1 && "\(events)".contains("XDEL \(Self.log) \(entry)"))
+
+        // A successor reads the log, and does not know the entry either.
+        let damage: StoreError? = #expect(throws: StoreError.self) {
+            try RedisFixture(servers.makeCluster(), RedisFixture.configuration(), epoch: 2).close()
+        }
+        #expect("\(damage.map { "\($0)" } ?? "")".contains("entry \(entry) of the stream \(Self.log)"))
+        try servers.command(0, "XDEL", Self.log, entry)
+        let next = try RedisFixture(servers.makeCluster(), RedisFixture.configuration(), epoch: 3)
+        defer { next.close() }
+        #expect(try get(next, key(1)) == "a")
+        #expect(try get(next, key(2)) == nil)
+    }
+
     @Test("a takeover replays the log, in pages, and empties it")
     func takeover() throws {
         let servers = try RedisServers()

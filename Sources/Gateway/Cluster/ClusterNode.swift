@@ -103,7 +103,7 @@ final class ClusterNode {
         engineSettings.youngMilliseconds = UInt64(configuration.limits.spillAfterSeconds * 1_000)
         engineSettings.now = { time.now }
         engineSettings.report = { event in
-            log.write(event.isLoss ? .error : .warning, .redisEvent, [.detail: .text("\(event)")])
+            log.write(event.isError ? .error : .warning, .redisEvent, [.detail: .text("\(event)")])
         }
         engine = try RedisEngine(servers, engineSettings)
         let host = ClusterHost(
@@ -354,10 +354,10 @@ final class ClusterNode {
 }
 
 extension RedisEngine.Event {
-    /// Something that was reported durable may be gone.
-    fileprivate var isLoss: Bool {
+    /// Something that was reported durable may be gone, or a part stands still until an operator acts.
+    fileprivate var isError: Bool {
         switch self {
-        case .entriesLost, .streamLost, .entriesMissing: true
+        case .entriesLost, .streamLost, .entriesMissing, .foreignEntry: true
         case .commitFailed, .waitingForReplicas, .memoryFilled, .memoryFreed, .spillFailed: false
         }
     }

@@ -236,11 +236,10 @@ struct GroupFlights {
         isHalted = false
     }
 
-    /// The stream has entries up to a number; nothing is under way.
+    /// The stream has entries up to a number, which a group has or had; nothing is under way.
     mutating func settle(reached: UInt64) {
+        precondition(reached < nextNumber, "no group has that number")
         for place in groups.indices { groups[place].state = groups[place].number <= reached ? .stored : .unsent }
-        // Another program may have written any number.
-        nextNumber = max(nextNumber, reached < .max ? reached + 1 : reached)
         (makesStream, isHalted) = (false, false)
     }
 

@@ -65,11 +65,15 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
     package enum Loss: Sendable, Equatable, CustomStringConvertible {
         /// Another owner of a higher epoch has begun to write.
         case fenced(part: Int, epoch: UInt64, successor: UInt64)
+        /// Another program has written an entry of this owner's epoch to the part's log.
+        case foreignEntry(part: Int, epoch: UInt64, entry: String)
 
         package var description: String {
             switch self {
             case .fenced(let part, let epoch, let successor):
                 "part \(part) of the store, owned here with epoch \(epoch), has another owner with epoch \(successor)"
+            case .foreignEntry(let part, let epoch, let entry):
+                "part \(part) of the store, owned here with epoch \(epoch), has entry \(entry) of another program in its log"
             }
         }
     }
@@ -86,6 +90,8 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
         case streamLost(part: Int, from: String)
         /// A takeover finds entries missing between two others.
         case entriesMissing(part: Int, after: String, before: String)
+        /// Another program has written to a part's log.
+        case foreignEntry(part: Int, stream: String, entry: String)
         /// Memory is filled beyond its share, or no more.
         case memoryFilled(server: String, usedByteCount: Int, byteLimit: Int)
         case memoryFreed
@@ -104,6 +110,10 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
                 "Redis lost the log of part \(part) since \(from): messages that were accepted may be lost"
             case .entriesMissing(let part, let after, let before):
                 "the log of part \(part) has no entries between \(after) and \(before): messages that were accepted may be lost"
+            case .foreignEntry(let part, let stream, let entry):
+                "another program wrote entry \(entry) to the stream \(stream), the log of part \(part): the part stops and is "
+                    + "taken anew; remove the entry with XDEL \(stream) \(entry), and let nothing but gateways write to keys that "
+                    + "begin with {lw:"
             case .memoryFilled(let server, let used, let limit):
                 "Redis at \(server) uses \(used) of \(limit) bytes: new messages are refused until some leave"
             case .memoryFreed: "Redis has memory again: new messages are accepted"

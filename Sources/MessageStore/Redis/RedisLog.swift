@@ -359,6 +359,13 @@ final class RedisLog: DurableLog, @unchecked Sendable {
             return false
         }
         let reached = lastID.epoch == epoch ? lastID.number : 0
+        guard reached < flights.nextNumber else {
+            // No group has that number, so no number that the groups have can follow it: a successor's can.
+            let stream = String(decoding: key, as: UTF8.self)
+            engine.report(.foreignEntry(part: part, stream: stream, entry: lastID.description))
+            fence(.foreignEntry(part: part, epoch: epoch, entry: lastID.description))
+            return false
+        }
         if lastID.epoch < epoch || reached < durableNumber {
             engine.report(
                 .entriesLost(

@@ -148,7 +148,7 @@ final class PartOpening {
         var counts = CountReplay(source, run: 0)
         var run: UInt64 = 0
         while true {
-            let page: [(id: LogID, body: [UInt8]?)]
+            let page: Page
             do throws(RedisError) { page = try readPage(from: start, count: pageCount) } catch {
                 // Large entries after small ones may be too much for one reply.
                 if case .malformed = error, pageCount > 1 {
@@ -160,12 +160,16 @@ final class PartOpening {
                 }
                 throw .redis(what: error.description)
             }
-            guard let end = page.last?.id else { break }
-            let byteCount = page.reduce(0) { $0 + ($1.body?.count ?? 0) }
-            let isWhole = page.count < pageCount
+            if let (entry, what) = page.stranger {
+                throw .damagedLog(stream: String(decoding: key, as: UTF8.self), entry: entry, what: what)
+            }
+            guard let end = page.entries.last?.id else { break }
+            let byteCount = page.entries.reduce(0) { $0 + ($1.body?.count ?? 0) }
+            let isWhole = page.entries.count < pageCount
             pageCount = max(
-                1, min(Limits.replayPageEntryCount, Limits.replayPageByteCount * page.count / max(1, byteCount)))
-            for entry in page {
+                1, min(Limits.replayPageEntryCount, Limits.replayPageByteCount * page.entries.count / max(1, byteCount))
+            )
+            for entry in page.entries {
                 if let last, last.epoch == entry.id.epoch, entry.id.number > last.number,
                     entry.id.number - last.number > 1
                 {
@@ -195,10 +199,13 @@ final class PartOpening {
         try write(&piece, &counts, run: run)
     }
 
-    /// A page of entries; `.unexpected` for bytes that are no entries.
-    private func readPage(
-        from start: String, count: Int
-    ) throws(RedisError) -> [(id: LogID, body: [UInt8]?)] {
+    private struct Page {
+        var entries: [(id: LogID, body: [UInt8]?)] = []
+        /// One that no version wrote, and why.
+        var stranger: (entry: String, what: String)?
+    }
+
+    private func readPage(from start: String, count: Int) throws(RedisError) -> Page {
         var command = RedisCommand("XRANGE")
         command.append(key)
         command.append(start)
@@ -210,20 +217,22 @@ final class PartOpening {
         let address = context.cluster.primary(of: slot) ?? RedisAddress(host: "", port: 0)
         if let fault = reply.fault { throw .refused(address, fault) }
         guard let entries = reply.array else { throw .unexpected(address, command: "XRANGE", "no list of entries") }
-        var page: [(id: LogID, body: [UInt8]?)] = []
+        var page = Page()
         for entry in entries {
-            guard let parts = entry.array, parts.count == 2, let id = parts[0].text.flatMap({ LogID($0) }),
-                let fields = parts[1].array, fields.count == 2, let name = fields[0].text
-            else { throw .unexpected(address, command: "XRANGE", "it has no id, or other fields than one") }
-            switch name {
-            case "b":
-                guard let body = fields[1].bytes else {
-                    throw .unexpected(address, command: "XRANGE", "its field b has no bytes")
-                }
-                page.append((id, body))
-            case "f", "w": page.append((id, nil))
-            default: throw .unexpected(address, command: "XRANGE", "its field \(name) is none that this version knows")
+            guard let parts = entry.array, parts.count == 2, let text = parts[0].text, let id = LogID(text) else {
+                throw .unexpected(address, command: "XRANGE", "it has no id")
             }
+            guard let fields = parts[1].array, fields.count == 2, let name = fields[0].text else {
+                page.stranger = (text, "it has other fields than one")
+                break
+            }
+            switch (name, fields[1].bytes) {
+            case ("b", let body?): page.entries.append((id, body))
+            case ("b", nil): page.stranger = (text, "its field b has no bytes")
+            case ("f", _), ("w", _): page.entries.append((id, nil))
+            default: page.stranger = (text, "its field \(name) is none that this version knows")
+            }
+            if page.stranger != nil { break }
         }
         return page
     }

@@ -1,0 +1,339 @@
+import Delivery
+import Journal
+import Redis
+import Testing
+
+@testable import MessageStore
+
+/// The groups of one log, without servers: what is sent in which form, and what each reply makes of it.
+@Suite("Groups of a log on their way")
+struct GroupFlightsTests {
+    private static let key = Array("{lw:t:p0}:log".utf8)
+    private static let epoch: UInt64 = 5
+
+    private static func flights(from number: UInt64 = 1) -> GroupFlights {
+        GroupFlights(key: key, slot: RedisSlot.of(key), epoch: epoch, nextNumber: number)
+    }
+
+    /// Makes a group, sends it, and returns the step.
+    private static func send(_ flights: inout GroupFlights, byteCount: Int = 1) throws -> GroupFlights.Step {
+        add(&flights, byteCount: byteCount)
+        return try Self.next(&flights)
+    }
+
+    private static func next(_ flights: inout GroupFlights) throws -> GroupFlights.Step {
+        let step = flights.next()
+        return try #require(step)
+    }
+
+    /// Nothing is to be sent now.
+    private static func isQuiet(_ flights: inout GroupFlights) -> Bool { flights.next() == nil }
+    private static func complete(_ flights: inout GroupFlights, _ number: UInt64) -> [GroupFlights.Group] {
+        Array(flights.complete(upTo: number))
+    }
+    private static func drop(_ flights: inout GroupFlights) -> Int { flights.drop() }
+
+    private static func add(_ flights: inout GroupFlights, byteCount: Int = 1) {
+        let bytes = UnsafeMutableRawPointer.allocate(byteCount: byteCount, alignment: 8)
+        bytes.initializeMemory(
+            as: UInt8.self, repeating: UInt8(truncatingIfNeeded: flights.nextNumber), count: byteCount)
+        defer { bytes.deallocate() }
+        flights.add(
+            [BatchPiece(start: bytes, byteCount: byteCount, recordByteCount: byteCount, ticket: flights.nextNumber)],
+            byteCount: byteCount, batchCount: 1, lastTicket: Ticket(flights.nextNumber), began: 1)
+    }
+
+    private static func added(_ step: GroupFlights.Step) -> [RedisReply] {
+        [.bytes(Array("\(epoch)-\(step.number)".utf8))]
+    }
+    private static func refused(_ text: String) -> [RedisReply] { [.error(RedisFault(text))] }
+
+    private static func take(_ flights: inout GroupFlights, _ step: GroupFlights.Step, _ replies: [RedisReply])
+        -> GroupFlights.Outcome
+    {
+        flights.take(step, replies[...])
+    }
+
+    private static func words(_ command: RedisCommand) -> [String] {
+        command.arguments.map { String(decoding: $0, as: UTF8.self) }
+    }
+
+    // MARK: Order
+
+    @Test("the oldest goes as it is, each later one only behind the one before it")
+    func forms() throws {
+        var flights = Self.flights(from: 7)
+        let first = try Self.send(&flights)
+        let second = try Self.send(&flights)
+        #expect(Self.words(first.commands[0]) == ["XADD", "{lw:t:p0}:log", "NOMKSTREAM", "5-7", "b", "\u{7}"])
+        let chained = Self.words(second.commands[0])
+        #expect(chained[0] == "EVALSHA" && chained[1] == RedisScripts.appendBehind.digest)
+        #expect(Array(chained[4...]) == ["5-7", "5-8", "b", "\u{8}"])
+        #expect(Self.isQuiet(&flights), "nothing is left to send")
+    }
+
+    @Test("a later group that is durable takes those before it along, whose own replies then say nothing")
+    func outOfOrder() throws {
+        var flights = Self.flights()
+        let steps = try (0..<3).map { _ in try Self.send(&flights) }
+        #expect(Self.take(&flights, steps[1], Self.added(steps[1])) == .stored)
+        #expect(Self.complete(&flights, 2).map(\.number) == [1, 2])
+        #expect(Self.take(&flights, steps[0], Self.added(steps[0])) == .old)
+        #expect(Self.take(&flights, steps[0], Self.refused("OOM command not allowed")) == .old)
+        #expect(!flights.isHalted && flights.groups.map(\.number) == [3])
+        #expect(Self.take(&flights, steps[2], Self.added(steps[2])) == .stored)
+        #expect(Self.complete(&flights, 3).map(\.lastTicket) == [3])
+        #expect(flights.isEmpty)
+    }
+
+    @Test("completing the same group again hands out nothing")
+    func twice() throws {
+        var flights = Self.flights()
+        let step = try Self.send(&flights)
+        #expect(Self.take(&flights, step, Self.added(step)) == .stored)
+        #expect(Self.complete(&flights, 1).count == 1)
+        #expect(Self.complete(&flights, 1).isEmpty)
+        Self.add(&flights)
+        #expect(Self.complete(&flights, 1).isEmpty && flights.groups.count == 1)
+    }
+
+    // MARK: Losses and refusals
+
+    @Test(
+        "after a loss in the middle nothing goes before all calls have ended; then what is missing goes again, as it was"
+    )
+    func lossInTheMiddle() throws {
+        var flights = Self.flights()
+        let steps = try (0..<3).map { _ in try Self.send(&flights) }
+        flights.lose(steps[1])
+        #expect(flights.isHalted && !flights.hasRoom && flights.nextByteCount == nil)
+        #expect(Self.isQuiet(&flights))
+        #expect(Self.take(&flights, steps[2], Self.refused("APART 5-2 is not there")) == .again)
+        #expect(Self.take(&flights, steps[0], Self.added(steps[0])) == .stored)
+        #expect(flights.isDrained && flights.hasUnknown)
+        #expect(flights.groups.map(\.state) == [.stored, .unknown, .unknown])
+
+        flights.settle(reached: 1)
+        #expect(flights.groups.map(\.state) == [.stored, .unsent, .unsent] && !flights.isHalted)
+        let again = try Self.next(&flights)
+        #expect(again.kind == .append && again.commands == steps[1].commands)
+        #expect(try Self.next(&flights).commands == steps[2].commands)
+    }
+
+    @Test("a refusal for a passing reason sends the same group again, the oldest as the oldest")
+    func refusal() throws {
+        var flights = Self.flights()
+        let steps = try (0..<2).map { _ in try Self.send(&flights) }
+        #expect(Self.take(&flights, steps[0], Self.added(steps[0])) == .stored)
+        let outcome = Self.take(&flights, steps[1], Self.refused("OOM command not allowed"))
+        guard case .blocked(let fault) = outcome else {
+            Issue.record("\(outcome)")
+            return
+        }
+        #expect(fault.kind == .outOfMemory)
+        #expect(Self.complete(&flights, 1).count == 1)
+        flights.resume()
+        let again = try Self.next(&flights)
+        #expect(Self.words(again.commands[0]) == ["XADD", "{lw:t:p0}:log", "NOMKSTREAM", "5-2", "b", "\u{2}"])
+    }
+
+    @Test("a moved slot leaves the group unsent; another id there makes it unknown")
+    func movedAndTaken() throws {
+        var flights = Self.flights()
+        let first = try Self.send(&flights)
+        let moved = Self.refused("MOVED 3999 127.0.0.1:6381")
+        #expect(Self.take(&flights, first, moved) == .elsewhere(moved[0]))
+        #expect(flights.groups.map(\.state) == [.unsent] && flights.isHalted)
+        flights.resume()
+        let again = try Self.next(&flights)
+        let outcome = Self.take(
+            &flights, again,
+            Self.refused("ERR The ID specified in XADD is equal or smaller than the target stream top item"))
+        if case .blocked = outcome {} else { Issue.record("\(outcome)") }
+        #expect(flights.hasUnknown)
+    }
+
+    @Test("a server without the script gets its source, once")
+    func script() throws {
+        var flights = Self.flights()
+        let steps = try (0..<2).map { _ in try Self.send(&flights) }
+        #expect(Self.take(&flights, steps[0], Self.added(steps[0])) == .stored)
+        #expect(Self.take(&flights, steps[1], Self.refused("NOSCRIPT No matching script")) == .again)
+        flights.resume()
+        let whole = try Self.next(&flights)
+        #expect(whole.commands[0].name == "EVAL")
+        #expect(Self.take(&flights, whole, Self.added(whole)) == .stored)
+        let third = try Self.send(&flights)
+        #expect(third.commands[0].name == "EVALSHA")
+    }
+
+    @Test("a stream that is gone is made anew by the oldest, and by no other")
+    func lostStream() throws {
+        var flights = Self.flights()
+        let first = try Self.send(&flights)
+        #expect(Self.take(&flights, first, [.none]) == .streamLost)
+        #expect(flights.hasUnknown && flights.isDrained)
+        flights.settleWithoutStream()
+        let again = try Self.next(&flights)
+        #expect(Self.words(again.commands[0]) == ["XADD", "{lw:t:p0}:log", "5-1", "b", "\u{1}"])
+        #expect(Self.take(&flights, again, Self.added(again)) == .stored)
+        _ = flights.complete(upTo: 1)
+        #expect(try Self.words(Self.send(&flights).commands[0]).contains("NOMKSTREAM"))
+    }
+
+    // MARK: Covers
+
+    @Test("what is in the stream without a wait gets a look, a write and a wait; a look that finds nothing is a doubt")
+    func cover() throws {
+        var flights = Self.flights()
+        let steps = try (0..<2).map { _ in try Self.send(&flights) }
+        #expect(Self.take(&flights, steps[0], Self.added(steps[0])) == .stored)
+        #expect(Self.isQuiet(&flights), "the second one's wait may speak for both")
+        #expect(Self.take(&flights, steps[1], Self.added(steps[1])) == .stored)
+        let cover = try Self.next(&flights)
+        #expect(cover.kind == .cover && cover.number == 2)
+        #expect(cover.commands.map(\.name) == ["XRANGE", "SET"])
+        #expect(Self.words(cover.commands[0]).suffix(2) == ["5-2", "5-2"])
+        #expect(Self.isQuiet(&flights), "one at a time")
+        #expect(Self.take(&flights, cover, [.array([]), .status("OK")]) == .again)
+        #expect(flights.groups.map(\.state) == [.stored, .unknown] && flights.isHalted)
+        flights.settle(reached: 2)
+        let second = try Self.next(&flights)
+        #expect(Self.take(&flights, second, [.array([.array([])]), .status("OK")]) == .stored)
+        #expect(Self.complete(&flights, 2).count == 2)
+    }
+
+    @Test("a cover that a moved slot refused leaves its group in the stream")
+    func refusedCover() throws {
+        var flights = Self.flights()
+        let step = try Self.send(&flights)
+        #expect(Self.take(&flights, step, Self.added(step)) == .stored)
+        let cover = try Self.next(&flights)
+        let moved = Self.refused("MOVED 3999 127.0.0.1:6381")
+        #expect(Self.take(&flights, cover, moved + [.status("OK")]) == .elsewhere(moved[0]))
+        #expect(flights.groups.map(\.state) == [.stored] && flights.isHalted)
+    }
+
+    // MARK: Bounds
+
+    @Test("so many groups are on their way and no more; one that waits to be sent keeps others from being made")
+    func groupCount() throws {
+        var flights = Self.flights()
+        for _ in 0..<Limits.groupsOfLog {
+            #expect(flights.hasRoom)
+            _ = try Self.send(&flights)
+        }
+        #expect(!flights.hasRoom)
+        _ = flights.complete(upTo: 1)
+        #expect(flights.hasRoom)
+        Self.add(&flights)
+        #expect(!flights.hasRoom && flights.nextByteCount == 1)
+    }
+
+    @Test("behind groups that a server reads in several turns no other goes")
+    func byteCount() throws {
+        var flights = Self.flights()
+        _ = try Self.send(&flights, byteCount: Limits.leadingGroupsByteCount)
+        #expect(flights.hasRoom)
+        _ = try Self.send(&flights, byteCount: 1)
+        #expect(!flights.hasRoom)
+        _ = flights.complete(upTo: 1)
+        #expect(flights.hasRoom)
+    }
+
+    @Test("dropping all gives their bytes back, and the log could go on with a number that nobody had")
+    func drop() throws {
+        var flights = Self.flights()
+        let steps = try (0..<3).map { _ in try Self.send(&flights, byteCount: 10) }
+        flights.lose(steps[0])
+        #expect(Self.drop(&flights) == 30)
+        #expect(flights.isEmpty && flights.isDrained && !flights.isHalted && Self.drop(&flights) == 0)
+        #expect(flights.nextNumber == 4)
+    }
+
+    // MARK: Any order of anything
+
+    /// A stream as the rules at the head of `RedisLog.swift` describe it.
+    private struct Stream {
+        var numbers: [UInt64] = []
+        /// Whether the command's entry is in it now.
+        mutating func run(_ step: GroupFlights.Step) -> [RedisReply] {
+            let added: [RedisReply] = GroupFlightsTests.added(step)
+            guard step.kind == .append else {
+                return [.array(numbers.contains(step.number) ? [.array([])] : []), .status("OK")]
+            }
+            let isChained = step.commands[0].name != "XADD"
+            if isChained, !numbers.contains(step.number - 1) {
+                return GroupFlightsTests.refused("APART 5-\(step.number - 1) is not there")
+            }
+            guard step.number > numbers.last ?? 0 else {
+                return GroupFlightsTests.refused("ERR The ID specified in XADD is equal or smaller")
+            }
+            numbers.append(step.number)
+            return added
+        }
+    }
+
+    @Test(
+        "calls run, fail and come back in any order: what is reported is in the stream, in order, once",
+        arguments: 1...12)
+    func anyOrder(seed: UInt64) throws {
+        var state = seed &* 0x9E37_79B9_7F4A_7C15
+        func below(_ count: Int) -> Int {
+            state = state &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
+            return Int(state >> 33) % count
+        }
+        var flights = Self.flights()
+        var stream = Stream()
+        var sent: [GroupFlights.Step] = []
+        /// Calls that their sender has given up, and that a server may come to at any time.
+        var late: [GroupFlights.Step] = []
+        var answered: [(step: GroupFlights.Step, replies: [RedisReply]?, isDurable: Bool)] = []
+        var reported: [UInt64] = []
+        var isHealing = false
+        func complete(_ number: UInt64) {
+            for group in flights.complete(upTo: number) { reported.append(group.number) }
+        }
+        for turn in 0..<3_000 {
+            isHealing = turn > 1_500
+            if !late.isEmpty, below(20) == 0 { _ = stream.run(late.remove(at: below(late.count))) }
+            switch below(4) {
+            case 0:
+                if flights.hasRoom, flights.nextNumber <= 60 { Self.add(&flights) }
+                if let step = flights.next() { sent.append(step) }
+            case 1 where !sent.isEmpty:
+                // A server comes to one of the calls, or never does; its reply may be lost.
+                let step = sent.remove(at: below(sent.count))
+                switch isHealing ? 9 : below(10) {
+                case 0:
+                    answered.append((step, nil, false))
+                    late.append(step)
+                case 1:
+                    _ = stream.run(step)
+                    answered.append((step, nil, false))
+                case 2: answered.append((step, Self.refused("OOM command not allowed"), false))
+                default: answered.append((step, stream.run(step), isHealing || below(4) > 0))
+                }
+            case 2 where !answered.isEmpty:
+                let (step, replies, isDurable) = answered.remove(at: below(answered.count))
+                guard let replies else {
+                    flights.lose(step)
+                    break
+                }
+                if Self.take(&flights, step, replies) == .stored, isDurable { complete(step.number) }
+            default:
+                guard flights.isHalted, flights.isDrained else { break }
+                if flights.hasUnknown { flights.settle(reached: stream.numbers.last ?? 0) } else { flights.resume() }
+            }
+            // Both are runs from 1 on, and what was reported is there.
+            guard reported.elementsEqual(1..<UInt64(reported.count + 1)),
+                stream.numbers.elementsEqual(1..<UInt64(stream.numbers.count + 1)),
+                reported.count <= stream.numbers.count
+            else {
+                Issue.record("turn \(turn): reported \(reported), in the stream \(stream.numbers)")
+                return
+            }
+        }
+        #expect(reported.count == 60 && flights.isEmpty)
+    }
+}

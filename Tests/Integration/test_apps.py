@@ -170,6 +170,32 @@ def test_a_disabled_app_is_served_to_nobody_and_keeps_what_it_has():
             one.close()
 
 
+def test_what_is_timed_waits_for_a_disabled_app_and_goes_out_once_it_is_enabled():
+    with Gateway(limits={**QUICK, "taskPatienceMilliseconds": 500}) as gateway:
+        app = shop(gateway)
+        devices = [phone(gateway, app) for _ in range(6)]
+        serve(gateway, app)
+        due = int(time.time() * 1000) + 2_500
+        settings = {"schedule_time": due, "ttl": 600_000}
+        message = {"settings": settings, "push_message": {"transmission": "listed"}}
+        task = gateway.api("POST", "push/list/message", message)["data"]["taskid"]
+        cids = [device.state.cid.hex() for device in devices]
+        gateway.api("POST", "push/list/cid", {"taskid": task, "audience": {"cid": cids}})
+        everyone = {"audience": "all", "request_id": "timed-everyone", "settings": settings,
+                    "push_message": {"transmission": "to all"}}
+        gateway.api("POST", "push/all", everyone)
+        assert act(gateway, "POST", "/v1/apps/shop/disable")["disabled"]
+        for device in devices:
+            assert closed_with(lambda: device.receive(longwire_client.pb.Deliver)) == DISABLED
+        # The times pass, and the tasks are taken up some times in vain.
+        time.sleep(max(0, due / 1000 - time.time()) + 1.5)
+        assert act(gateway, "POST", "/v1/apps/shop/enable")["enabled"]
+        for device in devices:
+            device.connect()
+            assert sorted(message.payload for message in device.receive_and_ack(2, timeout=20)) == [b"listed", b"to all"]
+            device.close()
+
+
 def test_an_app_of_the_file_hides_one_of_the_same_id():
     with Gateway(limits=QUICK) as gateway:
         app = shop(gateway, "both")

@@ -5,6 +5,7 @@ import http.client
 import http.server
 import json
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -90,6 +91,26 @@ def test_a_reader_waits_for_the_first_message(own_gateway, new_device):
     assert pages[0]["items"][0]["payload"] == "now"
     started = time.monotonic()
     assert read(gateway, after=1, waitSeconds=1)["items"] == [] and 0.5 < time.monotonic() - started < 10
+
+
+def test_a_reader_that_has_left_keeps_no_place(own_gateway):
+    gateway = own_gateway(app={"upstream": {}}, limits={**QUICK, "longPolls": 1})
+
+    def waits(seconds):
+        try:
+            return read(gateway, waitSeconds=seconds)
+        except Refused as refused:
+            assert refused.status == 503, refused
+            return None
+    with socket.create_connection(("127.0.0.1", gateway.admin), timeout=10) as one:
+        one.sendall(f"GET {UPSTREAM}?waitSeconds=30 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {ADMIN_TOKEN}\r\n\r\n".encode())
+        eventually(lambda: waits(0) is None, "the waiting reader", 10)
+    started = time.monotonic()
+    eventually(lambda: waits(0), "its place", 20)
+    assert time.monotonic() - started < 10
+    # One that is there waits as long as it asked for.
+    started = time.monotonic()
+    assert read(gateway, waitSeconds=3)["items"] == [] and time.monotonic() - started > 2
 
 
 def test_rights_and_apps_are_kept_apart(own_gateway, new_device):

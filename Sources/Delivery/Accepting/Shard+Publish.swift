@@ -30,7 +30,8 @@ extension Shard {
             return
         }
         guard !retiredApps.contains(command.app) else {
-            refuse(command, .unknownDevice)
+            // Another loop may be told a moment later that the app is disabled: a task's message waits until it is enabled.
+            refuse(command, command.task.hasLedger ? .busy : .unknownDevice)
             return
         }
         if let slot = knownDevice(command.cid), isFree(slot) {

@@ -87,7 +87,9 @@ final class AdminFront {
             guard owner.context.isReady else { return respond(exchange, .adminUnavailable("the gateway is starting")) }
             inspections.handle(request) { [weak self] response in self?.respond(exchange, response) }
         case .feed(let request):
-            owner.feeds.handle(request) { [weak self] response in self?.respond(exchange, response) }
+            owner.feeds.handle(request, isCallerPresent: { !exchange.isPeerGone }) { [weak self] response in
+                self?.respond(exchange, response)
+            }
         case .metrics(let scope):
             MetricsGatherer.gather(owner, scope: scope) { [weak self] page in
                 self?.respond(exchange, APIResponse(status: 200, contentType: .metrics, body: page))

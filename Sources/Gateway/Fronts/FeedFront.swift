@@ -9,7 +9,10 @@ final class FeedFront {
 
     init(_ owner: GatewayLoop) { self.owner = owner }
 
-    func handle(_ request: FeedRequest, respond: @escaping (APIResponse) -> Void) {
+    /// Answers a request; a reader that waits is looked after until `isCallerPresent` says that nobody does any more.
+    func handle(
+        _ request: FeedRequest, isCallerPresent: @escaping () -> Bool, respond: @escaping (APIResponse) -> Void
+    ) {
         guard owner.context.isReady, !owner.context.isStopping else {
             return respond(.adminUnavailable("the gateway is starting or stopping, retry"))
         }
@@ -20,13 +23,40 @@ final class FeedFront {
                 longPolls.leave()
                 return respond(AdminFront.busy)
             }
-            ask(.read(read)) { [weak self] answer in
+            let deadline = Int64(owner.loop.now) + read.waitMilliseconds
+            wait(read, until: deadline, isCallerPresent) { [weak self] answer in
                 longPolls.leave()
                 guard let self else { return }
                 respond(FeedAnswers.page(answer, of: read.feed, registry: owner.registry))
             }
         case .acknowledge(let feed, let number):
             ask(.acknowledge(feed, upTo: number)) { respond(FeedAnswers.acknowledged($0)) }
+        }
+    }
+
+    /// So long a reader waits at the feed's home at a time: one that has left keeps its place there, and its long poll, no longer.
+    private static let sliceMilliseconds: Int64 = 1_000
+    /// A wait that ended so much earlier was ended by the home, which has too many readers, or stops.
+    private static let earlyMilliseconds: Int64 = 200
+
+    /// Waits at the feed's home, a slice at a time.
+    private func wait(
+        _ read: FeedRead, until deadline: Int64, _ isCallerPresent: @escaping () -> Bool,
+        then: @escaping (FeedAnswer?) -> Void
+    ) {
+        let began = Int64(owner.loop.now)
+        var slice = read
+        slice.waitMilliseconds = min(max(0, deadline - began), Self.sliceMilliseconds)
+        let asked = slice.waitMilliseconds
+        ask(.read(slice)) { [weak self] answer in
+            guard let self, case .page(let page)? = answer, page.items.isEmpty, page.missed == 0 else {
+                return then(answer)
+            }
+            let now = Int64(owner.loop.now)
+            guard now < deadline, now - began >= asked - Self.earlyMilliseconds, !owner.context.isStopping,
+                isCallerPresent()
+            else { return then(answer) }
+            wait(read, until: deadline, isCallerPresent, then: then)
         }
     }
 

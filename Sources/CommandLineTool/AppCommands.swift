@@ -178,6 +178,14 @@ extension AppCommand {
             }
             lines.append("  \(CommandSyntax.pad(name, 14))\(ends.joined(separator: "; "))")
         }
+        for key in ["devices", "publishesPerSecond", "requestBytesPerSecond", "queuedMessages"] {
+            let use = page.fields("quotas").fields(key)
+            guard let limit = use.number("limit") else { continue }
+            let refused = use.number("refused") ?? 0
+            lines.append(
+                "  quota \(CommandSyntax.pad(key, 22))\(use.number("used") ?? 0) of \(limit)"
+                    + (refused > 0 ? display.paint(", \(refused) refused", .bad) : ""))
+        }
         if let changed = page.number("changedAt") { lines.append("  changed       \(Display.time(changed))") }
         return lines
     }

@@ -87,6 +87,9 @@ enum DeviceCommand {
                 view.flag("suspect") ? ", does not ack" : view.flag("reachable") ? ", reachable" : ", unreachable"
         }
         if let seen = view.number("lastSeenAt"), seen > 0 { session += ", last seen \(Display.time(seen))" }
+        if let slowed = view.number("slowedUntil") {
+            session += display.paint(", connects over and over: refused until \(Display.time(slowed))", .bad)
+        }
         let bound = queue.number("messageLimit").map { " of \($0)" } ?? ""
         var lines = [
             "  session   \(session)",

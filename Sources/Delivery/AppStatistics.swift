@@ -15,6 +15,8 @@ package struct AppStatistics: Sendable {
 
     // Gauges.
     package var connectedDevices = 0
+    /// Accepted and not ended; of a part without bucket 0 less what was accepted before yesterday.
+    package var queuedMessages: Int64 = 0
     package var dueJobs = PerChannel { _ in 0 }
     /// What waits for an ack of the app's server, in a feed that is in memory.
     package var upstreamItems = 0
@@ -58,7 +60,9 @@ extension Shard {
     /// Gives an app a place in every table that is kept by app.
     mutating func addApp(_ settings: AppSettings) {
         apps.append(settings)
-        appNumbers.append(AppStatistics())
+        var figures = AppStatistics()
+        figures.queuedMessages = pendingAtStart[settings.key] ?? 0
+        appNumbers.append(figures)
         jobs.addApp()
         sessions.addApp()
         broadcasts.setApps(apps)

@@ -50,6 +50,8 @@ package struct Shard: ~Copyable {
     var retiredApps: Set<AppKey> = []
     var numbers = ShardStatistics()
     var appNumbers: [AppStatistics]
+    /// What each app had accepted and not ended, for apps that are served later, too.
+    let pendingAtStart: [AppKey: Int64]
     var aliasReads = AliasReads()
     /// Which devices tasks have reached; see `admitOnce`.
     var acceptances: AcceptanceFilter
@@ -76,7 +78,13 @@ package struct Shard: ~Copyable {
         self.apps = apps
         self.now = now
         devices = DeviceTable(now: now)
-        appNumbers = Array(repeating: AppStatistics(), count: apps.count)
+        let pendingAtStart = counters.pendingByApp
+        self.pendingAtStart = pendingAtStart
+        appNumbers = apps.map { app in
+            var figures = AppStatistics()
+            figures.queuedMessages = pendingAtStart[app.key] ?? 0
+            return figures
+        }
         sessions = SessionTable(appCount: apps.count)
         messages = MessageTable(now: now)
         jobs = JobTable(appCount: apps.count, now: now)

@@ -1,3 +1,5 @@
+package import Campaigns
+
 /// What the admin API does to an app that it made.
 package enum AppAct: String, Sendable, Codable, CaseIterable {
     case create, change, rotate, enable, disable, delete
@@ -58,6 +60,8 @@ package struct AppPage: Sendable {
     package var settings: String
     package var createdAt: Int64
     package var changedAt: Int64
+    /// What this gateway knows of the app's use of its quotas.
+    package var quotas: [QuotaUse] = []
 
     package init(
         appID: String, appKey: String, isManaged: Bool, isEnabled: Bool, appSecrets: Secrets, masterSecrets: Secrets,
@@ -153,6 +157,22 @@ package enum AppAnswer {
                 writer.endObject()
             }
             writer.endArray()
+        }
+        if !page.quotas.isEmpty {
+            writer.key("quotas")
+            writer.beginObject()
+            for use in page.quotas {
+                writer.key("\(use.quota.rawValue)")
+                writer.beginObject()
+                writer.key("limit")
+                writer.integer(Int64(use.limit))
+                writer.key("used")
+                writer.integer(Int64(use.used))
+                writer.key("refused")
+                writer.integer(Int64(use.refused))
+                writer.endObject()
+            }
+            writer.endObject()
         }
         guard page.isManaged else { return }
         writer.key("settings")

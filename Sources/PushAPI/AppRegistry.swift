@@ -20,6 +20,7 @@ package struct App: Sendable {
     package var longestTimeToLive = Limits.timeToLive
     package var rates = RateLimits()
     package var bounds = CallBounds()
+    package var quotas = AppQuotas()
     /// How far ahead a timed push may lie, in milliseconds.
     package var scheduleHorizon = ScheduleRules.horizon
     /// How far a sign's timestamp may be off, in milliseconds.

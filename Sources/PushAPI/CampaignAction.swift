@@ -24,6 +24,33 @@ package enum CampaignAction: Sendable {
     case quotaReport(AppKey)
 }
 
+extension CampaignAction {
+    /// For how many devices' messages a call asks, and of which app; `nil` for a call that makes none.
+    ///
+    /// A broadcast is none: it has rates of its own.
+    package var publishes: (app: AppKey, count: Int)? {
+        switch self {
+        case .list(let call): (call.app.key, call.audience.count)
+        case .aliases(let pushes, _): pushes.first.map { ($0.app.key, pushes.count) }
+        case .byTag(let push): (push.app.key, push.candidates.count)
+        case .create, .stop, .schedule, .cancel, .detail, .taskReport, .groupReport, .dayReport, .onlineReport,
+            .quotaReport:
+            nil
+        }
+    }
+}
+
+extension ListCall.Audience {
+    /// Devices, or aliases, each of which counts as one.
+    fileprivate var count: Int {
+        switch self {
+        case .devices(let targets): targets.count
+        case .aliases(let names): names.count
+        case .conditions(let candidates): candidates.count
+        }
+    }
+}
+
 package struct NewTask: Sendable {
     package var record: TaskRecord
     /// Both words 0: the request has no id.

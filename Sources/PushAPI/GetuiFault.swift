@@ -1,3 +1,5 @@
+package import Campaigns
+
 /// Getui's result codes, as far as this gateway answers them (docs/Errors.md, "Push API").
 package enum GetuiCode: Int, Sendable, CaseIterable {
     case ok = 0
@@ -55,6 +57,8 @@ package enum GetuiCode: Int, Sendable, CaseIterable {
     case clockSkew = 30904
     /// The caller's network address makes more requests than it may.
     case addressRate = 30905
+    /// The app has used up one of its quotas, which the text names.
+    case appQuota = 30906
 
     /// Only 200, 400, 401, 403 and 404 let Getui's Java SDK see what was said.
     package var httpStatus: Int {
@@ -64,7 +68,7 @@ package enum GetuiCode: Int, Sendable, CaseIterable {
         case .methodNotAllowed: 405
         case .badToken, .authenticationRate, .noDetail, .callRate, .badProof: 401
         case .parameter, .tagFailed, .alreadyRan, .badSchedule: 400
-        case .queueFull, .tooManyBroadcasts, .clockSkew, .addressRate, .busy, .tagTooLong,
+        case .queueFull, .tooManyBroadcasts, .clockSkew, .addressRate, .appQuota, .busy, .tagTooLong,
             .tagCallsPerDay, .tagCallsPerMinute,
             .tooManyTags,
             .listDayQuota, .listRate,
@@ -162,6 +166,12 @@ extension APIResponse {
             .addressRate, "this network address makes more requests than it may, retry in \(retryAfterSeconds) s")
         if !isGetui { response.status = 429 }
         response.retryAfterSeconds = retryAfterSeconds
+        return response
+    }
+    /// The app has used up one of its quotas; nothing was accepted.
+    package static func overQuota(_ refusal: QuotaRefusal) -> APIResponse {
+        var response = APIResponse.getui(.appQuota, "\(refusal.reason); nothing was accepted")
+        response.retryAfterSeconds = refusal.retryAfterSeconds
         return response
     }
     /// The body did not fit; for a front that finds out while it reads.

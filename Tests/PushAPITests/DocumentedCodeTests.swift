@@ -93,6 +93,7 @@ struct DocumentedCodeTests {
             let tags = (0..<64).map { #""t\#($0)""# }.joined(separator: ",")
             return call(.post, "user/count", #"{"tag":[{"key":"custom_tag","values":[\#(tags)],"opt_type":"or"}]}"#)
         case .busy: return .busy
+        case .appQuota: return .overQuota(QuotaRefusal(quota: .devices, retryAfterSeconds: 1))
         case .addressRate: return .tooFast(isGetui: true, retryAfterSeconds: 1)
         case .badProof: return ReceiptRequest.answer(.refused)
         case .clockSkew: return ReceiptRequest.answer(.clockSkew(serverTime: Fixture.now))

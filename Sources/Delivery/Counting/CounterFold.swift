@@ -200,6 +200,14 @@ package struct CounterStart: Sendable {
         }
     }
 
+    /// The same by app.
+    var pendingByApp: [AppKey: Int64] {
+        var sums: [AppKey: UInt64] = [:]
+        for entry in current { sums[entry.row.app, default: 0] &+= entry.row.accepted &- entry.row.ended }
+        for row in self.sums.values { sums[row.app, default: 0] &+= row.accepted &- row.ended }
+        return sums.mapValues { Int64(bitPattern: $0) }
+    }
+
     /// Accepted and not ended.
     package var pending: Int64 {
         var sum: UInt64 = 0

@@ -17,6 +17,11 @@ extension Shard {
         return (apps[Int(device.value.appIndex)].key, device.value.cid)
     }
 
+    /// Whether a device has a session, as far as its record is in memory, which it is then.
+    package func isConnected(_ cid: DeviceID) -> Bool {
+        knownDevice(cid).map { devices.at($0).value.isConnected } ?? false
+    }
+
     // MARK: Presence
 
     /// The loop read something from this session: called once per read event.

@@ -119,6 +119,8 @@ extension Shard {
         counters.count(reach, of: facts, now: now)
         numbers.finals[Int(state.rawValue) - 1] &+= 1
         numbers.pending -= 1
-        appNumbers[Int(devices.at(batch.device).value.appIndex)].count(state)
+        let app = Int(devices.at(batch.device).value.appIndex)
+        appNumbers[app].count(state)
+        appNumbers[app].queuedMessages -= 1
     }
 }

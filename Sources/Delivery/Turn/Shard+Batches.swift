@@ -140,7 +140,9 @@ extension Shard {
         counters.countAccepted(counterScope)
         numbers.accepted &+= 1
         numbers.pending += 1
-        appNumbers[Int(devices.at(batch.device).value.appIndex)].accepted &+= 1
+        let app = Int(devices.at(batch.device).value.appIndex)
+        appNumbers[app].accepted &+= 1
+        appNumbers[app].queuedMessages += 1
     }
 
     /// Counts, in the open batch, the channels on which a message went out.

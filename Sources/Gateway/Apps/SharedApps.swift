@@ -19,6 +19,8 @@ final class SharedApps: Sendable {
         var nextEnd = GatewayTime.max
         var shadowed: Set<String> = []
         var told: Set<String> = []
+        /// Of the last snapshot.
+        var registry = AppRegistry()
     }
 
     private let state: Lock<State>
@@ -93,8 +95,14 @@ final class SharedApps: Sendable {
         }
         state.shadowed = shadowed
         state.nextEnd = state.book.nextEnd(after: now)
-        return GatewaySnapshot(state.configuration, descriptors, managed: managed, isComplete: state.isKnown)
+        let snapshot = GatewaySnapshot(
+            state.configuration, descriptors, managed: managed, isComplete: state.isKnown)
+        state.registry = snapshot.registry
+        return snapshot
     }
+
+    /// The apps in force.
+    var registry: AppRegistry { state.withLock { $0.registry } }
 
     // MARK: The book
 

@@ -1,3 +1,4 @@
+internal import Campaigns
 package import Configuration
 internal import Delivery
 internal import EventLoops
@@ -305,6 +306,7 @@ struct ConfigurationReader {
             queue.finish()
         }
         if let push = object.object("push") { app.push = PushConfiguration(push) }
+        if let quotas = object.object("quotas") { app.quotas = AppQuotas(quotas) }
         if let upstream = object.object("upstream") { app.upstream = readFeed(upstream, .upstream, &secrets) }
         if let events = object.object("events") { app.events = readFeed(events, .events, &secrets) }
         if let count = object.integer("maxAttempts", in: 1...1_000) { app.maxAttempts = Int(count) }

@@ -1,3 +1,4 @@
+package import Campaigns
 package import Configuration
 package import Delivery
 package import EventLoops
@@ -148,6 +149,7 @@ package struct AppConfiguration: Sendable, Equatable {
     package var overflowPolicy = AppSettings.OverflowPolicy.reject
     package var maxAttempts = 5
     package var push = PushConfiguration()
+    package var quotas = AppQuotas()
     /// `nil`: the app takes no messages from its devices.
     package var upstream: FeedConfiguration?
     /// `nil`: the app has no events.

@@ -48,3 +48,14 @@ package struct PushConfiguration: Sendable, Equatable {
         if let number = object.integer(key, in: range) { value = Int(number) }
     }
 }
+
+extension AppQuotas {
+    /// Reads `apps[].quotas`; 0, or nothing, is no bound.
+    init(_ object: ConfigurationObject) {
+        self.init()
+        for quota in Quota.allCases {
+            if let number = object.integer(quota.rawValue, in: 0...1_000_000_000) { self[quota] = Int(number) }
+        }
+        object.finish()
+    }
+}

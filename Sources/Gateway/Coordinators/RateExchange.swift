@@ -127,7 +127,10 @@ extension GatewayLoop {
     /// Tells the counter what was used here, and learns what all gateways have used; on the loop of part 0, seated or not.
     func exchangeRates() {
         guard index == 0 else { return }
-        if let cluster = context.cluster { context.rates.setGatewayCount(cluster.gatewayCount) }
+        if let cluster = context.cluster {
+            context.rates.setGatewayCount(cluster.gatewayCount)
+            context.quotas.setGatewayCount(cluster.gatewayCount)
+        }
         guard let reports = context.rates.beginExchange(now: now) else { return }
         guard !isHere(0) else {
             return context.rates.endExchange(context.rates.count(reports, now: now), now: now)

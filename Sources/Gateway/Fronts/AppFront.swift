@@ -1,4 +1,5 @@
 internal import Delivery
+internal import EventLoops
 internal import PushAPI
 internal import Wire
 
@@ -11,7 +12,10 @@ struct AppFront {
     func handle(_ request: AppRequest, respond: @escaping (APIResponse) -> Void) {
         switch request {
         case .show(let appID):
-            let page = owner.context.apps.page(of: appID, now: owner.now)
+            var page = owner.context.apps.page(of: appID, now: owner.now)
+            if let app = owner.registry.known(appID) {
+                page?.quotas = owner.context.quotas.usage(of: app.key, quotas: app.quotas, now: owner.loop.now)
+            }
             respond(page.map(AppAnswer.page) ?? AppAnswer.unknown)
         case .change(let change, let name):
             guard owner.context.isReady, !owner.context.isStopping else {

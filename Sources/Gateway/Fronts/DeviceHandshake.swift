@@ -317,7 +317,7 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
             return close(.moved, reason: "another gateway is taking this device over; come back")
         }
         // Another gateway may have heard of the app, or of its end, a moment earlier than this one.
-        guard owner.registry[adopted.hello.appID] != nil else {
+        guard let app = owner.registry[adopted.hello.appID] else {
             guard owner.registry.known(adopted.hello.appID) != nil else {
                 return close(.moved, reason: "this gateway is told of the app in a moment; come back")
             }
@@ -327,6 +327,9 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         let now = Int64(owner.loop.now)
         let delay = owner.context.flaps.withLock { $0.delay(of: adopted.cid, now: now) }
         guard delay == 0 else { return slow(by: delay) }
+        guard owner.mayWelcome(adopted.cid, of: app) else {
+            return refuse(GatewayLoop.quotaReason, window: GatewayLoop.quotaWindow)
+        }
         guard let admitted = owner.sessions.admit(self) else {
             return close(.overloaded, reason: "the gateway holds as many connections as it may; come back later")
         }
@@ -337,12 +340,17 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
 
     /// The device connects and leaves over and over: its next Hello is welcome after that time.
     private func slow(by delay: Int64) {
-        guard let stream else { return }
         let least = UInt32(clamping: max(1_000, delay))
         owner.metrics.count(.flappingRefused)
-        let frame = owner.closeFrame(.overloaded, reason: Self.flapping, window: (least, least + least / 2))
+        refuse(Self.flapping, window: (least, least + least / 2))
+    }
+
+    /// Says why not now, and when.
+    private func refuse(_ reason: StaticString, window: (UInt32, UInt32)) {
+        guard let stream else { return }
+        let frame = owner.closeFrame(.overloaded, reason: reason, window: window)
         _ = frame.withUnsafeBytes { stream.write($0) }
-        Self.note(.overloaded, Self.flapping, owner)
+        Self.note(.overloaded, reason, owner)
         finish(.overloaded)
     }
 

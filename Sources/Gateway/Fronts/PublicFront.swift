@@ -115,6 +115,11 @@ final class PublicFront {
         case .users(let request): users(exchange, request)
         case .testDevices(let request): testDevices(exchange, request)
         case .campaign(let action):
+            if let (app, count) = action.publishes,
+                let refusal = owner.quotaRefusal(of: app, publishes: count, byteCount: exchange.body.count)
+            {
+                return respond(exchange, .overQuota(refusal))
+            }
             owner.campaigns.perform(action) { [weak self] response in self?.respond(exchange, response) }
         case .revokeToken(let token, let response):
             owner.ask(Bucket(0), .revoke(token)) { [weak self] answer in
@@ -131,6 +136,11 @@ final class PublicFront {
     func push(_ exchange: HTTPExchange, _ items: [ParsedPush], _ form: PushForm) {
         guard owner.context.isReady, !owner.context.isStopping else { return respond(exchange, .starting) }
         guard let first = items.first else { return respond(exchange, render([], form)) }
+        if let refusal = owner.quotaRefusal(
+            of: first.address.app, publishes: items.count, byteCount: exchange.body.count)
+        {
+            return respond(exchange, .overQuota(refusal))
+        }
         let share = owner.core.pointee.shares.place(of: first.address.app)
         guard waiting[share] == nil, owner.core.pointee.shares.mayTake(share) else {
             waiting[share, default: []].append(WaitingPush(exchange: exchange, items: items, form: form))

@@ -1,3 +1,4 @@
+internal import Campaigns
 internal import Configuration
 internal import Cryptography
 internal import Delivery
@@ -145,6 +146,14 @@ final class SenderConnection: StreamDelegate, Handshaking {
 
     private func publish(_ view: PublishView, _ body: UnsafeRawBufferPointer) {
         guard let sender else { return }
+        if let refusal = owner.quotaRefusal(of: sender.appKey, publishes: 1, byteCount: body.count) {
+            owner.metrics.count(.refusedBusy)
+            var result = PublishResult()
+            result.request = view.request
+            result.code = PublishResultCode.busy.rawValue
+            result.reason = "\(refusal.reason); nothing was accepted"
+            return send(result)
+        }
         let origin = owner.route(.sender, slot, stamp).origin(view.request)
         unanswered += 1
         if let app = owner.core.pointee.shares.took(share, now: owner.loop.now) {

@@ -284,6 +284,7 @@ final class Gateway {
             let counts = report.counts.map { "\($0.kind.label) \($0.count)" }.joined(separator: ", ")
             log.write(.warning, .addressRefused, [.address: .text(report.address), .detail: .text(counts)])
         }
+        context.quotas.report(to: log, registry: context.apps.registry)
         context.apps.tend(on: context, now: time.now ?? 0)
         if context.store.acceptsWrites == isStoreBusy {
             isStoreBusy.toggle()

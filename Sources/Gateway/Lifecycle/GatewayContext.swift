@@ -42,6 +42,7 @@ final class GatewayContext: Sendable {
     let replays: Lock<ReplayGuard>
     /// What apps have used of their rates, and how many of their devices were connected.
     let rates = SharedRates()
+    let quotas = SharedQuotas()
     let online = OnlineHistory()
     let testDevices = SharedTestDevices()
     /// The apps of the file and of the admin API.
@@ -87,6 +88,7 @@ final class GatewayContext: Sendable {
         boxedMembers.withLock { $0 = members }
         guard let cluster, let first = members.first else { return }
         rates.setGatewayCount(cluster.gatewayCount)
+        quotas.setGatewayCount(cluster.gatewayCount)
         rates.onExchangeDue { first.submit { $0.exchangeRates() } }
     }
 

@@ -1,3 +1,4 @@
+internal import Campaigns
 internal import Configuration
 internal import Delivery
 internal import PushAPI
@@ -17,6 +18,10 @@ struct GatewaySnapshot: Sendable {
     var backupFolder: String
     /// Some app has events.
     var hasEvents: Bool
+    /// Some app has quotas.
+    var hasQuotas: Bool
+    /// Apps with a quota on what the shards have.
+    var boundApps: [AppKey]
     /// Where feeds are posted.
     var webhooks: [FeedName: GatewayConfiguration.Hook] = [:]
 
@@ -38,6 +43,8 @@ struct GatewaySnapshot: Sendable {
         // To the shards an app that is switched off is one that is not served here.
         let served = configuration.apps + managed.filter(\.isEnabled).map(\.app)
         hasEvents = served.contains { $0.events != nil }
+        hasQuotas = served.contains { !$0.quotas.isEmpty }
+        boundApps = served.filter(\.quotas.boundsHoldings).map { AppKey(appID: $0.appID) }
         settings = served.map { $0.settings(key: AppKey(appID: $0.appID)) }
         registry = AppRegistry(
             configuration.apps.map { App($0) }
@@ -78,6 +85,6 @@ extension App {
         scheduleHorizon = Int64(app.push.scheduleDays) * 86_400_000
         timestampTolerance = Int64(app.push.timestampToleranceSeconds) * 1_000
         (takesUpstream, hasEvents) = (app.upstream != nil, app.events != nil)
-        (rates, bounds) = (app.push.rates, app.push.bounds)
+        (rates, bounds, quotas) = (app.push.rates, app.push.bounds, app.quotas)
     }
 }

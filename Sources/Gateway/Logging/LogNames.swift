@@ -25,6 +25,8 @@ package enum LogName: String, Sendable, CaseIterable {
     case addressRefused
     /// A device connects and leaves over and over, and its next Hello is refused for a while; fields: cid, milliseconds.
     case deviceFlaps
+    /// An app has used up a quota; fields: app, name (of the quota), count (of refusals since the last line).
+    case quotaUsedUp
     /// An operator has the gateway empty itself of its devices; fields: name (of the credential), pace, devices.
     case drainBegan
     /// No device is connected any more.

@@ -260,6 +260,7 @@ final class GatewayLoop {
         campaigns.coordinator.tick(now: loop.now)
         events.tick()
         emptyABit()
+        noteHoldings()
         tickLists()
         while let connection = handshakes.popDue(now: loop.now) { connection.handshakeTimedOut() }
         while let connection = senderHandshakes.popDue(now: loop.now) { connection.handshakeTimedOut() }

@@ -35,6 +35,8 @@ struct ShardSeat: ~Copyable {
 
     func source(of session: SessionRef) -> (app: AppKey, cid: DeviceID)? { shard.source(of: session) }
 
+    func isConnected(_ cid: DeviceID) -> Bool { shard.isConnected(cid) }
+
     func mayAccept(_ app: AppKey) -> Bool { shard.mayAccept(app) }
 
     @inline(__always)

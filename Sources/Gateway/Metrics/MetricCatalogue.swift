@@ -1,3 +1,4 @@
+internal import Campaigns
 internal import Delivery
 internal import EventLoops
 internal import MessageStore
@@ -158,6 +159,13 @@ package enum MetricCatalogue {
         Metric(
             "longwire_flapping_refusals_total", .counter,
             "Hellos refused because their device connects and leaves over and over.", .counter(.flappingRefused)),
+        Metric(
+            "longwire_quota_refusals_total", .counter,
+            "Devices and calls refused because their app has used up a quota, by quota; the log names the app.",
+            .counter(.overDevices, [.kind: Quota.devices.rawValue]),
+            .counter(.overPublishes, [.kind: Quota.publishesPerSecond.rawValue]),
+            .counter(.overBytes, [.kind: Quota.requestBytesPerSecond.rawValue]),
+            .counter(.overQueued, [.kind: Quota.queuedMessages.rawValue])),
         Metric(
             "longwire_connections_accepted_total", .counter, "Accepted connections by listener.",
             .counter(.deviceAccepted, [.listener: "device"]), .counter(.senderAccepted, [.listener: "senders"])),
@@ -531,6 +539,9 @@ package enum MetricCatalogue {
         Metric(
             "longwire_app_connected_devices", .gauge, "Devices of the app that are connected.",
             .apps { $0.connectedDevices }),
+        Metric(
+            "longwire_app_queued_messages", .gauge, "Messages of the app that are accepted and have not ended.",
+            .apps { $0.queuedMessages }),
         Metric(
             "longwire_app_messages_accepted_total", .counter, "Messages accepted for the app's devices.",
             .apps { $0.accepted }),

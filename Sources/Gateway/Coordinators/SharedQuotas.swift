@@ -1,0 +1,91 @@
+internal import Campaigns
+internal import Delivery
+internal import EventLoops
+internal import Platform
+internal import PushAPI
+internal import Wire
+
+/// What apps have used of their quotas: one book for all loops.
+///
+/// Only apps that have quotas ask it, so that others pay nothing.
+final class SharedQuotas: Sendable {
+    private let book = Lock(QuotaBook())
+
+    func setGatewayCount(_ count: Int) { book.withLock { $0.gatewayCount = max(1, count) } }
+
+    func take(app: AppKey, publishes: Int, byteCount: Int, quotas: AppQuotas, now: UInt64) -> QuotaRefusal? {
+        book.withLock {
+            $0.take(app: app, publishes: publishes, byteCount: byteCount, quotas: quotas, now: Int64(now))
+        }
+    }
+
+    func admitsDevice(app: AppKey, part: Int, connected: Int, quotas: AppQuotas) -> Bool {
+        book.withLock { $0.admitsDevice(app: app, part: part, connected: connected, quotas: quotas) }
+    }
+
+    func note(app: AppKey, part: Int, devices: Int, queued: Int) {
+        book.withLock { $0.note(app: app, part: part, devices: devices, queued: queued) }
+    }
+
+    func forget(part: Int) { book.withLock { $0.forget(part: part) } }
+
+    func usage(of app: AppKey, quotas: AppQuotas, now: UInt64) -> [QuotaUse] {
+        book.withLock { $0.usage(of: app, quotas: quotas, now: Int64(now)) }
+    }
+
+    /// Writes what was refused lately; from the control thread, about once a second.
+    func report(to log: Log, registry: AppRegistry) {
+        for (app, quota, count) in book.withLock({ $0.takeReport() }) {
+            log.write(
+                .warning, .quotaUsedUp,
+                [.app: .text(registry.appID(of: app)), .name: .text(quota.rawValue), .count: LogValue(count)])
+        }
+    }
+}
+
+extension GatewayLoop {
+    /// Tells what this part has of the apps whose holdings are bound; in each tick.
+    func noteHoldings() {
+        let apps = snapshot.boundApps
+        guard !apps.isEmpty else { return }
+        guard isHere(index) else { return context.quotas.forget(part: index) }
+        for (app, figures) in zip(apps, core.pointee.seat.statistics(of: apps)) {
+            context.quotas.note(
+                app: app, part: index, devices: figures.connectedDevices, queued: Int(figures.queuedMessages))
+        }
+    }
+
+    /// Counts a call of an app that asks for messages; says which of the app's quotas is used up.
+    func quotaRefusal(of key: AppKey, publishes: Int, byteCount: Int) -> QuotaRefusal? {
+        guard snapshot.hasQuotas, let quotas = registry[key]?.quotas, !quotas.isEmpty else { return nil }
+        let refusal = context.quotas.take(
+            app: key, publishes: publishes, byteCount: byteCount, quotas: quotas, now: loop.now)
+        if let refusal { metrics.count(.over(refusal.quota)) }
+        return refusal
+    }
+
+    /// Whether an app may have one more device; one that only comes back on another connection always may.
+    func mayWelcome(_ cid: DeviceID, of app: App) -> Bool {
+        guard app.quotas[.devices] > 0, !core.pointee.seat.isConnected(cid) else { return true }
+        let connected = core.pointee.seat.statistics(of: [app.key]).first?.connectedDevices ?? 0
+        let isRoom = context.quotas.admitsDevice(app: app.key, part: index, connected: connected, quotas: app.quotas)
+        if !isRoom { metrics.count(.over(.devices)) }
+        return isRoom
+    }
+
+    /// When a device comes again whose app has all it may have.
+    static let quotaWindow: (UInt32, UInt32) = (30_000, 60_000)
+    static let quotaReason: StaticString =
+        "the app has as many devices connected as its quota devices allows; come back later"
+}
+
+extension LoopCounter {
+    static func over(_ quota: Quota) -> LoopCounter {
+        switch quota {
+        case .devices: .overDevices
+        case .publishesPerSecond: .overPublishes
+        case .requestBytesPerSecond: .overBytes
+        case .queuedMessages: .overQueued
+        }
+    }
+}

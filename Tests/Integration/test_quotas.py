@@ -1,0 +1,178 @@
+"""Quotas of an app: each is held over all loops, named by its refusal, and changed without a restart."""
+
+import contextlib
+import json
+import signal
+import subprocess
+import time
+
+import pytest
+from conftest import QUICK
+from gateway import ADMIN_TOKEN, Refused, binary, eventually
+from hostile import Watch
+from longwire_client import Closed, Device, Sender
+from neighbour_party import NEIGHBOUR, neighbour_of, two_apps
+
+
+@contextlib.contextmanager
+def held(**quotas):
+    """Two apps, of which the first has quotas."""
+    gateway = two_apps(limits=QUICK)
+    gateway.sections["apps"][0]["quotas"] = quotas
+    with gateway:
+        yield gateway
+
+
+def device_of(gateway, app, made):
+    device = Device("127.0.0.1", gateway.device, app["appId"])
+    made.append(device)
+    device.register(app["appSecret"])
+    device.cid = device.state.cid.hex()
+    return device
+
+
+@pytest.fixture
+def devices():
+    made = []
+    yield lambda gateway, app=None: device_of(gateway, app or gateway.app, made)
+    for device in made:
+        device.close()
+
+
+def refused(call):
+    """The refusal's body; None: it was accepted."""
+    try:
+        call()
+    except Refused as refusal:
+        assert refusal.status == 403, refusal
+        return refusal.body
+    return None
+
+
+def reload(gateway, **quotas):
+    count = gateway.log().count("reloaded")
+    gateway.sections["apps"][0]["quotas"] = quotas
+    gateway.config.write_text(json.dumps(gateway.sections))
+    gateway.process.send_signal(signal.SIGHUP)
+    eventually(lambda: gateway.log().count("reloaded") > count, "the reload")
+
+
+def shown(gateway):
+    return gateway.admin_call("GET", f"/v1/apps/{gateway.app['appId']}").get("quotas", {})
+
+
+def test_devices_are_held_over_both_loops_and_a_connected_one_may_come_again(devices):
+    with held(devices=6) as gateway:
+        watch = Watch(gateway)
+        made = [devices(gateway) for _ in range(6)]
+        # What the other loop has is 50 ms old at most.
+        time.sleep(0.1)
+        with pytest.raises(Closed) as closed:
+            devices(gateway)
+        assert closed.value.code == 201 and "quota devices" in closed.value.close.reason, closed.value
+        assert closed.value.close.retry_after_min_ms == 30_000
+        assert watch.grown("longwire_quota_refusals_total", kind="devices") == 1
+        assert shown(gateway)["devices"] == {"limit": 6, "used": 6, "refused": 1}
+        # A new connection of one that is connected, the neighbour's devices, and one in the place of another.
+        made[0].connect()
+        assert made[0].ping().nonce == 1
+        for _ in range(8):
+            devices(gateway, NEIGHBOUR)
+
+        def is_welcome():
+            try:
+                return devices(gateway).ping().nonce == 1
+            except Closed:
+                return False
+        made[1].close()
+        eventually(is_welcome, "the free place", 10)
+        reload(gateway, devices=8)
+        # Each loop is told of the reload for itself.
+        eventually(is_welcome, "the higher quota", 10)
+        words = [binary("longwire"), "app", "show", gateway.app["appId"], "--admin", f"127.0.0.1:{gateway.admin}",
+                 "--admin-token", ADMIN_TOKEN, "--json"]
+        page = json.loads(subprocess.run(words, capture_output=True, text=True, timeout=30, check=True).stdout)
+        assert page["app"]["quotas"]["devices"]["limit"] == 8, page
+
+
+def test_publishes_a_second_by_http_and_by_frames_name_the_quota(devices):
+    with held(publishesPerSecond=20) as gateway:
+        watch = Watch(gateway)
+        device, neighbour = devices(gateway), devices(gateway, NEIGHBOUR)
+        gateway.authenticate()
+        bodies = [refused(lambda: gateway.push(device.cid, "x", ttl=0)) for _ in range(60)]
+        names = [body for body in bodies if body]
+        assert names and all(body["code"] == 30906 and "quota publishesPerSecond" in body["msg"] for body in names), names
+        assert len(names) >= 5 and bodies.count(None) >= 20, len(names)
+        # A second's worth is there again.
+        time.sleep(1.1)
+        with contextlib.closing(Sender("127.0.0.1", gateway.senders, gateway.app["appId"], gateway.app["masterSecret"])) as sender:
+            results = sender.publish([{"cid": device.state.cid, "payload": b"x"} for _ in range(100)])
+        codes = [result.code for result in results]
+        assert set(codes) == {0, 6} and codes.count(6) >= 50, codes
+        assert all("quota publishesPerSecond" in result.reason for result in results if result.code == 6)
+        other = neighbour_of(gateway)
+        assert [refused(lambda: other.push(neighbour.cid, "x", ttl=0)) for _ in range(60)] == [None] * 60
+        assert watch.grown("longwire_quota_refusals_total", kind="publishesPerSecond") >= 55
+        eventually(lambda: "quotaUsedUp" in gateway.log(), "the log line", 10)
+        # Each device of a list counts.
+        reload(gateway, publishesPerSecond=1)
+        time.sleep(1.1)
+        task = gateway.api("POST", "push/list/message", {"push_message": {"transmission": "x"}})["data"]["taskid"]
+        cids = [devices(gateway).cid for _ in range(5)]
+        list_call = {"audience": {"cid": cids}, "taskid": task, "is_async": False}
+        assert refused(lambda: gateway.api("POST", "push/list/cid", list_call)) is None
+        body = refused(lambda: gateway.api("POST", "push/list/cid", list_call))
+        assert body and body["code"] == 30906, body
+        reload(gateway)
+        assert refused(lambda: gateway.api("POST", "push/list/cid", list_call)) is None
+
+
+def test_bytes_of_requests_are_held(devices):
+    with held(requestBytesPerSecond=4_000) as gateway:
+        device = devices(gateway)
+        bodies = [refused(lambda: gateway.push(device.cid, "x" * 1_500, ttl=0)) for _ in range(10)]
+        assert bodies[0] is None and any(body and "quota requestBytesPerSecond" in body["msg"] for body in bodies), bodies
+        eventually(lambda: refused(lambda: gateway.push(device.cid, "x", ttl=0)) is None, "the next second")
+
+
+def test_queued_messages_are_held_over_both_loops_and_a_restart_until_they_end(devices):
+    with held(queuedMessages=10) as gateway:
+        made = [devices(gateway) for _ in range(6)]
+        for device in made:
+            device.close()
+        eventually(lambda: all(not gateway.view(device.cid)["connected"] for device in made), "the devices' ends")
+        count = 0
+        while count < 40 and not (body := refused(lambda: gateway.push(made[count % 6].cid, "x", ttl=600_000))):
+            count += 1
+            time.sleep(0.03)
+        # Each part tells what it has every 50 ms.
+        assert 10 <= count <= 14 and body["code"] == 30906 and "quota queuedMessages" in body["msg"], (count, body)
+        gateway.stop()
+        gateway.start()
+        eventually(lambda: shown(gateway)["queuedMessages"]["used"] == count, "the queue as it was")
+        assert refused(lambda: gateway.push(made[0].cid, "x", ttl=600_000))["code"] == 30906
+        # The admin API's change is another way; here what was queued ends.
+        for device in made:
+            device.connect()
+            waiting = gateway.view(device.cid)["queue"]["messages"]
+            device.receive_and_ack(waiting)
+        eventually(lambda: refused(lambda: gateway.push(made[0].cid, "x", ttl=600_000)) is None, "room")
+
+
+def test_an_app_of_the_admin_api_gets_its_quotas_by_a_call():
+    with held() as gateway:
+        app = gateway.admin_call("POST", "/v1/apps", {"appId": "made", "quotas": {"devices": 1}})
+        first = Device("127.0.0.1", gateway.device, "made")
+        first.register(app["appSecret"])
+        second = Device("127.0.0.1", gateway.device, "made")
+        time.sleep(0.1)
+        with pytest.raises(Closed):
+            second.register(app["appSecret"])
+        gateway.admin_call("PATCH", "/v1/apps/made", {"quotas": {"devices": 2}})
+        second.register(app["appSecret"])
+        with pytest.raises(Refused) as refusal:
+            gateway.admin_call("PATCH", "/v1/apps/made", {"quotas": {"devices": -1}})
+        assert refusal.value.status == 400 and "quotas.devices" in str(refusal.value.body)
+        first.close()
+        second.close()

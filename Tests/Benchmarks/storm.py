@@ -2,7 +2,7 @@
 """A reconnect storm beside sessions that go on, with the governor and without: the figures of docs/Performance.md, "Storms".
 
     .build/python/bin/python Tests/Benchmarks/storm.py [--runs 3] [--devices 15000] [--rate 2000] [--seconds 3]
-        [--durability fsync|os] [--only governed,free] [--no-build] [--folder DIR] [--binaries DIR]
+        [--durability fsync|os] [--only governed,free,apart] [--nice 0] [--no-build] [--folder DIR] [--binaries DIR]
 
 Each run starts a gateway of its own, registers the devices, and publishes --rate messages a second to 200 sessions: first
 alone (calm), then while all devices connect at once, as `longwire-return-benchmark` does for the client. The programs that
@@ -10,11 +10,13 @@ make the load share the machine with the gateway.
 
     governed  the defaults
     free      slices and waits as long as the configuration allows, so that a turn welcomes all that it has accepted
+    apart     the storm reaches another gateway of the same machine: what the sessions' latencies are then is the machine's doing
 
 Exit code 1: a message was lost, or a device was not back within a minute.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -30,17 +32,17 @@ sys.path[:0] = [str(ROOT / "Tests" / folder) for folder in ("Benchmarks/peers", 
 
 from servers import APP, Failed, Longwire  # noqa: E402
 
-KINDS = {"governed": {}, "free": {"welcomeSliceMicroseconds": 100_000, "welcomeWaitMilliseconds": 8_000}}
+KINDS = {"governed": {}, "free": {"welcomeSliceMicroseconds": 100_000, "welcomeWaitMilliseconds": 8_000}, "apart": {}}
 
 
 class Storm:
     """All devices of a file, connecting at once; `back()` tells when the last one was welcome."""
 
-    def __init__(self, gateway, devices, count):
+    def __init__(self, gateway, devices, count, niceness):
         words = [str(gateway.binaries / "longwire-return-benchmark"), "--handshakes", str(count), APP["appId"], str(devices),
                  str(gateway.port)]
         self.count, self.began = count, time.monotonic_ns()
-        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=lambda: os.nice(niceness))
         self.refused = 0
 
     def back(self):
@@ -96,10 +98,12 @@ class Bench:
                 self.sections = {"store": {"path": str(self.data), "durability": options.durability}}
 
         options = self.options
-        with Tuned(options.folder, options.binaries) as gateway:
-            devices = gateway.folder / "devices"
-            gateway.bench("idle", "--connections", str(options.devices), "--hold", "0", "--devices-file", str(devices))
-            gateway.without_connections()
+        with contextlib.ExitStack() as stack:
+            gateway = stack.enter_context(Tuned(options.folder, options.binaries))
+            stormed = stack.enter_context(Tuned(options.folder, options.binaries)) if kind == "apart" else gateway
+            devices = stormed.folder / "devices"
+            stormed.bench("idle", "--connections", str(options.devices), "--hold", "0", "--devices-file", str(devices))
+            stormed.without_connections()
             lines = devices.read_text().splitlines()[1:]
             devices.write_text("\n".join(lines) + "\n")
             # Registers the live devices.
@@ -107,14 +111,17 @@ class Bench:
             calm = self.latencies(*self.live(gateway, "calm"))
             process, report = self.live(gateway, "storm")
             time.sleep(options.after)
-            storm = Storm(gateway, devices, options.devices)
+            before = stormed.metrics()["process_cpu_seconds_total"]
+            storm = Storm(stormed, devices, options.devices, options.nice)
             try:
                 back = storm.back()
+                used = stormed.metrics()["process_cpu_seconds_total"] - before
                 stormy = self.latencies(process, report)
                 metrics = gateway.metrics()
             finally:
                 storm.end()
         self.note(kind, "all back, s", back)
+        self.note(kind, "cores that the stormed gateway used", used / back)
         self.note(kind, "sent away", storm.refused)
         self.note(kind, "waited", metrics.get("longwire_newcomers_waited_total", 0))
         self.note(kind, "slowest commit, ms", 1e3 * metrics.get("longwire_store_longest_commit_seconds", 0))
@@ -146,6 +153,7 @@ def main():
     parser.add_argument("--after", type=float, default=1.6, help="seconds after the start of the live messages, one of them warm-up")
     parser.add_argument("--durability", default="fsync", help="os leaves the disk out")
     parser.add_argument("--only", default=",".join(KINDS))
+    parser.add_argument("--nice", type=int, default=0, help="the priority of the storm's program; 19 leaves the cores to the others first")
     parser.add_argument("--no-build", action="store_true")
     parser.add_argument("--folder", type=pathlib.Path, default=ROOT / ".build")
     parser.add_argument("--binaries", type=pathlib.Path, default=ROOT / ".build/release")

@@ -31,6 +31,11 @@ final class WelcomeDesk {
     private var storm: Storm?
     private var handshakeWork: Int64 = 0
     private var isCharging = false
+    /// The time as the governor is told it, the same throughout a turn; `nil`: not read yet in this one.
+    ///
+    /// A clock that went on would pay, within the turn, for the time that newcomers take of it, and the turn would have room for all
+    /// that come.
+    private var turnTime: Int64?
 
     /// Newcomers who wait so long are a storm, and worth a line in the log.
     private static let stormWait: Int64 = 250_000_000
@@ -65,7 +70,7 @@ final class WelcomeDesk {
     /// Lets a connection in that the listener has taken: now, later, or not.
     func arrive(_ connection: DetachedConnection, tls: TLSContext?) {
         let now = time
-        switch governor.arrive(now: now) {
+        switch governor.arrive(now: timeOfTurn) {
         case .welcome:
             guard owner.admit(.device, from: connection.peer) else {
                 governor.finished()
@@ -91,7 +96,7 @@ final class WelcomeDesk {
     /// When one is to come back whose Hello another gateway has read; `nil`: it is welcome.
     func windowForRelayed() -> (UInt32, UInt32)? {
         let now = time
-        guard case .comeBack(let least, let most) = governor.arriveWithHello(now: now) else { return nil }
+        guard case .comeBack(let least, let most) = governor.arriveWithHello(now: timeOfTurn) else { return nil }
         owner.metrics.count(.newcomersSentAway)
         note(now) { $0.sentAwayCount += 1 }
         return (least, most)
@@ -132,13 +137,14 @@ final class WelcomeDesk {
     // MARK: Turn
 
     private func turnEnds() {
+        defer { turnTime = nil }
         let handshakes = owner.loop.handshakeNanoseconds
         if handshakes > handshakeWork {
             governor.worked(handshakes - handshakeWork)
             handshakeWork = handshakes
         }
         guard !waiting.isEmpty else { return }
-        while governor.takeNext(now: time), let newcomer = waiting.popFirst() {
+        while governor.takeNext(now: timeOfTurn), let newcomer = waiting.popFirst() {
             let began = time
             if var storm {
                 storm.longestWait = max(storm.longestWait, began - newcomer.since)
@@ -181,6 +187,13 @@ final class WelcomeDesk {
             change(&storm)
             self.storm = storm
         }
+    }
+
+    private var timeOfTurn: Int64 {
+        if let turnTime { return turnTime }
+        let now = time
+        turnTime = now
+        return now
     }
 
     /// Nanoseconds of the loop's clock; they stand still within a turn of a loop that is stepped.

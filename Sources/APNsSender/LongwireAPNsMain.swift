@@ -58,7 +58,10 @@ public enum LongwireAPNsMain {
     private static func check(_ parsed: SenderArguments) throws -> Int32 {
         let configuration = try configuration(parsed)
         let opened = try configuration.openCredentials()
-        let warnings = configuration.warnings + configuration.dateWarnings(opened, try configuration.openListeners())
+        let found = configuration.certificateFindings(opened, try configuration.openListeners())
+        // A start goes on with them; see docs/Operations.md, "TLS".
+        guard found.refused.isEmpty else { return fail(found.refused.joined(separator: "\n"), 78) }
+        let warnings = configuration.warnings + found.unwise
         return tell((warnings.map { "warning: \($0)" } + ["The configuration is valid."]).joined(separator: "\n"))
     }
 

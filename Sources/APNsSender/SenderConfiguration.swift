@@ -365,18 +365,26 @@ extension SenderConfiguration {
     static let certificateWarningSeconds: Int64 = 14 * 86_400
 
     /// What Apple and callers find wrong with certificates, today or soon.
-    func dateWarnings(
+    func certificateFindings(
         _ opened: (ofApps: [String: [Credential]], others: [Credential]), _ listeners: [String: TLSContext]
-    ) -> [String] {
+    ) -> (refused: [String], unwise: [String]) {
         var contexts = listeners
         for credential in opened.ofApps.values.flatMap({ $0 }) + opened.others where credential.tokens == nil {
             contexts["credential " + credential.name] = credential.tls
         }
-        return contexts.sorted { $0.key < $1.key }.flatMap { name, context in
-            context.certificateFindings(
-                endingWithin: Self.certificateWarningSeconds, isServer: listeners[name] != nil
-            ).map { "\(name): \($0)" }
+        var (refused, unwise): ([String], [String]) = ([], [])
+        for (name, context) in contexts.sorted(by: { $0.key < $1.key }) {
+            let findings = context.certificateFindings(
+                endingWithin: Self.certificateWarningSeconds, isServer: listeners[name] != nil)
+            for finding in findings {
+                if finding.weight == .refused {
+                    refused.append("\(name): \(finding)")
+                } else {
+                    unwise.append("\(name): \(finding)")
+                }
+            }
         }
+        return (refused, unwise)
     }
 
     func open(_ entry: CredentialEntry, _ keys: KeyRing = KeyRing()) throws(TLSFailure) -> Credential {

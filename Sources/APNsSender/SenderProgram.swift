@@ -42,8 +42,10 @@ final class SenderProgram {
         let resolver = try Resolver()
         self.resolver = resolver
         let (apps, others) = try configuration.openCredentials(keeping: keys)
-        let dates = configuration.dateWarnings((apps, others), try configuration.openListeners())
-        for warning in configuration.warnings + dates { log.write("configurationWarning", warning) }
+        let found = configuration.certificateFindings((apps, others), try configuration.openListeners())
+        for warning in configuration.warnings + found.refused + found.unwise {
+            log.write("configurationWarning", warning)
+        }
         let sender = Sender(
             on: loop, credentials: apps, otherCredentials: others, endpoints: configuration.endpoints,
             limits: configuration.limits, log: log,
@@ -125,8 +127,8 @@ final class SenderProgram {
             tokens.withLock { $0 = new.tokens }
             adminTokens.withLock { $0 = new.adminTokens }
             let credentials = Handed((apps, others))
-            let dates = new.dateWarnings((apps, others), certificates)
-            for warning in new.warnings + dates { log.write("configurationWarning", warning) }
+            let found = new.certificateFindings((apps, others), certificates)
+            for warning in new.warnings + found.refused + found.unwise { log.write("configurationWarning", warning) }
             let (sender, listeners) = (sender, listeners)
             loop.submit {
                 let (apps, others) = credentials.value

@@ -11,6 +11,7 @@ enum ConnectCommand {
             .value("port", "PORT", "Its device port. Default: 7000, or the demo app's."),
             .flag("tls", "Connect with TLS."),
             .value("ca", "FILE", "PEM certificates to trust instead of the system's."),
+            Credentials.certificateOption, Credentials.keyOption,
             Credentials.appOption,
             .value("app-secret", "SECRET", "The app's secret; needed until the device is registered."),
             .value(
@@ -144,6 +145,8 @@ enum ConnectCommand {
         configuration.clientName = "longwire-cli/\(CommandLineTool.version)"
         configuration.usesTLS = arguments.has("tls")
         configuration.trustedCertificatesPath = arguments.text("ca")
+        configuration.clientCertificatePath = arguments.text("cert")
+        configuration.clientKeyPath = arguments.text("key")
         let states: [(String, ApplicationState)] = [
             ("foreground", .foreground), ("background", .background), ("terminated", .terminated),
         ]

@@ -15,6 +15,12 @@ public struct ClientConfiguration: Sendable {
     /// Beside the usual verification one certificate of the gateway's chain must then have one of these digests. Pin the
     /// authority's certificate and a spare rather than the gateway's own, which is renewed more often than apps are.
     public var pinnedCertificates: [[UInt8]] = []
+    /// A PEM file with the certificate that is shown to a gateway whose listener asks for one, and its chain.
+    ///
+    /// On Linux only: Apple's systems keep a client's certificate in the keychain, which this client does not read.
+    public var clientCertificatePath: String?
+    /// A PEM file with that certificate's key; `nil`: it stands in the certificate's file.
+    public var clientKeyPath: String?
     public var appID: String
     /// Needed only until the device is registered.
     public var appSecret: String
@@ -56,6 +62,13 @@ public struct ClientConfiguration: Sendable {
             throw refuse("a pinned certificate is named by the 32 bytes of its SHA-256 digest")
         }
         if !usesTLS, !pinnedCertificates.isEmpty { throw refuse("pinnedCertificates needs usesTLS") }
+        if !usesTLS, clientCertificatePath != nil { throw refuse("clientCertificatePath needs usesTLS") }
+        if clientKeyPath != nil, clientCertificatePath == nil {
+            throw refuse("clientKeyPath is the key of clientCertificatePath, which is not given")
+        }
+        #if canImport(Darwin)
+        if clientCertificatePath != nil { throw refuse("clientCertificatePath works on Linux only") }
+        #endif
         guard tokens.count <= Limits.tokenCount else { throw refuse("there are more than \(Limits.tokenCount) tokens") }
         for token in tokens where !Self.isSendable(token) {
             throw refuse(

@@ -132,7 +132,8 @@ final class ClientRunner {
             configuration.usesTLS
             ? TransportSecurity(
                 trustedCertificatesPath: configuration.trustedCertificatesPath,
-                pins: configuration.pinnedCertificates) : nil
+                pins: configuration.pinnedCertificates, certificatePath: configuration.clientCertificatePath,
+                keyPath: configuration.clientKeyPath) : nil
         do {
             connection = try makeTransport(endpoint, security) { [mailbox] in mailbox.wake() }
         } catch {

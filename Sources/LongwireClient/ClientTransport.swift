@@ -13,6 +13,9 @@ struct TransportSecurity: Equatable, Sendable {
     var trustedCertificatesPath: String?
     /// SHA-256 digests; not empty: one certificate of the verified chain must have one of them.
     var pins: [[UInt8]] = []
+    /// PEM files of what is shown to a gateway that asks for it; not used on Apple's systems.
+    var certificatePath: String?
+    var keyPath: String?
 }
 
 /// What a transport asks `poll` to wait for.

@@ -210,6 +210,17 @@ def test_the_command_line_tool_shows_a_certificate(strict, made):
     assert gone.returncode == 64 and "--cert names /nonexistent.pem" in gone.stderr
 
 
+def test_the_tool_is_a_device_with_a_certificate(strict, made, tmp_path):
+    words = [binary("longwire"), "connect", "--host", "127.0.0.1", "--port", str(strict.tls["device"]), "--tls", "--ca",
+             str(made.root.file), "--app", strict.app["appId"], "--app-secret", strict.app["appSecret"], "--state-file", "none",
+             "--no-reconnect"]
+    run = lambda *more: subprocess.run([*words, *more], capture_output=True, text=True, timeout=30)  # noqa: E731
+    done = run("--cert", str(made.client.file), "--key", str(made.client.key), "--timeout", "2")
+    assert '"registered"' in done.stdout, (done.stdout, done.stderr)
+    without = run("--timeout", "5")
+    assert '"registered"' not in without.stdout and "certificate required" in without.stdout, (without.stdout, without.stderr)
+
+
 def test_the_authorities_change_at_a_reload(own_gateway, made):
     gateway = own_gateway()
     gateway.stop()
@@ -277,6 +288,17 @@ def test_longwire_apns_shows_a_certificate_and_asks_for_one(strict, made, tmp_pa
     finally:
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
+    # Its listener's certificate is judged as the gateway's are.
+    good = sections["admin"]["tls"]["certificate"]
+    for one, code in ((made.server, 0), (made.expired, 78)):
+        sections["admin"]["tls"].update(one.files())
+        (tmp_path / "apns.json5").write_text(json.dumps(sections))
+        check = subprocess.run([binary("longwire-apns"), "--check", "--config", str(tmp_path / "apns.json5")],
+                               capture_output=True, text=True, timeout=30)
+        assert check.returncode == code, check
+    assert "admin: the certificate has expired" in check.stderr, check
+    sections["admin"]["tls"].update(made.server.files())
+    assert good == sections["admin"]["tls"]["certificate"]
     # Without the certificate no lease is granted.
     del sections["gateway"]["certificate"], sections["gateway"]["key"]
     (tmp_path / "apns.json5").write_text(json.dumps(sections))

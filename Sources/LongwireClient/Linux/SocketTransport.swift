@@ -112,6 +112,9 @@ final class SocketTransport: ClientTransport {
         do throws(TLSFailure) {
             let trust = security.trustedCertificatesPath.map { TLSContext.Trust.certificates(path: $0) } ?? .system
             let context = try TLSContext(trusting: trust)
+            if let path = security.certificatePath {
+                try context.identify(withCertificate: path, keyPath: security.keyPath)
+            }
             tls = try TLSSession(connecting: context, descriptor: descriptor, serverName: endpoint.host)
         } catch {
             throw TransportFailure(reason: "TLS: \(error)")

@@ -1,0 +1,131 @@
+import Cryptography
+import EventLoops
+import Testing
+
+/// A loop's server behind a gate, and what the loop tells of handshakes.
+private struct GatedServer {
+    let loop: EventLoop
+    let port: UInt16
+    let trusting: TLSContext
+    let told = Probe<String>()
+    let ended = Probe<CloseReason>()
+    private let gate: Unchecked<HandshakeGate>
+
+    init(on loop: EventLoop, in folder: String, rules: HandshakeGate.Rules) throws {
+        let (server, trusting) = try makeContexts(in: folder)
+        let (told, ended) = (told, ended)
+        (self.loop, self.trusting) = (loop, trusting)
+        let made = loop.run { [unowned loop] in
+            let gate = HandshakeGate(on: loop, rules: rules)
+            loop.handshakeGate = gate
+            loop.onHandshake { told.note(Self.word(for: $0)) }
+            return Unchecked(gate)
+        }
+        gate = try #require(made)
+        port = try loop.listen { [unowned loop] connection in
+            final class Noting: StreamDelegate {
+                let ended: Probe<CloseReason>
+                init(_ ended: Probe<CloseReason>) { self.ended = ended }
+                override func closed(_ stream: ByteStream, _ reason: CloseReason) { ended.note(reason) }
+            }
+            _ = ByteStream(attaching: connection, on: loop, delegate: Noting(ended), tls: server, isGated: true)
+        }
+    }
+
+    private static func word(for event: HandshakeEvent) -> String {
+        switch event {
+        case .done: "done"
+        case .waits: "waits"
+        case .refused: "refused"
+        case .displaced: "displaced"
+        case .timedOut: "timedOut"
+        case .failed(let failure, _, _, _): "failed: \(failure)"
+        }
+    }
+
+    /// Handshakes under way, as the gate counts them.
+    var underWayCount: Int? { loop.run { [gate] in gate.value.underWayCount } }
+
+    /// Waits until the loop has told `count` times of an event.
+    func waitUntil(_ word: String, count: Int = 1) { told.wait { $0.filter { $0 == word }.count >= count } }
+
+    func silentClient() throws -> TestClient { try TestClient(port: port) }
+
+    /// How a client's handshake ends that begins now.
+    func handshake() throws -> TLSSession.Progress { try TestClient(port: port).startTLS(trusting) }
+}
+
+@Suite("Gate of handshakes")
+struct HandshakeGateTests {
+    private func withServer(_ rules: HandshakeGate.Rules, _ body: (GatedServer) throws -> Void) throws {
+        try withTemporaryDirectory { folder in
+            try withLoop { loop in try body(try GatedServer(on: loop, in: folder, rules: rules)) }
+        }
+    }
+
+    @Test("what is asked for faster than the rate waits for its turn, and all of it is done")
+    func rate() throws {
+        try withServer(HandshakeGate.Rules(perSecond: 20, waitMilliseconds: 8_000)) { server in
+            // Of six that come at once, two have their turn at once.
+            let clients = try (0..<6).map { _ in try server.silentClient() }
+            server.waitUntil("waits", count: 4)
+            for client in clients { #expect(try client.startTLS(server.trusting) == .done) }
+            server.waitUntil("done", count: 6)
+            #expect(server.underWayCount == 0)
+            #expect(!server.told.values.contains("refused"))
+        }
+    }
+
+    @Test("one whose turn would come too late ends at once, before its handshake")
+    func tooLate() throws {
+        try withServer(HandshakeGate.Rules(perSecond: 1, waitMilliseconds: 0)) { server in
+            #expect(try server.handshake() == .done)
+            let late = try server.silentClient()
+            server.waitUntil("refused")
+            #expect(late.receiveAll().isEmpty)
+            let reasons = server.ended.wait { $0.contains { if case .tlsFailed = $0 { true } else { false } } }
+            #expect(reasons.contains(.tlsFailed("more handshakes were asked for than are done in time")))
+            #expect(server.underWayCount == 0)
+        }
+    }
+
+    @Test("handshakes that stand still make room for others, the oldest first")
+    func standingStill() throws {
+        try withServer(HandshakeGate.Rules(atOnce: 2, perSecond: 10_000, waitMilliseconds: 8_000)) { server in
+            let silent = try (0..<2).map { _ in try server.silentClient() }
+            #expect(try server.handshake() == .done)
+            #expect(silent[0].receiveAll().isEmpty, "the oldest made room")
+            let told = server.told.values
+            #expect(told.filter { $0 == "displaced" }.count == 1)
+            #expect(told.contains("waits"))
+            silent[1].close()
+            server.waitUntil("failed: ended")
+            #expect(server.underWayCount == 0)
+        }
+    }
+
+    @Test("a client that leaves while it waits frees its place; the next one has its turn")
+    func leavesWhileItWaits() throws {
+        try withServer(HandshakeGate.Rules(atOnce: 1, perSecond: 10_000, waitMilliseconds: 8_000)) { server in
+            let silent = try server.silentClient()
+            let leaving = try server.silentClient()
+            server.waitUntil("waits")
+            leaving.reset()
+            server.ended.wait { !$0.isEmpty }
+            silent.close()
+            #expect(try server.handshake() == .done)
+            #expect(server.underWayCount == 0)
+        }
+    }
+
+    @Test("a loop that stops ends what waits at its gate")
+    func stop() throws {
+        try withServer(HandshakeGate.Rules(atOnce: 1, perSecond: 10_000, waitMilliseconds: 8_000)) { server in
+            let clients = try (0..<2).map { _ in try server.silentClient() }
+            server.waitUntil("waits")
+            server.loop.stop()
+            server.ended.wait { $0.count == 2 }
+            for client in clients { #expect(client.receiveAll().isEmpty) }
+        }
+    }
+}

@@ -391,6 +391,53 @@ def test_a_planned_stop_hands_all_parts_over(rig, new_device):
             assert trace["state"] in ("delivered", "deliveredOffline", "pending"), trace
 
 
+def test_a_drained_gateways_devices_come_back_through_the_others_and_nothing_is_lost(cluster, new_device):
+    gateway, others = cluster[0], [cluster[1], cluster[2]]
+    # All of them come through the one that is drained; most of their parts are elsewhere.
+    targets = [retried(lambda: new_device(gateway)) for _ in range(15)]
+    # Sent and not acked when their session ends.
+    before = [retried(lambda: others[0].push(one.cid, "before")) for one in targets]
+    began = time.monotonic()
+    drain = subprocess.Popen(
+        [binary("longwire"), "drain", "--pace", "10/s", "--alternate", f"127.0.0.1:{others[0].device}",
+         "--admin", f"127.0.0.1:{gateway.admin}"],
+        env={"LONGWIRE_ADMIN_TOKEN": ADMIN_TOKEN, "PATH": "/usr/bin:/bin"}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True)
+    try:
+        ends, during, codes = [], [], []
+        for number, device in enumerate(targets):
+            with pytest.raises(Closed) as closed:
+                while True:
+                    device.receive(timeout=30)
+            # A device whose part is elsewhere was relayed: its connection ends, and nothing tells it where to go.
+            codes.append(closed.value.code)
+            if closed.value.code is not None:
+                assert closed.value.close.alternate == f"127.0.0.1:{others[0].device}"
+            ends.append(time.monotonic() - began)
+            # One that has gone gets a message meanwhile, and comes back through another gateway.
+            during.append(retried(lambda: others[1].push(device.cid, "during")))
+            come_back(device, others[number % 2])
+        # Fifteen at ten a second; reading them one after the other takes no longer than the drain.
+        assert 0.8 < ends[-1] < 10, ends
+        assert set(codes) <= {200, None}, codes
+        output, _ = drain.communicate(timeout=30)
+        assert drain.returncode == 0 and output.splitlines()[-1].startswith("no device is connected"), output
+        assert gateway.admin_call("GET", "/v1/drain")["state"] == "drained"
+        # Its parts stay: it is empty of devices, and a member as before.
+        assert cluster.is_even()
+        for number, (device, first, second) in enumerate(zip(targets, before, during)):
+            assert [one.payload for one in device.receive_and_ack(2)] == [b"before", b"during"]
+            for message in (first, second):
+                eventually(
+                    lambda: others[number % 2].trace(message["msgId"])["state"] in ("delivered", "deliveredOffline"),
+                    "the end of a message")
+    finally:
+        drain.kill()
+        drain.communicate()
+        gateway.admin_call("POST", "/v1/drain", {"undo": True})
+    come_back(targets[0], gateway)
+
+
 def test_a_stranger_and_a_wrong_secret_get_no_link(rig):
     import socket
 

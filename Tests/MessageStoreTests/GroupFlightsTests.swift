@@ -216,7 +216,7 @@ struct GroupFlightsTests {
 
     // MARK: Bounds
 
-    @Test("a bounded number of groups are on their way; one that waits to be sent keeps others from being made")
+    @Test("`groupsOfLog` groups are on their way at most; one that waits to be sent keeps others from being made")
     func groupCount() throws {
         var flights = Self.flights()
         for _ in 0..<Limits.groupsOfLog {

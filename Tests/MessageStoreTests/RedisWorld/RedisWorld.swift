@@ -63,7 +63,6 @@ final class RedisWorld {
         configuration.isStepped = true
         configuration.youngMilliseconds = [0, 300, 5_000][chance.below(3)]
         configuration.entryByteLimit = [300, 3_000][chance.below(2)]
-        if focus == .trims { (configuration.youngMilliseconds, configuration.entryByteLimit) = (300, 300) }
         configuration.uncommittedByteLimit = 1 << 20
         configuration.flushMilliseconds = 0
         (configuration.rowsMilliseconds, configuration.readMilliseconds) = (30_000, 3_000)
@@ -115,10 +114,8 @@ final class RedisWorld {
     private func step() {
         if owner == nil { takeOver() }
         if chance.happens(0.06) { disturb() }
-        if chance.happens(focus?.takeOverShare ?? 0.012) { takeOver() }
-        if chance.happens(focus?.releaseShare ?? (isRough ? 0.02 : 0)) { cluster.release() }
-        // A server that did not answer is asked again soon, so that rows go on.
-        if focus == .copies || focus == .trims, chance.happens(0.1) { _ = owner?.engine.step(.watch) }
+        if chance.happens(focus == .fences ? 0.06 : 0.012) { takeOver() }
+        if isRough || focus == .copies, chance.happens(0.02) { cluster.release() }
         if chance.happens(0.006), let owner {
             note("crash", "\(owner.number)")
             end(owner)
@@ -256,7 +253,7 @@ final class RedisWorld {
             }
         } else {
             // It takes the part: those who had it before do not know it yet, and what they sent is still on its way.
-            if isRough || focus == .trims, chance.happens(0.1) { cluster.release() }
+            if isRough, chance.happens(0.1) { cluster.release() }
             if chance.happens(0.2), let former = processes.last(where: { $0 !== process && !$0.isStopped }) {
                 act(former)
             }

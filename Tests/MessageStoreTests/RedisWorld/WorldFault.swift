@@ -53,11 +53,6 @@ enum WorldFault: String, CaseIterable, Sendable {
             || command.name == "EVAL" && words[1] == Array(script.source.utf8)
     }
 
-    /// An owner's trim; a successor trims before 0.
-    static func isTrimOfOwner(_ command: RedisCommand) -> Bool {
-        isCall(command, of: RedisScripts.trim) && command.arguments.last?.suffix(2) != Array("-0".utf8)[...]
-    }
-
     /// Does it, for one process.
     final class Planted: CallChange {
         private let fault: WorldFault

@@ -20,17 +20,15 @@ enum WorldWeather: CaseIterable, Sendable {
         case losses
         /// A replica has lost its primary; another one is waited for in its place.
         case laggards
-        /// An owner's trims are held, and arrive while its successor reads the log.
-        case trims
 
-        static func of(_ seed: UInt64) -> Self { Self(rawValue: seed % UInt64(allCases.count)) ?? .copies }
+        static func of(_ seed: UInt64) -> Self { Self(rawValue: seed % 4) ?? .copies }
 
         /// All that happens in fair weather happens here, too.
-        var isOfAllKinds: Bool { self == .fences }
+        var isOfAllKinds: Bool { self == .copies || self == .fences }
 
         func arrange(_ layout: inout SimulatedCluster.Layout) {
             switch self {
-            case .copies, .fences, .trims: break
+            case .copies, .fences: break
             case .losses:
                 // Before 7.2 a wait waits for what others wrote, too.
                 layout.waitsForWritesOnly = true
@@ -44,36 +42,22 @@ enum WorldWeather: CaseIterable, Sendable {
         /// `nil`: as in fair weather.
         var rates: FaultRates? {
             switch self {
-            case .fences: return nil
+            case .copies, .fences: return nil
             case .losses:
                 var rates = FaultRates.none
-                // A call that is cut before its wait leaves an entry that no replica has.
-                (rates.replyLost, rates.cutWithin, rates.eagerReplica) = (0.05, 0.1, 0)
+                (rates.replyLost, rates.eagerReplica) = (0.1, 0)
                 return rates
-            case .copies, .laggards, .trims: return FaultRates.none
+            case .laggards: return FaultRates.none
             }
         }
 
         /// How often a call is held.
         func heldShare(_ commands: [RedisCommand]) -> Double {
             switch self {
-            case .copies: commands.contains { WorldFault.isCall($0, of: RedisScripts.batch) } ? 0.3 : 0
+            case .copies: commands.contains { WorldFault.isCall($0, of: RedisScripts.batch) } ? 0.15 : 0
             case .fences: commands.contains { WorldFault.isCall($0, of: PartOpening.fenceScript) } ? 0.4 : 0
-            case .trims: commands.contains { WorldFault.isTrimOfOwner($0) } ? 0.5 : 0
             case .losses, .laggards: 0
             }
         }
-
-        /// How often another process takes the part, in a step.
-        var takeOverShare: Double {
-            switch self {
-            case .fences: 0.06
-            case .trims: 0.03
-            case .copies, .losses, .laggards: 0.012
-            }
-        }
-
-        /// How often what is held arrives, in a step.
-        var releaseShare: Double { self == .copies ? 0.06 : 0 }
     }
 }

@@ -118,6 +118,8 @@ package enum Limits {
     /// What one call takes, but for one group that is larger: a server reads so much of a connection in a turn, and syncs
     /// after each turn.
     static let callByteCount = 15 << 10
+    /// Connections without a call are looked at so often: those to servers that have no slots any more end.
+    static let idlePipeMilliseconds: UInt64 = 5_000
     /// Groups of one log on their way.
     static let groupsOfLog = 4
     /// Another group may follow when those before it are together not larger than this: a server needs several turns for

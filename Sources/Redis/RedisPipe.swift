@@ -74,6 +74,15 @@ package final class RedisPipe {
         return error
     }
 
+    /// The server has ended the connection, or sent what nothing asked for; no call is under way.
+    package var isBroken: Bool {
+        guard !isBusy else { return false }
+        guard isOpen, let descriptor = connection.interest?.descriptor else { return !isOpen }
+        var byte: UInt8 = 0
+        let count = recv(descriptor, &byte, 1, CInt(MSG_PEEK | MSG_DONTWAIT))
+        return count >= 0 || (errno != EAGAIN && errno != EINTR)
+    }
+
     package func close() {
         (commands, deadline, isOpen) = ([], .max, false)
         connection.close()
@@ -91,8 +100,12 @@ package final class RedisPoller: Sendable {
 
     /// - Parameters:
     ///   - interests: of the connections; with one that has no socket there is no sleep.
+    ///   - idle: of connections without a call, on which nothing is to come.
     ///   - milliseconds: the longest sleep; `nil` for any.
-    package func sleep(for interests: [RedisInterest?], atMostMilliseconds milliseconds: UInt64?) {
+    /// - Returns: whether something came on an idle one, or its end.
+    package func sleep(
+        for interests: [RedisInterest?], idle: [RedisInterest?] = [], atMostMilliseconds milliseconds: UInt64?
+    ) -> Bool {
         var entries = [pollfd(fd: wakeup.descriptor, events: Int16(POLLIN), revents: 0)]
         var timeout = milliseconds.map { CInt(clamping: $0) } ?? -1
         for interest in interests {
@@ -102,7 +115,12 @@ package final class RedisPoller: Sendable {
             }
             entries.append(pollfd(fd: interest.descriptor, events: interest.events, revents: 0))
         }
+        let busyCount = entries.count
+        for case let interest? in idle {
+            entries.append(pollfd(fd: interest.descriptor, events: Int16(POLLIN), revents: 0))
+        }
         let count = poll(&entries, nfds_t(entries.count), timeout)
         if count > 0, entries[0].revents != 0 { wakeup.clear() }
+        return count > 0 && entries[busyCount...].contains { $0.revents != 0 }
     }
 }

@@ -93,6 +93,9 @@ final class CommitLane: ServerLane, @unchecked Sendable {
     private lazy var client = RedisClient(context.cluster)
     /// Connections without a call.
     private var idle: [RedisPipe] = []
+    /// When they are looked at next, and whether something came on one.
+    private var tidyAt: UInt64 = 0
+    private var hasIdleNews = false
     private var calls: [Call] = []
     /// Logs that have something to send, in the order in which they came.
     private var wanting: [RedisLog] = []
@@ -150,23 +153,41 @@ final class CommitLane: ServerLane, @unchecked Sendable {
         if let lateAt { until = min(until, lateAt) }
         if !blocked.isEmpty { until = min(until, retryAt) }
         for call in calls { until = min(until, call.pipe.deadline) }
+        if !idle.isEmpty { until = min(until, tidyAt) }
         let isIdle = state.withLock { state in
             state.isAsleep = state.ready.isEmpty && (state.late.isEmpty || lateAt != nil) && state.isOpen
             return state.isAsleep
         }
         guard isIdle else { return }
-        poller.sleep(
-            for: calls.map(\.pipe.interest), atMostMilliseconds: until == .max ? nil : until > now ? until - now : 0)
+        hasIdleNews = poller.sleep(
+            for: calls.map(\.pipe.interest), idle: idle.map(\.interest),
+            atMostMilliseconds: until == .max ? nil : until > now ? until - now : 0)
         state.withLock { $0.isAsleep = false }
     }
 
     /// Does what can be done without waiting; false at the end.
     private func turn() -> Bool {
         guard take() else { return false }
+        tidy()
         advance()
         retry()
         dispatch()
         return true
+    }
+
+    /// Ends connections without a call that their server has ended, or whose server has no slots any more.
+    private func tidy() {
+        let now = context.now
+        guard hasIdleNews || now >= tidyAt else { return }
+        (hasIdleNews, tidyAt) = (false, now + Limits.idlePipeMilliseconds)
+        guard !idle.isEmpty else { return }
+        let addresses = context.cluster.primaries.map(\.address)
+        idle.removeAll { pipe in
+            // Without a map nobody knows.
+            guard pipe.isBroken || !addresses.isEmpty && !addresses.contains(pipe.address) else { return false }
+            pipe.close()
+            return true
+        }
     }
 
     /// One turn without a thread; whether there was something to do.

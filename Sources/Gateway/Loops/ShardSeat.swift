@@ -23,30 +23,31 @@ struct ShardSeat: ~Copyable {
 
     // MARK: What others may read; none of it has effects
 
-    // A function each: a closure that borrows the shard would get a copy of its kilobytes.
+    // A function each, and each of them `mutating`: a closure that borrows the shard gets a copy of its kilobytes, and so does
+    // a call that borrows it through the loop's pointer.
 
-    var statistics: ShardStatistics { shard.statistics }
-    var publishingApps: [AppKey] { shard.publishingApps }
-    var awaitedTicket: Ticket { shard.awaitedTicket }
-    var hasWorkAtHand: Bool { shard.hasWorkAtHand }
-    var hasSlicesAtHand: Bool { shard.hasSlicesAtHand }
+    var statistics: ShardStatistics { mutating get { shard.statistics } }
+    var publishingApps: [AppKey] { mutating get { shard.publishingApps } }
+    var awaitedTicket: Ticket { mutating get { shard.awaitedTicket } }
+    var hasWorkAtHand: Bool { mutating get { shard.hasWorkAtHand } }
+    var hasSlicesAtHand: Bool { mutating get { shard.hasSlicesAtHand } }
 
-    func statistics(of apps: [AppKey]) -> [AppStatistics] { shard.statistics(of: apps) }
+    mutating func statistics(of apps: [AppKey]) -> [AppStatistics] { shard.statistics(of: apps) }
 
-    func source(of session: SessionRef) -> (app: AppKey, cid: DeviceID)? { shard.source(of: session) }
+    mutating func source(of session: SessionRef) -> (app: AppKey, cid: DeviceID)? { shard.source(of: session) }
 
-    func isConnected(_ cid: DeviceID) -> Bool { shard.isConnected(cid) }
+    mutating func isConnected(_ cid: DeviceID) -> Bool { shard.isConnected(cid) }
 
-    func mayAccept(_ app: AppKey) -> Bool { shard.mayAccept(app) }
-
-    @inline(__always)
-    func place(of cid: DeviceID) -> UnsafeRawBufferPointer? { shard.place(of: cid) }
+    mutating func mayAccept(_ app: AppKey) -> Bool { shard.mayAccept(app) }
 
     @inline(__always)
-    func place(ofSession slot: UInt32) -> UnsafeRawBufferPointer? { shard.place(ofSession: slot) }
+    mutating func place(of cid: DeviceID) -> UnsafeRawBufferPointer? { shard.place(of: cid) }
 
     @inline(__always)
-    func visitPlaces(awaiting ticket: Ticket, _ body: (UnsafeRawBufferPointer) -> Void) {
+    mutating func place(ofSession slot: UInt32) -> UnsafeRawBufferPointer? { shard.place(ofSession: slot) }
+
+    @inline(__always)
+    mutating func visitPlaces(awaiting ticket: Ticket, _ body: (UnsafeRawBufferPointer) -> Void) {
         shard.visitPlaces(awaiting: ticket, body)
     }
 }

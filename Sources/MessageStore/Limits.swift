@@ -125,6 +125,9 @@ package enum Limits {
     /// Another group may follow when those before it are together not larger than this: a server needs several turns for
     /// more, and the one that follows might overtake them.
     static let leadingGroupsByteCount = 12 << 10
+    /// First bytes of a group that the one behind it looks for: the first record's header, with epoch, number, ticket and
+    /// checksum, which nobody else can know.
+    static let groupStartByteCount = 64
     /// Lanes for servers, those of servers that have gone included.
     static let laneCount = 512
     /// Trouble with commits that goes on is reported this often.

@@ -31,6 +31,8 @@ package enum StoreError: Error, Equatable, CustomStringConvertible {
     case epochTaken(part: Int, epoch: UInt64)
     /// An entry of a part's log on Redis is not what was written.
     case damagedLog(stream: String, entry: String, what: String)
+    /// Another program's entry, in a log on Redis, keeps every owner out; `mending`: the commands to run.
+    case foreignEntry(stream: String, entry: String, mending: String)
     /// A row on Redis is not what was written.
     case damagedRow(place: String, what: String)
     /// The folder is the target of a copy that did not end.
@@ -79,6 +81,9 @@ package enum StoreError: Error, Equatable, CustomStringConvertible {
         case .damagedLog(let stream, let entry, let what):
             "entry \(entry) of the stream \(stream) is damaged: \(what). Accepted messages may be lost; nothing was changed. "
                 + "Restore the Redis server's data from a backup, or remove the entry with XDEL to go on without its messages"
+        case .foreignEntry(let stream, let entry, let mending):
+            "another program wrote entry \(entry) to the stream \(stream), and no gateway can follow an epoch of that size. "
+                + "Nothing was changed: \(mending), and let nothing but gateways write to keys that begin with {lw:"
         case .damagedRow(let place, let what):
             "the key \(place) on Redis is damaged: \(what). Restore the Redis server's data from a backup"
         case .unfinishedCopy(let folder):

@@ -1,4 +1,5 @@
 internal import Cryptography
+internal import Glibc
 
 /// A Lua script that servers keep by its digest.
 package struct RedisScript: Sendable, Equatable {
@@ -93,6 +94,17 @@ package struct RedisCommand: Sendable, Equatable {
         command.body.append(contentsOf: body[restOffset...])
         command.argumentCount = argumentCount
         return command
+    }
+
+    /// Whether the last argument ends in these bytes: is the same, when it has the same size.
+    package func ends(in bytes: [UInt8]) -> Bool {
+        guard body.count - 2 >= bytes.count else { return false }
+        return body.withUnsafeBytes { body in
+            bytes.withUnsafeBytes { bytes in
+                bytes.isEmpty
+                    || memcmp(body.baseAddress! + (body.count - 2 - bytes.count), bytes.baseAddress!, bytes.count) == 0
+            }
+        }
     }
 
     /// The arguments one by one, the command's name first; for servers of tests.

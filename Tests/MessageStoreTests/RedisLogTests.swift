@@ -1,4 +1,5 @@
 import Delivery
+import Journal
 import Platform
 import Redis
 import Synchronization
@@ -238,13 +239,17 @@ struct RedisLogTests {
 
     @Test(
         "another program's entry stops the part; the log says which key, which entry and what to do",
-        arguments: ["1-99999", "1-18446744073709551615"])
-    func foreignEntry(entry: String) throws {
+        arguments: [
+            ("1-99999", "note", "by hand"), ("1-18446744073709551615", "note", "by hand"), ("1-2", "note", "by hand"),
+            ("1-2", "b", "other bytes"), ("1-*", "note", "by hand"), ("*", "note", "by hand"),
+            ("9999999999999999-1", "note", "by hand"),
+        ])
+    func foreignEntry(id: String, field: String, value: String) throws {
         let servers = try RedisServers()
         let fixture = try RedisFixture(servers.makeCluster(), RedisFixture.configuration(), epoch: 1)
         let ticket = put(fixture.store, key(1), "a")
         try fixture.wait("the commit") { fixture.store.committedTicket >= ticket }
-        try servers.command(0, "XADD", Self.log, entry, "note", "by hand")
+        let entry = try #require(try servers.command(0, "XADD", Self.log, id, field, value).text)
         put(fixture.store, key(2), "b")
         try fixture.wait("the loss") { !fixture.witness.losses.isEmpty }
         #expect(fixture.store.committedTicket == ticket && !fixture.store.acceptsWrites)
@@ -254,15 +259,56 @@ struct RedisLogTests {
         #expect(events.count == 1 && "\(events)".contains("XDEL \(Self.log) \(entry)"))
 
         // A successor reads the log, and does not know the entry either.
-        let damage: StoreError? = #expect(throws: StoreError.self) {
-            try RedisFixture(servers.makeCluster(), RedisFixture.configuration(), epoch: 2).close()
+        var epoch = UInt64(2)
+        if id == "*" {
+            let last = try #require(LogID(entry))
+            #expect(throws: StoreError.epochTaken(part: 0, epoch: last.epoch)) {
+                try RedisFixture(servers.makeCluster(), RedisFixture.configuration(), epoch: epoch).close()
+            }
+            epoch = last.epoch + 1
         }
-        #expect("\(damage.map { "\($0)" } ?? "")".contains("entry \(entry) of the stream \(Self.log)"))
+        let damage: StoreError? = #expect(throws: StoreError.self) {
+            try RedisFixture(servers.makeCluster(), RedisFixture.configuration(), epoch: epoch).close()
+        }
+        let text = damage.map { "\($0)" } ?? ""
+        #expect(text.contains("entry \(entry) ") && text.contains("the stream \(Self.log)") && text.contains("XDEL"))
         try servers.command(0, "XDEL", Self.log, entry)
-        let next = try RedisFixture(servers.makeCluster(), RedisFixture.configuration(), epoch: 3)
+        if id.hasPrefix("9999") {
+            // The stream remembers the id: the command that the error names sets it back.
+            #expect(throws: StoreError.self) {
+                try RedisFixture(servers.makeCluster(), RedisFixture.configuration(), epoch: epoch + 1).close()
+            }
+            let advised = "XSETID \(Self.log) 1-18446744073709551615"
+            #expect(text.contains(advised) && "\(events)".contains(advised))
+            let reply = try servers.command(0, "XSETID", Self.log, "1-18446744073709551615")
+            #expect(reply == .status("OK"))
+        }
+        let next = try RedisFixture(servers.makeCluster(), RedisFixture.configuration(), epoch: epoch + 2)
         defer { next.close() }
         #expect(try get(next, key(1)) == "a")
         #expect(try get(next, key(2)) == nil)
+    }
+
+    @Test("a group goes in only behind the bytes of the one before it")
+    func foreignPredecessor() throws {
+        let servers = try RedisServers()
+        var flights = GroupFlights(key: Array(Self.log.utf8), slot: 0, epoch: 1, nextNumber: 1)
+        var commands: [RedisCommand] = []
+        for number in UInt64(1)...2 {
+            let bytes = UnsafeMutableRawPointer.allocate(byteCount: 100, alignment: 8)
+            bytes.initializeMemory(as: UInt8.self, repeating: UInt8(number), count: 100)
+            defer { bytes.deallocate() }
+            let piece = BatchPiece(start: bytes, byteCount: 100, recordByteCount: 100, ticket: number)
+            flights.add([piece], byteCount: 100, batchCount: 1, lastTicket: number, began: 1)
+            let step = flights.next()
+            commands.append(try #require(step).commands[0].withSource)
+        }
+        for (field, byte, isBehind) in [("b", "x", false), ("note", "\u{1}", false), ("b", "\u{1}", true)] {
+            try servers.command(0, "DEL", Self.log)
+            try servers.command(0, "XADD", Self.log, "1-1", field, String(repeating: byte, count: 100))
+            let reply = try servers.run(0, commands[1])
+            #expect(isBehind ? reply.text == "1-2" : reply.fault?.code == "APART")
+        }
     }
 
     @Test("a takeover replays the log, in pages, and empties it")

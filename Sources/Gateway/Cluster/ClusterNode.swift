@@ -300,7 +300,7 @@ final class ClusterNode {
                 log.write(.error, .partNotOpened, [.part: LogValue(part), .error: .text("\(error)")])
                 var isDamaged = false
                 switch error {
-                case .damagedLog, .damagedRow: isDamaged = true
+                case .damagedLog, .foreignEntry, .damagedRow: isDamaged = true
                 default: break
                 }
                 runner.take(.openFailed(part: part, epoch: epoch, isDamaged: isDamaged))

@@ -372,7 +372,12 @@ final class CommitLane: ServerLane, @unchecked Sendable {
 
     /// Asks the stream what it has; false when the part is lost.
     private func verify(_ log: RedisLog) throws(RedisError) -> Bool {
-        guard log.take(lastID: try LogReading.lastID(of: log.key, slot: log.slot, by: client)) else {
+        let tail = try LogReading.tail(of: log.key, slot: log.slot, log.lookAtAll, by: client)
+        var isForeign = false
+        if let last = tail.last, last.epoch > log.epoch {
+            isForeign = try LogReading.isForeign(last, of: log.key, slot: log.slot, by: client)
+        }
+        guard log.take(lastID: tail.last, entries: tail.entries, isForeign: isForeign) else {
             log.abandon()
             return false
         }

@@ -25,6 +25,8 @@ struct GroupFlights {
         /// An append of it, in the form that was right when it was made.
         fileprivate(set) var command: RedisCommand
         fileprivate(set) var form: Form
+        /// Its first bytes, by which the group behind it knows it.
+        let start: [UInt8]
         let lastTicket: Ticket
         let byteCount: Int
         let batchCount: Int
@@ -107,20 +109,25 @@ struct GroupFlights {
         _ pieces: [BatchPiece], byteCount: Int, batchCount: Int, lastTicket: Ticket, began: UInt64
     ) {
         let form: Form = groups.isEmpty ? makesStream ? .makingStream : .first : .chained
-        var command = head(form, nextNumber)
+        var command = head(form, nextNumber, behind: groups.last)
+        var start: [UInt8] = []
+        for piece in pieces where start.count < Limits.groupStartByteCount {
+            let part = UnsafeRawBufferPointer(start: piece.start, count: piece.byteCount)
+            start.append(contentsOf: part.prefix(Limits.groupStartByteCount - start.count))
+        }
         command.append(
             byteCount: byteCount,
             gathering: pieces.lazy.map { UnsafeRawBufferPointer(start: $0.start, count: $0.byteCount) })
         groups.append(
             Group(
-                number: nextNumber, command: command, form: form, lastTicket: lastTicket, byteCount: byteCount,
-                batchCount: batchCount, began: began))
+                number: nextNumber, command: command, form: form, start: start, lastTicket: lastTicket,
+                byteCount: byteCount, batchCount: batchCount, began: began))
         self.byteCount += byteCount
         nextNumber += 1
     }
 
     /// An append up to its last word, the bytes.
-    private func head(_ form: Form, _ number: UInt64) -> RedisCommand {
+    private func head(_ form: Form, _ number: UInt64, behind previous: Group?) -> RedisCommand {
         var command: RedisCommand
         switch form {
         case .first, .makingStream:
@@ -130,6 +137,8 @@ struct GroupFlights {
         case .chained:
             command = RedisCommand(RedisScripts.appendBehind, keys: [key])
             command.append("\(epoch)-\(number - 1)")
+            command.append(previous?.byteCount ?? 0)
+            command.append(previous?.start ?? [])
         }
         command.append("\(epoch)-\(number)")
         command.append("b")
@@ -161,15 +170,23 @@ struct GroupFlights {
         }
         guard needsCover, let number = groups.last?.number else { return nil }
         stepCount += 1
+        return Step(
+            kind: .cover, number: number, commands: [look(number, number), RedisClient.touchCommand(slot: slot)])
+    }
+
+    private func look(_ first: UInt64, _ last: UInt64) -> RedisCommand {
         var look = RedisCommand("XRANGE")
         look.append(key)
-        for _ in 0..<2 { look.append("\(epoch)-\(number)") }
-        return Step(kind: .cover, number: number, commands: [look, RedisClient.touchCommand(slot: slot)])
+        for number in [first, last] { look.append("\(epoch)-\(number)") }
+        return look
     }
+
+    /// Asks for the entries of all groups.
+    var lookAtAll: RedisCommand { look(groups.first?.number ?? nextNumber, groups.last?.number ?? nextNumber) }
 
     private mutating func reform(_ place: Int, _ form: Form) {
         guard let bytes = groups[place].command.arguments.last else { return }
-        var command = head(form, groups[place].number)
+        var command = head(form, groups[place].number, behind: place > 0 ? groups[place - 1] : nil)
         command.append(bytes)
         (groups[place].command, groups[place].form) = (command, form)
     }
@@ -203,7 +220,7 @@ struct GroupFlights {
             }
         }
         if step.kind == .cover {
-            if replies.first?.array?.isEmpty ?? true {
+            guard let entries = replies.first?.array, isThere(groups[place], in: entries) else {
                 (groups[place].state, isHalted) = (.unknown, true)
                 return .again
             }
@@ -236,7 +253,21 @@ struct GroupFlights {
         isHalted = false
     }
 
-    /// The stream has entries up to a number, which a group has or had; nothing is under way.
+    /// Whether the stream's entry of a group's number is what the group sent.
+    private func isThere(_ group: Group, in entries: [RedisReply]) -> Bool {
+        let id = "\(epoch)-\(group.number)"
+        guard let entry = entries.first(where: { $0.array?.first?.text == id })?.array, entry.count == 2,
+            let fields = entry[1].array, fields.count == 2, fields[0].text == "b", let bytes = fields[1].bytes
+        else { return false }
+        return bytes.count == group.byteCount && group.command.ends(in: bytes)
+    }
+
+    /// The first group up to a number, the stream's last, whose entry is another one or is gone.
+    func firstForeign(upTo reached: UInt64, in entries: [RedisReply]) -> UInt64? {
+        groups.first { $0.number <= reached && !isThere($0, in: entries) }?.number
+    }
+
+    /// The stream has the groups' entries up to a number, which a group has or had; nothing is under way.
     mutating func settle(reached: UInt64) {
         precondition(reached < nextNumber, "no group has that number")
         for place in groups.indices { groups[place].state = groups[place].number <= reached ? .stored : .unsent }

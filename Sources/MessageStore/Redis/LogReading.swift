@@ -4,17 +4,74 @@ internal import Redis
 enum LogReading {
     /// The last id that a stream has given, trimmed entries included; `nil` without a stream.
     static func lastID(of key: [UInt8], slot: Int, by client: RedisClient) throws(RedisError) -> LogID? {
-        var command = RedisCommand("XINFO", "STREAM")
-        command.append(key)
-        let attempt = try client.attempt([command], slot: slot)
-        if let fault = attempt.replies[0].fault {
-            if fault.text.contains("no such key") { return nil }
-            throw .refused(attempt.address, fault)
+        try tail(of: key, slot: slot, nil, by: client).last
+    }
+
+    /// The last id, and what the same server answers to a look at entries after it.
+    ///
+    /// A successor may begin and trim meanwhile: the id is asked for again behind the look, and tells of that.
+    static func tail(
+        of key: [UInt8], slot: Int, _ look: RedisCommand?, by client: RedisClient
+    ) throws(RedisError) -> (last: LogID?, entries: [RedisReply]) {
+        var facts = RedisCommand("XINFO", "STREAM")
+        facts.append(key)
+        let attempt = try client.attempt(look.map { [facts, $0, facts] } ?? [facts], slot: slot)
+        guard let last = try id(attempt.replies[0], at: attempt.address) else { return (nil, []) }
+        guard look != nil else { return (last, []) }
+        if let fault = attempt.replies[1].fault { throw .refused(attempt.address, fault) }
+        guard let entries = attempt.replies[1].array else {
+            throw .unexpected(attempt.address, command: "XRANGE", "no list of entries")
         }
-        guard let fields = attempt.replies[0].array,
-            let place = fields.firstIndex(where: { $0.text == "last-generated-id" }), place + 1 < fields.count,
-            let id = fields[place + 1].text.flatMap({ LogID($0) })
-        else { throw .unexpected(attempt.address, command: "XINFO STREAM", "no last id") }
+        if let later = try id(attempt.replies[2], at: attempt.address), later.epoch > last.epoch { return (later, []) }
+        return (last, entries)
+    }
+
+    /// The id in a reply to `XINFO STREAM`; `nil` without a stream.
+    private static func id(_ reply: RedisReply, at address: RedisAddress) throws(RedisError) -> LogID? {
+        if let fault = reply.fault {
+            if fault.text.contains("no such key") { return nil }
+            throw .refused(address, fault)
+        }
+        guard let fields = reply.array, let place = fields.firstIndex(where: { $0.text == "last-generated-id" }),
+            place + 1 < fields.count, let id = fields[place + 1].text.flatMap({ LogID($0) })
+        else { throw .unexpected(address, command: "XINFO STREAM", "no last id") }
         return id
     }
+
+    /// Whether a stream's last entry, behind those of an owner, is none that a gateway can have written.
+    ///
+    /// One that is gone tells by its epoch alone.
+    static func isForeign(_ id: LogID, of key: [UInt8], slot: Int, by client: RedisClient) throws(RedisError) -> Bool {
+        guard !id.isBeyondEpochs else { return true }
+        var command = RedisCommand("XRANGE")
+        command.append(key)
+        for _ in 0..<2 { command.append(id.description) }
+        let attempt = try client.attempt([command], slot: slot)
+        if let fault = attempt.replies[0].fault { throw .refused(attempt.address, fault) }
+        guard let fields = attempt.replies[0].array?.first?.array?.last?.array else { return false }
+        return fields.count != 2 || !["b", "f", "w"].contains(fields[0].text)
+    }
+}
+
+/// What an operator does about an entry of another program.
+enum LogMending {
+    /// The commands that let a part open again.
+    ///
+    /// - Parameters:
+    ///   - stream: the log's key.
+    ///   - entry: the foreign one.
+    ///   - epoch: no owner so far had a higher one.
+    /// - Returns: a clause for the operator's log.
+    static func advice(_ stream: [UInt8], _ entry: LogID, after epoch: UInt64) -> String {
+        let name = String(decoding: stream, as: UTF8.self)
+        let removal = "remove the entry with XDEL \(name) \(entry)"
+        guard entry.isBeyondEpochs else { return removal }
+        // The stream remembers the id. This one is above all that gateways wrote, and below the next owner's first.
+        return "\(removal), then set the stream's last id back with XSETID \(name) \(LogID(epoch: epoch, number: .max))"
+    }
+}
+
+extension LogID {
+    /// No gateway has such an epoch, or none could follow it.
+    var isBeyondEpochs: Bool { epoch >= RedisEngine.epochLimit - 1 }
 }

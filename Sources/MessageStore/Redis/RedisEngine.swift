@@ -90,8 +90,8 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
         case streamLost(part: Int, from: String)
         /// A takeover finds entries missing between two others.
         case entriesMissing(part: Int, after: String, before: String)
-        /// Another program has written to a part's log.
-        case foreignEntry(part: Int, stream: String, entry: String)
+        /// Another program has written to a part's log, or removed an entry; `mending`: the commands to run.
+        case foreignEntry(part: Int, stream: String, entry: String, mending: String)
         /// Memory is filled beyond its share, or no more.
         case memoryFilled(server: String, usedByteCount: Int, byteLimit: Int)
         case memoryFreed
@@ -110,10 +110,9 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
                 "Redis lost the log of part \(part) since \(from): messages that were accepted may be lost"
             case .entriesMissing(let part, let after, let before):
                 "the log of part \(part) has no entries between \(after) and \(before): messages that were accepted may be lost"
-            case .foreignEntry(let part, let stream, let entry):
-                "another program wrote entry \(entry) to the stream \(stream), the log of part \(part): the part stops and is "
-                    + "taken anew; remove the entry with XDEL \(stream) \(entry), and let nothing but gateways write to keys that "
-                    + "begin with {lw:"
+            case .foreignEntry(let part, let stream, let entry, let mending):
+                "another program wrote or removed entry \(entry) of the stream \(stream), the log of part \(part): the part "
+                    + "stops and is taken anew; \(mending), and let nothing but gateways write to keys that begin with {lw:"
             case .memoryFilled(let server, let used, let limit):
                 "Redis at \(server) uses \(used) of \(limit) bytes: new messages are refused until some leave"
             case .memoryFreed: "Redis has memory again: new messages are accepted"

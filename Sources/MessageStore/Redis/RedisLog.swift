@@ -20,6 +20,10 @@
 // 4. What a lost reply was, the stream's last id tells: groups up to it are in the stream, the others are not (2).
 // 5. A group that is in the stream, but for which no wait speaks, gets a `cover`: a look whether it is there, then a write
 //    of a key of its slot, then a wait. It was there before the write, so the wait speaks for it (3).
+// 6. Another program may write an entry with a number that a group has, or remove one. So a number alone proves nothing, and
+//    each of the rules looks at bytes. The script compares size and first bytes of the entry before (2): they are the first
+//    record's header, which nobody else can know. What stands up to the last id is compared whole with each group's
+//    bytes (4), and so is what a cover finds (5). A difference ends this ownership (`giveUp`): nothing is reported.
 //
 // A group's states (`GroupFlights.State`):
 //
@@ -27,7 +31,8 @@
 //     sent      a call with it is under way        → done; stored (the wait did not reach enough replicas); unsent (refused
 //               for a passing reason); unknown (the reply was lost, or its id or the one before it was not as expected)
 //     stored    it is in the stream; a later group's wait speaks for it, or a cover           → done, unknown
-//     unknown   when nothing is under way any more, the stream's last id is asked for         → unsent, stored, fenced
+//     unknown   when nothing is under way any more, the stream's last id and entries are asked for
+//                                                                                             → unsent, stored, fenced
 //
 // After a refusal or a loss nothing more of the log is sent until all its calls have ended: then all is known, and what is
 // not in the stream goes again. The lane of the slot's server (`CommitLanes`) does this; one lane at a time has a log.
@@ -346,25 +351,31 @@ final class RedisLog: DurableLog, @unchecked Sendable {
     func lose(_ step: GroupFlights.Step) { flights.lose(step) }
     func doubt(_ number: UInt64) { flights.doubt(number) }
     func resume() { flights.resume() }
+    var lookAtAll: RedisCommand { flights.lookAtAll }
 
-    /// Takes the stream's last id, `nil` without a stream; false when the part is lost.
-    func take(lastID: LogID?) -> Bool {
+    /// Takes the stream's last id, `nil` without a stream, and the entries that `lookAtAll` found after it.
+    ///
+    /// - Parameters:
+    ///   - lastID: the stream's.
+    ///   - entries: those of the groups.
+    ///   - isForeign: the last id is above this epoch's, and is not a gateway's.
+    /// - Returns: false when the part is lost.
+    func take(lastID: LogID?, entries: [RedisReply], isForeign: Bool) -> Bool {
         guard let lastID else {
             reportLostStream()
             flights.settleWithoutStream()
             return true
         }
+        guard !isForeign else { return giveUp(lastID) }
         if lastID.epoch > epoch {
             fence(.fenced(part: part, epoch: epoch, successor: lastID.epoch))
             return false
         }
         let reached = lastID.epoch == epoch ? lastID.number : 0
-        guard reached < flights.nextNumber else {
-            // No group has that number, so no number that the groups have can follow it: a successor's can.
-            let stream = String(decoding: key, as: UTF8.self)
-            engine.report(.foreignEntry(part: part, stream: stream, entry: lastID.description))
-            fence(.foreignEntry(part: part, epoch: epoch, entry: lastID.description))
-            return false
+        // No group has that number, so no number that the groups have can follow it: a successor's can.
+        guard reached < flights.nextNumber else { return giveUp(lastID) }
+        if let number = flights.firstForeign(upTo: reached, in: entries) {
+            return giveUp(LogID(epoch: epoch, number: number))
         }
         if lastID.epoch < epoch || reached < durableNumber {
             engine.report(
@@ -377,6 +388,18 @@ final class RedisLog: DurableLog, @unchecked Sendable {
         isStreamLossReported = false
         flights.settle(reached: reached)
         return true
+    }
+
+    /// Another program's entry stands where a group or a successor's fence would; always false.
+    @discardableResult
+    func giveUp(_ entry: LogID) -> Bool {
+        guard !isLost else { return false }
+        let mending = LogMending.advice(key, entry, after: epoch)
+        engine.report(
+            .foreignEntry(
+                part: part, stream: String(decoding: key, as: UTF8.self), entry: entry.description, mending: mending))
+        fence(.foreignEntry(part: part, epoch: epoch, entry: entry.description))
+        return false
     }
 
     /// A group is durable, and so is each before it: says so.

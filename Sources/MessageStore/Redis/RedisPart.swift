@@ -223,11 +223,26 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
             ask()
         } catch {
             if case .epochTaken(_, let successor) = error {
-                log.fence(.fenced(part: part, epoch: log.epoch, successor: successor))
+                yield(to: successor, by: client)
             }
             state.withLock { $0.retryAt = context.now + Limits.spillRetryMilliseconds }
             context.noteSpillFailure(error.description)
         }
+    }
+
+    /// A script has found an epoch above this owner's: a successor's, or one that another program wrote.
+    private func yield(to successor: UInt64, by client: RedisClient) {
+        do throws(RedisError) {
+            if let last = try LogReading.lastID(of: log.key, slot: log.slot, by: client), last.epoch > log.epoch,
+                try LogReading.isForeign(last, of: log.key, slot: log.slot, by: client)
+            {
+                log.giveUp(last)
+                return
+            }
+        } catch {
+            // Who it was, the next one to open the part finds out.
+        }
+        log.fence(.fenced(part: part, epoch: log.epoch, successor: successor))
     }
 
     /// Passes what a server's trouble keeps from being done now: others go on, and it is tried again.

@@ -17,15 +17,19 @@ enum RedisScripts {
         return ARGV[1]
         """)
 
-    /// Adds an entry to a log behind another one, if that one is there (`RedisLog`).
+    /// Adds an entry to a log behind another one, if that one is there and is what was sent (`RedisLog`).
     ///
-    /// Arguments: the id of the entry before it, its own, its field and its bytes.
+    /// Arguments: id, size and first bytes of the entry before it, then its own id, field and bytes.
     static let appendBehind = RedisScript(
         """
-        if #redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1]) == 0 then
-            return redis.error_reply('APART ' .. ARGV[1] .. ' is not there')
+        local before = redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1])
+        local isBehind = false
+        if #before > 0 then
+            local field, bytes = before[1][2][1], before[1][2][2]
+            isBehind = field == ARGV[5] and #bytes == tonumber(ARGV[2]) and string.sub(bytes, 1, #ARGV[3]) == ARGV[3]
         end
-        return redis.call('XADD', KEYS[1], 'NOMKSTREAM', ARGV[2], ARGV[3], ARGV[4])
+        if not isBehind then return redis.error_reply('APART ' .. ARGV[1] .. ' is not there') end
+        return redis.call('XADD', KEYS[1], 'NOMKSTREAM', ARGV[4], ARGV[5], ARGV[6])
         """)
 
     /// The code of its refusal.

@@ -83,9 +83,11 @@ final class PartOpening {
         let reply = try run([RedisRequest(command, slot: slot)], isDurable: true)[0]
         guard let text = reply.text else { throw unusable(reply, "the fence") }
         guard text != "OK" else { return }
-        guard let top = LogID(text), top.epoch < RedisEngine.epochLimit else {
-            throw .damagedLog(
-                stream: String(decoding: key, as: UTF8.self), entry: text, what: "no owner has an epoch of that size")
+        guard let top = LogID(text) else { throw unusable(reply, "the fence") }
+        guard !top.isBeyondEpochs else {
+            throw .foreignEntry(
+                stream: String(decoding: key, as: UTF8.self), entry: text,
+                mending: LogMending.advice(key, top, after: epoch - 1))
         }
         throw .epochTaken(part: part, epoch: top.epoch)
     }

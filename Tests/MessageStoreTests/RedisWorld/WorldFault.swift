@@ -59,6 +59,12 @@ enum WorldFault: String, CaseIterable, Sendable {
         private let cluster: SimulatedCluster
         /// The last number that was sent to each log.
         private var sent: [[UInt8]: [UInt8]] = [:]
+        private var bodies: [[UInt8]: [Entry]] = [:]
+        private struct Entry {
+            let id: [UInt8]
+            let body: [UInt8]
+            var reply: RedisReply { .array([.bytes(id), .array([.bytes(Array("b".utf8)), .bytes(body)])]) }
+        }
         /// The last wait for a group has reached a replica.
         private var hasWaited = false
 
@@ -117,12 +123,13 @@ enum WorldFault: String, CaseIterable, Sendable {
                 return command.name == "SET" && all.contains { Self.isLook($0) } ? Self.ping : command
             case .predecessorUnchecked:
                 return Self.changed(
-                    command, RedisScripts.appendBehind, "redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1])", "ARGV")
+                    command, RedisScripts.appendBehind, "not isBehind", "false")
             case .waitReused:
                 return Self.isWait(command) && hasWaited && all.contains { Self.isEntry($0) } ? Self.ping : command
             case .replyAssumed, .sentAgainAnew:
                 guard Self.isEntry(command) else { return command }
                 let id = Self.id(command)
+                note(command)
                 defer { sent[Self.log(command)] = id }
                 guard fault == .sentAgainAnew, sent[Self.log(command)] == id else { return command }
                 var changed = RedisCommand()
@@ -131,8 +138,20 @@ enum WorldFault: String, CaseIterable, Sendable {
                     changed.append(isID ? word.prefix { $0 != UInt8(ascii: "-") } + Array("-*".utf8) : word)
                 }
                 return changed
+            case .coverUnchecked:
+                if Self.isEntry(command) { note(command) }
+                return command
             default: return command
             }
+        }
+
+        /// Keeps the last entries that were sent to each log.
+        private func note(_ command: RedisCommand) {
+            guard let body = command.arguments.last else { return }
+            var list = bodies[Self.log(command)] ?? []
+            list.removeAll { $0.id == Self.id(command) }
+            list.append(Entry(id: Self.id(command), body: body))
+            bodies[Self.log(command)] = list.suffix(2 * Limits.groupsOfLog)
         }
 
         func told(_ command: RedisCommand, _ reply: RedisReply, among all: [RedisCommand]) -> RedisReply {
@@ -147,7 +166,12 @@ enum WorldFault: String, CaseIterable, Sendable {
             case .fenceUnwaited:
                 let isOfFence = all.contains { WorldFault.isCall($0, of: PartOpening.fenceScript) }
                 return Self.isWait(command) && isOfFence ? satisfied() : reply
-            case .coverUnchecked: return Self.isLook(command) && reply.fault == nil ? .array([.none]) : reply
+            case .coverUnchecked:
+                guard Self.isLook(command), all.contains(where: { $0.name == "SET" }), reply.fault == nil else {
+                    return reply
+                }
+                return .array(
+                    (bodies[command.arguments[1]] ?? []).filter { $0.id == command.arguments[2] }.map(\.reply))
             case .coverUnwritten:
                 return command.name == "SET" && all.contains { Self.isLook($0) } ? .status("OK") : reply
             case .apartIgnored:
@@ -161,6 +185,8 @@ enum WorldFault: String, CaseIterable, Sendable {
                 }
                 hasWaited = (reply.integer ?? reply.array?.last?.integer ?? 0) > 0
                 return reply
+            case .replyAssumed where command.name == "XRANGE" && all.contains { $0.name == "XINFO" }:
+                return reply.fault == nil ? .array((bodies[command.arguments[1]] ?? []).map(\.reply)) : reply
             case .replyAssumed, .sentAgainAnew:
                 guard command.name == "XINFO", case .array(var fields) = reply,
                     let place = fields.firstIndex(where: { $0.text == "last-generated-id" }),

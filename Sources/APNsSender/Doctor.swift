@@ -42,10 +42,8 @@ struct Doctor {
             case .certificate(let certificate):
                 let findings = credential.tls.certificateFindings(
                     endingWithin: SenderConfiguration.certificateWarningSeconds, isServer: false)
-                if let finding = findings.first {
-                    bad("credential \(entry.name)", "\(certificate.file): \(finding)")
-                    if finding.weight == .refused { continue }
-                }
+                for finding in findings { bad("credential \(entry.name)", "\(certificate.file): \(finding)") }
+                if findings.contains(where: { $0.weight == .refused }) { continue }
                 good("credential \(entry.name)", "\(certificate.file) is readable")
             }
             for environment in environments where entry.environments.contains(environment) {

@@ -60,7 +60,7 @@ public enum LongwireAPNsMain {
         let opened = try configuration.openCredentials()
         let found = configuration.certificateFindings(opened, try configuration.openListeners())
         // A start goes on with them; see docs/Operations.md, "TLS".
-        guard found.refused.isEmpty else { return fail(found.refused.joined(separator: "\n"), 78) }
+        guard found.refused.isEmpty else { return fail(found.refused.joined(separator: "\n"), 65) }
         let warnings = configuration.warnings + found.unwise
         return tell((warnings.map { "warning: \($0)" } + ["The configuration is valid."]).joined(separator: "\n"))
     }

@@ -194,6 +194,7 @@ struct SenderArguments: Equatable {
 
         Signals: SIGTERM and SIGINT stop cleanly; SIGHUP reads keys, certificates and
         credentials again; if the terminal has closed, it stops.
-        Exit codes: 0 clean stop, 64 usage, 70 internal, 78 configuration; doctor, channel, broadcast: 1 when something is wrong.
+        Exit codes: 0 clean stop, 64 usage, 65 a certificate is refused (--check; a start goes on), 70 internal,
+        78 configuration; doctor, channel, broadcast: 1 when something is wrong.
         """
 }

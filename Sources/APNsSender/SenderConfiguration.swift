@@ -187,10 +187,7 @@ private struct SenderConfigurationReader {
             let certificate = required(tls, "certificate", "the path of a .pem file") { !$0.isEmpty }
             let key = required(tls, "key", "the path of a .pem file") { !$0.isEmpty }
             let authorities = tls.string("clientAuthorities", allowed: "the path of a .pem file") { !$0.isEmpty }
-            let names = tls.strings("clientNames", limit: ConfigurationLimits.clientNameCount) ?? []
-            if !names.isEmpty, authorities == nil {
-                tls.report("clientNames", "not allowed without clientAuthorities, which says who vouches for the names")
-            }
+            let names = tls.clientNames()
             tls.finish()
             if let address = text.flatMap({ ListenAddress($0) }), let certificate, let key {
                 listener.tls = SenderListener.TLS(

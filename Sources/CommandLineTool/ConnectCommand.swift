@@ -1,4 +1,5 @@
 internal import Foundation
+internal import HTTPClient
 internal import LongwireClient
 internal import Wire
 
@@ -61,12 +62,14 @@ enum ConnectCommand {
 
         let sending = arguments.has("send-lines") ? SentLines() : nil
         let progress = ConnectProgress(expected: expected.map(Int.init), acks: !arguments.has("no-ack"))
-        let usesTLS = configuration.usesTLS
+        let (host, usesTLS) = (configuration.host, configuration.usesTLS)
         let client = LongwireClient(
             configuration: configuration, store: store,
             events: { event in
                 if let line = ConnectReport.line(for: event) { context.write(line.text) }
-                if let hint = progress.note(event, usesTLS: usesTLS) { context.complain("longwire: \(hint)") }
+                if let hint = progress.note(event, host: host, usesTLS: usesTLS) {
+                    context.complain("longwire: \(hint)")
+                }
                 sending?.note(event)
             },
             handler: { message in
@@ -144,9 +147,15 @@ enum ConnectCommand {
             appID: try credentials.appID(), appSecret: credentials.appSecret)
         configuration.clientName = "longwire-cli/\(CommandLineTool.version)"
         configuration.usesTLS = arguments.has("tls")
-        configuration.trustedCertificatesPath = arguments.text("ca")
-        configuration.clientCertificatePath = arguments.text("cert")
-        configuration.clientKeyPath = arguments.text("key")
+        if configuration.usesTLS {
+            let trust = credentials.trust
+            configuration.trustedCertificatesPath = trust.authoritiesFile
+            configuration.clientCertificatePath = trust.certificateFile
+            configuration.clientKeyPath = trust.keyFile
+        } else if let option = ["ca", "cert", "key"].first(where: { arguments.text($0) != nil }) {
+            // The environment's and a context's may be there for other commands.
+            throw .usage("--\(option) is for TLS; give --tls, too")
+        }
         let states: [(String, ApplicationState)] = [
             ("foreground", .foreground), ("background", .background), ("terminated", .terminated),
         ]

@@ -32,14 +32,16 @@ final class ConnectProgress: @unchecked Sendable {
     }
 
     /// - Returns: what to try, the first time that a connection fails in a usual way before any was good.
-    func note(_ event: ClientEvent, usesTLS: Bool) -> String? {
+    func note(_ event: ClientEvent, host: String, usesTLS: Bool) -> String? {
         lock.withLock {
             switch event {
             case .welcomed: wasWelcomed = true
             case .stopped(let error): failure = error
             case .disconnected(let reason):
                 lastTrouble = reason
-                guard !wasWelcomed, !hasHinted, let hint = Self.hint(reason, usesTLS: usesTLS) else { return nil }
+                guard !wasWelcomed, !hasHinted, let hint = Self.hint(reason, host: host, usesTLS: usesTLS) else {
+                    return nil
+                }
                 hasHinted = true
                 return hint
             default: break
@@ -49,12 +51,8 @@ final class ConnectProgress: @unchecked Sendable {
     }
 
     /// The client's words for what the system and OpenSSL say.
-    static func hint(_ reason: String, usesTLS: Bool) -> String? {
-        if reason.contains("certificate verify failed") {
-            return
-                "Hint: the certificate is not one that this machine trusts for this host. Is it from a private authority? "
-                + "Name its certificate with --ca FILE."
-        }
+    static func hint(_ reason: String, host: String, usesTLS: Bool) -> String? {
+        if usesTLS, let hint = CertificateHint.text(reason, host: host) { return hint }
         if reason.contains("Connection refused") {
             return "Hint: nothing listens there. By default devices connect to port 7000."
         }

@@ -50,7 +50,7 @@ struct GatewayHTTP {
                 switch ended.result {
                 case .success(let reply): return Answer(status: reply.status, body: reply.body)
                 case .failure(let failure):
-                    let hint = ConnectionHint.text(failure.kind, base).map { "\n\($0)" } ?? ""
+                    let hint = ConnectionHint.text(failure, base).map { "\n\($0)" } ?? ""
                     throw .unreachable("no answer from \(base.absoluteString): \(failure)\(hint)")
                 }
             }
@@ -61,10 +61,11 @@ struct GatewayHTTP {
 
 /// What to try after a connection that failed in a usual way.
 enum ConnectionHint {
-    static func text(_ kind: HTTPCallFailure.Kind, _ base: URL) -> String? {
+    static func text(_ failure: HTTPCallFailure, _ base: URL) -> String? {
         let isSecure = base.scheme == "https"
+        if isSecure, let hint = CertificateHint.text(failure.description, host: base.host ?? "") { return hint }
         let address = "\(base.host ?? ""):\(base.port ?? (isSecure ? 443 : 80))"
-        switch kind {
+        switch failure.kind {
         case .resolve: return "Hint: the name has no address here; check its spelling, or give the address itself."
         case .connect:
             return
@@ -84,15 +85,15 @@ enum ConnectionHint {
             return "Hint: the listener at \(address) may speak plain HTTP: try http://\(address). Or a firewall drops "
                 + "packets."
         case .timeout: return "Hint: a firewall may drop packets to \(address)."
-        case .other where !isSecure:
+        case .cut where !isSecure, .other where !isSecure:
             return
                 "Hint: the listener at \(address) may want TLS: try https://\(address). Or it is a listener of devices or "
                 + "senders, which speaks no HTTP."
-        case .other:
+        case .cut:
             return
                 "Hint: a listener that takes only clients with a certificate ends connections so: give one with --cert FILE "
                 + "and --key FILE."
-        case .tooLarge, .notLoopback, .cancelled: return nil
+        case .other, .tooLarge, .notLoopback, .cancelled: return nil
         }
     }
 }

@@ -24,21 +24,26 @@ extension TLSContext {
         guard let leaf = SSL_CTX_get0_certificate(raw) else {
             return [CertificateFinding(weight: .refused, description: "there is no certificate")]
         }
-        var chain: OpaquePointer?
-        withUnsafeMutablePointer(to: &chain) { _ = SSL_CTX_ctrl(raw, SSL_CTRL_GET_CHAIN_CERTS, 0, $0) }
-        let others = (0..<max(0, chain.map { OPENSSL_sk_num($0) } ?? 0)).compactMap { index in
-            OpaquePointer(OPENSSL_sk_value(chain, index))
-        }
+        let chain = chainOfFile
+        let needed = Self.needed(leaf, chain)
         var found = Self.dateFindings(leaf, "the certificate", seconds)
-        for other in others {
-            found += Self.dateFindings(other, "the chain's certificate \(Self.subject(of: other))", seconds)
+        for other in Self.certificates(of: chain) {
+            let name = "the chain's certificate \(Self.subject(of: other))"
+            if needed.contains(other) {
+                found += Self.dateFindings(other, name, seconds)
+            } else if let fault = Self.dateFault(other) {
+                let advice = "no client that has its subject as a root needs it: take it out of the file"
+                found.append(CertificateFinding(weight: .unwise, description: "\(name) \(fault); \(advice)"))
+            }
         }
         guard isServer else { return found }
+        found += authorityFindings(seconds)
         if X509_check_purpose(leaf, X509_PURPOSE_SSL_SERVER, 0) != 1 {
             found.append(
                 CertificateFinding(
                     weight: .refused,
-                    description: "the certificate is not for servers (its extended key usage says what it is for)"))
+                    description:
+                        "the certificate is not for servers (its key usage or extended key usage says what it is for)"))
         }
         if let gap = Self.chainGap(leaf, chain) { found.append(CertificateFinding(weight: .unwise, description: gap)) }
         return found
@@ -47,12 +52,8 @@ extension TLSContext {
     private static func dateFindings(
         _ certificate: OpaquePointer, _ name: String, _ seconds: Int64
     ) -> [CertificateFinding] {
-        // Below zero: in the past; above: in the future; zero: the date cannot be read.
-        if X509_cmp_current_time(X509_get0_notBefore(certificate)) >= 0 {
-            return [CertificateFinding(weight: .refused, description: "\(name) is not valid yet")]
-        }
-        if X509_cmp_current_time(X509_get0_notAfter(certificate)) <= 0 {
-            return [CertificateFinding(weight: .refused, description: "\(name) has expired")]
+        if let fault = dateFault(certificate) {
+            return [CertificateFinding(weight: .refused, description: "\(name) \(fault)")]
         }
         var (days, rest): (CInt, CInt) = (0, 0)
         guard ASN1_TIME_diff(&days, &rest, nil, X509_get0_notAfter(certificate)) == 1,
@@ -60,6 +61,83 @@ extension TLSContext {
         else { return [] }
         let left = days > 0 ? "\(days) days" : "less than a day"
         return [CertificateFinding(weight: .unwise, description: "\(name) ends in \(left)")]
+    }
+
+    /// Why it does not hold today.
+    private static func dateFault(_ certificate: OpaquePointer) -> String? {
+        // Below zero: in the past; above: in the future; zero: the date cannot be read.
+        if X509_cmp_current_time(X509_get0_notBefore(certificate)) >= 0 { return "is not valid yet" }
+        return X509_cmp_current_time(X509_get0_notAfter(certificate)) <= 0 ? "has expired" : nil
+    }
+
+    private var chainOfFile: OpaquePointer? {
+        var chain: OpaquePointer?
+        withUnsafeMutablePointer(to: &chain) { _ = SSL_CTX_ctrl(raw, SSL_CTRL_GET_CHAIN_CERTS, 0, $0) }
+        return chain
+    }
+
+    private static func certificates(of list: OpaquePointer?) -> [OpaquePointer] {
+        (0..<max(0, list.map { OPENSSL_sk_num($0) } ?? 0)).compactMap { OpaquePointer(OPENSSL_sk_value(list, $0)) }
+    }
+
+    /// When the first of the certificate and those of its chain that clients need ends, in seconds since 1970; `nil`: there
+    /// is none, or its date cannot be read.
+    package var certificateEnd: Int64? {
+        guard let leaf = SSL_CTX_get0_certificate(raw) else { return nil }
+        let ends = ([leaf] + Self.needed(leaf, chainOfFile)).compactMap { Self.end(of: $0) }
+        return ends.min()
+    }
+
+    private static func end(of certificate: OpaquePointer) -> Int64? {
+        var (days, seconds): (CInt, CInt) = (0, 0)
+        guard let epoch = ASN1_TIME_set(nil, 0) else { return nil }
+        defer { ASN1_STRING_free(epoch) }
+        guard ASN1_TIME_diff(&days, &seconds, epoch, X509_get0_notAfter(certificate)) == 1 else { return nil }
+        return Int64(days) * 86_400 + Int64(seconds)
+    }
+
+    /// Those of the file's certificates that are on a client's way from the leaf to a root.
+    ///
+    /// A root of one's own counts as known when it is in the file. What is out of its time is on the way only if there
+    /// is no other.
+    private static func needed(_ leaf: OpaquePointer, _ chain: OpaquePointer?) -> [OpaquePointer] {
+        let others = certificates(of: chain)
+        guard !others.isEmpty, let store = X509_STORE_new() else { return [] }
+        defer { X509_STORE_free(store) }
+        X509_STORE_set_default_paths(store)
+        for other in others where X509_self_signed(other, 0) == 1 { X509_STORE_add_cert(store, other) }
+        guard let check = X509_STORE_CTX_new() else { return others }
+        defer {
+            X509_STORE_CTX_free(check)
+            OpenSSLErrors.forget()
+        }
+        guard X509_STORE_CTX_init(check, store, leaf, chain) == 1 else { return others }
+        let isWhole = X509_verify_cert(check) == 1
+        var way = certificates(of: X509_STORE_CTX_get0_chain(check)).filter(others.contains)
+        // A cross-signature of a root that clients have: behind a good intermediate nobody needs it.
+        if !isWhole, way.count > 1, let last = way.last, dateFault(last) != nil, X509_self_signed(last, 0) != 1 {
+            way.removeLast()
+        }
+        return way
+    }
+
+    /// What is wrong with the authorities that clients' certificates are judged by.
+    private func authorityFindings(_ seconds: Int64) -> [CertificateFinding] {
+        guard SSL_CTX_get_verify_mode(raw) & SSL_VERIFY_FAIL_IF_NO_PEER_CERT != 0,
+            let objects = X509_STORE_get0_objects(SSL_CTX_get_cert_store(raw))
+        else { return [] }
+        let authorities = (0..<max(0, OPENSSL_sk_num(objects))).compactMap {
+            X509_OBJECT_get0_X509(OpaquePointer(OPENSSL_sk_value(objects, $0)))
+        }
+        // With one that holds some clients get in.
+        let isAnyGood = authorities.contains { Self.dateFault($0) == nil }
+        return authorities.flatMap { authority in
+            Self.dateFindings(authority, "clientAuthorities' \(Self.subject(of: authority))", seconds).map {
+                CertificateFinding(
+                    weight: isAnyGood ? .unwise : $0.weight,
+                    description: $0.description + "; clients whose certificates it signed are refused then")
+            }
+        }
     }
 
     /// Why a client that trusts the root alone may not get from it to the certificate; `nil`: it can.
@@ -83,8 +161,10 @@ extension TLSContext {
         case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY, X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE,
             X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
             let last = X509_STORE_CTX_get_current_cert(check) ?? leaf
-            return "the file does not have the certificate of the issuer, \(name(X509_get_issuer_name(last))): clients "
-                + "that do not have it themselves fail; append it to the file"
+            let issuer = name(X509_get_issuer_name(last))
+            let end = last == leaf ? "" : "; if \(issuer) is the root that clients have, ignore this"
+            return "the file does not have the certificate of the issuer, \(issuer): clients that do not have it "
+                + "themselves fail; append it to the file" + end
         default:
             let text = X509_verify_cert_error_string(Int(error)).map { String(cString: $0) } ?? "error \(error)"
             return "the chain in the file does not hold: \(text)"

@@ -49,6 +49,8 @@ extension TLSContext {
             throw TLSFailure("\(path) holds no usable PEM certificates (\(OpenSSLErrors.takeLast()))")
         }
         SSL_CTX_set_client_CA_list(raw, shown)
+        // What is in the file is trusted: an intermediate, too, without the root above it.
+        X509_VERIFY_PARAM_set_flags(SSL_CTX_get0_param(raw), UInt(X509_V_FLAG_PARTIAL_CHAIN))
         SSL_CTX_set_verify(raw, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nil)
         // A resumed session would skip the look at the certificate, which may have ended since.
         SSL_CTX_set_options(raw, UInt64(1) << 14)  // SSL_OP_NO_TICKET

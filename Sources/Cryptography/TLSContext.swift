@@ -92,16 +92,6 @@ package final class TLSContext: @unchecked Sendable {
     /// The same with one key.
     package convenience init(psk key: PresharedKey) throws(TLSFailure) { try self.init(psk: [key]) }
 
-    /// When the certificate ends, in seconds since 1970; `nil`: there is none, or its date cannot be read.
-    package var certificateEnd: Int64? {
-        guard let certificate = SSL_CTX_get0_certificate(raw) else { return nil }
-        var (days, seconds): (CInt, CInt) = (0, 0)
-        guard let epoch = ASN1_TIME_set(nil, 0) else { return nil }
-        defer { ASN1_STRING_free(epoch) }
-        guard ASN1_TIME_diff(&days, &seconds, epoch, X509_get0_notAfter(certificate)) == 1 else { return nil }
-        return Int64(days) * 86_400 + Int64(seconds)
-    }
-
     /// A client's context.
     package init(trusting trust: Trust) throws(TLSFailure) {
         let raw = try Self.makeContext(TLS_client_method())

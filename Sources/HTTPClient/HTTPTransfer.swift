@@ -56,7 +56,10 @@ package struct HTTPReply: Sendable, Equatable {
 /// Why a request brought no answer; the text names the address.
 package struct HTTPCallFailure: Error, Equatable, CustomStringConvertible {
     package enum Kind: Sendable, Equatable {
-        case resolve, connect, tls, certificate, ownCertificate, timeout, tooLarge, notLoopback, cancelled, other
+        case resolve, connect, tls, certificate, ownCertificate, timeout, tooLarge, notLoopback, cancelled
+        /// The connection ended before the answer did.
+        case cut
+        case other
     }
     package var kind: Kind
     package var description: String
@@ -72,6 +75,8 @@ package final class HTTPTransfer {
     private var headerList: UnsafeMutablePointer<curl_slist>?
     /// curl reads it until the transfer ends.
     private let body: UnsafeMutableBufferPointer<UInt8>
+    /// What failed in curl's own words, or nothing; curl writes there for as long as there is the handle.
+    private let detail: UnsafeMutablePointer<CChar>
     private var answer: [UInt8] = []
     private var isTooLarge = false
     private var isUnderWay = false
@@ -83,6 +88,8 @@ package final class HTTPTransfer {
         (self.call, self.handle, self.transfers) = (call, handle, transfers)
         body = .allocate(capacity: max(1, call.body.count))
         _ = body.update(fromContentsOf: call.body)
+        detail = .allocate(capacity: Int(CURL_ERROR_SIZE))
+        detail.initialize(repeating: 0, count: Int(CURL_ERROR_SIZE))
         guard setHeaders(), setOptions(), transfers.add(self) else { return nil }
         isUnderWay = true
     }
@@ -92,6 +99,7 @@ package final class HTTPTransfer {
         curl_easy_cleanup(handle)
         curl_slist_free_all(headerList)
         body.deallocate()
+        detail.deallocate()
     }
 
     /// Takes the request off its thread's work; an answer that comes later is not read.
@@ -127,6 +135,7 @@ package final class HTTPTransfer {
             codes.append(value.withCString { longwire_curl_set_pointer(handle, option, $0) })
         }
         set(CURLOPT_NOSIGNAL, 1)
+        codes.append(longwire_curl_set_pointer(handle, CURLOPT_ERRORBUFFER, detail))
         set(CURLOPT_URL, call.url)
         set(CURLOPT_PROTOCOLS_STR, call.isSecure ? "https" : "http")
         set(CURLOPT_FOLLOWLOCATION, 0)
@@ -187,7 +196,10 @@ package final class HTTPTransfer {
             return .success(
                 HTTPReply(status: status, body: answer, retryAfterMilliseconds: retryAfterMilliseconds))
         }
-        let text = curl_easy_strerror(code).map { String(cString: $0) } ?? "error \(code.rawValue)"
+        let name = curl_easy_strerror(code).map { String(cString: $0) } ?? "error \(code.rawValue)"
+        // Of TLS the number says little: which certificate it was, and why.
+        let detail = call.isSecure ? String(cString: detail) : ""
+        let text = detail.isEmpty ? name : "\(name) (\(detail))"
         if isTooLarge { return failure(.tooLarge, "the answer is too large") }
         if wasRefusedAddress { return failure(.notLoopback, "plain http is for this machine only") }
         switch code {
@@ -197,6 +209,7 @@ package final class HTTPTransfer {
         case CURLE_PEER_FAILED_VERIFICATION: return failure(.certificate, text)
         case CURLE_SSL_CERTPROBLEM, CURLE_SSL_CLIENTCERT: return failure(.ownCertificate, text)
         case CURLE_SSL_CONNECT_ERROR, CURLE_SSL_CACERT_BADFILE: return failure(.tls, text)
+        case CURLE_RECV_ERROR, CURLE_SEND_ERROR, CURLE_GOT_NOTHING: return failure(.cut, text)
         default: return failure(.other, text)
         }
     }

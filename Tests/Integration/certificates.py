@@ -14,7 +14,8 @@ def openssl(*words):
 class Certificate:
     """A certificate and its key as PEM files; with `can_sign` an authority that makes others."""
 
-    def __init__(self, folder, name, issuer=None, dates=VALID, purpose=None, names="DNS:localhost,IP:127.0.0.1", can_sign=False):
+    def __init__(self, folder, name, issuer=None, dates=VALID, purpose=None, names="DNS:localhost,IP:127.0.0.1", can_sign=False,
+                 of=None):
         self.folder, self.name = folder, name
         self.file, self.key = folder / f"{name}.pem", folder / f"{name}.key"
         place = folder / f"{name}.ca"
@@ -28,8 +29,13 @@ class Certificate:
             f"default_md=sha256\npolicy=p\nunique_subject=no\n[p]\ncommonName=supplied\n"
             f"[x]\nbasicConstraints=critical,CA:{'TRUE' if can_sign else 'FALSE'}\n{usage}{alternates}")
         request = place / "request.pem"
-        openssl("req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", f"/CN={name}",
-                "-keyout", self.key, "-out", request)
+        if of:
+            # The subject and the key of another, to be signed by someone else.
+            self.key.write_bytes(of.key.read_bytes())
+            openssl("req", "-new", "-key", self.key, "-subj", f"/CN={of.name}", "-out", request)
+        else:
+            openssl("req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", f"/CN={name}",
+                    "-keyout", self.key, "-out", request)
         signing = ["-cert", issuer.file, "-keyfile", issuer.key] if issuer else ["-selfsign", "-keyfile", self.key]
         openssl("ca", "-batch", "-config", place / "ca.cnf", "-extensions", "x", *signing, "-in", request, "-out", self.file,
                 "-startdate", dates[0], "-enddate", dates[1], "-notext")

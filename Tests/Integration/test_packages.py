@@ -56,6 +56,23 @@ def packages(tmp_path_factory):
     return made
 
 
+@pytest.mark.parametrize("code, isRestarted", [(0, True), (65, True), (78, False)])
+@pytest.mark.parametrize("package, verb", [("longwire", "restart"), ("longwire-apns", "try-restart")])
+def test_an_upgrade_restarts_unless_the_configuration_is_refused(tmp_path, package, verb, code, isRestarted):
+    """The script of the package alone, with what it calls put aside."""
+    calls, tools = tmp_path / "calls", tmp_path / "tools"
+    tools.mkdir()
+    for name, ends in (("deb-systemd-helper", 0), ("deb-systemd-invoke", 0), ("systemctl", 0), ("runuser", code)):
+        (tools / name).write_text(f'#!/bin/sh\necho {name} "$@" >>{calls}\nexit {ends}\n')
+        (tools / name).chmod(0o755)
+    script = (HERE / f"deploy/debian/{package}/postinst").read_text().replace("/run/systemd/system", str(tools))
+    done = subprocess.run(["sh", "-c", script, "postinst", "abort-upgrade", "1.0.0"], capture_output=True, text=True, timeout=30,
+                          env={"PATH": f"{tools}:/usr/bin:/bin"})
+    assert done.returncode == 0, done
+    assert (f"deb-systemd-invoke {verb} " in calls.read_text()) == isRestarted, calls.read_text()
+    assert ("a certificate that" in done.stderr, "not restarted" in done.stderr) == (code == 65, code == 78), done.stderr
+
+
 @pytest.fixture
 def root(packages, tmp_path):
     if os.geteuid() != 0:

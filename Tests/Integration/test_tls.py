@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import re
 import shutil
 import signal
@@ -82,12 +83,25 @@ def test_check_tells_what_clients_would_refuse_and_what_is_unwise(own_gateway, m
 
     for one, words in ((made.expired, "has expired"), (made.future, "is not valid yet"), (made.for_clients, "is not for servers")):
         text, code = check(one.files())
-        assert code == 78 and f"http.tls, {one.file}: the certificate {words}" in text, text
+        assert code == 65 and f"http.tls, {one.file}: the certificate {words}" in text, text
     # A chain whose intermediate has ended is refused by every client.
     old = authority(made.folder, "old-middle", issuer=made.root, dates=EXPIRED)
     leaf = old.sign("under-old")
     text, code = check({**leaf.files(), "certificate": str(leaf.chain(old))})
-    assert code == 78 and "the chain's certificate /CN=old-middle has expired" in text, text
+    assert code == 65 and "the chain's certificate /CN=old-middle has expired" in text, text
+    # An old cross-signature of a root that clients have hurts nobody behind a good intermediate.
+    cross = authority(made.folder, "cross", issuer=made.stranger, dates=EXPIRED, of=made.root)
+    text, code = check({**made.below.files(), "certificate": str(made.below.chain(made.middle, cross))})
+    assert code == 0 and "warning: http.tls" in text and "the chain's certificate /CN=root has expired; no client" in text, text
+    text, code = check({**made.below.files(), "certificate": str(made.below.chain(made.middle))})
+    assert code == 0 and "if /CN=root is the root that clients have, ignore this" in text, text
+    # An authority of clients that has ended lets none of its clients in.
+    gone = authority(made.folder, "gone", dates=EXPIRED)
+    text, code = check({**made.server.files(), "certificate": str(made.server.chain(made.root)), "clientAuthorities": str(gone.file)})
+    assert code == 65 and "clientAuthorities' /CN=gone has expired" in text, text
+    text, code = check({**made.server.files(), "certificate": str(made.server.chain(made.root)),
+                        "clientAuthorities": str(gone.chain(made.root))})
+    assert code == 0 and "clientAuthorities' /CN=gone has expired" in text, text
     # Without its intermediate, or its private root, a certificate serves only those who have that already.
     text, code = check(made.below.files())
     assert code == 0 and "does not have the certificate of the issuer, /CN=middle" in text, text
@@ -100,6 +114,9 @@ def test_check_tells_what_clients_would_refuse_and_what_is_unwise(own_gateway, m
     assert code == 0 and "warning: http.tls" in text and "the certificate ends in 4 days" in text, text
     text, code = check(files, certificateWarningDays=3)
     assert code == 0 and "warning" not in text, text
+    for name in (".example", "", "n" * 254):
+        text, code = check({**made.server.files(), "clientAuthorities": str(made.root.file), "clientNames": [name]})
+        assert code == 78 and "clientNames: a name has 1 to 253 bytes, and no dot before it" in text, text
 
 
 def test_a_worse_certificate_is_refused_at_a_reload_and_a_start_goes_on_with_it(own_gateway, made, tmp_path):
@@ -219,6 +236,46 @@ def test_the_tool_is_a_device_with_a_certificate(strict, made, tmp_path):
     assert '"registered"' in done.stdout, (done.stdout, done.stderr)
     without = run("--timeout", "5")
     assert '"registered"' not in without.stdout and "certificate required" in without.stdout, (without.stdout, without.stderr)
+    assert "--cert FILE" in without.stderr and "--ca FILE" not in without.stderr and "--tls out" not in without.stderr, without.stderr
+    # By the environment, as all commands have it.
+    words = [word for word in words if word not in ("--ca", str(made.root.file))]
+    environment = {**os.environ, "LONGWIRE_CA": str(made.root.file), "LONGWIRE_CERT": str(made.client.file),
+                   "LONGWIRE_KEY": str(made.client.key)}
+    done = subprocess.run([*words, "--timeout", "2"], capture_output=True, text=True, timeout=30, env=environment)
+    assert '"registered"' in done.stdout, (done.stdout, done.stderr)
+    plain = subprocess.run([word for word in words if word != "--tls"] + ["--cert", str(made.client.file)], capture_output=True,
+                           text=True, timeout=30)
+    assert plain.returncode == 64 and "--cert is for TLS; give --tls, too" in plain.stderr, plain
+
+
+def test_a_certificate_out_of_its_time_or_of_another_name_has_a_hint_of_its_own(narrow, made):
+    elsewhere = made.root.sign("elsewhere", names="DNS:elsewhere.example")
+    for one, words in ((made.expired, "is out of its time"), (elsewhere, "is not for 127.0.0.1")):
+        (port, device) = free_ports(2)
+        gateway = narrow()
+        gateway.stop()
+        gateway.sections["http"]["tls"] = {"listen": f"127.0.0.1:{port}", **one.files()}
+        gateway.sections["device"]["tls"] = {"listen": f"127.0.0.1:{device}", **one.files()}
+        gateway.start()
+        for command in (["push", "--all", "--payload", "x", "--http", f"https://127.0.0.1:{port}", "--app-key", "k" * 8,
+                         "--master-secret", "m" * 8],
+                        ["connect", "--port", str(device), "--tls", "--app-secret", "x" * 8, "--state-file", "none", "--no-reconnect"]):
+            done = subprocess.run([binary("longwire"), *command, "--app", "demo", "--ca", str(made.root.file)], capture_output=True,
+                                  text=True, timeout=30)
+            assert done.returncode == 69 and words in done.stderr, done
+            assert "--ca FILE" not in done.stderr
+        gateway.stop()
+
+
+def test_an_intermediate_alone_vouches_for_clients(narrow, made):
+    client = made.middle.sign("below-the-middle", purpose="clientAuth", names=None)
+    gateway = narrow()
+    gateway.sections["http"]["tls"]["clientAuthorities"] = str(made.middle.file)
+    reload(gateway)
+    eventually(lambda: shake(gateway.https, trusting(made, client)).startswith(b"HTTP/1.1 200"), "its client")
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        assert shake(gateway.https, trusting(made, made.client))
+        raise ConnectionResetError
 
 
 def test_the_authorities_change_at_a_reload(own_gateway, made):
@@ -290,7 +347,7 @@ def test_longwire_apns_shows_a_certificate_and_asks_for_one(strict, made, tmp_pa
         assert process.wait(30) == 0
     # Its listener's certificate is judged as the gateway's are.
     good = sections["admin"]["tls"]["certificate"]
-    for one, code in ((made.server, 0), (made.expired, 78)):
+    for one, code in ((made.server, 0), (made.expired, 65)):
         sections["admin"]["tls"].update(one.files())
         (tmp_path / "apns.json5").write_text(json.dumps(sections))
         check = subprocess.run([binary("longwire-apns"), "--check", "--config", str(tmp_path / "apns.json5")],

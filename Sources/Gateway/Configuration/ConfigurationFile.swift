@@ -184,13 +184,7 @@ struct ConfigurationReader {
                 tls.report(required, "missing; tls needs listen, certificate and key")
             }
             let authorities = readFilePath(tls, "clientAuthorities")
-            let names = tls.strings("clientNames", limit: ConfigurationLimits.clientNameCount) ?? []
-            for name in names where !(1...253 ~= name.utf8.count) || name.utf8.contains(0) {
-                tls.report("clientNames", "a name has 1 to 253 bytes")
-            }
-            if !names.isEmpty, !tls.has("clientAuthorities") {
-                tls.report("clientNames", "not allowed without clientAuthorities, which says who vouches for the names")
-            }
+            let names = tls.clientNames()
             tls.finish()
             if let address, let certificate, let key {
                 listener.tls = GatewayConfiguration.TLSListener(

@@ -181,7 +181,7 @@ package struct LimitKey: Sendable {
         key("flappingConnects", \.flappingConnects, 0...10_000),
         key("tlsHandshakesAtOnce", \.tlsHandshakesAtOnce, 1...100_000),
         key("tlsHandshakesPerSecond", \.tlsHandshakesPerSecond, 1...100_000),
-        key("tlsHandshakeWaitMilliseconds", \.tlsHandshakeWaitMilliseconds, 0...8_000),
+        key("tlsHandshakeWaitMilliseconds", \.tlsHandshakeWaitMilliseconds, 100...8_000),
         key("certificateWarningDays", \.certificateWarningDays, 1...365),
         key("frameBytes", \.frameBytes, 32_768...131_072, restart: true),
         key("outboxBytes", \.outboxBytes, 65_536...(1 << 30), restart: true),

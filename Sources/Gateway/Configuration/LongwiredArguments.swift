@@ -81,7 +81,8 @@ package struct LongwiredArguments: Equatable, Sendable {
 
         Signals: SIGTERM and SIGINT stop cleanly; SIGHUP reads the configuration again; if the terminal has closed,
         it stops.
-        Exit codes: 0 clean stop, 64 usage, 70 internal, 74 store, 78 configuration.
+        Exit codes: 0 clean stop, 64 usage, 65 clients refuse a certificate (--check; a start goes on), 70 internal,
+        74 store, 78 configuration.
         """
 }
 
@@ -90,6 +91,8 @@ package enum ExitCode: Int32, Sendable, CaseIterable {
     case success = 0
     /// The command line.
     case usage = 64
+    /// Of `--check`: clients refuse a certificate, and nothing else is wrong; a start goes on with it.
+    case certificate = 65
     /// A fault of ours.
     case `internal` = 70
     /// The store: damaged, of a newer version, in use by another process, or a disk that fails.

@@ -51,16 +51,22 @@ package enum LongwiredMain {
         var configuration = try ConfigurationFile.load(parsed.configurationFile)
         if parsed.action == .check {
             var (problems, warnings): ([String], [String]) = ([], configuration.warnings)
+            var refused: [String] = []
             do throws(TLSFailure) {
                 let seconds = configuration.limits.certificateWarningDays * 86_400
                 let found = try ListenerCertificates(configuration).findings(endingWithin: seconds)
-                problems = found.refused
+                refused = found.refused
                 warnings += found.unwise
             } catch {
                 problems = [error.description]
             }
             if let problem = StoreSetup.problem(ofFolder: configuration.storePath) { problems.append(problem) }
-            guard problems.isEmpty else { return fail(problems.joined(separator: "\nlongwired: "), .configuration) }
+            guard (problems + refused).isEmpty else {
+                // A start goes on with a certificate that clients refuse; see docs/Operations.md, "TLS".
+                return fail(
+                    (refused + problems).joined(separator: "\nlongwired: "),
+                    problems.isEmpty ? .certificate : .configuration)
+            }
             return tell(
                 (warnings.map { "warning: \($0)" } + ["The configuration is valid."]).joined(
                     separator: "\n"))

@@ -44,7 +44,7 @@ extension HookFailure {
         case .timeout: self = .timeout
         case .tooLarge: self = .tooLarge
         case .notLoopback: self = .notLoopback
-        case .cancelled, .other: self = .other
+        case .cancelled, .cut, .other: self = .other
         }
     }
 }

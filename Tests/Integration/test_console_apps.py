@@ -108,6 +108,24 @@ def test_an_app_is_made_used_changed_and_ended(page, gateway, app):
     assert not any(secret in log for secret in (shown["appSecret"], shown["masterSecret"], new))
 
 
+def test_new_secrets_stay_until_the_reader_closes_them(page, gateway, app):
+    page.sign_in(ADMIN_TOKEN)
+    page.find(".tiles")
+    # From here on the polls of the page fail.
+    page.driver.execute_script(
+        "window.real = window.fetch; window.fetch = (to, ...more) => String(to).includes('/metrics')"
+        " ? Promise.reject(new TypeError('gone')) : window.real(to, ...more)")
+    shown = made(page, app)
+    trouble = lambda: page.text("div.trouble").strip()  # noqa: E731
+    page.until(lambda: trouble() != "", "the word of the poll that failed")
+    assert facts(page, "[role=status]") == shown and {"appSecret", "masterSecret"} <= set(shown)
+    page.driver.execute_script("window.fetch = window.real")
+    page.until(lambda: trouble() == "", "the end of the trouble")
+    assert facts(page, "[role=status]") == shown
+    page.click("button.close")
+    page.until(lambda: not page.all("[role=status]"), "the end of the secrets")
+
+
 def test_an_app_of_the_file_says_where_it_changes(page, gateway):
     page.sign_in(ADMIN_TOKEN)
     page.find(".tiles")

@@ -11,20 +11,28 @@ const DAY = 86_400;
 const SECRETS = ["appSecret", "masterSecret"];
 
 export function show(body, [app]) {
-  const said = h("div", {"aria-live": "polite"}), content = h("div"), figures = h("div");
-  fill(body, said, content, figures);
+  // Three places, so that no word takes another's: new secrets, what an act came to, and why the page is not fresh.
+  const [kept, said, trouble] = ["kept", "said", "trouble"].map(name => h("div", {class: name, "aria-live": "polite"}));
+  const content = h("div"), figures = h("div");
+  fill(body, kept, said, trouble, content, figures);
   let isOver = false;
   const stopped = () => isOver;
-  if (app) one(app, {said, content, figures, stopped}); else all({said, content, stopped});
+  if (app) one(app, {kept, said, trouble, content, figures, stopped}); else all({kept, said, trouble, content, stopped});
   return () => { isOver = true; };
 }
 
+/** One round of looking; `trouble` says why it failed, until one succeeds. */
+async function attempt(round, {trouble, stopped}) {
+  try {
+    await round();
+    if (!stopped()) fill(trouble);
+  } catch (error) { if (!stopped()) fill(trouble, explain(error)); }
+}
+
 /** Calls `round` now and again while the page is looked at. */
-async function follow(round, {said, stopped}) {
-  while (!stopped()) {
-    if (!document.hidden) {
-      try { await round(); } catch (error) { if (!stopped()) fill(said, explain(error)); }
-    }
+async function follow(round, tools) {
+  while (!tools.stopped()) {
+    if (!document.hidden) await attempt(round, tools);
     await new Promise(done => setTimeout(done, PAUSE));
   }
 }
@@ -34,7 +42,7 @@ export const appLink = appId => h("a", {href: `#/apps/${encodeURIComponent(appId
 
 // All of them, and the form that makes one.
 
-function all({said, content, stopped}) {
+function all({kept, said, trouble, content, stopped}) {
   const list = h("div"), form = h("div");
   const look = async () => {
     const [{apps}] = await Promise.all([call("/v1/apps"), readMetrics()]);
@@ -45,14 +53,14 @@ function all({said, content, stopped}) {
   };
   const opener = h("button", {class: "main", "aria-expanded": "false", onclick: () => {
     opener.hidden = true;
-    fill(form, creation({said, look, close: () => { fill(form); opener.hidden = false; opener.focus(); }}));
+    fill(form, creation({kept, said, look: () => attempt(look, {trouble, stopped}), close: () => { fill(form); opener.hidden = false; opener.focus(); }}));
     form.querySelector("input").focus();
   }}, t("appNew"));
   fill(content, h("p", {class: "buttons above"}, opener), form, list);
-  follow(look, {said, stopped});
+  follow(look, {trouble, stopped});
 }
 
-function creation({said, look, close}) {
+function creation({kept, said, look, close}) {
   const id = h("input", {required: true, pattern: "[A-Za-z0-9_.\\-]{1,64}", maxlength: 64, spellcheck: "false", autocomplete: "off"});
   const topic = h("input", {spellcheck: "false", autocomplete: "off", placeholder: "com.example.app"});
   const settings = settingsField({});
@@ -64,8 +72,9 @@ function creation({said, look, close}) {
     if (topic.value.trim()) body.apns = {...body.apns, topic: topic.value.trim()};
     await act(said, {to: "/v1/apps", body, button: event.submitter, done: answer => {
       close();
-      fill(said, shown(answer, answer.created ? t("appCreated", answer.appId) : t("appWasThere", answer.appId)));
-      return look();
+      if (answer.created) { fill(said); keep(kept, answer, t("appCreated", answer.appId)); }
+      else fill(said, h("p", {class: "done", role: "status"}, t("appWasThere", answer.appId)));
+      look();
     }});
   }}, field(t("appId"), id, t("appIdHint")), field(t("apnsTopic"), topic, t("apnsTopicHint")), field(t("appSettings"), settings, t("appSettingsHint")),
   h("p", {class: "buttons"}, h("button", {class: "main"}, t("appMake")), h("button", {type: "button", onclick: close}, t("cancel")))));
@@ -73,9 +82,9 @@ function creation({said, look, close}) {
 
 // One of them.
 
-function one(app, {said, content, figures, stopped}) {
+function one(app, {kept, said, trouble, content, figures, stopped}) {
   const address = path("v1", "apps", app);
-  const render = page => { if (!stopped()) fill(content, view(page, {said, address, render})); };
+  const render = page => { if (!stopped()) fill(content, view(page, {kept, said, address, render})); };
   (async () => {
     try { render(await call(address)); } catch (error) {
       return stopped() || fill(said, explain(error));
@@ -83,7 +92,7 @@ function one(app, {said, content, figures, stopped}) {
     await follow(async () => {
       await readMetrics();
       if (!stopped()) fill(figures, feeds(app));
-    }, {said, stopped});
+    }, {trouble, stopped});
   })();
 }
 
@@ -142,8 +151,9 @@ function rotation(page, tools) {
     if (!await confirm(t(isHard ? "rotateHardSure" : "rotateSure", secret.value, page.appId))) return;
     const body = {secret: secret.value, ...(overlap.value !== "" && {overlapSeconds: Number(overlap.value)})};
     await act(tools.said, {to: `${tools.address}/rotate`, body, button: event.submitter, done: answer => {
+      fill(tools.said);
+      keep(tools.kept, answer, t("secretRotated", secret.value));
       tools.render(answer);
-      fill(tools.said, shown(answer, t("secretRotated", secret.value)));
     }});
   }}, field(t("secretWhich"), secret), field(t("overlap"), overlap, t("overlapHint")), h("button", {class: "main"}, t("secretRotate"))));
 }
@@ -162,17 +172,21 @@ const readMetrics = async () => history.read(await text("/metrics"), Date.now())
 /** One call of the API; what it is refused with stands in `said`. */
 async function act(said, {to, method = "POST", body, button, done}) {
   button.disabled = true;
-  try { await done(await call(to, {method, body})); } catch (error) { fill(said, explain(error)); } finally { button.disabled = false; }
+  let answer;
+  try { answer = await call(to, {method, body}); } catch (error) { return fill(said, explain(error)); } finally { button.disabled = false; }
+  // Not within the try: what fails after the call is no failure of the call.
+  done(answer);
 }
 
-/** Secrets that the gateway made: the answer shows them, and no page ever again. */
-function shown(answer, sentence) {
+/** Secrets that the gateway made: the answer shows them, and no page ever again. So only the reader closes them. */
+function keep(kept, answer, sentence) {
   const secrets = ["appKey", ...SECRETS].filter(name => answer[name] !== undefined);
   const made = SECRETS.some(name => answer[name] !== undefined);
-  return h("section", {class: "card", role: "status"}, h("h2", {}, sentence), made && [
+  const note = h("section", {class: "card", role: "status"}, h("h2", {}, sentence), made && [
     h("p", {class: "advice"}, t("secretsOnce")),
     facts(secrets.map(name => [name, [code(answer[name]), " ", copier(answer[name])]])),
-  ]);
+  ], h("p", {class: "below"}, h("button", {type: "button", class: "small close", onclick: () => note.remove()}, t(made ? "secretsKept" : "close"))));
+  kept.prepend(note);
 }
 
 function copier(secret) {

@@ -40,6 +40,8 @@ package final class TLSSession {
     package let isServing: Bool
     /// Its handshake counts among those of a `HandshakeGate`.
     package var isGated = false
+    /// It stands on the gate's list of those that go on in a later turn.
+    package var isLate = false
     /// What kind the last failure was of.
     package private(set) var failure = Failure.ended
     /// What the socket said when it last failed, as `errno`; 0: it has not.

@@ -99,6 +99,8 @@ public struct ByteStream {
             place.pointee.flags.insert(.isHandshaking)
             setTimeout(afterMilliseconds: Limits.handshakeMilliseconds)
         } catch {
+            // It never began, so it is no waiter that left.
+            place.pointee.flags.remove(.isHandshaking)
             finish(.tlsFailed(error.description))
         }
     }
@@ -117,6 +119,13 @@ public struct ByteStream {
         guard let tls = slot.pointee.tls, isOpen else { return gate.finished() }
         tls.isGated = true
         if hasWaited { ready(0) }
+    }
+
+    /// Goes on after `HandshakeGate.takeStep` had none; the step is taken already.
+    func goOnWithHandshake() {
+        guard let slot, let tls = slot.pointee.tls else { return }
+        tls.isLate = false
+        proceed(0, slot)
     }
 
     /// Whether the handshake is not over; false after the stream's end.
@@ -143,7 +152,8 @@ public struct ByteStream {
 
     /// Books the end of a handshake that a client began here.
     private func noteHandshake(_ slot: StreamSlot.Pointer, _ reason: CloseReason?) {
-        guard let tls = slot.pointee.tls, tls.isServing else { return }
+        guard let tls = slot.pointee.tls else { return noteWaiter(reason) }
+        guard tls.isServing else { return }
         if tls.isGated { table.pointee.gate?.finished() }
         guard let hook = table.pointee.onHandshake else { return }
         switch reason {
@@ -154,6 +164,19 @@ public struct ByteStream {
         case .tlsFailed(let text): hook(.failed(tls.failure, text: text, from: peer, listener: tls.listener))
         case .endOfStream, .failed, .webSocketFailed, .outboxFull, .unconsumedOverflow:
             hook(.failed(.ended, text: "the client left", from: peer, listener: tls.listener))
+        }
+    }
+
+    /// Books the end of a stream that waited at the gate.
+    private func noteWaiter(_ reason: CloseReason?) {
+        table.pointee.gate?.left()
+        guard let hook = table.pointee.onHandshake else { return }
+        switch reason {
+        case .timedOut: hook(.timedOut)
+        case .closedHere: hook(.displaced)
+        case .loopStopped: break
+        default:
+            hook(.failed(.ended, text: "the client left while it waited for its turn", from: peer, listener: ""))
         }
     }
 
@@ -310,9 +333,26 @@ public struct ByteStream {
         if slot.pointee.flags.contains(.isHandshaking) {
             guard slot.pointee.tls != nil else {
                 // It waits at the gate; what it sends is looked at when its turn comes.
-                if slot.pointee.flags.contains(.hasPeerEnd) { finish(.endOfStream) }
+                // A reset comes as an error, without EV_CLOSED.
+                if slot.pointee.flags.contains(.hasPeerEnd) || Sockets.isPeerGone(descriptor: slot.pointee.descriptor) {
+                    finish(.endOfStream)
+                }
                 return
             }
+            if let tls = slot.pointee.tls, tls.isGated, let gate = table.pointee.gate {
+                // It has its place already; what has come meanwhile is read then.
+                if tls.isLate { return }
+                guard gate.takeStep(self) else {
+                    tls.isLate = true
+                    return
+                }
+            }
+        }
+        proceed(what, slot)
+    }
+
+    private func proceed(_ what: Int16, _ slot: StreamSlot.Pointer) {
+        if slot.pointee.flags.contains(.isHandshaking) {
             let began = SystemClock.monotonicNanoseconds
             let isDone = continueHandshake(slot)
             table.pointee.handshakeNanoseconds += Int64(SystemClock.monotonicNanoseconds - began)
@@ -342,7 +382,8 @@ public struct ByteStream {
         case .done:
             noteHandshake(slot, nil)
             slot.pointee.flags.remove(.isHandshaking)
-            table.pointee.clearDeadline(slot)
+            // The bound of a close that was asked for meanwhile stays.
+            if !slot.pointee.flags.contains(.isClosing) { table.pointee.clearDeadline(slot) }
             slot.pointee.delegate?.handshakeFinished(self)
             guard isOpen else { return false }
             markDirty(slot)

@@ -319,7 +319,8 @@ final class HTTPConnection: StreamDelegate {
     /// Nobody would miss it: nothing waits to be sent, and nothing has come that was not looked at.
     var isDisposable: Bool {
         guard let slot = stream?.slot, slot.pointee.outbox.byteCount == 0 else { return stream == nil }
-        return place == .over || !Sockets.hasInput(descriptor: slot.pointee.descriptor)
+        // What a handshake waits with is no request: at the gate it stays unread.
+        return place == .over || stream?.isInHandshake == true || !Sockets.hasInput(descriptor: slot.pointee.descriptor)
     }
 
     /// Ends the connection at once to make room for another.

@@ -15,11 +15,13 @@ package enum HandshakeEvent {
     case failed(TLSSession.Failure, text: String, from: SocketAddress?, listener: String)
 }
 
-/// Bounds the TLS handshakes of one loop: how many are under way, and how many begin in a second.
+/// Bounds the TLS handshakes of one loop: how many are under way, how many begin in a second, and the steps of a turn.
 ///
 /// A handshake costs as much as some hundred messages, and every stranger can ask for one. A stream beyond the bounds
 /// waits, oldest first, before OpenSSL has anything to do for it: it is a descriptor and a slot. One whose turn would
 /// come later than `Rules.waitMilliseconds` ends at once. When too many stand still at once the oldest of them makes room.
+/// A beginning costs little: the signature is made when the ClientHello is read. So steps are counted, too, and streams
+/// beyond a turn's go on in a later one.
 ///
 /// Devices have `WelcomeGovernor` in front of them, which measures what they cost; so they do not come here.
 /// Confined to its loop.
@@ -48,7 +50,7 @@ package final class HandshakeGate {
         let at: UInt64
     }
 
-    /// Handshakes that begin in one turn: what a message of a session waits for behind them.
+    /// Handshakes that begin in one turn, and steps of handshakes: what a message of a session waits for behind them.
     private static let turnCount = 8
     /// A handshake under way keeps its place for so long: some round trips of a mobile network.
     private static let protectedMilliseconds: UInt64 = 1_000
@@ -57,6 +59,9 @@ package final class HandshakeGate {
     // Not counted: the loop holds the gate.
     private unowned(unsafe) let loop: EventLoop
     private var waiting = Ring<Waiting>()
+    /// Streams that have something to read for their handshake, and had no place in the turn.
+    private var late = Ring<ByteStream>()
+    private var stepRest = HandshakeGate.turnCount
     /// Oldest first, with some that are over among them.
     private var begun = Ring<Begun>()
     /// Handshakes that may begin, in thousandths.
@@ -65,15 +70,22 @@ package final class HandshakeGate {
     private var turnRest = HandshakeGate.turnCount
     package private(set) var underWayCount = 0
 
-    /// Streams that wait, with some that have left meanwhile.
-    package var waitingCount: Int { waiting.count }
+    /// Streams that wait; those that have left meanwhile, and are still in `waiting`, are none.
+    package private(set) var waitingCount = 0
 
     package init(on loop: EventLoop, rules: Rules = Rules()) {
         (self.loop, self.rules, seenAt) = (loop, rules, loop.now)
         credit = Self.burst(rules)
         loop.onTurnEnd(.beforeFlush) { [unowned self] in turnEnds() }
-        loop.onTick { [unowned self] _ in turnEnds() }
-        loop.onStop { [unowned self] in waiting.removeAll() }
+        loop.onTick { [unowned self] _ in
+            turnRest = Self.turnCount
+            beginWaiting()
+        }
+        loop.onStop { [unowned self] in
+            waiting.removeAll()
+            late.removeAll()
+            waitingCount = 0
+        }
     }
 
     /// What two ticks of the loop bring, since a loop with nothing else to do has its turns by them.
@@ -84,18 +96,46 @@ package final class HandshakeGate {
     /// Lets a stream begin its handshake now or later, or ends it.
     func arrive(_ stream: ByteStream, _ context: TLSContext) {
         refill()
-        if waiting.isEmpty, take() { return begin(stream, context, hasWaited: false) }
-        let expected = UInt64(waiting.count) * 1_000 / UInt64(max(1, rules.perSecond))
+        if waitingCount == 0, take() { return begin(stream, context, hasWaited: false) }
+        let expected = UInt64(waitingCount) * 1_000 / UInt64(max(1, rules.perSecond))
         guard expected < rules.waitMilliseconds else { return refuse(stream) }
         waiting.append(Waiting(stream: stream, context: context, until: loop.now + rules.waitMilliseconds))
+        waitingCount += 1
         loop.streams.pointee.onHandshake?(.waits)
     }
 
     /// A handshake that began here is over.
     func finished() { underWayCount -= 1 }
 
+    /// A stream ended that waited for its turn.
+    func left() { waitingCount = max(0, waitingCount - 1) }
+
+    /// Whether a stream's handshake may go on in this turn; one that may not is called again in a later one.
+    func takeStep(_ stream: ByteStream) -> Bool {
+        // Who comes later does not overtake.
+        if late.isEmpty, stepRest > 0 {
+            stepRest -= 1
+            return true
+        }
+        late.append(stream)
+        loop.turnAgain()
+        return false
+    }
+
+    /// A turn has its steps from one end to the next, whatever they were asked for by.
     private func turnEnds() {
         turnRest = Self.turnCount
+        while stepRest > 0, let stream = late.popFirst() {
+            guard stream.isInHandshake else { continue }
+            stepRest -= 1
+            stream.goOnWithHandshake()
+        }
+        beginWaiting()
+        stepRest = Self.turnCount
+        if !late.isEmpty { loop.turnAgain() }
+    }
+
+    private func beginWaiting() {
         guard !waiting.isEmpty else { return }
         refill()
         while let first = waiting.first {
@@ -103,9 +143,11 @@ package final class HandshakeGate {
                 _ = waiting.popFirst()
             } else if loop.now >= first.until {
                 _ = waiting.popFirst()
+                waitingCount -= 1
                 refuse(first.stream)
             } else if take() {
                 _ = waiting.popFirst()
+                waitingCount -= 1
                 begin(first.stream, first.context, hasWaited: true)
             } else {
                 break

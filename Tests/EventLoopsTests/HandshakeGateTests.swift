@@ -1,5 +1,6 @@
 import Cryptography
 import EventLoops
+import Platform
 import Testing
 
 /// A loop's server behind a gate, and what the loop tells of handshakes.
@@ -45,6 +46,9 @@ private struct GatedServer {
 
     /// Handshakes under way, as the gate counts them.
     var underWayCount: Int? { loop.run { [gate] in gate.value.underWayCount } }
+
+    /// Streams that wait, as the gate counts them.
+    var waitingCount: Int? { loop.run { [gate] in gate.value.waitingCount } }
 
     /// Waits until the loop has told `count` times of an event.
     func waitUntil(_ word: String, count: Int = 1) { told.wait { $0.filter { $0 == word }.count >= count } }
@@ -112,9 +116,75 @@ struct HandshakeGateTests {
             server.waitUntil("waits")
             leaving.reset()
             server.ended.wait { !$0.isEmpty }
+            server.waitUntil("failed: ended")
+            #expect(server.waitingCount == 0)
             silent.close()
             #expect(try server.handshake() == .done)
             #expect(server.underWayCount == 0)
+        }
+    }
+
+    @Test("who has left does not make others wait too long")
+    func leaversDoNotCount() throws {
+        try withServer(HandshakeGate.Rules(atOnce: 1, perSecond: 10, waitMilliseconds: 1_000)) { server in
+            let silent = try server.silentClient()
+            let leaving = try (0..<8).map { _ in try server.silentClient() }
+            server.waitUntil("waits", count: 8)
+            for one in leaving { one.reset() }
+            server.waitUntil("failed: ended", count: 8)
+            let newcomers = try (0..<8).map { _ in try server.silentClient() }
+            server.waitUntil("waits", count: 16)
+            #expect(server.waitingCount == 8)
+            #expect(!server.told.values.contains("refused"))
+            withExtendedLifetime((silent, newcomers)) {}
+        }
+    }
+
+    @Test("what many handshakes were sent at once is worked off some steps a turn")
+    func steps() throws {
+        try withServer(HandshakeGate.Rules(atOnce: 512, perSecond: 10_000, waitMilliseconds: 8_000)) { server in
+            let clients = Unchecked(try (0..<64).map { _ in try server.silentClient() })
+            while server.underWayCount != 64 { Pause.milliseconds(1) }
+            let perTurn = Probe<Int>()
+            let (loop, told) = (server.loop, server.told)
+            _ = loop.run { [unowned loop] in
+                nonisolated(unsafe) var seen = told.values.count
+                loop.onTurnEnd {
+                    let count = told.values.count
+                    perTurn.note(count - seen)
+                    seen = count
+                }
+                // Each step fails, so each is told. All of it is there before the loop looks again.
+                for client in clients.value { try? client.send("no TLS at all") }
+            }
+            server.waitUntil("failed: form", count: 64)
+            let most = try #require(perTurn.values.max())
+            #expect(1...8 ~= most)
+            #expect(server.underWayCount == 0)
+        }
+    }
+
+    @Test("a close that was asked for before the handshake was done keeps its bound")
+    func closesInHandshake() throws {
+        try withTemporaryDirectory { folder in
+            try withLoop { loop in
+                let (context, trusting) = try makeContexts(in: folder)
+                let ended = Probe<CloseReason>()
+                let port = try loop.listen { [unowned loop] connection in
+                    final class Noting: StreamDelegate {
+                        let ended: Probe<CloseReason>
+                        init(_ ended: Probe<CloseReason>) { self.ended = ended }
+                        override func closed(_ stream: ByteStream, _ reason: CloseReason) { ended.note(reason) }
+                    }
+                    let stream = ByteStream(attaching: connection, on: loop, delegate: Noting(ended), tls: context)
+                    stream.closeAfterFlush(deadlineMilliseconds: 1_000)
+                }
+                let client = try TestClient(port: port)
+                #expect(try client.startTLS(trusting) == .done)
+                // It never says its own end.
+                #expect(ended.wait { !$0.isEmpty } == [.closedHere])
+                withExtendedLifetime(client) {}
+            }
         }
     }
 

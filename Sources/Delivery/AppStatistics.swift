@@ -47,7 +47,7 @@ extension Shard {
     /// The figures of these apps, in their order; zeros for an app that this shard does not know.
     package func statistics(of keys: [AppKey]) -> [AppStatistics] {
         keys.map { key in
-            guard let app = apps.firstIndex(where: { $0.key == key }) else { return AppStatistics() }
+            guard let app = appPlaces[key] else { return AppStatistics() }
             var current = appNumbers[app]
             current.connectedDevices = sessions.count(ofApp: app)
             for channel in VendorChannel.allCases { current.dueJobs[channel] = jobs.dueCount(of: app, channel) }
@@ -57,11 +57,21 @@ extension Shard {
         }
     }
 
+    /// Counts messages that are accepted and have not ended, of days that the shard counts from now on.
+    mutating func addPending(_ sums: [AppKey: Int64]) {
+        for (app, sum) in sums {
+            numbers.pending += sum
+            pendingBeforeServed[app, default: 0] += sum
+            if let place = appPlaces[app] { appNumbers[place].queuedMessages += sum }
+        }
+    }
+
     /// Gives an app a place in every table that is kept by app.
     mutating func addApp(_ settings: AppSettings) {
+        appPlaces[settings.key] = apps.count
         apps.append(settings)
         var figures = AppStatistics()
-        figures.queuedMessages = pendingAtStart[settings.key] ?? 0
+        figures.queuedMessages = pendingBeforeServed[settings.key] ?? 0
         appNumbers.append(figures)
         jobs.addApp()
         sessions.addApp()

@@ -50,8 +50,10 @@ package struct Shard: ~Copyable {
     var retiredApps: Set<AppKey> = []
     var numbers = ShardStatistics()
     var appNumbers: [AppStatistics]
-    /// What each app had accepted and not ended, for apps that are served later, too.
-    let pendingAtStart: [AppKey: Int64]
+    /// What each app has accepted and not ended by counts of earlier days and starts, for apps that are served later.
+    var pendingBeforeServed: [AppKey: Int64]
+    /// Each app's place in `apps`.
+    var appPlaces: [AppKey: Int]
     var aliasReads = AliasReads()
     /// Which devices tasks have reached; see `admitOnce`.
     var acceptances: AcceptanceFilter
@@ -79,7 +81,8 @@ package struct Shard: ~Copyable {
         self.now = now
         devices = DeviceTable(now: now)
         let pendingAtStart = counters.pendingByApp
-        self.pendingAtStart = pendingAtStart
+        pendingBeforeServed = pendingAtStart
+        appPlaces = Dictionary(zip(apps.map(\.key), apps.indices)) { first, _ in first }
         appNumbers = apps.map { app in
             var figures = AppStatistics()
             figures.queuedMessages = pendingAtStart[app.key] ?? 0

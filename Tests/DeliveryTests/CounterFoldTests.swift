@@ -12,6 +12,8 @@ struct CounterFoldTests {
     private static let reportDays: UInt32 = 90
     private static let apps = (1...10).map { AppKey(UInt64($0) * 1_000) }
 
+    private static let settings = apps.map { AppSettings(key: $0, appID: "", apnsTopic: "") }
+
     private static func noon(_ day: UInt32) -> GatewayTime { Int64(day) * 86_400_000 + 43_200_000 }
 
     /// A gateway of some loops over one store, as far as counters go.
@@ -29,7 +31,7 @@ struct CounterFoldTests {
             }
         }
 
-        init(_ store: MemoryShardStore, day: UInt32, loopCount: Int) {
+        init(_ store: MemoryShardStore, day: UInt32, loopCount: Int, apps: [AppSettings] = []) {
             store.crash()
             var (fold, rowCount) = (CounterFold(), 0)
             store.loadAll(table: .meta) {
@@ -42,7 +44,7 @@ struct CounterFoldTests {
                 store.loadAll(table: .counters) { if $0.key.bucket.loop(of: loopCount) == index { start.take($0) } }
                 rowCount += start.rowCount
                 let shard = Shard(
-                    limits: ShardLimits(), apps: [], store: store, verifier: SecretAsProof(),
+                    limits: ShardLimits(), apps: apps, store: store, verifier: SecretAsProof(),
                     encoder: TestFrames(), queueEpoch: 7, counters: start, now: noon(day))
                 shards.append(Box(shard, share))
             }
@@ -50,6 +52,12 @@ struct CounterFoldTests {
         }
 
         var pending: Int { shards.reduce(0) { $0 + Int($1.shard.statistics.pending) } }
+        /// The same, as it is counted by app.
+        var queued: Int {
+            shards.reduce(0) { sum, box in
+                box.shard.statistics(of: CounterFoldTests.apps).reduce(sum) { $0 + Int($1.queuedMessages) }
+            }
+        }
 
         func totals(_ app: AppKey, _ day: UInt32) -> DayTotals {
             var sum = DayTotals()
@@ -192,8 +200,8 @@ struct CounterFoldTests {
         var start = CounterStart(now: harness.now, fold: nil)
         store.loadAll(table: .counters) { start.take($0) }
         harness.shard = Shard(
-            limits: harness.limits, apps: harness.apps, store: store, verifier: SecretAsProof(), encoder: TestFrames(),
-            queueEpoch: 7, counters: start, now: harness.now)
+            limits: harness.limits, apps: harness.apps + Self.settings, store: store, verifier: SecretAsProof(),
+            encoder: TestFrames(), queueEpoch: 7, counters: start, now: harness.now)
         let world = BroadcastHarness(harness)
         for command in [TaskCommand.day(Self.apps[0], day: last), .foldable(today: last)] {
             guard case .busy? = world.ask(command) else {
@@ -218,6 +226,8 @@ struct CounterFoldTests {
             folded += process.fold.rows.filter { $0.app == app }.reduce(0) { $0 + Int($1.accepted) - Int($1.ended) }
         }
         #expect(Int(harness.statistics.pending) == books.pending - folded)
+        let queued = harness.shard.statistics(of: Self.apps).reduce(0) { $0 + Int($1.queuedMessages) }
+        #expect(queued == books.pending - folded)
         // The rows of folded days are given as zeros, so that they are removed.
         guard case .foldable(let rows)? = world.ask(.foldable(today: last)) else {
             Issue.record("nothing to fold")
@@ -236,6 +246,7 @@ struct CounterFoldTests {
         for day in Self.firstDay...today { count(store, day, &books, &random) }
         func check(_ process: Process, _ when: String) {
             #expect(process.pending == books.pending, "\(when)")
+            #expect(process.queued == books.pending, "\(when)")
             for app in Self.apps {
                 for day in Self.firstDay...today {
                     let expected = books.accepted[CounterDay(app: app, day: day)] ?? 0
@@ -243,7 +254,7 @@ struct CounterFoldTests {
                 }
             }
         }
-        var process = Process(store, day: today, loopCount: 3)
+        var process = Process(store, day: today, loopCount: 3, apps: Self.settings)
         check(process, "at first")
         let change = process.fold.change(
             process.shards.map { $0.shard.counters.foldable(today: today) }, today: today,
@@ -257,7 +268,7 @@ struct CounterFoldTests {
         }
         check(process, "folded")
         // A part moves: its shard knows that these days are folded.
-        let moved = Process(store, day: today, loopCount: 3)
+        let moved = Process(store, day: today, loopCount: 3, apps: Self.settings)
         process.shards[1] = moved.shards[1]
         check(process, "a part has moved")
         // Part 0 moves: its shard counts the folded sums.

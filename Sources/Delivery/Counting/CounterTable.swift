@@ -178,18 +178,18 @@ struct CounterTable: ~Copyable {
 
     /// The shard knows now which days are folded; what it withheld of the others counts.
     ///
-    /// - Returns: how many messages of these days are accepted and not ended.
-    mutating func learnFold(_ fold: CounterFold) -> Int64 {
-        guard !knowsFold else { return 0 }
+    /// - Returns: how many messages of these days are accepted and not ended, by app.
+    mutating func learnFold(_ fold: CounterFold) -> [AppKey: Int64] {
+        guard !knowsFold else { return [:] }
         knowsFold = true
-        var pending: Int64 = 0
+        var pending: [AppKey: Int64] = [:]
         for (day, row) in withheldDays {
             if fold.contains(day) {
                 foldedDays.insert(day)
                 staleDays.insert(day)
             } else {
                 pastDays[day, default: CounterStart.blank(row)].add(row)
-                pending += row.pending
+                pending[day.app, default: 0] += row.pending
             }
         }
         withheldDays = [:]
@@ -198,22 +198,24 @@ struct CounterTable: ~Copyable {
 
     /// Counts these days whole, in place of what this shard has of them.
     ///
-    /// - Returns: how many more messages are accepted and not ended by these counts.
-    mutating func takeFold(_ days: [CountersRow]) -> Int64 {
-        var pending: Int64 = 0
+    /// - Returns: how many more messages are accepted and not ended by these counts, by app.
+    mutating func takeFold(_ days: [CountersRow]) -> [AppKey: Int64] {
+        var pending: [AppKey: Int64] = [:]
         for row in days {
             let day = CounterDay(app: row.app, day: row.day)
-            pending += row.pending - (pastDays[day]?.pending ?? 0)
+            pending[row.app, default: 0] += row.pending - (pastDays[day]?.pending ?? 0)
             pastDays[day] = row
         }
         return pending
     }
 
-    /// Another shard counts these days; returns how many messages of theirs were accepted and not ended by the counts here.
-    mutating func drop(_ days: [CounterDay]) -> Int64 {
-        var pending: Int64 = 0
+    /// Another shard counts these days.
+    ///
+    /// - Returns: how many more messages are accepted and not ended here without them, by app: none, or fewer.
+    mutating func drop(_ days: [CounterDay]) -> [AppKey: Int64] {
+        var pending: [AppKey: Int64] = [:]
         for day in days {
-            pending += pastDays.removeValue(forKey: day)?.pending ?? 0
+            pending[day.app, default: 0] -= pastDays.removeValue(forKey: day)?.pending ?? 0
             withheldDays[day] = nil
         }
         return pending

@@ -31,7 +31,7 @@ extension Shard {
 
     /// The app's place; an app that the configuration does not name (any more) gets a place without settings.
     mutating func appIndex(_ key: AppKey) -> UInt16 {
-        if let index = apps.firstIndex(where: { $0.key == key }) { return UInt16(truncatingIfNeeded: index) }
+        if let index = appPlaces[key] { return UInt16(truncatingIfNeeded: index) }
         addApp(AppSettings(key: key, appID: "", apnsTopic: ""))
         retiredApps.insert(key)
         return UInt16(truncatingIfNeeded: apps.count - 1)

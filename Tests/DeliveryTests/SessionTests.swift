@@ -224,10 +224,24 @@ import Wire
         harness.connect(&phone, flushing: false)
         harness.disconnect(phone)
         #expect(harness.welcomes.count == 1)
+        // Its proof was never looked at: it does not count as a coming of the device.
+        #expect(harness.leftBeforeWelcome.isEmpty)
         #expect(harness.status(phone)?.isConnected == false)
         #expect(harness.publish(phone).isLive == false)
         harness.connect(&phone)
         #expect(harness.delivered.count == 1)
+    }
+
+    @Test("a connection that ends before its good Hello is durable is told of, since the device has come")
+    func leavesBeforeWelcome() {
+        let harness = DeliveryHarness()
+        var phone = harness.register(token: "aa")
+        harness.disconnect(phone)
+        harness.connect(&phone, flushing: false)
+        #expect(harness.welcomes.count == 1)
+        harness.disconnect(phone)
+        #expect(harness.welcomes.count == 1)
+        #expect(harness.leftBeforeWelcome == [phone.cid])
     }
 
     @Test("a failed read closes the Hello as retryable and the next one succeeds")

@@ -90,6 +90,17 @@ import Wire
         #expect(book.delay(of: Self.device, now: 1_600) > 0)
     }
 
+    @Test func whatFlapsIsToldInOneSum() {
+        var book = FlapBook()
+        for _ in 0..<20 { _ = book.welcomed(Self.device, now: 1_000) }
+        let calm = book.takeReport()
+        #expect(calm == nil)
+        for _ in 0..<3 { _ = book.welcomed(Self.device, now: 1_000) }
+        let (report, again) = (book.takeReport(), book.takeReport())
+        #expect(report == FlapBook.Report(count: 3, device: Self.device, delay: 8_000))
+        #expect(again == nil)
+    }
+
     @Test func noRuleSlowsNobody() {
         var book = FlapBook()
         book.rules.connects = 0

@@ -63,6 +63,7 @@ package final class DeliveryHarness: ShardStoreObserver {
     package var delivered: [Delivered] = []
     package var outcomes: [UInt64: PublishOutcome] = [:]
     package var outcomeOrder: [UInt64] = []
+    package var leftBeforeWelcome: [DeviceID] = []
     package var welcomes: [(session: SessionRef, welcome: Welcome)] = []
     package var closes: [(session: SessionRef, code: CloseCode)] = []
     package var pings: [SessionRef] = []
@@ -184,6 +185,7 @@ package final class DeliveryHarness: ShardStoreObserver {
 
     private func record(_ effect: Effect) {
         switch effect {
+        case .leftBeforeWelcome(let cid): leftBeforeWelcome.append(cid)
         case .welcome(let session, let effect):
             welcomes.append((session, effect.welcome))
             order.append("welcome")

@@ -65,7 +65,7 @@ extension Shard {
             outbox.send(.publishAnswered(origin, outcome))
             if slot != .none, isDevice(slot, cid) { pump(slot) }
         case .welcome(let session, let welcome):
-            guard let slot = device(of: session) else { return }
+            guard let slot = device(of: session) else { return outbox.send(.leftBeforeWelcome(welcome.cid)) }
             outbox.send(.welcome(session, welcome))
             openGate(slot)
         case .updated(let session, let result):

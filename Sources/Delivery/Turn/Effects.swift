@@ -8,6 +8,8 @@ package import Wire
 /// The rare cases are indirect, so that the two that every message makes are small and cheap to copy.
 package enum Effect {
     indirect case welcome(SessionRef, WelcomeEffect)
+    /// A device's Hello was good, and its session was over when that was durable.
+    indirect case leftBeforeWelcome(DeviceID)
     /// Encode and send the message in `row`; see `DeliverEffect`.
     case deliver(SessionRef, DeliverEffect)
     /// Send a frame that is already encoded, with the message's id in its place; see `BroadcastEffect`.

@@ -222,6 +222,7 @@ final class DeviceSessions: StreamDelegate {
 
     /// Says Welcome: from here on the session's stream is this object's.
     func welcome(_ session: SessionRef, _ effect: WelcomeEffect) {
+        noteWelcome(effect.cid)
         owner.welcomes.charge { open(session, effect) }
     }
 
@@ -229,7 +230,6 @@ final class DeviceSessions: StreamDelegate {
         guard let record = record(session), record.pointee.phase == .opening,
             let handshake = table.pointee.openings[session.slot], let stream = handshake.handOver()
         else { return }
-        noteWelcome(handshake.cid)
         table.pointee.openings[session.slot] = nil
         owner.welcomes.settled()
         record.pointee.phase = .open
@@ -240,13 +240,12 @@ final class DeviceSessions: StreamDelegate {
         stream.resumeReading()
     }
 
-    /// The device's proof was good: only now its coming counts.
-    private func noteWelcome(_ cid: DeviceID) {
+    /// The device's proof was good: only now its coming counts, whether or not it is still there.
+    func noteWelcome(_ cid: DeviceID) {
         let now = Int64(owner.loop.now)
         let delay = owner.context.flaps.withLock { $0.welcomed(cid, now: now) }
         guard delay > 0 else { return }
         owner.metrics.count(.flappingNoted)
-        owner.log.write(.info, .deviceFlaps, [.cid: LogValue(cid), .milliseconds: LogValue(delay)])
     }
 
     /// Fetches a session's record, which says where its stream is.

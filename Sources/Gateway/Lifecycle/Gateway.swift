@@ -284,6 +284,11 @@ final class Gateway {
             let counts = report.counts.map { "\($0.kind.label) \($0.count)" }.joined(separator: ", ")
             log.write(.warning, .addressRefused, [.address: .text(report.address), .detail: .text(counts)])
         }
+        if let report = context.flaps.withLock({ $0.takeReport() }) {
+            log.write(
+                .info, .deviceFlaps,
+                [.cid: LogValue(report.device), .milliseconds: LogValue(report.delay), .count: LogValue(report.count)])
+        }
         context.quotas.report(to: log, registry: context.apps.registry)
         context.apps.tend(on: context, now: time.now ?? 0)
         if context.store.acceptsWrites == isStoreBusy {

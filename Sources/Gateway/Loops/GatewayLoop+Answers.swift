@@ -52,6 +52,8 @@ extension GatewayLoop {
             answer(.published(origin, outcome))
         case .welcome(let session, let welcome):
             sessions.welcome(session, welcome)
+        case .leftBeforeWelcome(let cid):
+            sessions.noteWelcome(cid)
         case .ping(let session):
             sessions.ping(session)
         case .updated(let session, let result):

@@ -8,8 +8,8 @@ internal import Wire
 /// as long each time that it goes on, a minute at most. After that it is welcome again, whatever it did: nobody is kept out. A device that
 /// has been calm for as long as its welcomes cost is forgotten.
 ///
-/// Only a Welcome counts, since it needs the device's proof: who knows no more than a cid cannot slow its device down. A Hello that comes
-/// too early changes nothing.
+/// Only a Hello that the shard has accepted counts, since it needs the device's proof: who knows no more than a cid cannot slow its device
+/// down. Whether the client was still there for its Welcome does not matter. A Hello that comes too early changes nothing.
 ///
 /// A value in a fixed table; a set of it that is full forgets the device with the fewest welcomes in a row. Times are a loop's milliseconds.
 struct FlapBook {
@@ -36,7 +36,16 @@ struct FlapBook {
         var level: Int64 = 0
     }
 
+    /// What there is to tell since the last report.
+    struct Report: Equatable {
+        var count = 0
+        /// The device that was slowed last, and for how long.
+        var device = DeviceID(high: 0, low: 0)
+        var delay: Int64 = 0
+    }
+
     var rules = Rules()
+    private var report = Report()
     private var entries: [Entry]
 
     init(deviceCount: Int = FlapBook.deviceCount) {
@@ -66,9 +75,17 @@ struct FlapBook {
             entry.slowedUntil = now + delay
             // Long bursts are not held against it for ever.
             entry.paidAt = min(entry.paidAt, now + (rules.connects + 4) * Self.calmMilliseconds)
+            report = Report(count: report.count + 1, device: cid, delay: delay)
         }
         entries[place] = entry
         return delay
+    }
+
+    /// How many Hellos of devices that flap were accepted since the last call; `nil`: none.
+    mutating func takeReport() -> Report? {
+        guard report.count > 0 else { return nil }
+        defer { report = Report() }
+        return report
     }
 
     // MARK: Places

@@ -217,6 +217,7 @@ extension World {
             }
             markDirty(link)
         case .publishAnswered(let origin, let outcome): answered(Int(origin.request), outcome)
+        case .leftBeforeWelcome: break
         case .welcome(let session, let effect):
             guard let link = loop.sessions[session], link.phase == .awaitingWelcome else {
                 return fail(.fencing, "a Welcome for a connection that does not wait for one")

@@ -55,6 +55,8 @@ struct AddressBook: ~Copyable {
         var seenAt: UInt64
         /// When what was granted is paid for, in microseconds.
         var arrivalsPaidAt: UInt64
+        /// The same of HTTP connections: a client without keep-alive leaves an address's devices theirs.
+        var httpArrivalsPaidAt: UInt64
         var requestsPaidAt: UInt64
         /// When those may come that were sent away, in microseconds.
         var slotAt: UInt64
@@ -84,22 +86,30 @@ struct AddressBook: ~Copyable {
     // MARK: Connections
 
     /// Counts a connection in, or says why not; after a yes `leave` is owed.
-    mutating func arrive(_ network: UInt64, _ rules: AddressRules, now: UInt64) -> AddressRefusal? {
+    mutating func arrive(_ network: UInt64, _ rules: AddressRules, isHTTP: Bool = false, now: UInt64) -> AddressRefusal?
+    {
         let entry = entry(of: network, now: now)
         if rules.connections > 0, entry.pointee.connections >= rules.connections {
             return AddressRefusal(
                 kind: .connections, least: Limits.addressFullMilliseconds, most: 2 * Limits.addressFullMilliseconds)
         }
-        if let refusal = Self.take(
-            &entry.pointee.arrivalsPaidAt, &entry.pointee.slotAt, rules.arrivalsPerSecond, .arrivals, now: now)
-        {
-            return refusal
-        }
+        // A slot is for devices; an HTTP client waits its second.
+        var noSlot: UInt64 = 0
+        let refusal =
+            isHTTP
+            ? Self.take(
+                &entry.pointee.httpArrivalsPaidAt, &noSlot, rules.arrivalsPerSecond, .arrivals, now: now)
+            : Self.take(
+                &entry.pointee.arrivalsPaidAt, &entry.pointee.slotAt, rules.arrivalsPerSecond, .arrivals, now: now)
+        if let refusal { return refusal }
         entry.pointee.connections += 1
         return nil
     }
 
-    /// A connection that was counted in is over; one of an address that was forgotten is none.
+    /// A connection that was counted in is over; nothing is taken from an address that was forgotten.
+    ///
+    /// One that was forgotten and has come again cannot tell its earlier connections from its later ones: their ends take from the new
+    /// count, so the address may have as many more.
     mutating func leave(_ network: UInt64) {
         guard let entry = find(network), entry.pointee.connections > 0 else { return }
         entry.pointee.connections -= 1
@@ -163,7 +173,8 @@ struct AddressBook: ~Copyable {
             }
         }
         calmest.pointee = Entry(
-            network: network, seenAt: now, arrivalsPaidAt: 0, requestsPaidAt: 0, slotAt: 0, connections: 0)
+            network: network, seenAt: now, arrivalsPaidAt: 0, httpArrivalsPaidAt: 0, requestsPaidAt: 0, slotAt: 0,
+            connections: 0)
         return calmest
     }
 }

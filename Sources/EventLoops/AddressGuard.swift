@@ -38,12 +38,12 @@ package final class AddressGuard: Sendable {
     }
 
     /// Counts in a connection that was just accepted; a loop's milliseconds are `now`.
-    func admit(_ peer: SocketAddress, now: UInt64) -> Admission {
+    func admit(_ peer: SocketAddress, isHTTP: Bool = false, now: UInt64) -> Admission {
         guard !peer.isLoopback, peer.network != 0 else { return .exempt }
         let exempt = state.withLock { $0.exempt }
         guard !exempt.contains(where: { $0.contains(peer) }) else { return .exempt }
         return state.withLock { state in
-            guard let refusal = state.book.arrive(peer.network, state.rules, now: now) else {
+            guard let refusal = state.book.arrive(peer.network, state.rules, isHTTP: isHTTP, now: now) else {
                 return .counted(peer.network)
             }
             state.counts[refusal.kind.rawValue] += 1

@@ -85,9 +85,10 @@ package final class HTTPServer: Resident {
     package func listen(
         _ socket: consuming ListeningSocket, balancers: [AddressRange] = [], addresses: AddressGuard? = nil
     ) throws(SystemError) {
-        let door = addresses.map { addresses in
+        var door = addresses.map { addresses in
             Listener.Door(addresses) { [unowned self] in turnAway($0, refused: $1) }
         }
+        door?.isHTTP = true
         listener = try Listener(on: loop, socket: socket, balancers: balancers, door: door) {
             [unowned self] connection in accept(connection)
         }

@@ -32,6 +32,8 @@ package final class Listener: Resident {
     /// Who may come in, by its address, and what is told to those who may not.
     package struct Door {
         let addresses: AddressGuard
+        /// Its connections speak HTTP: an address's new ones are counted apart from those of devices.
+        var isHTTP = false
         let refused: (DetachedConnection, AddressRefusal) -> Void
 
         /// - Parameters:
@@ -166,7 +168,7 @@ package final class Listener: Resident {
     private func letIn(_ content: DetachedConnection.Content, peer: SocketAddress?) {
         var content = content
         if let door, let peer {
-            switch door.addresses.admit(peer, now: loop.now) {
+            switch door.addresses.admit(peer, isHTTP: door.isHTTP, now: loop.now) {
             case .exempt: break
             case .counted(let network): content.counted = CountedAddress(keeper: door.addresses, network: network)
             case .refused(let refusal): return door.refused(DetachedConnection(content, peer: peer), refusal)

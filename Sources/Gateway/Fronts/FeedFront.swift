@@ -53,7 +53,9 @@ final class FeedFront {
                 return then(answer)
             }
             let now = Int64(owner.loop.now)
-            guard now < deadline, now - began >= asked - Self.earlyMilliseconds, !owner.context.isStopping,
+            // Of a slice so short no end is early: asked again it would be answered at once, over and over, until the deadline.
+            guard asked > Self.earlyMilliseconds, now < deadline, now - began >= asked - Self.earlyMilliseconds,
+                !owner.context.isStopping,
                 isCallerPresent()
             else { return then(answer) }
             wait(read, until: deadline, isCallerPresent, then: then)

@@ -36,6 +36,8 @@ final class WelcomeDesk {
     /// A clock that went on would pay, within the turn, for the time that newcomers take of it, and the turn would have room for all
     /// that come.
     private var turnTime: Int64?
+    /// The loop's time of the turn that `turnTime` was read in; something after `turnEnds` may have read it.
+    private var turnOfTime: UInt64 = 0
 
     /// Newcomers who wait so long are a storm, and worth a line in the log.
     private static let stormWait: Int64 = 250_000_000
@@ -190,9 +192,9 @@ final class WelcomeDesk {
     }
 
     private var timeOfTurn: Int64 {
-        if let turnTime { return turnTime }
+        if let turnTime, turnOfTime == owner.loop.now { return turnTime }
         let now = time
-        turnTime = now
+        (turnTime, turnOfTime) = (now, owner.loop.now)
         return now
     }
 

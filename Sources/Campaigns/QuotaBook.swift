@@ -46,40 +46,55 @@ package struct AppQuotas: Sendable, Equatable {
 package struct QuotaRefusal: Error, Sendable, Equatable {
     package var quota: Quota
     package var retryAfterSeconds: Int
-    package init(quota: Quota, retryAfterSeconds: Int) {
-        (self.quota, self.retryAfterSeconds) = (quota, retryAfterSeconds)
+    /// What this gateway of several may grant; `nil`: all of it.
+    package var share: Int?
+    package init(quota: Quota, retryAfterSeconds: Int, share: Int? = nil) {
+        (self.quota, self.retryAfterSeconds, self.share) = (quota, retryAfterSeconds, share)
     }
 
     /// For a person.
-    package var reason: String { "the app's quota \(quota.rawValue) is used up, retry in \(retryAfterSeconds) s" }
+    package var reason: String {
+        let part = share.map { " at this gateway, whose share is \($0)" } ?? ""
+        return "the app's quota \(quota.rawValue) is used up\(part), retry in \(retryAfterSeconds) s"
+    }
 }
 
 /// One bound of an app, and how much of it is used.
 package struct QuotaUse: Sendable, Equatable {
     package var quota: Quota
     package var limit: Int
+    /// What this gateway of several may grant; `nil`: all of it.
+    package var share: Int?
     /// Of a rate: in the last whole second.
     package var used: Int
     /// Refusals since the start.
     package var refused: Int
 }
 
+/// What a part has of an app.
+package struct QuotaHolding: Sendable, Equatable {
+    package var devices: Int
+    package var queued: Int
+    package init(devices: Int, queued: Int) { (self.devices, self.queued) = (devices, queued) }
+}
+
 /// What the apps with quotas have and do, as one gateway knows it.
 ///
 /// **Rates** are exact over all loops, with a second's worth at once; the last call of a second may ask for more than is left, and the
-/// app pays for it before its next one. **Numbers of what there is** come from the parts, which tell theirs every 50 ms: so a gateway
-/// passes such a bound by what all parts accept in that time. Of several gateways each grants an even share; what is queued is only
-/// known where one gateway has all parts.
+/// app pays for it before its next one, for a minute at most. A bound that changes prices anew what is not paid. **Numbers of what
+/// there is** come from the parts, which tell theirs every 50 ms: so a gateway passes such a bound by what all parts accept in that
+/// time, and by the devices whose Hello is under way. Of several gateways each grants an even share, of devices somewhat more, since a
+/// device belongs to one part; what is queued is only known where one gateway has all parts.
 package struct QuotaBook: Sendable {
     private struct Use: Sendable {
         /// When what was granted is paid for, in nanoseconds of the caller's clock.
         var paidAt: [Quota: Int64] = [:]
+        /// The rate that it is paid at.
+        var paidWith: [Quota: Int] = [:]
         /// What was granted in a second, and in the one before.
         var second: Int64 = 0
         var granted: [Quota: Int] = [:]
         var before: [Quota: Int] = [:]
-        /// What each part has.
-        var holdings: [Int: (devices: Int, queued: Int)] = [:]
         var refused: [Quota: Int] = [:]
         var told: [Quota: Int] = [:]
 
@@ -89,22 +104,50 @@ package struct QuotaBook: Sendable {
             (second, granted) = (now / 1_000, [:])
         }
 
-        var devices: Int { holdings.values.reduce(0) { $0 + $1.devices } }
-        /// A part may have ended what another had accepted before a restart.
-        var queued: Int { max(0, holdings.values.reduce(0) { $0 + $1.queued }) }
+        /// Prices what is not paid at this rate.
+        mutating func price(_ quota: Quota, at rate: Int, now: Int64) {
+            defer { paidWith[quota] = rate }
+            guard let old = paidWith[quota], old != rate, let paidAt = paidAt[quota] else { return }
+            let unpaid = Double(max(0, paidAt - now * 1_000_000)) * Double(old) / Double(rate)
+            self.paidAt[quota] = now * 1_000_000 + Int64(min(unpaid, Double(QuotaBook.longestDebt)))
+        }
     }
 
     private static let second: Int64 = 1_000_000_000
+    /// So long at most an app pays for one call.
+    private static let longestDebt = 60 * second
     /// After how long a caller looks again whether there is room.
     private static let roomSeconds = 5
 
     private var uses: [AppKey: Use] = [:]
+    /// What each part has.
+    private var holdings: [Int: [AppKey: QuotaHolding]] = [:]
     /// The gateways that share the bounds, this one included.
     package var gatewayCount = 1
 
     package init() {}
 
-    private func share(_ limit: Int) -> Int { (limit + gatewayCount - 1) / gatewayCount }
+    /// What this gateway grants of a bound.
+    private func share(_ quota: Quota, of quotas: AppQuotas) -> Int {
+        let limit = quotas[quota]
+        guard gatewayCount > 1, quota != .queuedMessages else { return limit }
+        let share = (limit + gatewayCount - 1) / gatewayCount
+        // Devices are where their parts are, and no gateway can take them for another.
+        return quota == .devices ? min(limit, share + max(4, share / 4)) : share
+    }
+
+    private func shown(_ quota: Quota, of quotas: AppQuotas) -> Int? {
+        gatewayCount > 1 && quota != .queuedMessages ? share(quota, of: quotas) : nil
+    }
+
+    private func devices(of app: AppKey) -> Int { holdings.values.reduce(0) { $0 + ($1[app]?.devices ?? 0) } }
+    /// A part may have ended what another had accepted before a restart.
+    private func queued(of app: AppKey) -> Int { max(0, holdings.values.reduce(0) { $0 + ($1[app]?.queued ?? 0) }) }
+
+    /// Forgets every other app: one that is made anew under its name begins anew.
+    package mutating func keep(where isKnown: (AppKey) -> Bool) {
+        uses = uses.filter { isKnown($0.key) }
+    }
 
     // MARK: Calls
 
@@ -114,56 +157,53 @@ package struct QuotaBook: Sendable {
     package mutating func take(
         app: AppKey, publishes: Int, byteCount: Int, quotas: AppQuotas, now: Int64
     ) -> QuotaRefusal? {
+        if let refusal = queueRefusal(app: app, quotas: quotas) { return refusal }
         var use = uses[app] ?? Use()
         defer { uses[app] = use }
         use.turn(to: now)
-        if let refusal = refusal(use, quotas, now) {
-            use.refused[refusal.quota, default: 0] += 1
-            return refusal
+        for quota in Quota.allCases where quota.isRate && quotas[quota] > 0 {
+            use.price(quota, at: share(quota, of: quotas), now: now)
+            let ahead = (use.paidAt[quota] ?? 0) - now * 1_000_000
+            guard ahead >= Self.second else { continue }
+            use.refused[quota, default: 0] += 1
+            // Until less than a second's worth is unpaid.
+            return QuotaRefusal(
+                quota: quota, retryAfterSeconds: max(1, Int(ahead / Self.second)), share: shown(quota, of: quotas))
         }
         for (quota, amount) in [(Quota.publishesPerSecond, publishes), (.requestBytesPerSecond, byteCount)]
         where quotas[quota] > 0 {
             // No call asks for so much that the product would not fit.
-            let price = Self.second * Int64(min(amount, 1 << 32)) / Int64(share(quotas[quota]))
-            use.paidAt[quota] = max(use.paidAt[quota] ?? 0, now * 1_000_000) + price
+            let price = Self.second * Int64(min(amount, 1 << 32)) / Int64(share(quota, of: quotas))
+            let began = now * 1_000_000
+            use.paidAt[quota] = min(max(use.paidAt[quota] ?? 0, began) + price, began + Self.longestDebt)
             use.granted[quota, default: 0] += amount
         }
         return nil
     }
 
-    private func refusal(_ use: Use, _ quotas: AppQuotas, _ now: Int64) -> QuotaRefusal? {
-        if quotas[.queuedMessages] > 0, gatewayCount == 1, use.queued >= quotas[.queuedMessages] {
-            return QuotaRefusal(quota: .queuedMessages, retryAfterSeconds: Self.roomSeconds)
+    /// Whether the app has as much queued as it may; also for a broadcast, which no other bound refuses.
+    package mutating func queueRefusal(app: AppKey, quotas: AppQuotas) -> QuotaRefusal? {
+        guard quotas[.queuedMessages] > 0, gatewayCount == 1, queued(of: app) >= quotas[.queuedMessages] else {
+            return nil
         }
-        for quota in Quota.allCases where quota.isRate && quotas[quota] > 0 {
-            let ahead = (use.paidAt[quota] ?? 0) - now * 1_000_000
-            guard ahead >= Self.second else { continue }
-            // Until less than a second's worth is unpaid.
-            return QuotaRefusal(quota: quota, retryAfterSeconds: max(1, Int(ahead / Self.second)))
-        }
-        return nil
+        uses[app, default: Use()].refused[.queuedMessages, default: 0] += 1
+        return QuotaRefusal(quota: .queuedMessages, retryAfterSeconds: Self.roomSeconds)
     }
 
     // MARK: What there is
 
-    /// What a part has of an app now.
-    package mutating func note(app: AppKey, part: Int, devices: Int, queued: Int) {
-        uses[app, default: Use()].holdings[part] = (devices, queued)
-    }
+    /// What a part has now of all apps whose holdings are bound.
+    package mutating func note(part: Int, _ holdings: [AppKey: QuotaHolding]) { self.holdings[part] = holdings }
 
     /// A part is another gateway's now.
-    package mutating func forget(part: Int) {
-        for app in uses.keys { uses[app]?.holdings[part] = nil }
-    }
+    package mutating func forget(part: Int) { holdings[part] = nil }
 
     /// Whether one more device of a part may be welcomed, which has `connected` of the app's.
     package mutating func admitsDevice(app: AppKey, part: Int, connected: Int, quotas: AppQuotas) -> Bool {
         guard quotas[.devices] > 0 else { return true }
-        var use = uses[app] ?? Use()
-        defer { uses[app] = use }
-        use.holdings[part] = (connected, use.holdings[part]?.queued ?? 0)
-        guard use.devices >= share(quotas[.devices]) else { return true }
-        use.refused[.devices, default: 0] += 1
+        holdings[part, default: [:]][app, default: QuotaHolding(devices: 0, queued: 0)].devices = connected
+        guard devices(of: app) >= share(.devices, of: quotas) else { return true }
+        uses[app, default: Use()].refused[.devices, default: 0] += 1
         return false
     }
 
@@ -176,11 +216,13 @@ package struct QuotaBook: Sendable {
         return Quota.allCases.filter { quotas[$0] > 0 }.map { quota in
             let used =
                 switch quota {
-                case .devices: use.devices
-                case .queuedMessages: use.queued
+                case .devices: devices(of: app)
+                case .queuedMessages: queued(of: app)
                 case .publishesPerSecond, .requestBytesPerSecond: use.before[quota] ?? 0
                 }
-            return QuotaUse(quota: quota, limit: quotas[quota], used: used, refused: use.refused[quota] ?? 0)
+            return QuotaUse(
+                quota: quota, limit: quotas[quota], share: shown(quota, of: quotas), used: used,
+                refused: use.refused[quota] ?? 0)
         }
     }
 

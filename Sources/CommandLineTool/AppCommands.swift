@@ -182,8 +182,10 @@ extension AppCommand {
             let use = page.fields("quotas").fields(key)
             guard let limit = use.number("limit") else { continue }
             let refused = use.number("refused") ?? 0
+            let share = use.number("share").map { _ in " at this gateway, \(limit) in all" }
+            let bound = use.number("share") ?? limit
             lines.append(
-                "  quota \(CommandSyntax.pad(key, 22))\(use.number("used") ?? 0) of \(limit)"
+                "  quota \(CommandSyntax.pad(key, 22))\(use.number("used") ?? 0) of \(bound)\(share ?? "")"
                     + (refused > 0 ? display.paint(", \(refused) refused", .bad) : ""))
         }
         if let changed = page.number("changedAt") { lines.append("  changed       \(Display.time(changed))") }

@@ -166,6 +166,10 @@ package enum AppAnswer {
                 writer.beginObject()
                 writer.key("limit")
                 writer.integer(Int64(use.limit))
+                if let share = use.share {
+                    writer.key("share")
+                    writer.integer(Int64(share))
+                }
                 writer.key("used")
                 writer.integer(Int64(use.used))
                 writer.key("refused")

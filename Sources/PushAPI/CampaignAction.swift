@@ -27,7 +27,7 @@ package enum CampaignAction: Sendable {
 extension CampaignAction {
     /// For how many devices' messages a call asks, and of which app; `nil` for a call that makes none.
     ///
-    /// A broadcast is none: it has rates of its own.
+    /// A broadcast is none: it has rates of its own (`broadcaster`).
     package var publishes: (app: AppKey, count: Int)? {
         switch self {
         case .list(let call): (call.app.key, call.audience.count)
@@ -37,6 +37,12 @@ extension CampaignAction {
             .quotaReport:
             nil
         }
+    }
+
+    /// The app of a call that makes a broadcast.
+    package var broadcaster: AppKey? {
+        guard case .create(let task) = self, task.record.broadcast != nil else { return nil }
+        return task.record.app
     }
 }
 

@@ -46,12 +46,12 @@ import Wire
     @Test func whatThereIsCountsOverAllParts() {
         var book = QuotaBook()
         let quotas = quotas([(.devices, 10), (.queuedMessages, 5)])
-        book.note(app: Self.app, part: 0, devices: 6, queued: 7)
-        book.note(app: Self.app, part: 1, devices: 3, queued: -3)
+        book.note(part: 0, [Self.app: QuotaHolding(devices: 6, queued: 7)])
+        book.note(part: 1, [Self.app: QuotaHolding(devices: 3, queued: -3)])
         #expect(book.take(app: Self.app, publishes: 1, byteCount: 0, quotas: quotas, now: 1) == nil)
         #expect(book.admitsDevice(app: Self.app, part: 1, connected: 3, quotas: quotas) == true)
         #expect(book.admitsDevice(app: Self.app, part: 1, connected: 4, quotas: quotas) == false)
-        book.note(app: Self.app, part: 1, devices: 4, queued: -2)
+        book.note(part: 1, [Self.app: QuotaHolding(devices: 4, queued: -2)])
         #expect(book.take(app: Self.app, publishes: 1, byteCount: 0, quotas: quotas, now: 1)?.quota == .queuedMessages)
         let usage = book.usage(of: Self.app, quotas: quotas, now: 1)
         #expect(usage.map { $0.quota } == [Quota.devices, .queuedMessages])
@@ -68,14 +68,78 @@ import Wire
         var book = QuotaBook()
         book.gatewayCount = 3
         let quotas = quotas([(.publishesPerSecond, 10), (.devices, 10), (.queuedMessages, 1)])
-        book.note(app: Self.app, part: 0, devices: 0, queued: 100)
+        book.note(part: 0, [Self.app: QuotaHolding(devices: 0, queued: 100)])
         var granted = 0
         for _ in 0..<20 where book.take(app: Self.app, publishes: 1, byteCount: 0, quotas: quotas, now: 1) == nil {
             granted += 1
         }
         #expect(granted == 4)
-        #expect(book.admitsDevice(app: Self.app, part: 0, connected: 3, quotas: quotas) == true)
-        #expect(book.admitsDevice(app: Self.app, part: 0, connected: 4, quotas: quotas) == false)
+        // A device belongs to one part: no other gateway can take it, so each grants four more, or a quarter.
+        #expect(book.admitsDevice(app: Self.app, part: 0, connected: 7, quotas: quotas) == true)
+        #expect(book.admitsDevice(app: Self.app, part: 0, connected: 8, quotas: quotas) == false)
+        let usage = book.usage(of: Self.app, quotas: quotas, now: 1)
+        #expect(usage.map { $0.limit } == [10, 10, 1])
+        #expect(usage.map { $0.share } == [8, 4, nil])
+        let refusal = book.take(app: Self.app, publishes: 1, byteCount: 0, quotas: quotas, now: 1)
+        #expect(refusal?.share == 4)
+        #expect(refusal?.reason.contains("whose share is 4") == true)
+        // Never more than all of it.
+        book.gatewayCount = 2
+        #expect(book.usage(of: Self.app, quotas: self.quotas([(.devices, 3)]), now: 1).map { $0.share } == [3])
+        book.gatewayCount = 1
+        #expect(book.usage(of: Self.app, quotas: quotas, now: 1).map { $0.share } == [nil, nil, nil])
+    }
+
+    @Test func aLargeCallIsPaidForForAMinuteAtMost() {
+        var book = QuotaBook()
+        let quotas = quotas([(.requestBytesPerSecond, 1_000)])
+        func take(_ now: Int64) -> QuotaRefusal? {
+            book.take(app: Self.app, publishes: 1, byteCount: 8 << 20, quotas: quotas, now: now)
+        }
+        #expect(take(1_000) == nil)
+        #expect(take(1_000)?.retryAfterSeconds == 60)
+        #expect(take(59_900) != nil)
+        #expect(take(60_001) == nil)
+    }
+
+    @Test func aBoundThatChangesPricesAnewWhatIsNotPaid() {
+        var book = QuotaBook()
+        func take(_ rate: Int, _ count: Int, _ now: Int64) -> QuotaRefusal? {
+            book.take(
+                app: Self.app, publishes: count, byteCount: 0, quotas: quotas([(.publishesPerSecond, rate)]), now: now)
+        }
+        #expect(take(10, 400, 1_000) == nil)
+        #expect(take(10, 1, 1_000)?.retryAfterSeconds == 40)
+        #expect(take(100, 1, 1_000)?.retryAfterSeconds == 4)
+        #expect(take(1_000, 1, 1_000) == nil)
+        // And dearer again, for a minute at most.
+        #expect(take(1_000, 900, 1_000) == nil)
+        #expect(take(1, 1, 1_000)?.retryAfterSeconds == 60)
+        // With more gateways each pays slower.
+        book.keep { _ in false }
+        #expect(take(100, 400, 1_000) == nil)
+        book.gatewayCount = 2
+        #expect(take(100, 1, 1_000)?.retryAfterSeconds == 8)
+    }
+
+    @Test func anAppThatIsMadeAnewBeginsAnew() {
+        var book = QuotaBook()
+        let quotas = quotas([(.publishesPerSecond, 1)])
+        for app in [Self.app, AppKey(2)] {
+            #expect(book.take(app: app, publishes: 30, byteCount: 0, quotas: quotas, now: 1_000) == nil)
+        }
+        book.keep { $0 == AppKey(2) }
+        #expect(book.take(app: Self.app, publishes: 1, byteCount: 0, quotas: quotas, now: 1_000) == nil)
+        #expect(book.take(app: AppKey(2), publishes: 1, byteCount: 0, quotas: quotas, now: 1_000) != nil)
+    }
+
+    @Test func aFullQueueRefusesABroadcastAndNoRateDoes() {
+        var book = QuotaBook()
+        let quotas = quotas([(.publishesPerSecond, 1), (.queuedMessages, 5)])
+        #expect(book.take(app: Self.app, publishes: 30, byteCount: 0, quotas: quotas, now: 1_000) == nil)
+        #expect(book.queueRefusal(app: Self.app, quotas: quotas) == nil)
+        book.note(part: 0, [Self.app: QuotaHolding(devices: 0, queued: 5)])
+        #expect(book.queueRefusal(app: Self.app, quotas: quotas)?.quota == .queuedMessages)
     }
 
     @Test func theLastWholeSecondIsShown() {

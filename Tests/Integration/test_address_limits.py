@@ -51,7 +51,7 @@ def word(connection, seconds=0.3):
     return frame
 
 
-def ask(one, path="/healthz"):
+def ask(one, path="/nothing"):
     """One request; status, headers and body of its answer."""
     one.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
     return answer(one)
@@ -148,16 +148,19 @@ def test_requests_are_held_with_a_word_that_getuis_clients_read_and_a_reload_lif
     with behind_a_balancer(requestsPerSecondPerAddress=10) as gateway:
         one = http(gateway, "203.0.113.9")
         statuses = [ask(one)[0] for _ in range(40)]
-        assert statuses.count(200) >= 20 and statuses.count(429) >= 10, statuses
+        assert statuses.count(404) >= 20 and statuses.count(429) >= 10, statuses
         status, headers, body = ask(one, "/v2/demo/user/status/x")
         assert status == 403 and b'"code":30905' in body and int(headers["retry-after"]) >= 1, (status, body)
         assert ask(one)[0] == 429
-        assert ask(http(gateway, "203.0.113.10"))[0] == 200
+        assert ask(http(gateway, "203.0.113.10"))[0] == 404
+        # Who asks whether the gateway is alive is always answered.
+        assert [ask(one, path)[0] for path in ("/healthz", "/readyz", "/healthz?deep=1") * 10] == [200] * 30
+        assert ask(one, "/healthzz")[0] == 429
         # The connection itself stays, and asks again when it is time.
-        eventually(lambda: ask(one)[0] == 200, "the rate's next one")
+        eventually(lambda: ask(one)[0] == 404, "the rate's next one")
         gateway.sections["limits"]["exemptAddresses"] = ["203.0.113.0/24"]
         gateway.config.write_text(json.dumps(gateway.sections))
         gateway.process.send_signal(signal.SIGHUP)
         eventually(lambda: "reloaded" in gateway.log(), "the reload")
         two = http(gateway, "203.0.113.9")
-        assert [ask(two)[0] for _ in range(60)] == [200] * 60
+        assert [ask(two)[0] for _ in range(60)] == [404] * 60

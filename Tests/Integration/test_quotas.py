@@ -152,6 +152,8 @@ def test_queued_messages_are_held_over_both_loops_and_a_restart_until_they_end(d
         gateway.start()
         eventually(lambda: shown(gateway)["queuedMessages"]["used"] == count, "the queue as it was")
         assert refused(lambda: gateway.push(made[0].cid, "x", ttl=600_000))["code"] == 30906
+        everybody = {"request_id": "f" * 20, "audience": "all", "push_message": {"transmission": "y"}}
+        assert refused(lambda: gateway.api("POST", "push/all", everybody))["code"] == 30906
         # The admin API's change is another way; here what was queued ends.
         for device in made:
             device.connect()

@@ -23,9 +23,14 @@ final class SharedQuotas: Sendable {
         book.withLock { $0.admitsDevice(app: app, part: part, connected: connected, quotas: quotas) }
     }
 
-    func note(app: AppKey, part: Int, devices: Int, queued: Int) {
-        book.withLock { $0.note(app: app, part: part, devices: devices, queued: queued) }
+    func queueRefusal(app: AppKey, quotas: AppQuotas) -> QuotaRefusal? {
+        book.withLock { $0.queueRefusal(app: app, quotas: quotas) }
     }
+
+    func note(part: Int, _ holdings: [AppKey: QuotaHolding]) { book.withLock { $0.note(part: part, holdings) } }
+
+    /// Forgets apps that are gone.
+    func follow(_ registry: AppRegistry) { book.withLock { $0.keep { registry.known($0) != nil } } }
 
     func forget(part: Int) { book.withLock { $0.forget(part: part) } }
 
@@ -47,12 +52,19 @@ extension GatewayLoop {
     /// Tells what this part has of the apps whose holdings are bound; in each tick.
     func noteHoldings() {
         let apps = snapshot.boundApps
-        guard !apps.isEmpty else { return }
-        guard isHere(index) else { return context.quotas.forget(part: index) }
-        for (app, figures) in zip(apps, core.pointee.seat.statistics(of: apps)) {
-            context.quotas.note(
-                app: app, part: index, devices: figures.connectedDevices, queued: Int(figures.queuedMessages))
+        guard !apps.isEmpty, isHere(index) else {
+            if isHoldingNoted { context.quotas.forget(part: index) }
+            isHoldingNoted = false
+            return
         }
+        isHoldingNoted = true
+        var holdings: [AppKey: QuotaHolding] = [:]
+        holdings.reserveCapacity(apps.count)
+        for (app, figures) in zip(apps, core.pointee.seat.statistics(of: apps)) {
+            holdings[app] = QuotaHolding(devices: figures.connectedDevices, queued: Int(figures.queuedMessages))
+        }
+        // Once for all apps: each publish of one that has quotas takes the same lock.
+        context.quotas.note(part: index, holdings)
     }
 
     /// Counts a call of an app that asks for messages; says which of the app's quotas is used up.
@@ -60,6 +72,14 @@ extension GatewayLoop {
         guard snapshot.hasQuotas, let quotas = registry[key]?.quotas, !quotas.isEmpty else { return nil }
         let refusal = context.quotas.take(
             app: key, publishes: publishes, byteCount: byteCount, quotas: quotas, now: loop.now)
+        if let refusal { metrics.count(.over(refusal.quota)) }
+        return refusal
+    }
+
+    /// Whether an app's queues are full, for a broadcast of its.
+    func queueRefusal(of key: AppKey) -> QuotaRefusal? {
+        guard snapshot.hasQuotas, let quotas = registry[key]?.quotas else { return nil }
+        let refusal = context.quotas.queueRefusal(app: key, quotas: quotas)
         if let refusal { metrics.count(.over(refusal.quota)) }
         return refusal
     }
@@ -76,7 +96,7 @@ extension GatewayLoop {
     /// When a device comes again whose app has all it may have.
     static let quotaWindow: (UInt32, UInt32) = (30_000, 60_000)
     static let quotaReason: StaticString =
-        "the app has as many devices connected as its quota devices allows; come back later"
+        "the app has as many devices connected as its quota devices allows this gateway; come back later"
 }
 
 extension LoopCounter {

@@ -1,3 +1,4 @@
+internal import Campaigns
 internal import Delivery
 internal import EventLoops
 internal import PushAPI
@@ -93,13 +94,23 @@ final class PublicFront {
     }
 
     func handle(_ exchange: HTTPExchange) {
-        if let refusal = owner.context.addresses.request(
-            exchange.countedNetwork, of: exchange.peerHost, now: owner.loop.now)
+        // A probe that is refused would take a gateway out of service that serves others.
+        if !Self.isProbe(exchange.rawTargetBytes),
+            let refusal = owner.context.addresses.request(
+                exchange.countedNetwork, of: exchange.peerHost, now: owner.loop.now)
         {
             let isGetui = exchange.rawTargetBytes.starts(with: "/v2/".utf8)
             return respond(exchange, .tooFast(isGetui: isGetui, retryAfterSeconds: refusal.retryAfterSeconds))
         }
         perform(exchange, exchange.withRequest { api.handle($0, now: owner.now) })
+    }
+
+    /// Whether a request asks how the gateway is.
+    static func isProbe(_ target: UnsafeRawBufferPointer) -> Bool {
+        for path in ["/healthz", "/readyz"] where target.starts(with: path.utf8) {
+            return target.count == path.utf8.count || target[path.utf8.count] == UInt8(ascii: "?")
+        }
+        return false
     }
 
     /// An operator's push to one device of `app`.
@@ -115,9 +126,7 @@ final class PublicFront {
         case .users(let request): users(exchange, request)
         case .testDevices(let request): testDevices(exchange, request)
         case .campaign(let action):
-            if let (app, count) = action.publishes,
-                let refusal = owner.quotaRefusal(of: app, publishes: count, byteCount: exchange.body.count)
-            {
+            if let refusal = quotaRefusal(action, byteCount: exchange.body.count) {
                 return respond(exchange, .overQuota(refusal))
             }
             owner.campaigns.perform(action) { [weak self] response in self?.respond(exchange, response) }
@@ -129,6 +138,14 @@ final class PublicFront {
         case .healthz: respond(exchange, HealthPage.health(owner.context))
         case .readyz: respond(exchange, HealthPage.readiness(owner.context))
         }
+    }
+
+    private func quotaRefusal(_ action: CampaignAction, byteCount: Int) -> QuotaRefusal? {
+        // What is refused because the gateway starts or stops costs no quota.
+        guard owner.context.isReady, !owner.context.isStopping else { return nil }
+        if let app = action.broadcaster { return owner.queueRefusal(of: app) }
+        guard let (app, count) = action.publishes else { return nil }
+        return owner.quotaRefusal(of: app, publishes: count, byteCount: byteCount)
     }
 
     // MARK: Push

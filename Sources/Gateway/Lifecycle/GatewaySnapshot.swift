@@ -20,7 +20,7 @@ struct GatewaySnapshot: Sendable {
     var hasEvents: Bool
     /// Some app has quotas.
     var hasQuotas: Bool
-    /// Apps with a quota on what the shards have.
+    /// Apps with a quota on what the shards have, those that are switched off too: what they had is shown until it ends.
     var boundApps: [AppKey]
     /// Where feeds are posted.
     var webhooks: [FeedName: GatewayConfiguration.Hook] = [:]
@@ -44,7 +44,9 @@ struct GatewaySnapshot: Sendable {
         let served = configuration.apps + managed.filter(\.isEnabled).map(\.app)
         hasEvents = served.contains { $0.events != nil }
         hasQuotas = served.contains { !$0.quotas.isEmpty }
-        boundApps = served.filter(\.quotas.boundsHoldings).map { AppKey(appID: $0.appID) }
+        boundApps = (configuration.apps + managed.map(\.app)).filter(\.quotas.boundsHoldings).map {
+            AppKey(appID: $0.appID)
+        }
         settings = served.map { $0.settings(key: AppKey(appID: $0.appID)) }
         registry = AppRegistry(
             configuration.apps.map { App($0) }

@@ -34,6 +34,8 @@ final class GatewayLoop {
     var isDealing = false
     var isDealingLater = false
     private var lastSecond: UInt64 = 0
+    /// The book of quotas has what this part has.
+    var isHoldingNoted = false
     var handshakes = HandshakeQueue()
     var senderHandshakes = HandshakeQueue()
     /// Shared by the listeners of this loop.

@@ -1,0 +1,18 @@
+import Testing
+
+@testable import Gateway
+
+/// Requests that an address's bound does not count.
+@Suite struct ProbeTests {
+    private func isProbe(_ target: String) -> Bool {
+        var bytes = Array(target.utf8)
+        return bytes.withUnsafeMutableBytes { PublicFront.isProbe(UnsafeRawBufferPointer($0)) }
+    }
+
+    @Test func onlyProbesPassTheBoundOfAnAddress() {
+        for target in ["/healthz", "/readyz", "/readyz?verbose", "/healthz?"] { #expect(isProbe(target), "\(target)") }
+        for target in ["", "/", "/health", "/healthzz", "/healthz/x", "/v2/app/healthz", "healthz"] {
+            #expect(!isProbe(target), "\(target)")
+        }
+    }
+}

@@ -92,6 +92,12 @@ package final class TLSContext: @unchecked Sendable {
     /// The same with one key.
     package convenience init(psk key: PresharedKey) throws(TLSFailure) { try self.init(psk: [key]) }
 
+    /// A client's context, which shows a certificate to servers that ask for one; see `identify` for its files.
+    package convenience init(trusting trust: Trust, showing path: String?, keyPath: String?) throws(TLSFailure) {
+        try self.init(trusting: trust)
+        if let path { try identify(withCertificate: path, keyPath: keyPath) }
+    }
+
     /// A client's context.
     package init(trusting trust: Trust) throws(TLSFailure) {
         let raw = try Self.makeContext(TLS_client_method())

@@ -20,8 +20,9 @@ package struct RedisAccess: Sendable {
         package init(
             caFile: String?, serverName: String? = nil, certificate: (path: String, keyPath: String?)? = nil
         ) throws(TLSFailure) {
-            context = try TLSContext(trusting: caFile.map { .certificates(path: $0) } ?? .system)
-            if let certificate { try context.identify(withCertificate: certificate.path, keyPath: certificate.keyPath) }
+            context = try TLSContext(
+                trusting: caFile.map { .certificates(path: $0) } ?? .system, showing: certificate?.path,
+                keyPath: certificate?.keyPath)
             self.serverName = serverName
         }
     }

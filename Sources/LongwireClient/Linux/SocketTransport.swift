@@ -111,10 +111,7 @@ final class SocketTransport: ClientTransport {
     private func beginTLS(_ security: TransportSecurity) throws(TransportFailure) {
         do throws(TLSFailure) {
             let trust = security.trustedCertificatesPath.map { TLSContext.Trust.certificates(path: $0) } ?? .system
-            let context = try TLSContext(trusting: trust)
-            if let path = security.certificatePath {
-                try context.identify(withCertificate: path, keyPath: security.keyPath)
-            }
+            let context = try TLSContext(trusting: trust, showing: security.certificatePath, keyPath: security.keyPath)
             tls = try TLSSession(connecting: context, descriptor: descriptor, serverName: endpoint.host)
         } catch {
             throw TransportFailure(reason: "TLS: \(error)")

@@ -17,7 +17,9 @@ struct CertificateFindingTests {
         let found = context.certificateFindings(endingWithin: 11 * 86_400)
         #expect(found.map(\.weight) == [.unwise])
         #expect(found.first?.description.hasPrefix("the certificate ends in ") == true)
-        #expect(context.certificateFindings(endingWithin: 11 * 86_400, isServer: false) == found)
+        // Not the same words: a second later the certificate ends in a day less.
+        let ofClient = context.certificateFindings(endingWithin: 11 * 86_400, isServer: false)
+        #expect(ofClient.map(\.weight) == [.unwise])
     }
 
     @Test("a client's context without a certificate says so")

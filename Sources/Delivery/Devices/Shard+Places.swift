@@ -7,18 +7,20 @@ internal import Structures
 package import Wire
 
 extension Shard {
+    // `mutating`: a call that borrows the shard gets a copy of its kilobytes.
+
     /// The likely record of a device in memory: to check it would wait for the memory to prefetch.
-    package func place(of cid: DeviceID) -> UnsafeRawBufferPointer? {
+    package mutating func place(of cid: DeviceID) -> UnsafeRawBufferPointer? {
         unsafe devices.likelyAddress(cid).map { unsafe $0.bytes }
     }
 
     /// The record of the device whose session has this slot.
-    package func place(ofSession slot: UInt32) -> UnsafeRawBufferPointer? {
+    package mutating func place(ofSession slot: UInt32) -> UnsafeRawBufferPointer? {
         unsafe sessions.device(at: slot).map { unsafe devices.unchecked($0).bytes }
     }
 
     /// What the publishes that wait for `ticket` will use once it is durable: devices, then queues, then messages.
-    package func visitPlaces(awaiting ticket: Ticket, _ body: (UnsafeRawBufferPointer) -> Void) {
+    package mutating func visitPlaces(awaiting ticket: Ticket, _ body: (UnsafeRawBufferPointer) -> Void) {
         var count = 0
         while count < min(outbox.waitingCount, Limits.foreseenCount), outbox.ticket(at: count) <= ticket {
             if let device = foreseenDevice(count) { unsafe body(device.bytes) }

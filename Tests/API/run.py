@@ -58,6 +58,9 @@ def fill(gateway):
         fields = {"tokens": [longwire_client.pb.VendorToken(token=f"token-{number}")]} if number % 2 else {}
         device.register(gateway.app["appSecret"], **fields)
         devices.append(device)
+    for number in range(1, 9):
+        devices[0].connection.send(longwire_client.pb.Upstream(request=number, payload=b"hello"))
+        devices[0].receive(longwire_client.pb.UpstreamResult)
     for device in devices[3:]:
         device.close()
     cids = [device.state.cid.hex() for device in devices]
@@ -126,7 +129,7 @@ def main():
     options = parser.parse_args()
     environment = pathlib.Path(os.environ.get("LONGWIRE_SCHEMATHESIS") or ROOT / ".build/schemathesis")
     started = time.monotonic()
-    with Gateway(limits=NO_RATES) as gateway:
+    with Gateway(limits=NO_RATES, app={"upstream": {}, "events": {}}) as gateway:
         world, connected = fill(gateway)
         stop = threading.Event()
         readers = [threading.Thread(target=read, args=(device, stop), daemon=True) for device in connected]
@@ -146,11 +149,16 @@ def main():
             "--request-timeout", "20", "--continue-on-failure", "--max-failures", "20", "--warnings", "off", "--no-color",
             "--suppress-health-check", "all",
         ]
-        for url, paths in ((public, "^/(v2/|healthz|readyz)"), (admin, "^/(v1/|metrics|healthz|readyz)")):
+        def ask(url, paths):
             command = [*map(str, words), "--url", url, "--include-path-regex", paths]
             codes.append(subprocess.run(command, env=variables, cwd=ROOT, stdin=subprocess.DEVNULL).returncode)
+
+        ask(public, "^/(v2/|healthz|readyz)")
+        ask(admin, "^/(v1/(?!drain)|metrics|healthz|readyz)")
         command = [str(environment / "bin/python"), str(HERE / "broken.py"), public, admin]
         codes.append(subprocess.run(command, env=variables, cwd=ROOT, stdin=subprocess.DEVNULL).returncode)
+        # Last: a gateway that empties itself is not ready.
+        ask(admin, "^/v1/drain")
         codes.append(0 if judge(gateway.folder / "answers") else 1)
         stop.set()
         for reader in readers:

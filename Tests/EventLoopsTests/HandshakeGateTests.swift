@@ -24,12 +24,7 @@ private struct GatedServer {
         }
         gate = try #require(made)
         port = try loop.listen { [unowned loop] connection in
-            final class Noting: StreamDelegate {
-                let ended: Probe<CloseReason>
-                init(_ ended: Probe<CloseReason>) { self.ended = ended }
-                override func closed(_ stream: ByteStream, _ reason: CloseReason) { ended.note(reason) }
-            }
-            _ = ByteStream(attaching: connection, on: loop, delegate: Noting(ended), tls: server, isGated: true)
+            _ = ByteStream(attaching: connection, on: loop, delegate: EndNoting(ended), tls: server, isGated: true)
         }
     }
 
@@ -170,12 +165,7 @@ struct HandshakeGateTests {
                 let (context, trusting) = try makeContexts(in: folder)
                 let ended = Probe<CloseReason>()
                 let port = try loop.listen { [unowned loop] connection in
-                    final class Noting: StreamDelegate {
-                        let ended: Probe<CloseReason>
-                        init(_ ended: Probe<CloseReason>) { self.ended = ended }
-                        override func closed(_ stream: ByteStream, _ reason: CloseReason) { ended.note(reason) }
-                    }
-                    let stream = ByteStream(attaching: connection, on: loop, delegate: Noting(ended), tls: context)
+                    let stream = ByteStream(attaching: connection, on: loop, delegate: EndNoting(ended), tls: context)
                     stream.closeAfterFlush(deadlineMilliseconds: 1_000)
                 }
                 let client = try TestClient(port: port)

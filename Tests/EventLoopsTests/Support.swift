@@ -202,6 +202,13 @@ final class TestDelegate: StreamDelegate {
     override func closed(_ stream: ByteStream, _ reason: CloseReason) { ended.note(reason) }
 }
 
+/// A delegate that only notes its stream's end, with others in one probe.
+final class EndNoting: StreamDelegate {
+    private let ended: Probe<CloseReason>
+    init(_ ended: Probe<CloseReason>) { self.ended = ended }
+    override func closed(_ stream: ByteStream, _ reason: CloseReason) { ended.note(reason) }
+}
+
 extension EventLoop {
     /// Starts a listener on this loop; it is to be used on the loop only.
     func startListener(

@@ -101,12 +101,7 @@ struct TLSStreamTests {
             try withLoop { loop in
                 let ended = Probe<CloseReason>()
                 let port = try loop.listen { [unowned loop] connection in
-                    final class Noting: StreamDelegate {
-                        let ended: Probe<CloseReason>
-                        init(_ ended: Probe<CloseReason>) { self.ended = ended }
-                        override func closed(_ stream: ByteStream, _ reason: CloseReason) { ended.note(reason) }
-                    }
-                    let stream = ByteStream(attaching: connection, on: loop, delegate: Noting(ended), tls: server)
+                    let stream = ByteStream(attaching: connection, on: loop, delegate: EndNoting(ended), tls: server)
                     stream.setTimeout(afterMilliseconds: 100)
                 }
                 let client = try TestClient(port: port)

@@ -7,7 +7,7 @@ internal import Structures
 package import Wire
 
 extension Shard {
-    // `mutating`: a call that borrows the shard gets a copy of its kilobytes.
+    // `mutating`: a call from another module that borrows the shard gets a copy of its kilobytes.
 
     /// The likely record of a device in memory: to check it would wait for the memory to prefetch.
     package mutating func place(of cid: DeviceID) -> UnsafeRawBufferPointer? {

@@ -13,7 +13,7 @@ extension Shard {
     }
 
     /// True when there is work for the next turn: the gateway calls `continueWork` then.
-    package var hasWorkAtHand: Bool { hasSlicesAtHand || hasBroadcastsAtHand }
+    package var hasWorkAtHand: Bool { mutating get { hasSlicesAtHand || hasBroadcastsAtHand } }
 
     /// Does the next slice of the work that is under way.
     package mutating func continueWork(now: Int64) {

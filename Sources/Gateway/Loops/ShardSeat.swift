@@ -23,22 +23,22 @@ struct ShardSeat: ~Copyable {
 
     // MARK: What others may read; none of it has effects
 
-    // A function each, and each of them `mutating`: a closure that borrows the shard gets a copy of its kilobytes, and so does
-    // a call that borrows it through the loop's pointer.
+    // A function each: a closure that borrows the shard would get a copy of its kilobytes. So would a call of another module
+    // that borrows it; what is asked often is `mutating` therefore, down to the shard.
 
-    var statistics: ShardStatistics { mutating get { shard.statistics } }
-    var publishingApps: [AppKey] { mutating get { shard.publishingApps } }
-    var awaitedTicket: Ticket { mutating get { shard.awaitedTicket } }
+    var statistics: ShardStatistics { shard.statistics }
+    var publishingApps: [AppKey] { shard.publishingApps }
+    var awaitedTicket: Ticket { shard.awaitedTicket }
     var hasWorkAtHand: Bool { mutating get { shard.hasWorkAtHand } }
-    var hasSlicesAtHand: Bool { mutating get { shard.hasSlicesAtHand } }
+    var hasSlicesAtHand: Bool { shard.hasSlicesAtHand }
 
-    mutating func statistics(of apps: [AppKey]) -> [AppStatistics] { shard.statistics(of: apps) }
+    func statistics(of apps: [AppKey]) -> [AppStatistics] { shard.statistics(of: apps) }
 
-    mutating func source(of session: SessionRef) -> (app: AppKey, cid: DeviceID)? { shard.source(of: session) }
+    func source(of session: SessionRef) -> (app: AppKey, cid: DeviceID)? { shard.source(of: session) }
 
-    mutating func isConnected(_ cid: DeviceID) -> Bool { shard.isConnected(cid) }
+    func isConnected(_ cid: DeviceID) -> Bool { shard.isConnected(cid) }
 
-    mutating func mayAccept(_ app: AppKey) -> Bool { shard.mayAccept(app) }
+    func mayAccept(_ app: AppKey) -> Bool { shard.mayAccept(app) }
 
     @inline(__always)
     mutating func place(of cid: DeviceID) -> UnsafeRawBufferPointer? { shard.place(of: cid) }

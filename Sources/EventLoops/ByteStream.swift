@@ -2,6 +2,7 @@ internal import CLibevent
 package import Cryptography
 internal import Glibc
 internal import Platform
+internal import Structures
 
 /// One TCP connection on one loop, plain or TLS: received bytes to its delegate, one write a turn from its outbox.
 ///
@@ -52,10 +53,11 @@ public struct ByteStream {
     ///   - tls: to begin a handshake: a server's on a connection that was just accepted, or a client's.
     ///   - serverName: with it the handshake is a client's, who takes no server of another name.
     ///   - isGated: a server's handshake passes the loop's `HandshakeGate`, if there is one.
+    ///   - isNewcomer: it is read, its handshake included, when the loop has time for newcomers, until `isNewcomer` is set to false.
     package init(
         attaching connection: DetachedConnection, on loop: EventLoop, delegate: StreamDelegate,
         outboxByteLimit: Int = Limits.outboxByteCount, tls: TLSContext? = nil, serverName: String? = nil,
-        isGated: Bool = false
+        isGated: Bool = false, isNewcomer: Bool = false
     ) {
         loop.preconditionInLoop()
         table = loop.streams
@@ -67,6 +69,7 @@ public struct ByteStream {
             place.pointee.flags.insert(.isWebSocket)
         }
         place.pointee.delegate = delegate
+        if isNewcomer { place.pointee.newcomer = .isRead }
         // The limit is for new output; what was moved along is carried in any case.
         place.pointee.outboxLimit = RoughCount(atLeast: max(outboxByteLimit, content.unsent.count))
         serial = place.pointee.serial
@@ -330,6 +333,7 @@ public struct ByteStream {
     private func ready(_ what: Int16) {
         guard let slot else { return }
         if what & Int16(EV_CLOSED) != 0 { slot.pointee.flags.insert(.hasPeerEnd) }
+        guard slot.pointee.newcomer == .no || isTurnOfNewcomer(slot, what) else { return }
         if slot.pointee.flags.contains(.isHandshaking) {
             guard slot.pointee.tls != nil else {
                 // It waits at the gate; what it sends is looked at when its turn comes.
@@ -349,6 +353,35 @@ public struct ByteStream {
             }
         }
         proceed(what, slot)
+    }
+
+    /// Whether a newcomer with an event is read now; otherwise it waits.
+    private func isTurnOfNewcomer(_ slot: StreamSlot.Pointer, _ what: Int16) -> Bool {
+        // That a new connection can be written to is no news.
+        guard slot.pointee.flags.contains(.isHandshaking) || what & Int16(EV_READ | EV_CLOSED) != 0 else { return true }
+        guard slot.pointee.newcomer == .isRead else { return false }
+        // Who comes later does not overtake.
+        if table.pointee.newcomers.isEmpty, loop.mayReadNewcomer() { return true }
+        slot.pointee.newcomer = .waits
+        table.pointee.newcomers.append(self)
+        return false
+    }
+
+    /// Reads a newcomer that has waited; which edges there were is not known any more, so all are tried.
+    func readNewcomer() {
+        guard let slot else { return }
+        if slot.pointee.newcomer == .waits { slot.pointee.newcomer = .isRead }
+        proceed(Int16(EV_READ | EV_WRITE), slot)
+    }
+
+    /// Whether the stream is read only when the loop has time for newcomers.
+    package var isNewcomer: Bool {
+        get { slot.map { $0.pointee.newcomer != .no } ?? false }
+        nonmutating set {
+            guard let slot, slot.pointee.newcomer != .no || newValue else { return }
+            // What waited is read in its turn all the same.
+            slot.pointee.newcomer = newValue ? .isRead : .no
+        }
     }
 
     private func proceed(_ what: Int16, _ slot: StreamSlot.Pointer) {

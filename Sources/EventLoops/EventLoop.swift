@@ -3,12 +3,13 @@ internal import CLibevent
 internal import Cryptography
 internal import Glibc
 package import Platform
+internal import Structures
 internal import Synchronization
 
 /// One thread, one `event_base`, and everything that is registered with it.
 ///
-/// A turn is: wait for events and run their callbacks; hand out what was put off (ends of streams, further reads); the
-/// hooks `beforeFlush`; one write per stream that has something to say; the hooks `afterFlush`.
+/// A turn is: wait for events and run their callbacks; hand out what was put off (ends of streams, further reads, newcomers);
+/// the hooks `beforeFlush`; one write per stream that has something to say; the hooks `afterFlush`.
 ///
 /// The thread that makes the loop owns it until `start()`, and the one that joins it afterwards, so that a loop may be
 /// furnished before it runs.
@@ -75,6 +76,18 @@ package final class EventLoop: @unchecked Sendable {
     package var handshakeNanoseconds: Int64 {
         preconditionInLoop()
         return streams.pointee.handshakeNanoseconds
+    }
+
+    /// Whether there is time for one more newcomer in this turn; asked before each one is read.
+    ///
+    /// One without time waits, oldest first, and with it all newcomers that come later. Nothing makes a turn for those who
+    /// wait: the owner of this answer asks for one. Sessions' events are not asked for.
+    package var mayReadNewcomer: () -> Bool = { true }
+
+    /// Newcomers that have something to read and wait; those who left meanwhile are among them.
+    package var waitingNewcomerCount: Int {
+        preconditionInLoop()
+        return streams.pointee.newcomers.count
     }
 
     /// What the handshakes of HTTP servers and other gated streams pass from now on.
@@ -260,6 +273,7 @@ package final class EventLoop: @unchecked Sendable {
     private func finishTurn(_ result: CInt) {
         precondition(result >= 0, "libevent's poller failed")
         StreamTable.runDeferred(on: self)
+        StreamTable.readNewcomers(on: self)
         for hook in beforeFlush { hook() }
         StreamTable.flushDirty(on: self)
         for hook in afterFlush { hook() }
@@ -308,6 +322,7 @@ package final class EventLoop: @unchecked Sendable {
         for mailbox in mailboxes { mailbox.loopStops() }
         // The hooks hold what was wired to this loop; letting go of them ends those cycles.
         (mailboxes, stopHooks, tickHooks, beforeFlush, afterFlush) = ([], [], [], [], [])
+        mayReadNewcomer = { true }
         arrived = { _, _ in }
     }
 

@@ -5,6 +5,15 @@ internal import Structures
 struct StreamSide {
     typealias Pointer = UnsafeMutablePointer<StreamSide>
 
+    /// Whether the stream is one that the loop reads when it has time for newcomers.
+    enum Newcomer: UInt8 {
+        case no
+        /// Nothing of it waits.
+        case isRead
+        /// It stands in the table's list.
+        case waits
+    }
+
     let pool: UnsafeMutablePointer<StreamSidePool>
     /// Its place in the pool; `.none` for the shared record of nothing.
     let place: Slot<StreamSide>
@@ -14,6 +23,7 @@ struct StreamSide {
     var nextInBucket: UInt32 = StreamTable.none
     var previousInBucket: UInt32 = StreamTable.none
     var bucket: UInt16 = 0
+    var newcomer = Newcomer.no
     var unconsumed: Block.Pointer?
     var tls: TLSSession?
     var webSocket: WebSocketSession?
@@ -62,7 +72,8 @@ extension StreamSlot {
     /// Gives the side back once there is nothing in it.
     mutating func releaseSide() {
         guard hasSide, side.pointee.unconsumed == nil, side.pointee.tls == nil,
-            side.pointee.webSocket == nil, side.pointee.delegate == nil, !flags.contains(.isInWheel)
+            side.pointee.webSocket == nil, side.pointee.delegate == nil, side.pointee.newcomer == .no,
+            !flags.contains(.isInWheel)
         else { return }
         let pool = side.pointee.pool
         pool.pointee.sides.remove(side.pointee.place)
@@ -89,6 +100,15 @@ extension StreamSlot {
         guard pool.pointee.sharedDelegate === delegate else { return self.delegate = delegate }
         self.delegate = nil
         flags.insert(.isShared)
+    }
+
+    var newcomer: StreamSide.Newcomer {
+        get { side.pointee.newcomer }
+        set {
+            guard newValue != .no || hasSide else { return }
+            ownSide().pointee.newcomer = newValue
+            if newValue == .no { releaseSide() }
+        }
     }
 
     var unconsumed: Block.Pointer? {

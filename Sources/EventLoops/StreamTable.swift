@@ -2,6 +2,7 @@ internal import CLibevent
 internal import Cryptography
 internal import Glibc
 internal import Platform
+internal import Structures
 
 /// What every open stream needs; lies in the slab, 160 bytes with libevent's event.
 ///
@@ -65,7 +66,7 @@ struct StreamSlot {
 /// All streams of one loop: their slots, their timeouts, their blocks and their lists of work.
 ///
 /// Every static function takes the loop, so that no `inout` access is open while a delegate runs.
-struct StreamTable {
+struct StreamTable: ~Copyable {
     static let none = UInt32.max
 
     struct Ending {
@@ -90,6 +91,8 @@ struct StreamTable {
     var readAgain: [ByteStream] = []
     var slow: [ByteStream] = []
     var drained: [ByteStream] = []
+    /// Newcomers that have something to read, oldest first, with some that are over among them.
+    var newcomers = Ring<ByteStream>()
     var endings: [Ending] = []
     private(set) var openCount = 0
     /// Time that went into TLS handshakes.
@@ -175,6 +178,7 @@ struct StreamTable {
     mutating func putSlot(_ slot: StreamSlot.Pointer) {
         slot.pointee.tls = nil
         slot.pointee.webSocket = nil
+        slot.pointee.newcomer = .no
         slot.pointee.delegate = nil
         let (number, serial) = (slot.pointee.number, slot.pointee.serial)
         slot.pointee = StreamSlot(number: number, serial: serial &+ 1, side: sides.pointee.none)
@@ -344,6 +348,15 @@ struct StreamTable {
         }
     }
 
+    /// Reads the newcomers that wait, as long as the loop has time for them.
+    static func readNewcomers(on loop: EventLoop) {
+        let table = loop.streams
+        while !table.pointee.newcomers.isEmpty, loop.mayReadNewcomer(), let stream = table.pointee.newcomers.popFirst()
+        {
+            stream.readNewcomer()
+        }
+    }
+
     private static func tellEndings(on loop: EventLoop) {
         let table = loop.streams
         guard !table.pointee.endings.isEmpty else { return }
@@ -399,6 +412,7 @@ struct StreamTable {
             }
         }
         (table.pointee.dirty, table.pointee.readAgain, table.pointee.slow, table.pointee.drained) = ([], [], [], [])
+        table.pointee.newcomers.removeAll()
         tellEndings(on: loop)
     }
 }

@@ -118,6 +118,57 @@ struct WelcomeGovernorTests {
         #expect(free.latency(at: 0.99) > 10 * Self.millisecond)
     }
 
+    @Test("15,000 that say Hello at once, long after they were taken up, are read a slice a turn")
+    func lateHellos() throws {
+        var storm = StormWorld(clients: 15_000, cost: 200_000)
+        // The program that they are in connects all of them first.
+        storm.speaksAt = 2_000 * Self.millisecond
+        try storm.run(untilSeconds: 30)
+        #expect(storm.isOver)
+        #expect(storm.longestCrowd > 5_000)
+        #expect(storm.lastWelcome < 8_000 * Self.millisecond)
+        #expect(storm.latency(at: 0.99) < 3 * Self.millisecond)
+
+        // Before newcomers waited to be read, all of them were read in one turn.
+        var free = StormWorld(clients: 15_000, cost: 200_000)
+        free.speaksAt = 2_000 * Self.millisecond
+        free.readsAll = true
+        try free.run(untilSeconds: 30)
+        #expect(free.latency(at: 0.99) > 100 * Self.millisecond)
+    }
+
+    @Test("while more newcomers wait to be read than a slice is for, no others are taken up, and all wait longer")
+    func unread() {
+        var governor = WelcomeGovernor(rules: .init(slice: Self.millisecond, patience: 1_000 * Self.millisecond))
+        governor.unreadCount = 100
+        #expect(governor.arrive(now: 0) == .wait)
+        #expect(governor.expectedWait == 101 * 200_000)
+        let whileUnread = governor.takeNext(now: 10 * Self.millisecond)
+        #expect(!whileUnread)
+        governor.unreadCount = 0
+        let afterwards = governor.takeNext(now: 10 * Self.millisecond)
+        #expect(afterwards)
+    }
+
+    @Test(
+        "a turn reads a slice of newcomers, what other work for them took in it included, and none without room for their Hellos"
+    )
+    func reading() {
+        var governor = WelcomeGovernor(rules: .init(slice: Self.millisecond, patience: 1_000 * Self.millisecond))
+        #expect(governor.mayRead())
+        governor.worked(600_000)
+        #expect(governor.mayRead(besides: 300_000))
+        #expect(!governor.mayRead(besides: 400_000))
+        governor.worked(400_000)
+        #expect(!governor.mayRead())
+        governor.turnEnded()
+        #expect(governor.mayRead())
+        while governor.hasRoom { governor.began() }
+        #expect(!governor.mayRead())
+        governor.settled()
+        #expect(governor.mayRead())
+    }
+
     @Test("a loop of a tenth of the speed sends most away, and has them all back in little more than their work takes")
     func slow() throws {
         var storm = StormWorld(clients: 15_000, cost: 2_000_000)
@@ -143,6 +194,12 @@ struct WelcomeGovernorTests {
 private struct StormWorld {
     var governor = WelcomeGovernor()
     var isSecure = false
+    /// Before that nobody says Hello.
+    var speaksAt: Int64 = 0
+    /// Hellos are read as they come, however many.
+    var readsAll = false
+    /// The largest number of newcomers that had something to read at once.
+    private(set) var longestCrowd = 0
     private(set) var lastWelcome: Int64 = 0
     private(set) var longestWait: Int64 = 0
     private(set) var refusals = 0
@@ -264,9 +321,16 @@ private struct StormWorld {
     }
 
     private mutating func greet() throws {
-        let ready = hellos
-        hellos = []
-        for client in ready {
+        guard now >= speaksAt else { return }
+        longestCrowd = max(longestCrowd, hellos.count)
+        let isFree = readsAll || governor.rules.slice == .max / 4
+        var readCount = 0
+        defer {
+            hellos.removeFirst(readCount)
+            governor.unreadCount = hellos.count
+        }
+        for client in hellos where isFree || governor.mayRead() {
+            readCount += 1
             now += cost
             governor.worked(cost)
             governor.finished()
@@ -283,6 +347,7 @@ private struct StormWorld {
     }
 
     private mutating func takeUp() {
+        defer { governor.turnEnded() }
         while firstWaiting < waiting.count, governor.takeNext(now: now) {
             longestWait = max(longestWait, now - waiting[firstWaiting].since)
             hellos.append(waiting[firstWaiting].client)

@@ -49,7 +49,7 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         let device = DeviceHandshake(owner: owner, isSecure: tls != nil)
         device.stream = ByteStream(
             attaching: connection, on: owner.loop, delegate: device, outboxByteLimit: owner.limits.outboxBytes,
-            tls: tls)
+            tls: tls, isNewcomer: true)
         owner.beginHandshake(device, from: connection.peer)
     }
 
@@ -240,6 +240,7 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         guard otherCluster != nil || isOnce(adopted) else { return }
         owner.endHandshake(self)
         phase = .awaitingWelcome
+        stream?.isNewcomer = false
         if owner.isHere(target) { return enter(adopted) }
         if let cluster = otherCluster {
             return leave(adopted, for: cluster.owner(of: target), of: cluster, after: rest)

@@ -47,6 +47,7 @@ final class WelcomeDesk {
     init(_ owner: GatewayLoop) {
         self.owner = owner
         reload()
+        owner.loop.mayReadNewcomer = { [unowned self] in mayRead }
         owner.loop.onTurnEnd(.beforeFlush) { [unowned self] in turnEnds() }
         owner.loop.onTick { [unowned self] _ in tick() }
         // A descriptor of a loop with a table of its own is closed on its thread.
@@ -69,9 +70,13 @@ final class WelcomeDesk {
 
     // MARK: Newcomers
 
+    /// Whether the turn has time to read what another one has sent that was taken up.
+    private var mayRead: Bool { governor.mayRead(besides: owner.loop.handshakeNanoseconds - handshakeWork) }
+
     /// Lets a connection in that the listener has taken: now, later, or not.
     func arrive(_ connection: DetachedConnection, tls: TLSContext?) {
         let now = time
+        governor.unreadCount = owner.loop.waitingNewcomerCount
         switch governor.arrive(now: timeOfTurn) {
         case .welcome:
             guard owner.admit(.device, from: connection.peer) else {
@@ -124,7 +129,12 @@ final class WelcomeDesk {
     func began() { governor.began() }
 
     /// Its Welcome is out, or there will be none.
-    func settled() { governor.settled() }
+    func settled() {
+        governor.settled()
+        if isCrowded { owner.loop.turnAgain() }
+    }
+
+    private var isCrowded: Bool { !waiting.isEmpty || owner.loop.waitingNewcomerCount > 0 }
 
     /// Sends away all who wait: the gateway stops, or empties itself.
     func dismissAll(_ code: CloseCode, reason: StaticString) {
@@ -139,13 +149,17 @@ final class WelcomeDesk {
     // MARK: Turn
 
     private func turnEnds() {
-        defer { turnTime = nil }
+        defer {
+            turnTime = nil
+            governor.turnEnded()
+        }
         let handshakes = owner.loop.handshakeNanoseconds
         if handshakes > handshakeWork {
             governor.worked(handshakes - handshakeWork)
             handshakeWork = handshakes
         }
-        guard !waiting.isEmpty else { return }
+        guard isCrowded else { return }
+        governor.unreadCount = owner.loop.waitingNewcomerCount
         while governor.takeNext(now: timeOfTurn), let newcomer = waiting.popFirst() {
             let began = time
             if var storm {
@@ -155,8 +169,8 @@ final class WelcomeDesk {
             DeviceHandshake.begin(newcomer.connection, tls: newcomer.tls, on: owner)
             governor.worked(time - began)
         }
-        // Without room the next Welcome makes a turn; for those who wait for credit nothing else does.
-        if !waiting.isEmpty, governor.hasRoom { owner.loop.turnAgain() }
+        // Without room the next Welcome makes a turn; for those who wait for time nothing else does.
+        if governor.hasRoom { owner.loop.turnAgain() }
     }
 
     private func tick() {

@@ -8,6 +8,9 @@
 ///   taken up while there is credit. It is charged what those before it cost. That is given back when its handshake is over,
 ///   since the work itself is charged as it is done. A session's message so waits behind one slice, and a loop that has
 ///   nothing else to do gives newcomers all its time.
+/// - **Reading.** One that was taken up may say Hello much later: its network is slow, or all come back from one program that is.
+///   So what newcomers have sent is read while the turn has time, a slice again, oldest first. While more of them wait to be
+///   read than one slice is for, no others are taken up.
 /// - **Hellos under way.** A Welcome is sent when the store has the Hello. What the store takes at once comes back at once, and
 ///   is again work of one turn. So no more Hellos are under way than make about two slices.
 /// - **Waiting.** One without credit waits, oldest first, before anything is done for it, TLS least of all.
@@ -41,6 +44,9 @@ struct WelcomeGovernor {
     private static let leastUnderWay = 16
     /// Rates are measured over spans of this length.
     private static let span: Int64 = 100_000_000
+    /// The first one may be shorter, if it has so many newcomers.
+    private static let firstSpan: Int64 = 20_000_000
+    private static let firstSpanCount = 8
     /// A client takes a window from a second on as it is; a shorter one does not stop its own waits from growing.
     static let leastWindow: Int64 = 1_000_000_000
     /// A crowd in a window as wide as this still arrives in good order.
@@ -52,11 +58,15 @@ struct WelcomeGovernor {
     var rules = Rules()
     /// Newcomers that wait.
     private(set) var waitingCount = 0
+    /// Newcomers that were taken up, have something to read, and wait for it; the caller counts them.
+    var unreadCount = 0
     /// What one newcomer costs, by measurement.
     private(set) var cost = firstCost
     /// Hellos that wait for the store.
     private(set) var underWayCount = 0
     private var credit: Int64
+    /// What this turn has done for newcomers so far.
+    private var turnWork: Int64 = 0
     private var seenAt: Int64?
     /// Of the sample that is being gathered.
     private var sampleWork: Int64 = 0
@@ -81,7 +91,7 @@ struct WelcomeGovernor {
     }
 
     /// How long one would wait that came now.
-    var expectedWait: Int64 { Int64(min(Double(waitingCount) / rate * 1e9, 1e15)) }
+    var expectedWait: Int64 { Int64(min(Double(waitingCount + unreadCount) / rate * 1e9, 1e15)) }
 
     // MARK: Newcomers
 
@@ -112,6 +122,17 @@ struct WelcomeGovernor {
         return true
     }
 
+    /// Whether the turn has time to read one more of those that were taken up.
+    ///
+    /// Credit is not asked for: it was paid when the newcomer was taken up. That may be a while ago, and then all that were
+    /// taken up since say Hello at once.
+    ///
+    /// - Parameter pending: work of this turn that `worked` was not told of yet.
+    func mayRead(besides pending: Int64 = 0) -> Bool { turnWork + pending < rules.slice && hasRoom }
+
+    /// The next turn has a slice for reading again.
+    mutating func turnEnded() { turnWork = 0 }
+
     /// The one that came last does not wait after all.
     mutating func forgetOne() { waitingCount -= 1 }
 
@@ -129,6 +150,7 @@ struct WelcomeGovernor {
 
     /// So much of the loop's time went into newcomers.
     mutating func worked(_ nanoseconds: Int64) {
+        turnWork += nanoseconds
         credit = max(credit - nanoseconds, -Self.longestDebt)
         sampleWork += nanoseconds
     }
@@ -147,7 +169,8 @@ struct WelcomeGovernor {
     // MARK: Steps
 
     private mutating func take() -> Bool {
-        guard credit > 0, hasRoom else { return false }
+        // Those who wait to be read make the next turn's slice already.
+        guard credit > 0, Int64(unreadCount) * cost < rules.slice, hasRoom else { return false }
         credit -= cost
         return true
     }
@@ -157,7 +180,10 @@ struct WelcomeGovernor {
         guard let seenAt, now > seenAt else { return }
         // The bound keeps the sum from overflowing.
         credit = min(credit + min(now - seenAt, Self.longestDebt + rules.slice), rules.slice)
-        guard let began = spanBegan, now - began >= Self.span else { return }
+        guard let began = spanBegan else { return }
+        // What was guessed before anything was measured may be ten times too high.
+        let isFirst = measuredRate == 0 && spanTaken >= Self.firstSpanCount && now - began >= Self.firstSpan
+        guard isFirst || now - began >= Self.span else { return }
         // A span after which nobody waits tells how many came, not how many could.
         if waitingCount > 0, spanTaken > 0 {
             let sample = Double(spanTaken) * 1e9 / Double(now - began)

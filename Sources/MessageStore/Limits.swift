@@ -112,16 +112,19 @@ package enum Limits {
     /// Within it, how long a server waits for its replicas before it says how many have it.
     static let replicaMilliseconds = 500
     /// Lanes that share the parts of one server out.
-    static let commitLanesOfServer = 2
-    /// Calls that a lane has under way at most, each over a connection of its own; what gathers meanwhile shares the next one.
-    static let callsOfLane = 8
+    static let commitLanesOfServer = 1
+    /// Calls of small groups that a lane has under way at most, each over a connection of its own; what gathers meanwhile shares
+    /// the next one. A server syncs for each call that comes alone, so fewer calls cost it less (docs/Cluster.md, "Speed").
+    static let callsOfLane = 2
+    /// The same with calls that carry one large group: those must not stand before the small ones.
+    static let allCallsOfLane = 8
     /// What one call takes, but for one group that is larger: a server reads so much of a connection in a turn, and syncs
     /// after each turn.
     static let callByteCount = 15 << 10
     /// Connections without a call are looked at so often: those to servers that have no slots any more end.
     static let idlePipeMilliseconds: UInt64 = 5_000
     /// Groups of one log on their way.
-    static let groupsOfLog = 4
+    static let groupsOfLog = 2
     /// Another group may follow when those before it are together not larger than this: a server needs several turns for
     /// more, and the one that follows might overtake them.
     static let leadingGroupsByteCount = 12 << 10

@@ -276,7 +276,7 @@ final class CommitLane: ServerLane, @unchecked Sendable {
                 }
                 if drafts[address] == nil {
                     do throws(RedisError) {
-                        guard let pipe = try pipe(to: address) else {
+                        guard let pipe = try pipe(to: address, for: byteCount) else {
                             isWaiting = true
                             break
                         }
@@ -302,10 +302,17 @@ final class CommitLane: ServerLane, @unchecked Sendable {
         for draft in drafts.values where !draft.parts.isEmpty { send(draft) }
     }
 
-    /// A connection without a call; `nil` when there is none.
-    private func pipe(to address: RedisAddress) throws(RedisError) -> RedisPipe? {
+    /// A connection for a call that begins with a group of so many bytes; `nil` while as many are under way as may be.
+    private func pipe(to address: RedisAddress, for byteCount: Int) throws(RedisError) -> RedisPipe? {
+        var (all, small) = (0, 0)
+        for call in calls where call.pipe.address == address {
+            all += 1
+            if call.byteCount <= Limits.callByteCount { small += 1 }
+        }
+        guard all < Limits.allCallsOfLane, byteCount > Limits.callByteCount || small < Limits.callsOfLane else {
+            return nil
+        }
         if let place = idle.lastIndex(where: { $0.address == address }) { return idle.remove(at: place) }
-        guard calls.count(where: { $0.pipe.address == address }) < Limits.callsOfLane else { return nil }
         return try RedisPipe(to: address, of: context.cluster)
     }
 

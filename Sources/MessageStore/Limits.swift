@@ -113,8 +113,10 @@ package enum Limits {
     static let replicaMilliseconds = 500
     /// Lanes that share the parts of one server out.
     static let commitLanesOfServer = 1
-    /// Calls of small groups that a lane has under way at most, each over a connection of its own; what gathers meanwhile shares
-    /// the next one. A server syncs for each call that comes alone, so fewer calls cost it less (docs/Cluster.md, "Speed").
+    /// Calls of small groups that a lane has under way at most, each over a connection of its own.
+    ///
+    /// What gathers meanwhile shares the next one. A server syncs for each call that comes alone, so fewer calls cost it less
+    /// (docs/Cluster.md, "Speed").
     static let callsOfLane = 2
     /// The same with calls that carry one large group: those must not stand before the small ones.
     static let allCallsOfLane = 8

@@ -114,7 +114,7 @@ struct NewcomerTests {
     }
 
     @Test(
-        "one that waits and leaves ends when its turn comes, with what it had sent; one that is closed here takes no turn"
+        "one that waits and leaves ends when its turn comes, with what it had sent"
     )
     func leaving() throws {
         try withLoop { loop in

@@ -151,7 +151,7 @@ struct WelcomeGovernorTests {
     }
 
     @Test(
-        "a turn reads a slice of newcomers, what other work for them took in it included, and none without room for their Hellos"
+        "a turn reads a slice of newcomers, other work for them included, and none without room for their Hellos"
     )
     func reading() {
         var governor = WelcomeGovernor(rules: .init(slice: Self.millisecond, patience: 1_000 * Self.millisecond))

@@ -128,6 +128,7 @@ struct WelcomeGovernor {
     /// taken up since say Hello at once.
     ///
     /// - Parameter pending: work of this turn that `worked` was not told of yet.
+    /// - Returns: false when the slice is used up, or when as many Hellos are with the store as may be.
     func mayRead(besides pending: Int64 = 0) -> Bool { turnWork + pending < rules.slice && hasRoom }
 
     /// The next turn has a slice for reading again.

@@ -1,5 +1,6 @@
 internal import Foundation
 internal import LongwireClient
+internal import TextForms
 
 /// Counts messages for `--exit-after`, and remembers how the client ended.
 ///

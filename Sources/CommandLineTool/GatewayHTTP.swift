@@ -1,5 +1,6 @@
 internal import Foundation
 internal import HTTPClient
+internal import TextForms
 
 /// One blocking HTTP call after another.
 struct GatewayHTTP {

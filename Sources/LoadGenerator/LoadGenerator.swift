@@ -29,10 +29,19 @@ package enum LoadGenerator {
             let run = try Run(options)
             // Before the load: a gateway that is busy answers late.
             let gatewayVersion = GatewayVersion.find(run.credentials)
-            var report = try run.perform()
+            var report: Report
+            do {
+                report = try run.perform()
+            } catch let error as UnavailableError {
+                complain(error.description)
+                if let hint = RunHint.text(error.description, run.credentials) { complain(hint) }
+                return ExitCode.unavailable
+            }
+            report.notes += Set(report.failures.keys.compactMap { RunHint.text($0, run.credentials) }).sorted()
             report.header = RunHeader(
                 startedAt: startedAt, host: .present(), version: version, gatewayVersion: gatewayVersion,
-                command: ["bench"] + RunHeader.hidingSecrets(arguments))
+                command: ["bench"] + RunHeader.hidingSecrets(arguments),
+                secureListeners: run.credentials.secureListeners)
             report.headlineNames = options.mode.headlineNames
             try publish(report, options)
             return report.failed(options.requirements).isEmpty ? ExitCode.done : ExitCode.requirementFailed

@@ -21,24 +21,25 @@ def loaded():
         yield gateway
 
 
-def command_line(gateway, *words):
+def command_line(gateway, *words, addresses=None):
+    """`addresses` are others than those of the plain listeners, by their options."""
     app = gateway.app
     command = [binary("longwire"), "bench", *words, "--app-id", app["appId"], "--app-key", app["appKey"]]
     command += ["--app-secret", app["appSecret"], "--master-secret", app["masterSecret"]]
     command += ["--data", str(gateway.folder), "--devices-file", str(gateway.folder / "bench-devices")]
-    addresses = {
-        "--device-address": gateway.device, "--senders-address": gateway.senders, "--http-address": gateway.http,
-        "--admin-address": gateway.admin,
+    found = {
+        "--device-address": f"127.0.0.1:{gateway.device}", "--senders-address": f"127.0.0.1:{gateway.senders}",
+        "--http-address": f"127.0.0.1:{gateway.http}", "--admin-address": f"127.0.0.1:{gateway.admin}",
     }
-    for name, port in addresses.items():
-        command += [name, f"127.0.0.1:{port}"]
+    for name, address in {**found, **(addresses or {})}.items():
+        command += [name, address]
     return command
 
 
-def bench(gateway, *words, code=0, capture=None, files=None):
+def bench(gateway, *words, code=0, capture=None, files=None, addresses=None, variables=None):
     """One run; `files` is the hard limit of open files that the generator has."""
-    command = command_line(gateway, *words)
-    environment = {"LONGWIRE_ADMIN_TOKEN": ADMIN_TOKEN, "SWIFT_BACKTRACE": "enable=no"}
+    command = command_line(gateway, *words, addresses=addresses)
+    environment = {**(variables or {}), "LONGWIRE_ADMIN_TOKEN": ADMIN_TOKEN, "SWIFT_BACKTRACE": "enable=no"}
     limit = files and (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files)))
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, preexec_fn=limit)
     assert done.returncode == code, done.stderr + done.stdout

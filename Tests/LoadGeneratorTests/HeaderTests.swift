@@ -32,6 +32,10 @@ struct HeaderTests {
         ] {
             #expect(text.contains(part), "\(part) in \(text)")
         }
+        #expect(!text.contains("TLS") && report.json(mode: .live, []).contains("\"tls\":[]"))
+        report.header?.secureListeners = ["devices", "push API"]
+        #expect(report.table([]).contains("\n  TLS: devices, push API\n"))
+        #expect(report.json(mode: .live, []).contains("\"tls\":[\"devices\",\"push API\"]"))
         #expect(!text.contains("hidden1") && !text.contains("hidden2"))
         let page = HTMLReport(report, mode: .live, []).text
         #expect(page.contains("Some CPU") && page.contains("class=\"headline\""))

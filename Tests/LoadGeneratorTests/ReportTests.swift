@@ -121,7 +121,68 @@ struct ReportTests {
 
     @Test("an address is host:port", arguments: ["7000", "127.0.0.1:", "127.0.0.1:0", "127.0.0.1:70000", "h:x"])
     func badAddress(text: String) {
-        #expect(throws: UsageError.self) { try Endpoint(text, for: "--device-address") }
+        #expect(throws: UsageError.self) { try Endpoint(text, for: "--device-address", schemes: .frames) }
+    }
+}
+
+@Suite("TLS options")
+struct TLSOptionsTests {
+    private func credentials(_ words: String...) throws -> Credentials {
+        try Credentials(
+            BenchOptions(
+                parsing: [
+                    "live", "--app-id", "a", "--app-secret", "s", "--master-secret", "m", "--data", "/nonexistent",
+                ] + words))
+    }
+
+    @Test("devices speak TLS with --tls, the others by their address; names are kept for the certificate")
+    func listeners() throws {
+        #expect(try credentials().secureListeners.isEmpty)
+        let some = try credentials(
+            "--tls", "--device-address", "localhost:1", "--admin-address", "https://127.0.0.1:2/")
+        #expect(some.secureListeners == ["devices", "admin listener"])
+        #expect(some.device.host == "localhost" && some.device.text == "127.0.0.1:1" && some.admin.port == 2)
+        #expect(some.tls != nil)
+        let all = try credentials("--device-address", "tls://127.0.0.1:1", "--senders-address", "tls://127.0.0.1:2")
+        #expect(all.secureListeners == ["devices", "senders"])
+        #expect(try credentials("--http-address", "http://127.0.0.1:3").secureListeners.isEmpty)
+    }
+
+    @Test(
+        "what cannot be meant is refused by a sentence that says what to write",
+        arguments: [
+            (["--ca", "/dev/null"], "--ca is for TLS; give --tls"), (["--cert", "x"], "--cert is for TLS"),
+            (["--tls", "--ca", "/nonexistent"], "--ca names /nonexistent, which cannot be read"),
+            (["--tls", "--ca", "/dev/null"], "/dev/null holds no usable PEM"),
+            (["--tls", "--key", "/dev/null"], "--key belongs to --cert"),
+            (["--http-address", "tls://127.0.0.1:3"], "host:port, or https://host:port"),
+            (["--senders-address", "https://127.0.0.1:3"], "host:port, or tls://host:port"),
+        ])
+    func refused(words: [String], says: String) {
+        let error = #expect(throws: UsageError.self) {
+            try Credentials(
+                BenchOptions(
+                    parsing: [
+                        "live", "--app-id", "a", "--app-secret", "s", "--master-secret", "m", "--data", "/nonexistent",
+                    ] + words))
+        }
+        #expect(error?.description.contains(says) == true, "\(error?.description ?? "")")
+    }
+
+    @Test("usual mistakes have a hint")
+    func hints() throws {
+        let plain = try credentials()
+        let secure = try credentials("--tls")
+        #expect(
+            RunHint.text("the gateway closed a device's connection without a Close", plain)?.contains("add --tls")
+                == true)
+        #expect(
+            RunHint.text("TLS handshake of a device: wrong version number", secure)?.contains("may not speak TLS")
+                == true)
+        #expect(
+            RunHint.text("TLS handshake of a device: certificate verify failed: x", secure)?.contains("--ca FILE")
+                == true)
+        #expect(RunHint.text("publish refused with 6 busy", plain) == nil)
     }
 }
 

@@ -11,6 +11,8 @@ struct RunHeader: Equatable, Sendable {
     var gatewayVersion: String?
     /// The words behind `longwire`, without secrets.
     var command: [String]
+    /// The listeners that the run spoke TLS with.
+    var secureListeners: [String] = []
 
     struct Host: Equatable, Sendable {
         var name = ""
@@ -31,7 +33,7 @@ struct RunHeader: Equatable, Sendable {
             ),
             ("versions", "longwire \(version), gateway \(gatewayVersion ?? "unknown (give --admin-token)")"),
             ("command", commandLine),
-        ]
+        ] + (secureListeners.isEmpty ? [] : [("TLS", secureListeners.joined(separator: ", "))])
     }
 
     /// As a shell would take it.
@@ -54,6 +56,7 @@ struct RunHeader: Equatable, Sendable {
         let date = CivilTime(millisecondsSince1970: startedAt).timestamp
         return "{\"date\":\"\(date)\",\"host\":\(host),\"version\":\(JSONString.quoted(version)),"
             + "\"gatewayVersion\":\(gatewayVersion.map { JSONString.quoted($0) } ?? "null"),"
+            + "\"tls\":[\(secureListeners.map { JSONString.quoted($0) }.joined(separator: ","))],"
             + "\"command\":\(JSONString.quoted(commandLine))}"
     }
 
@@ -111,7 +114,7 @@ enum GatewayVersion {
         guard !credentials.adminToken.isEmpty else { return nil }
         let request =
             "GET /metrics HTTP/1.1\r\nHost: \(credentials.admin.text)\r\nAuthorization: Bearer \(credentials.adminToken)\r\n\r\n"
-        let answer = try? HTTPToken.exchange(credentials.admin, Array(request.utf8), timeoutSeconds)
+        let answer = try? HTTPToken.exchange(credentials.admin, credentials.tls, Array(request.utf8), timeoutSeconds)
         return answer.flatMap { version(metrics: String(decoding: $0, as: UTF8.self)) }
     }
 

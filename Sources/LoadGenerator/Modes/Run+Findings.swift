@@ -41,6 +41,10 @@ extension Run {
     func addGenerator(
         _ tally: WorkerTally, _ server: CPUSpan.Usage?, to report: inout Report, messages: Int?, isPaceKept: Bool = true
     ) {
+        if !credentials.secureListeners.isEmpty {
+            report.add("handshakes", Double(tally.handshakes), "TLS handshakes")
+            report.add("failedHandshakes", Double(tally.failedHandshakes), "TLS handshakes that failed")
+        }
         if meter == nil {
             report.notes.append(
                 "The gateway's process was not found on this machine: give --server-pid for its CPU and memory.")

@@ -143,7 +143,7 @@ final class Run {
             job: job, index: index, credentials: credentials, devices: devices, firstDevice: first, senders: senders,
             httpConnections: http, adminConnections: admin, inFlight: options.inFlight, rate: options.rate,
             handshakes: options.handshakes,
-            runTag: runTag, httpToken: "",
+            runTag: runTag, httpToken: "", tls: credentials.tls,
             options: WorkerPlan.RunTimes(
                 timeout: nanoseconds(options.timeout), hold: nanoseconds(options.hold),
                 warmup: nanoseconds(options.warmup), duration: nanoseconds(options.duration),

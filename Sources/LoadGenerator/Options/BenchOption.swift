@@ -18,9 +18,18 @@ struct BenchOption {
                 "--data", "DIR", "the gateway's data folder, whose demo.json has the rest (longwire-data)", \.dataFolder
             ),
             optional("--device-address", "HOST:PORT", "the listener for devices (127.0.0.1:7000)", \.deviceAddress),
-            optional("--senders-address", "HOST:PORT", "the listener for senders (127.0.0.1:7001)", \.sendersAddress),
-            optional("--http-address", "HOST:PORT", "the push API (127.0.0.1:7080)", \.httpAddress),
-            optional("--admin-address", "HOST:PORT", "the admin listener (127.0.0.1:7081)", \.adminAddress),
+            optional(
+                "--senders-address", "ADDRESS", "the listener for senders, tls://HOST:PORT with TLS (127.0.0.1:7001)",
+                \.sendersAddress),
+            optional(
+                "--http-address", "ADDRESS", "the push API, https://HOST:PORT with TLS (127.0.0.1:7080)", \.httpAddress),
+            optional(
+                "--admin-address", "ADDRESS", "the admin listener, https://HOST:PORT with TLS (127.0.0.1:7081)",
+                \.adminAddress),
+            toggle("--tls", "devices connect with TLS; the port is that of device.tls.listen", \.isSecure),
+            optional("--ca", "FILE", "PEM certificates to trust instead of the system's", \.authoritiesFile),
+            optional("--cert", "FILE", "PEM certificate to show to a listener that asks for one", \.certificateFile),
+            optional("--key", "FILE", "the certificate's PEM key (in the file of --cert)", \.keyFile),
             optional("--app-id", "ID", "the app", \.appID),
             optional("--app-key", "KEY", "its key; the modes http and broadcast need it", \.appKey),
             optional("--app-secret", "SECRET", "its secret for registering devices", \.appSecret),

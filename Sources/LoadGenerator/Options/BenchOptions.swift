@@ -13,6 +13,11 @@ struct BenchOptions: Equatable {
     var httpAddress: String?
     var adminAddress: String?
     var adminToken: String?
+    /// Devices speak TLS.
+    var isSecure = false
+    var authoritiesFile: String?
+    var certificateFile: String?
+    var keyFile: String?
     var devicesFile: String?
     var processID: Int32?
     var threads = 1

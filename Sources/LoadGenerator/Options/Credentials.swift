@@ -12,6 +12,8 @@ struct Credentials: Equatable, Codable {
     var http: Endpoint
     var admin: Endpoint
     var adminToken: String
+    /// `nil`: none of the listeners speaks TLS.
+    var tls: TLSFiles?
 
     /// The shape of `demo.json`; anything may be missing if an option gives it.
     private struct DemoFile: Decodable {
@@ -57,15 +59,51 @@ struct Credentials: Equatable, Codable {
         appKey = isHTTP ? try needed("--app-key", options.appKey, file.appKey) : ""
         appSecret = try needed("--app-secret", options.appSecret, file.appSecret)
         masterSecret = publishes ? try needed("--master-secret", options.masterSecret, file.masterSecret) : ""
-        device = try Endpoint(options.deviceAddress ?? file.deviceAddress ?? "127.0.0.1:7000", for: "--device-address")
+        device = try Endpoint(
+            options.deviceAddress ?? file.deviceAddress ?? "127.0.0.1:7000", for: "--device-address", schemes: .frames)
+        if options.isSecure { device.isSecure = true }
         senders = try Endpoint(
-            options.sendersAddress ?? file.sendersAddress ?? "127.0.0.1:7001", for: "--senders-address")
-        admin = try Endpoint(options.adminAddress ?? file.adminAddress ?? "127.0.0.1:7081", for: "--admin-address")
+            options.sendersAddress ?? file.sendersAddress ?? "127.0.0.1:7001", for: "--senders-address",
+            schemes: .frames)
+        admin = try Endpoint(
+            options.adminAddress ?? file.adminAddress ?? "127.0.0.1:7081", for: "--admin-address", schemes: .http)
         // From the environment, so that the token need not stand where every process can read it.
         let given = options.adminToken ?? getenv("LONGWIRE_ADMIN_TOKEN").map { String(cString: $0) }
         adminToken =
             options.mode == .handoff
             ? try needed("--admin-token", given, file.adminToken) : given ?? file.adminToken ?? ""
-        http = try Endpoint(options.httpAddress ?? file.httpAddress ?? "127.0.0.1:7080", for: "--http-address")
+        http = try Endpoint(
+            options.httpAddress ?? file.httpAddress ?? "127.0.0.1:7080", for: "--http-address", schemes: .http)
+        try readTLS(options)
+    }
+
+    /// Reads whom to believe and what to show, by the names and variables of the other commands.
+    private mutating func readTLS(_ options: BenchOptions) throws(UsageError) {
+        guard !secureListeners.isEmpty else {
+            let given = [
+                ("--ca", options.authoritiesFile), ("--cert", options.certificateFile), ("--key", options.keyFile),
+            ]
+            guard let option = given.first(where: { $0.1 != nil })?.0 else { return }
+            // The environment's may be there for other commands.
+            throw UsageError("\(option) is for TLS; give --tls, or an address that begins with https:// or tls://")
+        }
+        func found(_ given: String?, _ variable: String) -> String? {
+            let text = given ?? getenv(variable).map { String(cString: $0) }
+            return text == "" ? nil : text
+        }
+        let files = TLSFiles(
+            authorities: found(options.authoritiesFile, "LONGWIRE_CA"),
+            certificate: found(options.certificateFile, "LONGWIRE_CERT"), key: found(options.keyFile, "LONGWIRE_KEY"))
+        guard files.key == nil || files.certificate != nil else {
+            throw UsageError("--key belongs to --cert, which is missing")
+        }
+        try files.check()
+        tls = files
+    }
+
+    /// Which of the four speak TLS here; for reports.
+    var secureListeners: [String] {
+        [("devices", device), ("senders", senders), ("push API", http), ("admin listener", admin)].filter(\.1.isSecure)
+            .map(\.0)
     }
 }

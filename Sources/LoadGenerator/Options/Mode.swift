@@ -93,6 +93,6 @@ enum Mode: String, CaseIterable, Codable {
         }
         let percentiles = latencies.flatMap { name in ["p50", "p90", "p99", "p99.9", "max"].map { "\(name).\($0)" } }
         return own.split(separator: " ").map(String.init) + percentiles
-            + ["generatorCPU", "generatorBusy", "generatorCPUCores"]
+            + ["handshakes", "failedHandshakes", "generatorCPU", "generatorBusy", "generatorCPUCores"]
     }
 }

@@ -1,3 +1,4 @@
+internal import Cryptography
 internal import Glibc
 internal import Platform
 internal import Synchronization
@@ -45,7 +46,12 @@ final class WorkerThread: @unchecked Sendable {
             tally = worker.tally
         } catch {
             tally.devices = plan.devices
-            tally.fatal = "epoll cannot be used: \(errorText(error.errorNumber))"
+            tally.fatal =
+                switch error {
+                case let failure as Poller.Failure: "epoll cannot be used: \(errorText(failure.errorNumber))"
+                case let failure as TLSFailure: failure.description
+                default: "\(error)"
+                }
         }
         coordinator.finish()
     }

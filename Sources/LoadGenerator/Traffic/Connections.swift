@@ -1,15 +1,21 @@
+internal import Cryptography
+
 // The records of the four kinds of connection. They live in slabs that never move; an index is the poller's token.
 
 /// One device: about a hundred bytes, whatever it is doing.
 struct DeviceConnection {
     enum Phase: UInt8 {
         case absent, connecting
+        /// In its TLS handshake.
+        case securing
         /// Asks for a WebSocket.
         case upgrading
         case greeting, ready, failed
     }
 
     var descriptor: CInt = -1
+    /// `nil`: the bytes are plain.
+    var tls: TLSSession?
     var phase = Phase.absent
     var attempts: UInt8 = 0
     var identity: DeviceIdentity
@@ -24,9 +30,10 @@ struct DeviceConnection {
 
 /// One connection on the senders' listener, with its bytes still to be sent.
 struct SenderConnection {
-    enum Phase: UInt8 { case connecting, greeting, ready, failed }
+    enum Phase: UInt8 { case connecting, securing, greeting, ready, failed }
 
     var descriptor: CInt = -1
+    var tls: TLSSession?
     var phase = Phase.connecting
     var input = Leftover()
     let buffer = UnsafeMutableRawPointer.allocate(byteCount: Limits.sendByteCount, alignment: 64)
@@ -39,9 +46,10 @@ struct SenderConnection {
 
 /// One keep-alive connection to the push API.
 struct HTTPConnection {
-    enum Phase: UInt8 { case closed, connecting, ready }
+    enum Phase: UInt8 { case closed, connecting, securing, ready }
 
     var descriptor: CInt = -1
+    var tls: TLSSession?
     var phase = Phase.closed
     var attempts = 0
     struct Request {
@@ -73,9 +81,10 @@ struct HTTPConnection {
 
 /// One keep-alive connection to the admin listener, which leases, settles and leases again.
 struct AdminConnection {
-    enum Phase: UInt8 { case closed, connecting, ready, leasing, settling }
+    enum Phase: UInt8 { case closed, connecting, securing, ready, leasing, settling }
 
     var descriptor: CInt = -1
+    var tls: TLSSession?
     var phase = Phase.closed
     var attempts = 0
     var sentAt: Int64 = 0

@@ -6,21 +6,37 @@ struct Endpoint: Equatable, Sendable, Codable {
     var address: UInt32
     var port: UInt16
     var text: String
+    /// As it was given: what the listener's certificate must be for.
+    var host: String
+    /// Speaks TLS.
+    var isSecure = false
 
     var isLoopback: Bool { address >> 24 == 127 }
 
     init(address: UInt32, port: UInt16) {
         (self.address, self.port) = (address, port)
         let parts = [24, 16, 8, 0].map { String(address >> UInt32($0) & 0xFF) }
-        text = parts.joined(separator: ".") + ":\(port)"
+        host = parts.joined(separator: ".")
+        text = host + ":\(port)"
     }
 
-    /// Reads `host:port`; a name is resolved.
+    /// Reads `host:port`, with one of `schemes` and `://` before it or without; a name is resolved.
     ///
     /// - Throws: `UsageError` naming `option` when the form is wrong or the name has no IPv4 address.
-    init(_ text: String, for option: String) throws(UsageError) {
+    init(_ given: String, for option: String, schemes: Schemes) throws(UsageError) {
+        var text = given
+        var isSecure = false
+        if let mark = given.firstRange(of: "://") {
+            let scheme = String(given[..<mark.lowerBound])
+            guard scheme == schemes.plain || scheme == schemes.secure else {
+                throw UsageError("\(option) “\(given)”: write \(schemes.forms)")
+            }
+            isSecure = scheme == schemes.secure
+            text = String(given[mark.upperBound...])
+            if text.hasSuffix("/") { text.removeLast() }
+        }
         guard let colon = text.lastIndex(of: ":"), let port = UInt16(text[text.index(after: colon)...]), port > 0 else {
-            throw UsageError("\(option) “\(text)”: write host:port")
+            throw UsageError("\(option) “\(given)”: write \(schemes.forms)")
         }
         var host = String(text[..<colon])
         // A gateway that listens on every address is reached on this machine's own.
@@ -30,13 +46,27 @@ struct Endpoint: Equatable, Sendable, Codable {
         hints.ai_socktype = CInt(SOCK_STREAM.rawValue)
         var list: UnsafeMutablePointer<addrinfo>?
         guard getaddrinfo(host, nil, &hints, &list) == 0, let first = list else {
-            throw UsageError("\(option) “\(text)”: the host has no IPv4 address")
+            throw UsageError("\(option) “\(given)”: the host has no IPv4 address")
         }
         defer { freeaddrinfo(list) }
         let found = first.pointee.ai_addr.withMemoryRebound(to: sockaddr_in.self, capacity: 1) {
             UInt32(bigEndian: $0.pointee.sin_addr.s_addr)
         }
         self.init(address: found, port: port)
+        (self.host, self.isSecure) = (host, isSecure)
+    }
+
+    /// What may stand before `://`.
+    struct Schemes {
+        var plain: String
+        var secure: String
+
+        /// A listener of devices or senders.
+        static let frames = Schemes(plain: "tcp", secure: "tls")
+        /// The push API, and the admin listener.
+        static let http = Schemes(plain: "http", secure: "https")
+
+        var forms: String { "host:port, or \(secure)://host:port for TLS" }
     }
 
     /// The address that the `index`-th connection to a loopback endpoint comes from; 0: let the kernel choose.
@@ -53,7 +83,8 @@ enum Socket {
         case bytes(Int)
         case wouldBlock
         case ended
-        case failed(CInt)
+        /// With the words for it.
+        case failed(String)
     }
 
     private static let bindAddressNoPort: CInt = 24
@@ -100,14 +131,14 @@ enum Socket {
         let count = recv(descriptor, start, capacity, 0)
         if count > 0 { return .bytes(count) }
         if count == 0 { return .ended }
-        return errno == EAGAIN || errno == EINTR ? .wouldBlock : .failed(errno)
+        return errno == EAGAIN || errno == EINTR ? .wouldBlock : .failed(errorText(errno))
     }
 
     @inline(__always)
     static func send(_ descriptor: CInt, _ start: UnsafeRawPointer, _ count: Int) -> Outcome {
         let sent = Glibc.send(descriptor, start, count, CInt(MSG_NOSIGNAL))
         if sent >= 0 { return .bytes(sent) }
-        return errno == EAGAIN || errno == EINTR ? .wouldBlock : .failed(errno)
+        return errno == EAGAIN || errno == EINTR ? .wouldBlock : .failed(errorText(errno))
     }
 
     private static func set(_ descriptor: CInt, _ level: CInt, _ option: CInt) {

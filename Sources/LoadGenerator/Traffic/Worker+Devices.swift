@@ -53,17 +53,31 @@ extension Worker {
                 return giveUp(index, "connecting a device: \(errorText(error))", retries: true)
             }
             guard event.isWritable else { return }
-            if plan.options.speaksWebSocket {
-                device.pointee.phase = .upgrading
-                let request = WebSocketFrames.request(host: plan.credentials.device.text)
-                request.withUnsafeBytes { put(index, $0.baseAddress!, $0.count) }
-            } else {
-                device.pointee.phase = .greeting
-                sendHello(index)
+            device.pointee.phase = .securing
+            if !plan.credentials.device.isSecure { greet(index) }
+        }
+        if device.pointee.phase == .securing {
+            switch secure(&device.pointee.tls, device.pointee.descriptor, plan.credentials.device, "a device") {
+            case .yes: greet(index)
+            case .notYet: return
+            case .no(let text, let retries): return giveUp(index, text, retries: retries)
             }
         }
-        if event.isWritable, device.pointee.output.count > 0 { flush(index) }
-        if event.isReadable || event.isHungUp { receive(index) }
+        // What TLS read or wrote before may have used up the edge that this waits for.
+        let isSecure = device.pointee.tls != nil
+        if event.isWritable || isSecure, device.pointee.output.count > 0 { flush(index) }
+        if event.isReadable || event.isHungUp || isSecure { receive(index) }
+    }
+
+    /// The first bytes of ours.
+    private mutating func greet(_ index: Int) {
+        guard plan.options.speaksWebSocket else {
+            devices[index].phase = .greeting
+            return sendHello(index)
+        }
+        devices[index].phase = .upgrading
+        let request = WebSocketFrames.request(host: plan.credentials.device.text)
+        request.withUnsafeBytes { put(index, $0.baseAddress!, $0.count) }
     }
 
     private mutating func sendHello(_ index: Int) {
@@ -94,7 +108,7 @@ extension Worker {
         let device = devices + index
         guard device.pointee.descriptor >= 0 else { return }
         guard device.pointee.output.count == 0 else { return device.pointee.output.append(start, count) }
-        switch Socket.send(device.pointee.descriptor, start, count) {
+        switch Socket.send(device.pointee.descriptor, device.pointee.tls, start, count) {
         case .bytes(let sent): if sent < count { device.pointee.output.append(start + sent, count - sent) }
         case .wouldBlock: device.pointee.output.append(start, count)
         case .ended, .failed: break  // the read side reports it, with the gateway's Close if it sent one
@@ -104,7 +118,9 @@ extension Worker {
     private mutating func flush(_ index: Int) {
         let device = devices + index
         guard let start = device.pointee.output.start else { return }
-        if case .bytes(let sent) = Socket.send(device.pointee.descriptor, start, device.pointee.output.count) {
+        if case .bytes(let sent) = Socket.send(
+            device.pointee.descriptor, device.pointee.tls, start, device.pointee.output.count)
+        {
             device.pointee.output.drop(first: sent)
         }
     }
@@ -114,10 +130,16 @@ extension Worker {
         while device.pointee.descriptor >= 0 {
             let kept = device.pointee.input.take(into: scratch)
             let room = Limits.receiveByteCount - kept
-            switch Socket.receive(device.pointee.descriptor, into: scratch + kept, room) {
+            let outcome = Socket.receive(device.pointee.descriptor, device.pointee.tls, into: scratch + kept, room)
+            switch outcome {
             case .wouldBlock: return device.pointee.input.store(scratch, kept)
             case .ended: return lose(index, "the gateway closed a device's connection without a Close")
-            case .failed(let error): return lose(index, "a device's connection failed: \(errorText(error))")
+            case .failed(let reason):
+                if device.pointee.phase != .ready, noteRefusal(device.pointee.tls) {
+                    return giveUp(
+                        index, "TLS handshake of a device: \(reason.dropFirst("TLS: ".count))", retries: false)
+                }
+                return lose(index, "a device's connection failed: \(reason)")
             case .bytes(let count):
                 // Read anew for each socket: what waits behind hundreds of others in a turn has waited.
                 now = Clocks.now()
@@ -128,7 +150,7 @@ extension Worker {
                 if device.pointee.lastSequence > known { acknowledge(index) }
                 device.pointee.input.store(scratch + used, kept + count - used)
                 // Edge-triggered: a short read has emptied the socket, the next bytes are a new edge.
-                if count < room { return }
+                if count < room, device.pointee.tls == nil { return }
             }
         }
     }
@@ -337,8 +359,7 @@ extension Worker {
     }
 
     private mutating func shut(_ index: Int, _ phase: DeviceConnection.Phase) {
-        if devices[index].descriptor >= 0 { _ = Glibc.close(devices[index].descriptor) }
-        devices[index].descriptor = -1
+        Socket.shut(&devices[index].descriptor, &devices[index].tls)
         devices[index].phase = phase
         devices[index].input.clear()
         devices[index].output.clear()

@@ -5,13 +5,16 @@ internal import Wire
 // The push API: keep-alive connections, each with up to `pipeline` requests outstanding.
 extension Worker {
     mutating func openHTTP() {
-        for index in 0..<httpCount { openHTTP(index) }
+        for index in 0..<httpCount { openHTTP(index, after: nil) }
     }
 
-    private mutating func openHTTP(_ index: Int) {
+    /// `failure` is what the last attempt ended with.
+    private mutating func openHTTP(_ index: Int, after failure: String?) {
         https[index].attempts += 1
         guard https[index].attempts <= Limits.attemptCount else {
-            if tally.fatal == nil { tally.fatal = "an HTTP connection failed \(Limits.attemptCount) times" }
+            if tally.fatal == nil {
+                tally.fatal = "an HTTP connection failed \(Limits.attemptCount) times: \(failure ?? "no reason")"
+            }
             return
         }
         let (descriptor, error) = Socket.connect(
@@ -34,15 +37,30 @@ extension Worker {
             let error = Socket.pendingError(connection.pointee.descriptor)
             guard error == 0 else { return restart(index, "connecting over HTTP: \(errorText(error))") }
             guard event.isWritable else { return }
-            connection.pointee.phase = .ready
-            if publishesHTTP { sendRequests(index) }
+            connection.pointee.phase = .securing
+            if !plan.credentials.http.isSecure { beginHTTP(index) }
         }
-        if event.isWritable, let start = connection.pointee.output.start,
-            case .bytes(let sent) = Socket.send(connection.pointee.descriptor, start, connection.pointee.output.count)
+        if connection.pointee.phase == .securing {
+            let endpoint = plan.credentials.http
+            switch secure(&connection.pointee.tls, connection.pointee.descriptor, endpoint, "an HTTP connection") {
+            case .yes: beginHTTP(index)
+            case .notYet: return
+            case .no(let text, _): return restart(index, text)
+            }
+        }
+        let isSecure = connection.pointee.tls != nil
+        if event.isWritable || isSecure, let start = connection.pointee.output.start,
+            case .bytes(let sent) = Socket.send(
+                connection.pointee.descriptor, connection.pointee.tls, start, connection.pointee.output.count)
         {
             connection.pointee.output.drop(first: sent)
         }
-        if event.isReadable || event.isHungUp { receiveAnswers(index) }
+        if event.isReadable || event.isHungUp || isSecure { receiveAnswers(index) }
+    }
+
+    private mutating func beginHTTP(_ index: Int) {
+        https[index].phase = .ready
+        if publishesHTTP { sendRequests(index) }
     }
 
     /// Tops the connection up to its depth, in one send.
@@ -75,7 +93,7 @@ extension Worker {
     mutating func sendHTTP(_ index: Int, _ bytes: UnsafeRawBufferPointer) {
         let connection = https + index
         guard let start = bytes.baseAddress else { return }
-        switch Socket.send(connection.pointee.descriptor, start, bytes.count) {
+        switch Socket.send(connection.pointee.descriptor, connection.pointee.tls, start, bytes.count) {
         case .bytes(let sent):
             if sent < bytes.count { connection.pointee.output.append(start + sent, bytes.count - sent) }
         case .wouldBlock: connection.pointee.output.append(start, bytes.count)
@@ -88,18 +106,22 @@ extension Worker {
         while connection.pointee.descriptor >= 0 {
             let kept = connection.pointee.input.take(into: scratch)
             let room = Limits.receiveByteCount - kept
-            switch Socket.receive(connection.pointee.descriptor, into: scratch + kept, room) {
+            let outcome = Socket.receive(
+                connection.pointee.descriptor, connection.pointee.tls, into: scratch + kept, room)
+            switch outcome {
             case .wouldBlock:
                 connection.pointee.input.store(scratch, kept)
                 return
             case .ended: return restart(index, "the gateway closed an HTTP connection")
-            case .failed(let error): return restart(index, "an HTTP connection failed: \(errorText(error))")
+            case .failed(let reason):
+                _ = noteRefusal(connection.pointee.tls)
+                return restart(index, "an HTTP connection failed: \(reason)")
             case .bytes(let count):
                 now = Clocks.now()
                 guard let used = readAnswers(index, kept + count) else { return }
                 connection.pointee.input.store(scratch + used, kept + count - used)
                 if publishesHTTP { sendRequests(index) }
-                if count < room { return }
+                if count < room, connection.pointee.tls == nil { return }
             }
         }
     }
@@ -163,13 +185,12 @@ extension Worker {
 
     private mutating func restart(_ index: Int, _ text: String) {
         let connection = https + index
-        if connection.pointee.descriptor >= 0 { _ = Glibc.close(connection.pointee.descriptor) }
-        connection.pointee.descriptor = -1
+        Socket.shut(&connection.pointee.descriptor, &connection.pointee.tls)
         connection.pointee.phase = .closed
         connection.pointee.input.clear()
         connection.pointee.output.clear()
         fail(text)
         while connection.pointee.pop() != nil { tally.failedRequests += 1 }
-        openHTTP(index)
+        openHTTP(index, after: text)
     }
 }

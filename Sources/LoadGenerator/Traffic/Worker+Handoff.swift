@@ -5,15 +5,18 @@ internal import Wire
 // The handoff API: keep-alive connections that lease jobs, settle them as accepted, and lease again.
 extension Worker {
     mutating func openAdmins() {
-        for index in 0..<adminCount { openAdmin(index) }
+        for index in 0..<adminCount { openAdmin(index, after: nil) }
     }
 
     var readyAdmins: Int { (0..<adminCount).count { admins[$0].phase == .ready } }
 
-    private mutating func openAdmin(_ index: Int) {
+    /// `failure` is what the last attempt ended with.
+    private mutating func openAdmin(_ index: Int, after failure: String?) {
         admins[index].attempts += 1
         guard admins[index].attempts <= Limits.attemptCount else {
-            if tally.fatal == nil { tally.fatal = "an admin connection failed \(Limits.attemptCount) times" }
+            if tally.fatal == nil {
+                tally.fatal = "an admin connection failed \(Limits.attemptCount) times: \(failure ?? "no reason")"
+            }
             return
         }
         let (descriptor, error) = Socket.connect(to: plan.credentials.admin, from: 0)
@@ -35,12 +38,26 @@ extension Worker {
                 return restartAdmin(index, "connecting to the admin listener: \(errorText(error))")
             }
             guard event.isWritable else { return }
-            admins[index].phase = .ready
-            // A connection that was lost in the middle of the work goes on with it.
-            if isMeasuring, coordinator.gate(.second) != .closed { lease(index) }
+            admins[index].phase = .securing
+            if !plan.credentials.admin.isSecure { beginAdmin(index) }
         }
-        if event.isWritable { flushAdmin(index) }
-        if event.isReadable || event.isHungUp { receiveAdmin(index) }
+        if admins[index].phase == .securing {
+            let endpoint = plan.credentials.admin
+            switch secure(&admins[index].tls, admins[index].descriptor, endpoint, "an admin connection") {
+            case .yes: beginAdmin(index)
+            case .notYet: return
+            case .no(let text, _): return restartAdmin(index, text)
+            }
+        }
+        let isSecure = admins[index].tls != nil
+        if event.isWritable || isSecure { flushAdmin(index) }
+        if event.isReadable || event.isHungUp || isSecure { receiveAdmin(index) }
+    }
+
+    private mutating func beginAdmin(_ index: Int) {
+        admins[index].phase = .ready
+        // A connection that was lost in the middle of the work goes on with it.
+        if isMeasuring, coordinator.gate(.second) != .closed { lease(index) }
     }
 
     mutating func lease(_ index: Int) {
@@ -74,7 +91,7 @@ extension Worker {
         while connection.pointee.sent < connection.pointee.request.count {
             let outcome = connection.pointee.request.withUnsafeBytes {
                 Socket.send(
-                    connection.pointee.descriptor, $0.baseAddress! + connection.pointee.sent,
+                    connection.pointee.descriptor, connection.pointee.tls, $0.baseAddress! + connection.pointee.sent,
                     $0.count - connection.pointee.sent)
             }
             // A failure is reported by the read side.
@@ -88,16 +105,19 @@ extension Worker {
         while connection.pointee.descriptor >= 0 {
             let room = Limits.leaseByteCount - connection.pointee.filled
             let outcome = Socket.receive(
-                connection.pointee.descriptor, into: connection.pointee.buffer + connection.pointee.filled, room)
+                connection.pointee.descriptor, connection.pointee.tls,
+                into: connection.pointee.buffer + connection.pointee.filled, room)
             switch outcome {
             case .wouldBlock: return
             case .ended: return restartAdmin(index, "the gateway closed an admin connection")
-            case .failed(let error): return restartAdmin(index, "an admin connection failed: \(errorText(error))")
+            case .failed(let reason):
+                _ = noteRefusal(connection.pointee.tls)
+                return restartAdmin(index, "an admin connection failed: \(reason)")
             case .bytes(let count):
                 now = Clocks.now()
                 connection.pointee.filled += count
                 guard readAdmin(index) else { return }
-                if count < room { return }
+                if count < room, connection.pointee.tls == nil { return }
             }
         }
     }
@@ -128,7 +148,7 @@ extension Worker {
             switch phase {
             case .leasing: leased(index, body)
             case .settling: settled(index, body)
-            case .closed, .connecting, .ready:
+            case .closed, .connecting, .securing, .ready:
                 restartAdmin(index, "an answer of the admin listener that nobody asked for")
                 return false
             }
@@ -208,12 +228,11 @@ extension Worker {
         closeAdmin(index)
         fail(text)
         tally.failedRequests += 1
-        openAdmin(index)
+        openAdmin(index, after: text)
     }
 
     mutating func closeAdmin(_ index: Int) {
-        if admins[index].descriptor >= 0 { _ = Glibc.close(admins[index].descriptor) }
-        admins[index].descriptor = -1
+        Socket.shut(&admins[index].descriptor, &admins[index].tls)
         admins[index].phase = .closed
         admins[index].filled = 0
     }

@@ -23,16 +23,31 @@ extension Worker {
             let error = Socket.pendingError(sender.pointee.descriptor)
             guard error == 0 else { return endSender(index, "connecting a sender: \(errorText(error))") }
             guard event.isWritable else { return }
-            sender.pointee.phase = .greeting
-            let wall = Int64(Clocks.wallMilliseconds()) + clockOffset
-            let frame = Greeting.sender(plan.credentials, timestamp: UInt64(max(0, wall)))
-            frame.withUnsafeBytes {
-                (sender.pointee.buffer + sender.pointee.tail).copyMemory(from: $0.baseAddress!, byteCount: $0.count)
-                sender.pointee.tail += $0.count
+            sender.pointee.phase = .securing
+            if !plan.credentials.senders.isSecure { greetAsSender(index) }
+        }
+        if sender.pointee.phase == .securing {
+            switch secure(&sender.pointee.tls, sender.pointee.descriptor, plan.credentials.senders, "a sender") {
+            case .yes: greetAsSender(index)
+            case .notYet: return
+            case .no(let text, _): return endSender(index, text)
             }
         }
-        if event.isWritable { flushSender(index) }
-        if event.isReadable || event.isHungUp { receiveResults(index) }
+        let isSecure = sender.pointee.tls != nil
+        if event.isWritable || isSecure { flushSender(index) }
+        if event.isReadable || event.isHungUp || isSecure { receiveResults(index) }
+    }
+
+    private mutating func greetAsSender(_ index: Int) {
+        let sender = senders + index
+        sender.pointee.phase = .greeting
+        let wall = Int64(Clocks.wallMilliseconds()) + clockOffset
+        let frame = Greeting.sender(plan.credentials, timestamp: UInt64(max(0, wall)))
+        frame.withUnsafeBytes {
+            (sender.pointee.buffer + sender.pointee.tail).copyMemory(from: $0.baseAddress!, byteCount: $0.count)
+            sender.pointee.tail += $0.count
+        }
+        flushSender(index)
     }
 
     /// Sends what waits; what the socket does not take stays, and the front of the buffer is used again.
@@ -42,7 +57,7 @@ extension Worker {
         let waiting = sender.pointee.tail - sender.pointee.head
         guard waiting > 0, sender.pointee.descriptor >= 0 else { return }
         if case .bytes(let sent) = Socket.send(
-            sender.pointee.descriptor, sender.pointee.buffer + sender.pointee.head, waiting)
+            sender.pointee.descriptor, sender.pointee.tls, sender.pointee.buffer + sender.pointee.head, waiting)
         {
             sender.pointee.head += sent
         }
@@ -97,16 +112,18 @@ extension Worker {
         while sender.pointee.descriptor >= 0 {
             let kept = sender.pointee.input.take(into: scratch)
             let room = Limits.receiveByteCount - kept
-            switch Socket.receive(sender.pointee.descriptor, into: scratch + kept, room) {
+            switch Socket.receive(sender.pointee.descriptor, sender.pointee.tls, into: scratch + kept, room) {
             case .wouldBlock: return sender.pointee.input.store(scratch, kept)
             case .ended: return endSender(index, "the gateway closed a sender's connection without a Close")
-            case .failed(let error): return endSender(index, "a sender's connection failed: \(errorText(error))")
+            case .failed(let reason):
+                _ = noteRefusal(sender.pointee.tls)
+                return endSender(index, "a sender's connection failed: \(reason)")
             case .bytes(let count):
                 now = Clocks.now()
                 let used = readResults(index, kept + count)
                 guard sender.pointee.descriptor >= 0 else { return }
                 sender.pointee.input.store(scratch + used, kept + count - used)
-                if count < room { return }
+                if count < room, sender.pointee.tls == nil { return }
             }
         }
     }
@@ -182,9 +199,8 @@ extension Worker {
     }
 
     private mutating func endSender(_ index: Int, _ text: String) {
-        if senders[index].descriptor >= 0 { _ = Glibc.close(senders[index].descriptor) }
+        Socket.shut(&senders[index].descriptor, &senders[index].tls)
         if senders[index].phase == .ready { readySenders -= 1 }
-        senders[index].descriptor = -1
         senders[index].phase = .failed
         senders[index].input.clear()
         fail(text)

@@ -1,3 +1,4 @@
+internal import Cryptography
 internal import Glibc
 internal import Platform
 internal import Synchronization
@@ -11,6 +12,8 @@ struct Worker: ~Copyable {
 
     let plan: WorkerPlan
     let coordinator: Coordinator
+    /// `nil`: all is plain.
+    let context: TLSContext?
     var poller: Poller
     // `var`, though never replaced: see `TimerWheel.occupancy`.
     var devices: UnsafeMutablePointer<DeviceConnection>
@@ -60,8 +63,11 @@ struct Worker: ~Copyable {
     var shownDelivered = 0
     var shownSettled = 0
 
-    init(_ plan: WorkerPlan, _ coordinator: Coordinator) throws(Poller.Failure) {
+    /// - Throws: `Poller.Failure`, or `TLSFailure` with what is wrong with the files.
+    init(_ plan: WorkerPlan, _ coordinator: Coordinator) throws {
+        let context = try plan.tls?.context()
         poller = try Poller()
+        self.context = context
         (self.plan, self.coordinator) = (plan, coordinator)
         (deviceCount, senderCount) = (plan.devices.count, plan.senders)
         (httpCount, adminCount) = (plan.httpConnections, plan.adminConnections)

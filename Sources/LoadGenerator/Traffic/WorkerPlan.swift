@@ -31,6 +31,8 @@ struct WorkerPlan: Sendable, Codable {
     /// The upper 16 bits of every payload's number, so that messages of an earlier run are told apart.
     var runTag: UInt64
     var httpToken: String
+    /// `nil`: no listener of this run speaks TLS.
+    var tls: TLSFiles?
     var options: RunTimes
 
     struct RunTimes: Sendable, Codable {
@@ -51,6 +53,6 @@ struct WorkerPlan: Sendable, Codable {
 
     private enum CodingKeys: String, CodingKey {
         case job, index, credentials, firstDevice, senders, httpConnections, adminConnections, inFlight, rate
-        case handshakes, runTag, httpToken, options
+        case handshakes, runTag, httpToken, tls, options
     }
 }

@@ -16,6 +16,9 @@ struct WorkerTally: Sendable, Codable {
     var connected = 0
     /// Devices that did not, after all attempts.
     var failedDevices = 0
+    /// TLS handshakes that were good, and those that were not; a refused certificate of ours counts among the latter.
+    var handshakes = 0
+    var failedHandshakes = 0
     /// Connections that ended after their Welcome.
     var lostConnections = 0
     var published = 0
@@ -69,7 +72,8 @@ struct WorkerTally: Sendable, Codable {
 
     private enum CodingKeys: String, CodingKey {
         case connectLatency, deliverLatency, resultLatency, answerLatency, leaseLatency, settleLatency, sendLag, series
-        case connected, failedDevices, lostConnections, published, accepted, delivered, acks, refused, busy, repeats
+        case connected, handshakes, failedHandshakes, failedDevices, lostConnections, published, accepted, delivered,
+            acks, refused, busy, repeats
         case disordered, foreign, failedRequests, malformed, leased, settled, stale, jobs, measuredAccepted
         case measuredDelivered, measuredAnswers, stalls, remainder, failures, connectStartedAt, connectEndedAt
         case phaseStartedAt, phaseEndedAt, drainEndedAt, totalCPU, measuredTime, waited, busiest, fatal, rounds
@@ -77,7 +81,8 @@ struct WorkerTally: Sendable, Codable {
 
     private static var sums: [WritableKeyPath<WorkerTally, Int>] {
         [
-            \.connected, \.failedDevices, \.lostConnections, \.published, \.accepted, \.delivered, \.acks, \.refused,
+            \.connected, \.handshakes, \.failedHandshakes, \.failedDevices, \.lostConnections, \.published, \.accepted,
+            \.delivered, \.acks, \.refused,
             \.busy,
             \.repeats, \.disordered, \.foreign, \.failedRequests, \.malformed, \.leased, \.settled, \.stale,
             \.measuredAccepted, \.measuredDelivered, \.measuredAnswers, \.stalls, \.remainder.unanswered,

@@ -1,7 +1,7 @@
-/// What to try after a certificate was refused, by OpenSSL's and curl's words for it.
-enum CertificateHint {
+/// What the commands say to try after a certificate was refused, by OpenSSL's and curl's words for it.
+package enum CertificateHint {
     /// `nil`: the words are not about a certificate.
-    static func text(_ reason: String, host: String) -> String? {
+    package static func text(_ reason: String, host: String) -> String? {
         let reason = reason.lowercased()
         func has(_ words: String...) -> Bool { words.contains { reason.contains($0) } }
         // The other side's alerts come first: they are about ours.

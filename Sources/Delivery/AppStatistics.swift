@@ -18,9 +18,11 @@ package struct AppStatistics: Sendable {
     /// Accepted and not ended; of a part without bucket 0 less what was accepted before yesterday.
     package var queuedMessages: Int64 = 0
     package var dueJobs = PerChannel { _ in 0 }
-    /// What waits for an ack of the app's server, in a feed that is in memory.
+    /// What waits for an ack of the app's server, and for how many milliseconds the oldest has.
     package var upstreamItems = 0
     package var eventItems = 0
+    package var upstreamWait: GatewayTime = 0
+    package var eventWait: GatewayTime = 0
 
     package init() {}
 
@@ -51,8 +53,8 @@ extension Shard {
             var current = appNumbers[app]
             current.connectedDevices = sessions.count(ofApp: app)
             for channel in VendorChannel.allCases { current.dueJobs[channel] = jobs.dueCount(of: app, channel) }
-            current.upstreamItems = feeds.itemCount(of: FeedName(key, .upstream))
-            current.eventItems = feeds.itemCount(of: FeedName(key, .events))
+            (current.upstreamItems, current.upstreamWait) = feeds.waiting(in: FeedName(key, .upstream), at: now)
+            (current.eventItems, current.eventWait) = feeds.waiting(in: FeedName(key, .events), at: now)
             return current
         }
     }

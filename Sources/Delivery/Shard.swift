@@ -152,6 +152,7 @@ package struct Shard: ~Copyable {
         current.pendingEffects = outbox.waitingCount
         current.liveBroadcasts = broadcasts.liveCount
         current.feedItems = feeds.itemCount
+        current.longestFeedWait = feeds.longestWait(at: now)
         return current
     }
 
@@ -168,6 +169,7 @@ package struct Shard: ~Copyable {
             }
         }
         retiredApps = Set(apps.map(\.key)).subtracting(new.map(\.key))
+        feeds.watchedApps = 0
     }
 
     /// Other limits are in force; what is above them goes as its turn comes.

@@ -18,8 +18,9 @@ package struct ShardStatistics: Sendable {
     package var eventsLost: UInt64 = 0
     /// Items that a feed removed before its consumer had acked them.
     package var feedItemsMissed: UInt64 = 0
-    /// Items that wait for an ack, in the feeds that are in memory.
+    /// Items that wait for an ack, and for how many milliseconds the oldest has.
     package var feedItems = 0
+    package var longestFeedWait: GatewayTime = 0
     package var deliversSent: UInt64 = 0
     package var deliversResent: UInt64 = 0
     /// Delivers of broadcasts, among all.

@@ -70,6 +70,49 @@ struct FeedTests {
         }
     }
 
+    @Test("after a start what waits is counted and dated, and goes when it is too old, though nobody asks for it")
+    func figures() throws {
+        let harness = Self.harness { $0.age = 3_600_000 }
+        let share = LoopShare(index: 0, count: 1)
+        let figures = { harness.shard.statistics(of: [DeliveryHarness.app])[0] }
+        for number in 1...5 { #expect(Self.send(harness, UInt32(number), "\(number)") == .taken) }
+        harness.advance(60_000)
+        #expect(Self.send(harness, 6) == .taken)
+        #expect(figures().upstreamItems == 6 && figures().upstreamWait == 60_000)
+        _ = Self.ask(harness, .acknowledge(Self.upstream, upTo: 5))
+        harness.flush()
+        #expect(figures().upstreamItems == 1 && figures().upstreamWait == 0)
+        harness.advance(30_000)
+        harness.crash()
+        #expect(figures().upstreamItems == 0, "nobody has looked")
+        harness.shard.watchFeeds(share, now: harness.now)
+        harness.drain()
+        harness.flush()
+        harness.advance(1_000)
+        harness.flush()
+        #expect(figures().upstreamItems == 1 && figures().upstreamWait == 31_000, "\(figures())")
+        #expect(harness.shard.statistics.feedItems == 1 && harness.shard.statistics.longestFeedWait == 31_000)
+        for _ in 0..<2 {
+            harness.advance(3_600_000)
+            harness.flush()
+        }
+        #expect(figures().upstreamItems == 0 && figures().upstreamWait == 0)
+        #expect(harness.shard.statistics.feedItemsMissed == 1)
+        // A row that cannot be read now is looked for again.
+        #expect(Self.send(harness, 7) == .taken)
+        harness.crash()
+        harness.store.readsFailFrom = 0
+        harness.shard.watchFeeds(share, now: harness.now)
+        harness.drain()
+        harness.flush()
+        harness.store.readsFailFrom = .max
+        #expect(figures().upstreamItems == 0)
+        harness.shard.watchFeeds(share, now: harness.now)
+        harness.drain()
+        harness.flush()
+        #expect(figures().upstreamItems == 1)
+    }
+
     @Test("nothing is answered before it is on disk, and what a crash took may be sent again")
     func durability() throws {
         let harness = Self.harness()

@@ -113,6 +113,8 @@ struct MetricsTests {
             "longwire_app_handoff_jobs_due{app=\"other\",channel=\"apns\"} 1",
             "longwire_app_feed_items{app=\"app\",type=\"upstream\"} 0",
             "longwire_app_feed_items{app=\"other\",type=\"events\"} 0",
+            "longwire_app_feed_oldest_seconds{app=\"app\",type=\"upstream\"} 0",
+            "longwire_feed_oldest_seconds 0",
         ] {
             #expect(lines.contains(line), "\(line)")
         }

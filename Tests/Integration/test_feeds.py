@@ -50,6 +50,11 @@ def drain(gateway, path=UPSTREAM, pages=1_000):
     return items
 
 
+def metric(gateway, name):
+    """A sample of /metrics by its name and labels."""
+    return next(float(line.rsplit(" ", 1)[1]) for line in gateway.metrics().splitlines() if line.startswith(name + " "))
+
+
 def test_messages_are_read_in_order_and_acked_durably(own_gateway, new_device):
     gateway = own_gateway(app={"upstream": {}})
     device = new_device(gateway)
@@ -77,6 +82,24 @@ def test_messages_are_read_in_order_and_acked_durably(own_gateway, new_device):
         with pytest.raises(Refused) as refused:
             ack(gateway, cursor)
         assert refused.value.status == (409 if cursor == "9" else 400)
+
+
+def test_what_waits_is_counted_after_a_restart_though_nobody_asks(own_gateway, new_device):
+    gateway = own_gateway(app={"upstream": {}, "events": {}})
+    device = new_device(gateway)
+    for number in (1, 2, 3):
+        assert send(device, number, b"waits") == 0
+    counted = 'longwire_app_feed_items{app="demo",type="upstream"}'
+    assert metric(gateway, counted) == 3
+    gateway.kill()
+    gateway.start()
+    eventually(lambda: metric(gateway, counted) == 3, "the count of a feed that nobody has asked for")
+    assert metric(gateway, "longwire_feed_items") >= 3
+    eventually(lambda: metric(gateway, "longwire_feed_oldest_seconds") >= 1, "its age")
+    assert metric(gateway, 'longwire_app_feed_oldest_seconds{app="demo",type="upstream"}') >= 1
+    drain(gateway)
+    eventually(lambda: metric(gateway, counted) == 0 and metric(gateway, 'longwire_app_feed_oldest_seconds{app="demo",type="upstream"}') == 0,
+               "nothing waits")
 
 
 def test_a_reader_waits_for_the_first_message(own_gateway, new_device):

@@ -20,6 +20,11 @@ struct FeedTable {
         var isTrimming = false
         /// The rows that are left from `first` on are to stay, as far as a look at this time could tell.
         var lookAgainAt: GatewayTime = 0
+        /// When the first row came in whose items are not all acked; 0: there is none, or no look was taken yet.
+        var oldestAt: GatewayTime = 0
+
+        /// What waits for an ack: acked items that share a row with others do not.
+        var unreadCount: Int { Int(min(state.count, state.last - min(state.last, state.acked))) }
     }
 
     /// Work that waits for a feed's head.
@@ -47,10 +52,24 @@ struct FeedTable {
         }
     }
 
-    var itemCount: Int { feeds.values.reduce(0) { $0 + Int($1.state.count) } }
+    /// The apps before this place have been looked for: what they have here is in memory, and counted.
+    var watchedApps = 0
 
-    /// Of one feed; 0 while its head is not in memory.
-    func itemCount(of name: FeedName) -> Int { feeds[name].map { Int($0.state.count) } ?? 0 }
+    var itemCount: Int { feeds.values.reduce(0) { $0 + $1.unreadCount } }
+
+    /// How long the oldest item of all feeds has waited.
+    func longestWait(at now: GatewayTime) -> GatewayTime {
+        feeds.values.reduce(0) { max($0, Self.wait($1, now)) }
+    }
+
+    /// How many items of one feed wait for an ack, and for how long the oldest has; zeros while its head is not in memory.
+    func waiting(in name: FeedName, at now: GatewayTime) -> (count: Int, milliseconds: GatewayTime) {
+        feeds[name].map { ($0.unreadCount, Self.wait($0, now)) } ?? (0, 0)
+    }
+
+    private static func wait(_ feed: Feed, _ now: GatewayTime) -> GatewayTime {
+        feed.oldestAt > 0 && feed.unreadCount > 0 ? max(0, now - feed.oldestAt) : 0
+    }
 
     /// Keeps work until the head is read.
     ///

@@ -59,7 +59,28 @@ extension Shard {
                     shard.damaged(key)
                 }
             }
+            // What waited while nobody asked may be too old by now, and its age is not known.
+            if feed?.state.count ?? 0 > 0 { shard.feeds.isDue(at: shard.now) }
             for work in shard.feeds.loaded(name, feed) { work(&shard, feed != nil) }
+        }
+    }
+
+    /// Has the feeds in memory whose home is here, so that what waits in them is counted, and goes when it is too old,
+    /// though nobody asks for it; a few apps a call.
+    package mutating func watchFeeds(_ share: LoopShare, now: GatewayTime) {
+        guard feeds.watchedApps < apps.count else { return }
+        begin(now)
+        let end = min(apps.count, feeds.watchedApps + FeedBounds.watchedApps)
+        let start = feeds.watchedApps
+        feeds.watchedApps = end
+        for place in start..<end where apps[place].key.home.loop(of: share.count) == share.index {
+            for kind in FeedKind.allCases {
+                let name = FeedName(apps[place].key, kind)
+                guard feeds[name] == nil, feedLimits(name) != nil else { continue }
+                withFeed(name) { shard, isRead in
+                    if !isRead { shard.feeds.watchedApps = min(shard.feeds.watchedApps, place) }
+                }
+            }
         }
     }
 
@@ -140,6 +161,7 @@ extension Shard {
             }
             let chunk = rest.prefix(count)
             rest = rest.dropFirst(count)
+            if feed.unreadCount == 0 { feed.oldestAt = chunk.last?.at ?? now }
             feed.state.last += UInt64(count)
             feed.state.count += UInt64(count)
             feed.state.byteCount += UInt64(byteCount)
@@ -262,6 +284,7 @@ extension Shard {
                     }
                 guard isAcked || isOld || isTooMany else {
                     isAtEnd = true
+                    feed.oldestAt = glance?.at ?? 0
                     break
                 }
                 gone.append(row.key)

@@ -11,9 +11,11 @@ final class EventDesk {
 
     /// Sends off what is durable; called every tick of the loop.
     func tick() {
-        guard owner.snapshot.hasEvents, owner.context.isReady, owner.isHere(owner.index) else { return }
-        var batches: [EventBatch] = []
+        guard owner.context.isReady, owner.isHere(owner.index) else { return }
         let share = LoopShare(index: owner.index, count: owner.loopCount)
+        owner.withShard { $0.watchFeeds(share, now: owner.now) }
+        guard owner.snapshot.hasEvents else { return }
+        var batches: [EventBatch] = []
         owner.withShard { batches = $0.takeEvents(share, now: owner.now) }
         let seat = owner.seatNumber
         for batch in batches {

@@ -392,8 +392,10 @@ package enum MetricCatalogue {
             .sum { $0.shard.eventsLost }),
         Metric(
             "longwire_feed_items", .gauge,
-            "Messages from devices and events that wait for an ack, in the feeds that are in memory.",
-            .sum { $0.shard.feedItems }),
+            "Messages from devices and events that wait for an ack.", .sum { $0.shard.feedItems }),
+        Metric(
+            "longwire_feed_oldest_seconds", .gauge, "How long the oldest item that waits for an ack has waited.",
+            .largest { Int($0.shard.longestFeedWait / 1_000) }),
         Metric(
             "longwire_feed_items_missed_total", .counter,
             "Items that went unread, since they were too old or too many.", .sum { $0.shard.feedItemsMissed }),
@@ -562,7 +564,11 @@ package enum MetricCatalogue {
             }),
         Metric(
             "longwire_app_feed_items", .gauge,
-            "What waits for an ack in the app's feeds, as far as they are in memory, by type.",
+            "What waits for an ack in the app's feeds, by type.",
             .apps([.type: "upstream"]) { $0.upstreamItems }, .apps([.type: "events"]) { $0.eventItems }),
+        Metric(
+            "longwire_app_feed_oldest_seconds", .gauge,
+            "How long the oldest item that waits for an ack in the app's feeds has waited, by type.",
+            .apps([.type: "upstream"]) { $0.upstreamWait / 1_000 }, .apps([.type: "events"]) { $0.eventWait / 1_000 }),
     ]
 }

@@ -108,6 +108,16 @@ package enum PlantedFault: String, CaseIterable, Sendable {
     case siblingStays
     /// A sibling's message that is still on its way when the siblings end is accepted.
     case siblingLetIn
+
+    // Feeds.
+    /// The number of a device's upstream message is not looked for among those that were taken.
+    case upstreamNumberForgotten
+    /// A device learns that its upstream message was taken before it is on disk.
+    case upstreamAnsweredEarly
+    /// Events that the feed's home could not take are taken for told.
+    case eventsLeftUntold
+    /// An ack removes one item more than it names.
+    case feedTrimmedBeyondAck
 }
 
 extension Shard {

@@ -92,7 +92,7 @@ extension Shard {
         begin(now)
         guard var state = events.apps.removeValue(forKey: batch.app) else { return }
         state.isTelling = false
-        guard isTold else {
+        guard isTold || isPlanted(.eventsLeftUntold) else {
             state.lost &+= batch.lost
             defer { events.apps[batch.app] = state }
             // Memory was cleared meanwhile: the sweep finds the rows.

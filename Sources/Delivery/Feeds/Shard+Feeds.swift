@@ -106,7 +106,7 @@ extension Shard {
                 row = known
             }
             let digest = UpstreamRow.digest(message)
-            if let earlier = row.entry(message.request) {
+            if !shard.isPlanted(.upstreamNumberForgotten), let earlier = row.entry(message.request) {
                 shard.numbers.repeatedRequests &+= 1
                 guard earlier.digest == digest else { return shard.refuse(.numberReused, origin) }
                 return shard.answer(origin, .feed(.taken))
@@ -134,7 +134,11 @@ extension Shard {
                 ) { row.write(into: $0) }
             }
             shard.numbers.upstreamTaken &+= 1
-            shard.answer(origin, .feed(.taken))
+            if shard.isPlanted(.upstreamAnsweredEarly) {
+                shard.outbox.send(.task(origin, .feed(.taken)))
+            } else {
+                shard.answer(origin, .feed(.taken))
+            }
             shard.serveWaiters(of: name)
         }
     }
@@ -274,7 +278,7 @@ extension Shard {
             var isAtEnd = isComplete
             for row in rows {
                 let glance = FeedRow.glance(row.bytes)
-                let isAcked = row.key.item <= feed.state.acked
+                let isAcked = row.key.item <= feed.state.acked + (shard.isPlanted(.feedTrimmedBeyondAck) ? 1 : 0)
                 let isOld = (glance?.at ?? 0) <= shard.now - (limits?.age ?? FeedLimits.ages.upperBound * 1_000)
                 let isTooMany =
                     if let limits, name.kind == .events {

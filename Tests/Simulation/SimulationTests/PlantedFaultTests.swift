@@ -57,6 +57,10 @@ import TextForms
         .dealtPastUnread: (17, true),
         .siblingStays: (3, true),
         .siblingLetIn: (8, true),
+        .upstreamNumberForgotten: (1, false),
+        .upstreamAnsweredEarly: (1, false),
+        .eventsLeftUntold: (1, false),
+        .feedTrimmedBeyondAck: (1, false),
     ]
 
     /// What may give a fault away: the rule it breaks, or one that falls with it.
@@ -94,6 +98,9 @@ import TextForms
         case .dealtToNewcomers: [.content]
         case .dealtPastUnread: [.progress]
         case .siblingStays, .siblingLetIn: [.finalState]
+        case .upstreamNumberForgotten: [.order]
+        case .upstreamAnsweredEarly: [.beforeSync]
+        case .eventsLeftUntold, .feedTrimmedBeyondAck: [.progress]
         }
     }
 
@@ -104,15 +111,17 @@ import TextForms
         var hasServer: Bool
         var hasBroadcasts: Bool
         var hasReceipts: Bool
+        var hasFeeds: Bool
 
         init(_ fault: PlantedFault, seed: UInt64, hasServer: Bool) {
             (self.seed, self.hasServer) = (seed, hasServer)
-            (hasBroadcasts, hasReceipts) = (fault.isOfBroadcasts, fault.isOfReceipts)
+            (hasBroadcasts, hasReceipts, hasFeeds) = (fault.isOfBroadcasts, fault.isOfReceipts, fault.isOfFeeds)
         }
 
         func run(_ fault: PlantedFault?, events: Int) -> World {
             let world = World(
-                seed: seed, hasServer: hasServer, hasBroadcasts: hasBroadcasts, hasReceipts: hasReceipts
+                seed: seed, hasServer: hasServer, hasBroadcasts: hasBroadcasts, hasReceipts: hasReceipts,
+                hasFeeds: hasFeeds
             ) { $0.planted = fault }
             world.run(events: events)
             return world
@@ -171,5 +180,12 @@ extension PlantedFault {
     }
 
     fileprivate var isOfReceipts: Bool { self == .receiptCountsTwice }
+
+    fileprivate var isOfFeeds: Bool {
+        switch self {
+        case .upstreamNumberForgotten, .upstreamAnsweredEarly, .eventsLeftUntold, .feedTrimmedBeyondAck: true
+        default: false
+        }
+    }
 }
 #endif

@@ -33,6 +33,7 @@ enum Event {
     case settleFirstAck(win: Int, life: Int)
     /// A device's HTTPS call reaches the gateway.
     case receipt(Int)
+    case feed(FeedModel.Step)
     case crash(life: Int)
     case restart
 }

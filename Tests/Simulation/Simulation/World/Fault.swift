@@ -19,6 +19,8 @@ package enum Fault: String, CaseIterable, Sendable {
     case firstAckPushMade, firstAckWon, siblingRevoked, siblingRefused, crashBeforeSiblingsEnd
     // Receipts.
     case receiptRepeated, receiptOutOfOrder, receiptOfOther, receiptForged, receiptSkewed
+    // Feeds.
+    case upstreamSentAgain, upstreamHeldBack, feedAnswerLost, feedHomeOutOfReach, followerRestarted, followerAway
     // Senders and the vendor.
     case senderSlow, senderDied, resultUnknownJob, resultTwice, resultContradictory, resultLate, leaseExtended,
         leasedAtExpiry

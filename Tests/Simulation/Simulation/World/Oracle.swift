@@ -76,7 +76,8 @@ final class Oracle: StoreWitness {
         case .device: deviceBecameDurable(key, bytes)
         case .counters: countersBecameDurable(key, bytes, &batch)
         case .taskMessage: ledgerBecameDurable(key, bytes)
-        case .request, .meta, .alias, .tag, .task, .taskEvent, .taskTargets, .taskGroup, .broadcast, .singleTask, .feed,
+        case .feed: feedBecameDurable(key, bytes)
+        case .request, .meta, .alias, .tag, .task, .taskEvent, .taskTargets, .taskGroup, .broadcast, .singleTask,
             .upstream, .event:
             break
         }
@@ -151,6 +152,7 @@ final class Oracle: StoreWitness {
         }
         checkTotals()
         checkReported()
+        checkFeeds()
         for device in world.devices where !device.isLiar {
             guard let identity = device.identity, identity.liveLink != nil else {
                 return fail(.progress, "device \(device.index) did not come back: \(device.core.isStopped)")

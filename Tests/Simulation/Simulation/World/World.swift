@@ -61,6 +61,9 @@ package final class World {
     /// Devices report over HTTPS what their extensions showed.
     let hasReceipts: Bool
     var receipts: ReceiptModel
+    /// Devices send upstream, and servers follow what they sent and what happened.
+    let hasFeeds: Bool
+    var feeds: FeedModel
     var senders: [SimulatedSender] = []
     /// Faults have stopped.
     var isHealing = false
@@ -70,16 +73,20 @@ package final class World {
     ///   - hasServer: an app's server takes part, with names, blacklist and badge.
     ///   - hasBroadcasts: it sends broadcasts, too, and pushes of which the first ack wins.
     ///   - hasReceipts: devices report over HTTPS, too.
+    ///   - hasFeeds: servers follow their feeds; `nil`: with every fourth seed.
     ///   - engine: keeps the rows.
     ///   - adjust: changes the shards' limits, to plant a fault.
     package init(
         seed: UInt64, hasServer: Bool = true, hasBroadcasts: Bool = true, hasReceipts: Bool = true,
-        engine: any WorldEngine = SimulatedStores(), adjust: (inout ShardLimits) -> Void = { _ in }
+        hasFeeds: Bool? = nil, engine: any WorldEngine = SimulatedStores(),
+        adjust: (inout ShardLimits) -> Void = { _ in }
     ) {
         (self.seed, self.engine) = (seed, engine)
         self.hasServer = hasServer
         self.hasBroadcasts = hasBroadcasts
         self.hasReceipts = hasReceipts
+        self.hasFeeds = hasFeeds ?? seed.isMultiple(of: 4)
+        feeds = FeedModel(seed: seed)
         receipts = ReceiptModel(seed: seed)
         broadcasting = BroadcastModel(seed: seed)
         firstAcks = FirstAckModel(seed: seed)
@@ -87,6 +94,7 @@ package final class World {
         plan = Plan(&chance)
         names = NamesModel(seed: seed)
         adjust(&plan.limits)
+        if self.hasFeeds { feeds.configure(&plan.apps) }
         oracle.world = self
         startLoops(count: engine.loopCount ?? plan.loopCount)
         for index in 0..<plan.deviceCount {
@@ -97,6 +105,7 @@ package final class World {
         for device in devices { device.start() }
         for sender in senders { queue.add(.senderStep(sender: sender.index), at: 100 + Int64(sender.index) * 37) }
         queue.add(.operation, at: 200)
+        if self.hasFeeds { beginFollowing() }
     }
 
     /// Links, identities, records and tasks name each other.
@@ -178,6 +187,7 @@ package final class World {
             if hasServer, names.isTime() { directSomething() }
             if hasBroadcasts, broadcasting.isTime() { broadcastSomething() }
             if hasBroadcasts, firstAcks.isTime() { pushToSome() }
+            if hasFeeds, feeds.isTime() { sendUpstream() }
             queue.add(.operation, at: now + chance.time(0, plan.operationGap))
         case .segment(let link, let toGateway, let offset, let bytes):
             arrive(links[link], toGateway: toGateway, offset: offset, bytes: bytes)
@@ -229,6 +239,7 @@ package final class World {
             if itsLife == life, isUp { endSibling(win, records[record]) }
         case .settleFirstAck(let win, let itsLife): if itsLife == life, isUp { settleFirstAck(win) }
         case .receipt(let number): makeReceipt(number)
+        case .feed(let step): take(step)
         case .crash(let itsLife): if itsLife == life, !isHealing { crash() }
         case .restart: restart()
         }
@@ -329,6 +340,7 @@ package final class World {
             loops.append(loop)
         }
         isSyncing = false
+        if hasFeeds { feedsStarted() }
     }
 
     private func scheduleReply(loop: Int, life: Int, token: ReadToken, isForAlarms: Bool) {

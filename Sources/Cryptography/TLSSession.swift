@@ -71,8 +71,8 @@ package final class TLSSession {
             let isSent = name.withUnsafeMutableBytes { bytes in
                 SSL_ctrl(raw, SSL_CTRL_SET_TLSEXT_HOSTNAME, Int(TLSEXT_NAMETYPE_host_name), bytes.baseAddress)
             }
+            // Once all is set, a thrown error has `deinit` free it.
             guard isSent == 1, SSL_set1_host(raw, serverName) == 1 else {
-                SSL_free(raw)
                 throw TLSFailure("\(serverName) cannot be a TLS server name")
             }
         }

@@ -50,4 +50,15 @@ struct TLSContextTests {
             #expect(throws: TLSFailure.self) { _ = try TLSContext(trusting: .certificates(path: junk)) }
         }
     }
+
+    @Test(
+        "a name that no certificate can have is refused, and its session is freed once",
+        arguments: ["", String(repeating: "a", count: 300)])
+    func badServerName(name: String) throws {
+        let context = try TLSContext(trusting: .anyone)
+        let error = #expect(throws: TLSFailure.self) {
+            _ = try TLSSession(connecting: context, descriptor: 0, serverName: name)
+        }
+        #expect(error?.description.contains("cannot be a TLS server name") == true)
+    }
 }

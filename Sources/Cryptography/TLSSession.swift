@@ -1,6 +1,39 @@
 internal import COpenSSL
 internal import Glibc
 
+/// What OpenSSL reads and writes a socket through, for all sessions of one thread in turn.
+///
+/// One for each session is what OpenSSL makes: a structure and a lock of 230 bytes that an idle connection has no use for.
+/// Not thread-safe: before a session moves to another thread, it takes a place of its own (`unshare`).
+package final class TLSSocket {
+    private let raw: OpaquePointer
+
+    /// `nil` when memory ran out; sessions then keep their own.
+    package init?() {
+        guard let raw = BIO_new(BIO_s_socket()) else { return nil }
+        self.raw = raw
+    }
+
+    deinit { BIO_free(raw) }
+
+    /// A session uses it in both directions, and has a reference for each.
+    fileprivate func lend(to session: OpaquePointer) {
+        BIO_up_ref(raw)
+        SSL_set0_rbio(session, raw)
+        BIO_up_ref(raw)
+        SSL_set0_wbio(session, raw)
+    }
+
+    /// The next call is for this socket; what the last one left in the flags was another's.
+    fileprivate func point(at descriptor: CInt) {
+        BIO_int_ctrl(raw, BIO_C_SET_FD, Int(BIO_NOCLOSE), descriptor)
+        BIO_clear_flags(raw, Self.flags)
+    }
+
+    /// BIO_FLAGS_RWS and _SHOULD_RETRY, "try again", and BIO_FLAGS_IN_EOF, the end of the stream.
+    private static let flags: CInt = 0x0F | 0x800
+}
+
 /// One TLS connection over a non-blocking socket that its user owns and closes.
 ///
 /// Not `Sendable`: one thread at a time uses it. Moving it as a whole to another thread is fine.
@@ -34,6 +67,9 @@ package final class TLSSession {
     }
 
     private let raw: OpaquePointer
+    /// What it reads and writes through in turn with others; `nil`: through a place of its own.
+    private var socket: TLSSocket?
+    private var descriptor: CInt
     /// Kept with its keys and names for as long as OpenSSL may ask for them.
     private let context: TLSContext
     /// The server's side, of clients that share no key with it.
@@ -50,6 +86,7 @@ package final class TLSSession {
     /// The server's side over `descriptor`.
     package init(accepting context: TLSContext, descriptor: CInt) throws(TLSFailure) {
         raw = try Self.make(context, descriptor)
+        self.descriptor = descriptor
         (self.context, isServing) = (context, context.presharedKey == nil)
         SSL_set_accept_state(raw)
     }
@@ -59,6 +96,7 @@ package final class TLSSession {
     /// An address literal is matched against the certificate's addresses and not sent.
     package init(connecting context: TLSContext, descriptor: CInt, serverName: String) throws(TLSFailure) {
         raw = try Self.make(context, descriptor)
+        self.descriptor = descriptor
         (self.context, isServing) = (context, false)
         SSL_set_connect_state(raw)
         // A server without the key would have to show a certificate, and none is believed. Not for the server's side:
@@ -97,8 +135,20 @@ package final class TLSSession {
     /// Goes on over another number of the same socket; `false` when OpenSSL has no memory for that.
     package func rebind(to descriptor: CInt) -> Bool {
         ERR_clear_error()
+        self.descriptor = descriptor
+        socket = nil
         return SSL_set_fd(raw, descriptor) == 1
     }
+
+    /// Goes on through what all sessions of this thread share; does nothing before the end of the handshake.
+    package func share(_ socket: TLSSocket?) {
+        guard let socket, self.socket == nil, SSL_is_init_finished(raw) == 1 else { return }
+        socket.lend(to: raw)
+        self.socket = socket
+    }
+
+    /// Takes a place of its own again, to be moved to another thread; `false` when OpenSSL has no memory for that.
+    package func unshare() -> Bool { socket == nil || rebind(to: descriptor) }
 
     /// Drives the handshake as far as the socket allows.
     package func handshake() -> Progress {
@@ -117,6 +167,7 @@ package final class TLSSession {
     /// Reads what is there, at most `buffer.count` bytes.
     package func read(into buffer: UnsafeMutableRawBufferPointer) -> Transfer {
         ERR_clear_error()
+        socket?.point(at: descriptor)
         let result = SSL_read(raw, buffer.baseAddress, CInt(min(buffer.count, Int(CInt.max))))
         return result > 0 ? .bytes(Int(result)) : outcome(of: result)
     }
@@ -125,6 +176,7 @@ package final class TLSSession {
     package func write(_ bytes: UnsafeRawBufferPointer) -> Transfer {
         guard !bytes.isEmpty else { return .bytes(0) }
         ERR_clear_error()
+        socket?.point(at: descriptor)
         let result = SSL_write(raw, bytes.baseAddress, CInt(min(bytes.count, Int(CInt.max))))
         return result > 0 ? .bytes(Int(result)) : outcome(of: result)
     }
@@ -135,6 +187,7 @@ package final class TLSSession {
     package func sayGoodbye() {
         guard SSL_is_init_finished(raw) == 1 else { return }
         ERR_clear_error()
+        socket?.point(at: descriptor)
         SSL_shutdown(raw)
         ERR_clear_error()
     }

@@ -64,6 +64,7 @@ public struct ByteStream {
         place = StreamTable.takeSlot(table)
         let content = connection.take()
         place.pointee.tls = content.tls
+        content.tls?.share(table.pointee.tlsSocket)
         if let webSocket = content.webSocket {
             place.pointee.webSocket = webSocket
             place.pointee.flags.insert(.isWebSocket)
@@ -276,6 +277,10 @@ public struct ByteStream {
         guard let slot, slot.pointee.flags.isDisjoint(with: [.isClosing, .isHandshaking]) else { return nil }
         flush()
         guard isOpen else { return nil }
+        guard slot.pointee.tls?.unshare() ?? true else {
+            finish(.tlsFailed("OpenSSL has no memory to move the connection"))
+            return nil
+        }
         var content = DetachedConnection.Content(
             descriptor: slot.pointee.descriptor, tls: slot.pointee.tls, webSocket: slot.pointee.webSocket)
         if let unconsumed {
@@ -413,6 +418,7 @@ public struct ByteStream {
             finish(isRefused ? .failed(SystemError(operation: "connect", code: ECONNREFUSED)) : .tlsFailed(reason))
             return false
         case .done:
+            tls.share(table.pointee.tlsSocket)
             noteHandshake(slot, nil)
             slot.pointee.flags.remove(.isHandshaking)
             // The bound of a close that was asked for meanwhile stays.

@@ -41,7 +41,7 @@ final class HTTPConnection: StreamDelegate {
         countedNetwork = connection.countedNetwork
         reader = HTTPReader(
             headerByteLimit: server.configuration.headerByteLimit, bodyByteLimit: server.configuration.bodyByteLimit,
-            isJudged: server.isJudging)
+            isJudged: server.isJudging, memory: server.requestMemory)
         super.init()
         let tls = server.configuration.tls
         stream = ByteStream(

@@ -30,14 +30,17 @@ package struct HTTPReader: ~Copyable {
     private var place = Place.head(searched: 0)
     private var head = HTTPHead()
     private var chunks = HTTPChunks()
-    private var buffer = HTTPRequestBuffer()
+    private var buffer: HTTPRequestBuffer
     private var headByteCount = 0
     /// Something of a request has come.
     package private(set) var hasBegun = false
 
     /// With `isJudged` a body that does not come together with its head is asked about before it is kept.
-    package init(headerByteLimit: Int, bodyByteLimit: Int, isJudged: Bool = false) {
+    package init(
+        headerByteLimit: Int, bodyByteLimit: Int, isJudged: Bool = false, memory: HTTPRequestMemory? = nil
+    ) {
         (self.headerByteLimit, self.bodyByteLimit, self.isJudged) = (headerByteLimit, bodyByteLimit, isJudged)
+        buffer = HTTPRequestBuffer(memory)
     }
 
     /// Takes received bytes.
@@ -106,6 +109,9 @@ package struct HTTPReader: ~Copyable {
         hasBegun = false
         place = .head(searched: 0)
     }
+
+    /// Between requests it holds no memory for their bytes.
+    package var isBare: Bool { buffer.isBare }
 
     // MARK: The request, good until `next()`
 

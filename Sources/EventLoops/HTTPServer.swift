@@ -41,6 +41,8 @@ package final class HTTPServer: Resident {
     package private(set) var refusedCount: UInt64 = 0
 
     let loop: EventLoop
+    /// What its connections receive requests in.
+    let requestMemory = HTTPRequestMemory()
     private(set) var isClosing = false
     private(set) var configuration: Configuration
     private let handler: (HTTPExchange) -> Void

@@ -70,9 +70,10 @@ package enum Limits {
     static let headerCount = 256
     /// A chunk's size with its extensions, or all trailers together.
     static let chunkLineByteCount = 4096
-    /// A request's memory to begin with, and what an idle connection may keep of it: a usual push with its head.
+    /// A request's memory to begin with: a usual push with its head.
     static let firstRequestByteCount = 2048
-    static let keptRequestByteCount = 4096
+    /// Pieces of that size that a loop's server keeps: requests under way in one turn.
+    static let keptRequestCount = 64
     /// Answers that wait to be sent on one connection before its next request is looked at.
     static let waitingAnswerByteCount = 64 * 1024
     /// Bodies of this size count against no bound: ten thousand connections with one each hold 40 MB.

@@ -79,6 +79,8 @@ struct StreamTable: ~Copyable {
     /// Its owner; not counted, since each use would count twice.
     unowned(unsafe) let loop: EventLoop
     var pool = BlockPool()
+    /// What all TLS sessions of the loop read and write through.
+    let tlsSocket = TLSSocket()
     /// Who is at the other end of the streams that came through a balancer, by their slots' numbers.
     var clients: [UInt32: SocketAddress] = [:]
     /// To which addresses streams are counted, by their slots' numbers; 0: to none.

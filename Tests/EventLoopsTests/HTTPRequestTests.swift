@@ -45,6 +45,33 @@ struct HTTPRequestTests {
         }
     }
 
+    @Test("between requests a reader holds no memory; readers of one loop take turns with the same piece")
+    func bareBetweenRequests() throws {
+        let memory = HTTPRequestMemory()
+        var first = HTTPReader(headerByteLimit: 8_192, bodyByteLimit: 1 << 20, memory: memory)
+        var second = HTTPReader(headerByteLimit: 8_192, bodyByteLimit: 1 << 20, memory: memory)
+        /// Where the body lies.
+        func take(_ reader: inout HTTPReader, _ body: String) throws -> UnsafeRawPointer? {
+            let request = Array("POST / HTTP/1.1\r\nContent-Length: \(body.utf8.count)\r\n\r\n\(body)".utf8)
+            let taken = try request.withUnsafeBytes { try reader.take($0) }
+            let (read, isBare) = (String(decoding: reader.body, as: UTF8.self), reader.isBare)
+            #expect(taken.step == .complete && taken.byteCount == request.count && read == body && !isBare)
+            return reader.body.baseAddress
+        }
+        let place = try take(&first, "one")
+        first.next()
+        let other = try take(&second, "two")
+        let third = try take(&first, "three")
+        #expect(other == place && third != place)
+        second.next()
+        first.next()
+        // What is larger than a piece is the reader's own, and goes as well.
+        _ = try take(&second, String(repeating: "x", count: 10_000))
+        second.next()
+        let areBare = (first.isBare, second.isBare)
+        #expect(areBare.0 && areBare.1)
+    }
+
     @Test(
         "what two readers could cut differently, or nobody should send, is refused",
         arguments: [

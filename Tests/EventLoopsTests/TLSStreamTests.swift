@@ -44,6 +44,35 @@ struct TLSStreamTests {
         }
     }
 
+    @Test("connections of one loop take turns at OpenSSL's place: what becomes of some changes nothing for the others")
+    func turns() throws {
+        try withTemporaryDirectory { folder in
+            let (server, trusting) = try makeContexts(in: folder)
+            try withLoop { loop in
+                let delegates = Probe<Unchecked<TestDelegate>>()
+                let port = try loop.serve(tls: server, outboxByteLimit: 16 << 20) { echo(delegates) }
+                var clients = try (0..<12).map { _ in
+                    let client = try TestClient(port: port)
+                    #expect(try client.startTLS(trusting) == .done)
+                    return client
+                }
+                let bulk = (0..<70_000).map { UInt8(truncatingIfNeeded: $0 &* 7) }
+                while clients.count > 3 {
+                    // All are under way at once, so that reads and writes of different sessions lie between each other.
+                    for client in clients { try client.send(bulk) }
+                    for client in clients { #expect(try client.receive(exactly: bulk.count) == bulk) }
+                    // They leave without a goodbye: the end of their stream is theirs alone.
+                    clients.removeLast(3)
+                    _ = loop.run {}
+                }
+                for client in clients {
+                    try client.send([1, 2, 3])
+                    #expect(try client.receive(exactly: 3) == [1, 2, 3])
+                }
+            }
+        }
+    }
+
     @Test("closing after the flush says goodbye in TLS, after the last byte")
     func goodbye() throws {
         try withTemporaryDirectory { folder in

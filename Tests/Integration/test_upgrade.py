@@ -48,7 +48,10 @@ def form(gateway):
 def test_old_new_and_old_again_on_one_folder(use, new_device, how):
     wait_out_midnight()
     use("old")
-    with Gateway(limits=QUICK) as gateway:
+    whole = Gateway(limits=QUICK)
+    # A release refuses keys that it does not know, and this one is younger than some.
+    del whole.sections["limits"]["flappingConnects"]
+    with whole as gateway:
         devices = [new_device(gateway, token=f"{number:02x}" * 32) for number in range(12)]
         cids = [device.cid for device in devices]
         sent = {cid: [] for cid in cids}

@@ -2,8 +2,11 @@
 
 package import Wire
 
-/// What is bound; the raw value is the key in the configuration, and what refusals name.
-package enum Quota: String, Sendable, CaseIterable, Codable {
+/// What is bound.
+///
+/// A case's name is its key in the configuration and on the page of an app, and what refusals and metrics name. A new one is a line here,
+/// and what the compiler then asks for: what it counts.
+package enum Quota: Int, Sendable, CaseIterable {
     /// Devices connected at once.
     case devices
     /// Messages that calls and frames ask for, one for each device named, whether or not they are accepted.
@@ -14,7 +17,15 @@ package enum Quota: String, Sendable, CaseIterable, Codable {
     case queuedMessages
 
     /// A rate is used up in a moment and there again in the next; the others are numbers of what there is.
-    package var isRate: Bool { self == .publishesPerSecond || self == .requestBytesPerSecond }
+    package var isRate: Bool {
+        switch self {
+        case .publishesPerSecond, .requestBytesPerSecond: true
+        case .devices, .queuedMessages: false
+        }
+    }
+
+    package var key: String { Self.keys[rawValue] }
+    private static let keys = allCases.map { String(describing: $0) }
 }
 
 /// An app's bounds; 0: none.
@@ -24,22 +35,13 @@ package struct AppQuotas: Sendable, Equatable {
     package init() {}
 
     package subscript(quota: Quota) -> Int {
-        get { limits[Self.place(quota)] }
-        set { limits[Self.place(quota)] = newValue }
+        get { limits[quota.rawValue] }
+        set { limits[quota.rawValue] = newValue }
     }
 
     package var isEmpty: Bool { limits.allSatisfy { $0 == 0 } }
     /// Some bound is on what the shards have.
-    package var boundsHoldings: Bool { self[.devices] > 0 || self[.queuedMessages] > 0 }
-
-    static func place(_ quota: Quota) -> Int {
-        switch quota {
-        case .devices: 0
-        case .publishesPerSecond: 1
-        case .requestBytesPerSecond: 2
-        case .queuedMessages: 3
-        }
-    }
+    package var boundsHoldings: Bool { Quota.allCases.contains { !$0.isRate && self[$0] > 0 } }
 }
 
 /// Which bound refused a call, and when to come again.
@@ -55,7 +57,7 @@ package struct QuotaRefusal: Error, Sendable, Equatable {
     /// For a person.
     package var reason: String {
         let part = share.map { " at this gateway, whose share is \($0)" } ?? ""
-        return "the app's quota \(quota.rawValue) is used up\(part), retry in \(retryAfterSeconds) s"
+        return "the app's quota \(quota.key) is used up\(part), retry in \(retryAfterSeconds) s"
     }
 }
 

@@ -178,8 +178,10 @@ extension AppCommand {
             }
             lines.append("  \(CommandSyntax.pad(name, 14))\(ends.joined(separator: "; "))")
         }
-        for key in ["devices", "publishesPerSecond", "requestBytesPerSecond", "queuedMessages"] {
-            let use = page.fields("quotas").fields(key)
+        // As the gateway names them, which knows its quotas; a newer one may have more.
+        let quotas = page.fields("quotas")
+        for key in quotas.keys {
+            let use = quotas.fields(key)
             guard let limit = use.number("limit") else { continue }
             let refused = use.number("refused") ?? 0
             let share = use.number("share").map { _ in " at this gateway, \(limit) in all" }

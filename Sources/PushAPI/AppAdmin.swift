@@ -162,7 +162,7 @@ package enum AppAnswer {
             writer.key("quotas")
             writer.beginObject()
             for use in page.quotas {
-                writer.key("\(use.quota.rawValue)")
+                writer.key("\(use.quota.key)")
                 writer.beginObject()
                 writer.key("limit")
                 writer.integer(Int64(use.limit))

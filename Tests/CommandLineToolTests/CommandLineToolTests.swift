@@ -244,4 +244,19 @@ struct CommandsForPeopleTests {
         (ended["state"], ended["reason"]) = ("revoked", "purged")
         #expect(TraceWords(Fields(ended), device: nil, display).lines.last?.contains("an operator purged") == true)
     }
+
+    @Test func anAppsQuotasAreShownAsTheGatewayNamesThem() throws {
+        let display = Display(try TraceCommand.trace.parse(["x", "--text"]), Terminal().context)
+        let page: [String: Any] = [
+            "appId": "demo", "state": "enabled",
+            "quotas": [
+                "devices": ["limit": 10, "share": 8, "used": 3, "refused": 0],
+                // Of a newer gateway.
+                "quotaOfTomorrow": ["limit": 5, "used": 5, "refused": 2],
+            ],
+        ]
+        let lines = AppCommand.lines(Fields(page), display)
+        #expect(lines.contains { $0.contains("quota devices ") && $0.contains("3 of 8 at this gateway, 10 in all") })
+        #expect(lines.contains { $0.contains("quota quotaOfTomorrow ") && $0.contains("5 of 5, 2 refused") })
+    }
 }

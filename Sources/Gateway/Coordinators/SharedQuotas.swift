@@ -43,7 +43,7 @@ final class SharedQuotas: Sendable {
         for (app, quota, count) in book.withLock({ $0.takeReport() }) {
             log.write(
                 .warning, .quotaUsedUp,
-                [.app: .text(registry.appID(of: app)), .name: .text(quota.rawValue), .count: LogValue(count)])
+                [.app: .text(registry.appID(of: app)), .name: .text(quota.key), .count: LogValue(count)])
         }
     }
 }

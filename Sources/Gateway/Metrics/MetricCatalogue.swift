@@ -149,9 +149,9 @@ package enum MetricCatalogue {
         Metric(
             "longwire_address_refusals_total", .counter,
             "Connections and requests refused because their network address has all it may have, by kind.",
-            .process([.kind: AddressRefusal.Kind.connections.label]) { $0.addressRefusals[.connections] ?? 0 },
-            .process([.kind: AddressRefusal.Kind.arrivals.label]) { $0.addressRefusals[.arrivals] ?? 0 },
-            .process([.kind: AddressRefusal.Kind.requests.label]) { $0.addressRefusals[.requests] ?? 0 }),
+            AddressRefusal.Kind.allCases.map { kind in
+                .process([.kind: kind.label]) { $0.addressRefusals[kind] ?? 0 }
+            }),
         Metric(
             "longwire_flapping_welcomes_total", .counter,
             "Welcomes of devices that connect and leave over and over; the next Hello of each is refused for a while.",
@@ -162,10 +162,7 @@ package enum MetricCatalogue {
         Metric(
             "longwire_quota_refusals_total", .counter,
             "Devices and calls refused because their app has used up a quota, by quota; the log names the app.",
-            .counter(.overDevices, [.kind: Quota.devices.rawValue]),
-            .counter(.overPublishes, [.kind: Quota.publishesPerSecond.rawValue]),
-            .counter(.overBytes, [.kind: Quota.requestBytesPerSecond.rawValue]),
-            .counter(.overQueued, [.kind: Quota.queuedMessages.rawValue])),
+            Quota.allCases.map { .counter(.over($0), [.kind: $0.key]) }),
         Metric(
             "longwire_connections_accepted_total", .counter, "Accepted connections by listener.",
             .counter(.deviceAccepted, [.listener: "device"]), .counter(.senderAccepted, [.listener: "senders"])),

@@ -7,17 +7,21 @@ package struct AddressRules: Sendable, Equatable {
     /// New connections a second.
     package var arrivalsPerSecond: Int
     package var requestsPerSecond: Int
+    /// Bytes of requests' bodies a second.
+    package var requestBytesPerSecond: Int
 
-    package init(connections: Int = 0, arrivalsPerSecond: Int = 0, requestsPerSecond: Int = 0) {
+    package init(
+        connections: Int = 0, arrivalsPerSecond: Int = 0, requestsPerSecond: Int = 0, requestBytesPerSecond: Int = 0
+    ) {
         (self.connections, self.arrivalsPerSecond) = (connections, arrivalsPerSecond)
-        self.requestsPerSecond = requestsPerSecond
+        (self.requestsPerSecond, self.requestBytesPerSecond) = (requestsPerSecond, requestBytesPerSecond)
     }
 }
 
 /// Why an address was refused, and when it may come back, in milliseconds.
 package struct AddressRefusal: Sendable, Equatable {
     package enum Kind: Int, Sendable, CaseIterable {
-        case connections, arrivals, requests
+        case connections, arrivals, requests, bytes
 
         /// As metrics and the log name it.
         package var label: String {
@@ -25,6 +29,7 @@ package struct AddressRefusal: Sendable, Equatable {
             case .connections: "connections"
             case .arrivals: "newConnections"
             case .requests: "requests"
+            case .bytes: "requestBytes"
             }
         }
     }
@@ -58,6 +63,7 @@ struct AddressBook: ~Copyable {
         /// The same of HTTP connections: a client without keep-alive leaves an address's devices theirs.
         var httpArrivalsPaidAt: UInt64
         var requestsPaidAt: UInt64
+        var bytesPaidAt: UInt64
         /// When those may come that were sent away, in microseconds.
         var slotAt: UInt64
         var connections: Int
@@ -119,12 +125,41 @@ struct AddressBook: ~Copyable {
 
     // MARK: Requests
 
-    mutating func request(_ network: UInt64, _ rules: AddressRules, now: UInt64) -> AddressRefusal? {
-        guard rules.requestsPerSecond > 0 else { return nil }
+    /// Counts a request with its body, or says why not; what is refused counts nothing.
+    ///
+    /// Of bytes the last request may have more than is left; the address pays for it before its next one.
+    mutating func request(
+        _ network: UInt64, byteCount: Int, _ rules: AddressRules, now: UInt64
+    ) -> AddressRefusal? {
+        guard rules.requestsPerSecond > 0 || rules.requestBytesPerSecond > 0 else { return nil }
         let entry = entry(of: network, now: now)
+        if let refusal = Self.debt(entry.pointee.bytesPaidAt, rules, now: now) { return refusal }
         // Requests come on connections that are open: a client waits its second and goes on, so nobody needs a slot.
         var slot: UInt64 = 0
-        return Self.take(&entry.pointee.requestsPaidAt, &slot, rules.requestsPerSecond, .requests, now: now)
+        if let refusal = Self.take(
+            &entry.pointee.requestsPaidAt, &slot, rules.requestsPerSecond, .requests, now: now)
+        {
+            return refusal
+        }
+        guard rules.requestBytesPerSecond > 0, byteCount > 0 else { return nil }
+        let (now, rate) = (now * 1_000, UInt64(rules.requestBytesPerSecond))
+        // No body is so large that the product would not fit.
+        let price = UInt64(min(byteCount, 1 << 40)) * 1_000_000 / rate
+        entry.pointee.bytesPaidAt = min(
+            max(entry.pointee.bytesPaidAt, now) + price, now + Limits.addressDebtMilliseconds * 1_000)
+        return nil
+    }
+
+    /// Whether an address still pays for bytes; counts nothing, and makes nobody an entry.
+    func bodyRefusal(_ network: UInt64, _ rules: AddressRules, now: UInt64) -> AddressRefusal? {
+        find(network).flatMap { Self.debt($0.pointee.bytesPaidAt, rules, now: now) }
+    }
+
+    private static func debt(_ paidAt: UInt64, _ rules: AddressRules, now: UInt64) -> AddressRefusal? {
+        let covered = (now + Limits.addressBurstMilliseconds) * 1_000
+        guard rules.requestBytesPerSecond > 0, paidAt > covered else { return nil }
+        let least = max(Limits.addressLeastMilliseconds, UInt32(clamping: (paidAt - covered + 999) / 1_000))
+        return AddressRefusal(kind: .bytes, least: least, most: 2 * least)
     }
 
     private static func take(
@@ -173,8 +208,8 @@ struct AddressBook: ~Copyable {
             }
         }
         calmest.pointee = Entry(
-            network: network, seenAt: now, arrivalsPaidAt: 0, httpArrivalsPaidAt: 0, requestsPaidAt: 0, slotAt: 0,
-            connections: 0)
+            network: network, seenAt: now, arrivalsPaidAt: 0, httpArrivalsPaidAt: 0, requestsPaidAt: 0, bytesPaidAt: 0,
+            slotAt: 0, connections: 0)
         return calmest
     }
 }

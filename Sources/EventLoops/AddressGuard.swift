@@ -55,14 +55,33 @@ package final class AddressGuard: Sendable {
     func leave(_ network: UInt64) { state.withLock { $0.book.leave(network) } }
 
     /// Counts a request of a connection that is counted; says when the next one is welcome.
-    package func request(_ network: UInt64, of host: @autoclosure () -> String, now: UInt64) -> AddressRefusal? {
+    package func request(
+        _ network: UInt64, byteCount: Int, of host: @autoclosure () -> String, now: UInt64
+    ) -> AddressRefusal? {
         guard network != 0 else { return nil }
         return state.withLock { state in
-            guard let refusal = state.book.request(network, state.rules, now: now) else { return nil }
-            state.counts[refusal.kind.rawValue] += 1
-            state.lastRefused = host()
-            return refusal
+            guard let refusal = state.book.request(network, byteCount: byteCount, state.rules, now: now) else {
+                return nil
+            }
+            return Self.note(refusal, of: host(), &state)
         }
+    }
+
+    /// Whether a body that is still to come is worth reading: not from an address that pays for earlier ones.
+    package func bodyRefusal(
+        _ network: UInt64, of host: @autoclosure () -> String, now: UInt64
+    ) -> AddressRefusal? {
+        guard network != 0 else { return nil }
+        return state.withLock { state in
+            guard let refusal = state.book.bodyRefusal(network, state.rules, now: now) else { return nil }
+            return Self.note(refusal, of: host(), &state)
+        }
+    }
+
+    private static func note(_ refusal: AddressRefusal, of host: String, _ state: inout State) -> AddressRefusal {
+        state.counts[refusal.kind.rawValue] += 1
+        state.lastRefused = host
+        return refusal
     }
 
     /// Connections of an address that are open now.

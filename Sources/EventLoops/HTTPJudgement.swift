@@ -30,6 +30,10 @@ package struct HTTPRequestHead {
     package let bodyByteCount: Int
     package let isLoopback: Bool
 
+    /// As `HTTPExchange` has them.
+    package var countedNetwork: UInt64 { connection.countedNetwork }
+    package var peerHost: String { connection.peerHost }
+
     /// The first header of that name, in any case.
     package func header(_ name: StaticString) -> UnsafeRawBufferPointer? {
         connection.value(UnsafeRawBufferPointer(start: name.utf8Start, count: name.utf8CodeUnitCount))

@@ -19,7 +19,7 @@ package enum Limits {
     /// Connections the kernel may hold before we accept them; it cuts this to `net.core.somaxconn`.
     static let listenBacklogCount: Int32 = 4096
 
-    /// Sets of eight addresses in the book of what each address does: 65,536 addresses in 3.5 MiB, and no more.
+    /// Sets of eight addresses in the book of what each address does: 65,536 addresses in 4 MiB, and no more.
     static let addressSetCount = 8_192
     /// An address may use so much of its rates at once: those behind one router come back in a burst when it does.
     static let addressBurstMilliseconds: UInt64 = 2_000
@@ -27,6 +27,8 @@ package enum Limits {
     /// long would wait behind a crowd that has gone.
     static let addressLeastMilliseconds: UInt32 = 1_000
     static let addressLongestMilliseconds: UInt32 = 10_000
+    /// So long at most an address pays for one request's bytes, whatever its bound.
+    static let addressDebtMilliseconds: UInt64 = 60_000
     /// An address with all its connections in use: one that is lost ends with its heartbeat, not within a second.
     static let addressFullMilliseconds: UInt32 = 30_000
 

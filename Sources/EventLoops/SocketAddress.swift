@@ -9,7 +9,10 @@ package struct SocketAddress: Equatable, Sendable, CustomStringConvertible {
     package let isIPv6: Bool
     /// On this machine: 127.0.0.0/8, ::1, or an IPv4 loopback address mapped into IPv6.
     package let isLoopback: Bool
-    /// What bounds "per address" go by: an IPv4 address, or the half of an IPv6 one that a customer gets as a whole.
+    /// What bounds "per address" go by: an IPv4 address, or the half of an IPv6 address that a customer gets as a whole.
+    ///
+    /// An IPv4 address that is mapped or translated (NAT64) into IPv6 counts as itself. What an address may do beyond others goes by the
+    /// whole address (`AddressRange`).
     package let network: UInt64
 
     package var description: String { isIPv6 ? "[\(host)]:\(port)" : "\(host):\(port)" }
@@ -37,6 +40,9 @@ package struct SocketAddress: Equatable, Sendable, CustomStringConvertible {
                 func number(_ range: Range<Int>) -> UInt64 { bytes[range].reduce(0) { $0 << 8 | UInt64($1) } }
                 let isMapped = number(0..<8) == 0 && number(8..<12) == 0xFFFF
                 if isMapped { return (bytes[12] == 127, Self.network(ofIPv4: UInt32(number(12..<16)))) }
+                // 64:ff9b::/96 (RFC 6052): a translator puts all of IPv4 behind one network of 64 bits.
+                let isTranslated = number(0..<8) == 0x0064_FF9B_0000_0000 && number(8..<12) == 0
+                if isTranslated { return (false, Self.network(ofIPv4: UInt32(number(12..<16)))) }
                 return (number(0..<8) == 0 && number(8..<16) == 1, number(0..<8))
             }
         default: return nil

@@ -161,9 +161,10 @@ extension APIResponse {
     /// The gateway is starting or stopping.
     package static let starting = APIResponse.getui(.starting, "the gateway is not ready, retry")
     /// The caller's network address makes more requests than it may; Getui's SDKs cannot read a 429.
-    package static func tooFast(isGetui: Bool, retryAfterSeconds: Int) -> APIResponse {
+    package static func tooFast(isGetui: Bool, isAboutBytes: Bool = false, retryAfterSeconds: Int) -> APIResponse {
+        let act = isAboutBytes ? "sends more request bytes" : "makes more requests"
         var response = APIResponse.getui(
-            .addressRate, "this network address makes more requests than it may, retry in \(retryAfterSeconds) s")
+            .addressRate, "this network address \(act) than it may, retry in \(retryAfterSeconds) s")
         if !isGetui { response.status = 429 }
         response.retryAfterSeconds = retryAfterSeconds
         return response

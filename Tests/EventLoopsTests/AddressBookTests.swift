@@ -11,8 +11,11 @@ private final class HeldBook {
     func arrive(_ network: UInt64, _ rules: AddressRules, isHTTP: Bool = false, now: UInt64) -> AddressRefusal? {
         book.arrive(network, rules, isHTTP: isHTTP, now: now)
     }
-    func request(_ network: UInt64, _ rules: AddressRules, now: UInt64) -> AddressRefusal? {
-        book.request(network, rules, now: now)
+    func request(_ network: UInt64, byteCount: Int = 0, _ rules: AddressRules, now: UInt64) -> AddressRefusal? {
+        book.request(network, byteCount: byteCount, rules, now: now)
+    }
+    func bodyRefusal(_ network: UInt64, _ rules: AddressRules, now: UInt64) -> AddressRefusal? {
+        book.bodyRefusal(network, rules, now: now)
     }
     func leave(_ network: UInt64) { book.leave(network) }
     func connectionCount(of network: UInt64) -> Int { book.connectionCount(of: network) }
@@ -91,6 +94,34 @@ private final class HeldBook {
         #expect(book.request(7, AddressRules(), now: 1_000) == nil)
     }
 
+    @Test func bytesOfRequestsArePaidForBeforeTheNextOne() throws {
+        let book = HeldBook(setCount: 1)
+        let rules = AddressRules(requestsPerSecond: 1_000, requestBytesPerSecond: 1_000)
+        // Nobody has an entry for being looked at.
+        #expect(book.bodyRefusal(7, rules, now: 1_000) == nil)
+        // Two seconds' worth at once, and the last one may have more than is left.
+        #expect(book.request(7, byteCount: 2_000, rules, now: 1_000) == nil)
+        #expect(book.request(7, byteCount: 3_000, rules, now: 1_000) == nil)
+        let refusal = try #require(book.request(7, byteCount: 1, rules, now: 1_000))
+        #expect(refusal.kind == .bytes && refusal.retryAfterSeconds == 3)
+        #expect(book.bodyRefusal(7, rules, now: 1_000) == refusal)
+        #expect(book.request(7, byteCount: 0, rules, now: 3_999)?.retryAfterSeconds == 1)
+        // What was refused counts nothing, and another address is not concerned.
+        #expect(book.request(8, byteCount: 2_000, rules, now: 1_000) == nil)
+        #expect(book.request(7, byteCount: 1, rules, now: 4_000) == nil)
+        #expect(book.bodyRefusal(7, rules, now: 4_000)?.kind == .bytes)
+        // One body far beyond the bound is paid for for a minute at most.
+        #expect(book.request(7, byteCount: 8 << 20, rules, now: 100_000) == nil)
+        #expect(book.request(7, rules, now: 100_000)?.retryAfterSeconds == 58)
+        #expect(book.request(7, byteCount: 1, rules, now: 158_000) == nil)
+        // A request that is refused for its number has paid for no bytes; without a bound nothing is owed.
+        let few = AddressRules(requestsPerSecond: 1, requestBytesPerSecond: 1_000)
+        for _ in 0..<2 { #expect(book.request(9, byteCount: 10, few, now: 1_000) == nil) }
+        for _ in 0..<1_000 { #expect(book.request(9, byteCount: 2_000, few, now: 1_000)?.kind == .requests) }
+        #expect(book.bodyRefusal(9, few, now: 1_000) == nil)
+        #expect(book.bodyRefusal(7, AddressRules(requestsPerSecond: 1_000), now: 158_000) == nil)
+    }
+
     @Test func aCrowdOfAddressesFillsNoMemoryAndHidesNobodyWhoHasMany() {
         let book = HeldBook(setCount: 64)
         let rules = AddressRules(connections: 100, requestsPerSecond: 10)
@@ -135,6 +166,24 @@ private final class HeldBook {
             guard inet_pton(AF_INET6, text, &six.pointee.sin6_addr) == 1 else { return nil }
             six.pointee.sin6_family = sa_family_t(AF_INET6)
             return SocketAddress(place)
+        }
+    }
+
+    @Test func translatedAddressesCountByTheIPv4AddressInThem() throws {
+        func network(_ text: String) throws -> UInt64 { try #require(Self.address(text)).network }
+        // RFC 6052's prefix, and what is beside it.
+        let four = try network("198.51.100.7")
+        #expect(try network("64:ff9b::198.51.100.7") == four)
+        #expect(try network("::ffff:198.51.100.7") == four)
+        #expect(try network("64:ff9b::198.51.100.8") != four)
+        #expect(try network("64:ff9b::1:198.51.100.7") == network("64:ff9b::1:198.51.100.8"))
+        #expect(try network("64:ff9b:1::198.51.100.7") != four)
+        // It is no address of this machine, and nobody is exempt for the IPv4 address in it.
+        #expect(try #require(Self.address("64:ff9b::127.0.0.1")).isLoopback == false)
+        let keeper = AddressGuard()
+        keeper.set(AddressRules(connections: 1), exempt: [try #require(AddressRange("198.51.100.0/24"))])
+        guard case .counted = keeper.admit(try #require(Self.address("64:ff9b::198.51.100.7")), now: 1_000) else {
+            return #expect(Bool(false))
         }
     }
 

@@ -164,3 +164,40 @@ def test_requests_are_held_with_a_word_that_getuis_clients_read_and_a_reload_lif
         eventually(lambda: "reloaded" in gateway.log(), "the reload")
         two = http(gateway, "203.0.113.9")
         assert [ask(two)[0] for _ in range(60)] == [404] * 60
+
+
+def send_body(gateway, client, size, path="/v2/demo/auth"):
+    """One POST with a body of that size on a connection of its own: its answer, and what was written of the body."""
+    one = http(gateway, client)
+    one.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {size}\r\n\r\n".encode() + b"x" * size)
+    try:
+        return answer(one)
+    finally:
+        one.close()
+
+
+def test_bytes_of_requests_are_held_and_a_debtors_body_is_not_read():
+    with behind_a_balancer(requestBytesPerSecondPerAddress=1_000) as gateway:
+        watch = Watch(gateway)
+        statuses = [send_body(gateway, "203.0.113.9", 4_000)[::2] for _ in range(3)]
+        assert [status for status, _ in statuses[1:]] == [403, 403] and statuses[0][0] != 403, statuses
+        assert all(b'"code":30905' in body and b"request bytes" in body for _, body in statuses[1:]), statuses
+        # A large body is answered once its head is there: no byte of it has come.
+        one = http(gateway, "203.0.113.9")
+        one.sendall(b"POST /v2/demo/push/list/cid HTTP/1.1\r\nHost: x\r\nContent-Length: 8000000\r\n\r\n")
+        status, headers, body = answer(one)
+        assert (status, b'"code":30905' in body) == (403, True) and 1 <= int(headers["retry-after"]) <= 60
+        # Requests without a body are held, too, a probe never, and another address is not concerned.
+        assert ask(http(gateway, "203.0.113.9"))[0] == 429
+        assert ask(http(gateway, "203.0.113.9"), "/readyz")[0] == 200
+        assert ask(http(gateway, "203.0.113.10"))[0] == 404
+        # One IPv4 address behind a translator is another than its neighbour behind the same one.
+        assert send_body(gateway, "64:ff9b::203.0.113.77", 4_000)[0] != 403
+        assert send_body(gateway, "64:ff9b::203.0.113.77", 10)[0] == 403
+        assert send_body(gateway, "64:ff9b::203.0.113.78", 10)[0] != 403
+        assert watch.grown("longwire_address_refusals_total", kind="requestBytes") >= 5
+        eventually(lambda: "requestBytes " in gateway.log(), "the log line", 10)
+        gateway.sections["limits"]["requestBytesPerSecondPerAddress"] = 0
+        gateway.config.write_text(json.dumps(gateway.sections))
+        gateway.process.send_signal(signal.SIGHUP)
+        eventually(lambda: send_body(gateway, "203.0.113.9", 4_000)[0] != 403, "the reload")

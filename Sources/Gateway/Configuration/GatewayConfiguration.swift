@@ -127,7 +127,8 @@ package struct GatewayConfiguration: Sendable, Equatable {
     var addressRules: AddressRules {
         AddressRules(
             connections: limits.connectionsPerAddress, arrivalsPerSecond: limits.newConnectionsPerSecondPerAddress,
-            requestsPerSecond: limits.requestsPerSecondPerAddress)
+            requestsPerSecond: limits.requestsPerSecondPerAddress,
+            requestBytesPerSecond: limits.requestBytesPerSecondPerAddress)
     }
 
     package func app(id: String) -> AppConfiguration? { apps.first { $0.appID == id } }

@@ -49,6 +49,8 @@ package struct GatewayLimits: Sendable {
     package fileprivate(set) var newConnectionsPerSecondPerAddress = 2_000
     /// A business server publishes from one address; two cores answer about twice as many requests.
     package fileprivate(set) var requestsPerSecondPerAddress = 10_000
+    /// With its two seconds' worth at once, what `httpBodyBytesPerAddress` lets one address have under way.
+    package fileprivate(set) var requestBytesPerSecondPerAddress = 64 << 20
     /// Sender services with their long polls, probes and people.
     package fileprivate(set) var adminConnections = 1_024
     /// Bodies of requests under way, of all listeners; one holds at least the largest body.
@@ -198,6 +200,7 @@ package struct LimitKey: Sendable {
         key("connectionsPerAddress", \.connectionsPerAddress, 0...10_000_000),
         key("newConnectionsPerSecondPerAddress", \.newConnectionsPerSecondPerAddress, 0...1_000_000),
         key("requestsPerSecondPerAddress", \.requestsPerSecondPerAddress, 0...1_000_000),
+        key("requestBytesPerSecondPerAddress", \.requestBytesPerSecondPerAddress, 0...(1 << 40)),
         key("longPolls", \.longPolls, 1...100_000),
         // Store.
         key("journalBytes", \.journalBytes, (16 << 20)...(1 << 40), restart: true),

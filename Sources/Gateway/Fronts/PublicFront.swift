@@ -86,6 +86,13 @@ final class PublicFront {
 
     /// Looks at a request whose body has not come along: who may not send it, or so much of it, is told before it is kept.
     func judge(_ head: HTTPRequestHead) -> HTTPJudgement {
+        if let refusal = owner.context.addresses.bodyRefusal(
+            head.countedNetwork, of: head.peerHost, now: owner.loop.now)
+        {
+            let response = Self.tooFast(head.target, refusal)
+            owner.metrics.count(.answered(response.status, isAdmin: false))
+            return HTTPJudgement(.refuse(response))
+        }
         let judgement = api.judge(head.request, bodyByteCount: head.bodyByteCount, now: owner.now)
         if case .refuse(let response) = judgement {
             owner.metrics.count(.answered(response.status, isAdmin: false))
@@ -97,12 +104,17 @@ final class PublicFront {
         // A probe that is refused would take a gateway out of service that serves others.
         if !Self.isProbe(exchange.rawTargetBytes),
             let refusal = owner.context.addresses.request(
-                exchange.countedNetwork, of: exchange.peerHost, now: owner.loop.now)
+                exchange.countedNetwork, byteCount: exchange.body.count, of: exchange.peerHost, now: owner.loop.now)
         {
-            let isGetui = exchange.rawTargetBytes.starts(with: "/v2/".utf8)
-            return respond(exchange, .tooFast(isGetui: isGetui, retryAfterSeconds: refusal.retryAfterSeconds))
+            return respond(exchange, Self.tooFast(exchange.rawTargetBytes, refusal))
         }
         perform(exchange, exchange.withRequest { api.handle($0, now: owner.now) })
+    }
+
+    private static func tooFast(_ target: UnsafeRawBufferPointer, _ refusal: AddressRefusal) -> APIResponse {
+        .tooFast(
+            isGetui: target.starts(with: "/v2/".utf8), isAboutBytes: refusal.kind == .bytes,
+            retryAfterSeconds: refusal.retryAfterSeconds)
     }
 
     /// Whether a request asks how the gateway is.

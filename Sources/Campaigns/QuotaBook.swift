@@ -85,7 +85,7 @@ package struct QuotaHolding: Sendable, Equatable {
 /// **Rates** are exact over all loops, with a second's worth at once; the last call of a second may ask for more than is left, and the
 /// app pays for it before its next one, for a minute at most. A bound that changes prices anew what is not paid. **Numbers of what
 /// there is** come from the parts, which tell theirs every 50 ms: so a gateway passes such a bound by what all parts accept in that
-/// time, and by the devices whose Hello is under way. Of several gateways each grants an even share, of devices somewhat more, since a
+/// time. A device is asked about when its Hello comes and again before its Welcome, when the Hellos before it have been settled. Of several gateways each grants an even share, of devices somewhat more, since a
 /// device belongs to one part; what is queued is only known where one gateway has all parts.
 package struct QuotaBook: Sendable {
     private struct Use: Sendable {
@@ -207,6 +207,15 @@ package struct QuotaBook: Sendable {
         guard devices(of: app) >= share(.devices, of: quotas) else { return true }
         uses[app, default: Use()].refused[.devices, default: 0] += 1
         return false
+    }
+
+    /// Whether the devices that a part has connected by now are more than may be: others were let in while their Hellos waited.
+    package mutating func hasSurplusDevice(app: AppKey, part: Int, connected: Int, quotas: AppQuotas) -> Bool {
+        guard quotas[.devices] > 0 else { return false }
+        holdings[part, default: [:]][app, default: QuotaHolding(devices: 0, queued: 0)].devices = connected
+        guard devices(of: app) > share(.devices, of: quotas) else { return false }
+        uses[app, default: Use()].refused[.devices, default: 0] += 1
+        return true
     }
 
     // MARK: Figures

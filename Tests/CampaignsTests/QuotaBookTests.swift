@@ -64,6 +64,20 @@ import Wire
         #expect(book.admitsDevice(app: Self.app, part: 1, connected: 4, quotas: quotas) == true)
     }
 
+    @Test func devicesLetInTogetherAreCountedAgainBeforeTheirWelcome() {
+        var book = QuotaBook()
+        let quotas = quotas([(.devices, 5)])
+        book.note(part: 1, [Self.app: QuotaHolding(devices: 2, queued: 0)])
+        // Four Hellos wait for the disk together, and each finds room for itself.
+        for _ in 0..<4 { #expect(book.admitsDevice(app: Self.app, part: 0, connected: 0, quotas: quotas) == true) }
+        var connected = 4
+        while book.hasSurplusDevice(app: Self.app, part: 0, connected: connected, quotas: quotas) { connected -= 1 }
+        #expect(connected == 3)
+        #expect(book.usage(of: Self.app, quotas: quotas, now: 1).map { $0.used } == [5])
+        #expect(book.usage(of: Self.app, quotas: quotas, now: 1).map { $0.refused } == [1])
+        #expect(book.hasSurplusDevice(app: Self.app, part: 0, connected: 9, quotas: AppQuotas()) == false)
+    }
+
     @Test func severalGatewaysGrantAnEvenShare() {
         var book = QuotaBook()
         book.gatewayCount = 3

@@ -4,6 +4,7 @@ import contextlib
 import json
 import signal
 import subprocess
+import threading
 import time
 
 import pytest
@@ -178,3 +179,46 @@ def test_an_app_of_the_admin_api_gets_its_quotas_by_a_call():
         assert refusal.value.status == 400 and "quotas.devices" in str(refusal.value.body)
         first.close()
         second.close()
+
+
+def test_devices_that_wait_for_the_disk_together_pass_the_quota_by_none(devices):
+    gateway = two_apps(limits=QUICK)
+    gateway.sections["loops"] = 1
+    with gateway:
+        made = [devices(gateway) for _ in range(12)]
+        for device in made:
+            device.close()
+        gateway.stop()
+        gateway.sections["apps"][0]["quotas"] = {"devices": 4}
+        gateway.config.write_text(json.dumps(gateway.sections))
+        gateway.start()
+        watch = Watch(gateway)
+        answers = []
+
+        def come(device):
+            try:
+                answers.append(device.connect())
+            except Closed as closed:
+                answers.append(closed)
+        # No record is in memory, and all Hellos are there before the first is read.
+        threads = [threading.Thread(target=come, args=(device,)) for device in made]
+        gateway.process.send_signal(signal.SIGSTOP)
+        try:
+            for thread in threads:
+                thread.start()
+            time.sleep(0.3)
+        finally:
+            gateway.process.send_signal(signal.SIGCONT)
+        for thread in threads:
+            thread.join(timeout=15)
+        refusals = [answer for answer in answers if isinstance(answer, Closed)]
+        assert len(answers) == 12 and len(refusals) == 8, answers
+        assert all(one.code == 201 and "quota devices" in one.close.reason for one in refusals), refusals
+        assert all(one.close.retry_after_min_ms == 30_000 for one in refusals)
+        eventually(lambda: shown(gateway)["devices"] == {"limit": 4, "used": 4, "refused": 8}, "the count")
+        assert watch.grown("longwire_quota_refusals_total", kind="devices") == 8
+        # Those who were sent away left nothing behind that counts.
+        for device in made:
+            device.close()
+        eventually(lambda: shown(gateway)["devices"]["used"] == 0, "the devices' ends")
+        assert made[11].connect()

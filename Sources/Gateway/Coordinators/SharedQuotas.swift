@@ -23,6 +23,10 @@ final class SharedQuotas: Sendable {
         book.withLock { $0.admitsDevice(app: app, part: part, connected: connected, quotas: quotas) }
     }
 
+    func hasSurplusDevice(app: AppKey, part: Int, connected: Int, quotas: AppQuotas) -> Bool {
+        book.withLock { $0.hasSurplusDevice(app: app, part: part, connected: connected, quotas: quotas) }
+    }
+
     func queueRefusal(app: AppKey, quotas: AppQuotas) -> QuotaRefusal? {
         book.withLock { $0.queueRefusal(app: app, quotas: quotas) }
     }
@@ -84,13 +88,47 @@ extension GatewayLoop {
         return refusal
     }
 
+    enum QuotaAdmission {
+        case free
+        /// The quota counts it: it is asked again before the Welcome (`isSurplus`).
+        case counted
+        case refused
+    }
+
     /// Whether an app may have one more device; one that only comes back on another connection always may.
-    func mayWelcome(_ cid: DeviceID, of app: App) -> Bool {
-        guard app.quotas[.devices] > 0, !core.pointee.seat.isConnected(cid) else { return true }
-        let connected = core.pointee.seat.statistics(of: [app.key]).first?.connectedDevices ?? 0
-        let isRoom = context.quotas.admitsDevice(app: app.key, part: index, connected: connected, quotas: app.quotas)
-        if !isRoom { metrics.count(.over(.devices)) }
-        return isRoom
+    func admission(of cid: DeviceID, of app: App) -> QuotaAdmission {
+        guard app.quotas[.devices] > 0, !core.pointee.seat.isConnected(cid) else { return .free }
+        let isRoom = context.quotas.admitsDevice(
+            app: app.key, part: index, connected: connectedDevices(of: app.key), quotas: app.quotas)
+        guard !isRoom else { return .counted }
+        metrics.count(.over(.devices))
+        return .refused
+    }
+
+    /// Whether a device that is connected and has no Welcome yet is one too many; then `surplusLeft` is owed.
+    ///
+    /// Hellos that wait for the disk are under way together, and each of them found room. To count them at their beginning would let
+    /// strangers, whose Hellos prove nothing, fill an app's quota.
+    func isSurplus(of key: AppKey) -> Bool {
+        guard let quotas = registry[key]?.quotas, quotas[.devices] > 0,
+            context.quotas.hasSurplusDevice(
+                app: key, part: index, connected: connectedDevices(of: key), quotas: quotas)
+        else { return false }
+        metrics.count(.over(.devices))
+        surplusDevices[key, default: 0] += 1
+        return true
+    }
+
+    /// A device that was one too many has gone.
+    func surplusLeft(of key: AppKey) {
+        let left = (surplusDevices[key] ?? 0) - 1
+        surplusDevices[key] = left > 0 ? left : nil
+    }
+
+    /// Connected devices of an app on this loop, without those that are about to be sent away.
+    private func connectedDevices(of key: AppKey) -> Int {
+        let connected = core.pointee.seat.statistics(of: [key]).first?.connectedDevices ?? 0
+        return connected - (surplusDevices[key] ?? 0)
     }
 
     /// When a device comes again whose app has all it may have.

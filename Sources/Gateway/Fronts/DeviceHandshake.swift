@@ -28,6 +28,8 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
     private(set) var cid = DeviceID(high: 0, low: 0)
     private var phase = Phase.awaitingHello
     private let isSecure: Bool
+    /// The app whose quota of devices counts this one as new.
+    private(set) var countedApp: AppKey?
     var handshakePlace = HandshakeQueue.none
     /// The shard knows the session and must be told of its end.
     private var isKnownToShard = false
@@ -328,8 +330,10 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         let now = Int64(owner.loop.now)
         let delay = owner.context.flaps.withLock { $0.delay(of: adopted.cid, now: now) }
         guard delay == 0 else { return slow(by: delay) }
-        guard owner.mayWelcome(adopted.cid, of: app) else {
-            return refuse(GatewayLoop.quotaReason, window: GatewayLoop.quotaWindow)
+        switch owner.admission(of: adopted.cid, of: app) {
+        case .free: break
+        case .counted: countedApp = app.key
+        case .refused: return refuse(GatewayLoop.quotaReason, window: GatewayLoop.quotaWindow)
         }
         guard let admitted = owner.sessions.admit(self) else {
             return close(.overloaded, reason: "the gateway holds as many connections as it may; come back later")
@@ -344,6 +348,12 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         let least = UInt32(clamping: max(1_000, delay))
         owner.metrics.count(.flappingRefused)
         refuse(Self.flapping, window: (least, least + least / 2))
+    }
+
+    /// The device is one more than its app may have; it has no Welcome yet.
+    func refuseAsSurplus() {
+        guard phase == .awaitingWelcome else { return }
+        refuse(GatewayLoop.quotaReason, window: GatewayLoop.quotaWindow)
     }
 
     /// Says why not now, and when.

@@ -228,8 +228,16 @@ final class DeviceSessions: StreamDelegate {
 
     private func open(_ session: SessionRef, _ effect: WelcomeEffect) {
         guard let record = record(session), record.pointee.phase == .opening,
-            let handshake = table.pointee.openings[session.slot], let stream = handshake.handOver()
+            let handshake = table.pointee.openings[session.slot]
         else { return }
+        if let app = handshake.countedApp, owner.isSurplus(of: app) {
+            // The shard is told of the end once it has told of all that it has done.
+            return owner.inNextTurn { member in
+                handshake.refuseAsSurplus()
+                member.surplusLeft(of: app)
+            }
+        }
+        guard let stream = handshake.handOver() else { return }
         table.pointee.openings[session.slot] = nil
         owner.welcomes.settled()
         record.pointee.phase = .open

@@ -34,6 +34,8 @@ final class GatewayLoop {
     var isDealing = false
     var isDealingLater = false
     private var lastSecond: UInt64 = 0
+    /// Devices that are connected and about to be told that their app has too many (`isSurplus`).
+    var surplusDevices: [AppKey: Int] = [:]
     /// The book of quotas has what this part has.
     var isHoldingNoted = false
     var handshakes = HandshakeQueue()

@@ -51,7 +51,8 @@ struct SeatTests {
                     let target = ListTarget(cid: DeviceID(high: 1, low: 2), bucket: Bucket(3), digest: 4)
                     let sending = TaskCoordinator.Sending(
                         task: TaskID(kind: .list, month: 1, day: 1, home: Bucket(3), random: (1, 2)),
-                        app: AppKey(0xA55), createdAt: 0, content: Self.content, isBulk: true)
+                        app: AppKey(0xA55), createdAt: 0, content: Self.content, isBulk: true,
+                        permit: loop.permitOfKeptTask)
                     coordinator.fanOut(sending, [target]) { outcomes in
                         told.withLock { $0.append("\(name) list \(outcomes.map(\.code.isRetryable))") }
                     }

@@ -52,6 +52,13 @@ final class SharedQuotas: Sendable {
     }
 }
 
+/// That an app's quotas were asked: nothing reaches a shard as a publish without one, and only this file makes them.
+///
+/// So a new front cannot forget the question: it does not compile.
+struct PublishPermit: Sendable {
+    fileprivate init() {}
+}
+
 extension GatewayLoop {
     /// Tells what this part has of the apps whose holdings are bound; in each tick.
     func noteHoldings() {
@@ -71,22 +78,30 @@ extension GatewayLoop {
         context.quotas.note(part: index, holdings)
     }
 
-    /// Counts a call of an app that asks for messages; says which of the app's quotas is used up.
-    func quotaRefusal(of key: AppKey, publishes: Int, byteCount: Int) -> QuotaRefusal? {
-        guard snapshot.hasQuotas, let quotas = registry[key]?.quotas, !quotas.isEmpty else { return nil }
+    /// Counts a call of an app that asks for messages, or says which of the app's quotas is used up.
+    func permit(of key: AppKey, publishes: Int, byteCount: Int) throws(QuotaRefusal) -> PublishPermit {
+        guard snapshot.hasQuotas, let quotas = registry[key]?.quotas, !quotas.isEmpty else { return PublishPermit() }
         let refusal = context.quotas.take(
             app: key, publishes: publishes, byteCount: byteCount, quotas: quotas, now: loop.now)
-        if let refusal { metrics.count(.over(refusal.quota)) }
-        return refusal
+        guard let refusal else { return PublishPermit() }
+        metrics.count(.over(refusal.quota))
+        throw refusal
     }
 
-    /// Whether an app's queues are full, for a broadcast of its.
-    func queueRefusal(of key: AppKey) -> QuotaRefusal? {
-        guard snapshot.hasQuotas, let quotas = registry[key]?.quotas else { return nil }
-        let refusal = context.quotas.queueRefusal(app: key, quotas: quotas)
-        if let refusal { metrics.count(.over(refusal.quota)) }
-        return refusal
+    /// The same of a call about tasks: what makes no message is counted for nothing, and a broadcast only needs room in the queues.
+    func permit(_ action: CampaignAction, byteCount: Int) throws(QuotaRefusal) -> PublishPermit {
+        if let (app, count) = action.publishes {
+            return try permit(of: app, publishes: count, byteCount: byteCount)
+        }
+        guard let key = action.broadcaster, snapshot.hasQuotas, let quotas = registry[key]?.quotas,
+            let refusal = context.quotas.queueRefusal(app: key, quotas: quotas)
+        else { return PublishPermit() }
+        metrics.count(.over(refusal.quota))
+        throw refusal
     }
+
+    /// For the messages of a task whose row is durable: the call that gave it its devices, or made the broadcast, was counted.
+    var permitOfKeptTask: PublishPermit { PublishPermit() }
 
     enum QuotaAdmission {
         case free

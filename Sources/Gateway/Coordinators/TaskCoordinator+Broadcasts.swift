@@ -125,7 +125,7 @@ extension TaskCoordinator {
         }
         let sending = Sending(
             task: run.record.id, app: run.record.app, createdAt: run.record.broadcast?.launchedAt ?? 0,
-            content: content, isBulk: true)
+            content: content, isBulk: true, permit: owner.permitOfKeptTask)
         let targets = found.map { app.target($0, of: run.record.id) }
         fanOut(sending, targets) { [weak self] outcomes in
             guard let self else { return }

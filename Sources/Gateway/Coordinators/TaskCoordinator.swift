@@ -150,6 +150,7 @@ final class TaskCoordinator {
         var createdAt: GatewayTime
         var content: MessageContent
         var isBulk: Bool
+        var permit: PublishPermit
     }
 
     /// Sends a message to devices, one message between loops for each loop that has any of them.
@@ -169,8 +170,12 @@ final class TaskCoordinator {
             targets, task: sending.task, app: sending.app, createdAt: sending.createdAt, content: sending.content,
             isBulk: sending.isBulk, route: route.word, loopCount: owner.loopCount)
         // The own part last: it works on this loop, and the others can begin meanwhile.
-        for (loop, fanout) in parts where loop != owner.index { owner.publish(fanout, on: loop) }
-        for (loop, fanout) in parts where loop == owner.index { owner.publish(fanout, on: loop) }
+        for (loop, fanout) in parts where loop != owner.index {
+            owner.publish(fanout, on: loop, sending.permit)
+        }
+        for (loop, fanout) in parts where loop == owner.index {
+            owner.publish(fanout, on: loop, sending.permit)
+        }
     }
 
     func answered(_ route: Route, place: Int, _ outcome: PublishOutcome) {
@@ -304,7 +309,8 @@ final class TaskCoordinator {
         ask(home: record.id, .targets(record.id, from: item)) { [weak self] answer in
             guard let self, case .targets(let cids, let next) = answer else { return done(.busy) }
             let sending = Sending(
-                task: record.id, app: record.app, createdAt: record.createdAt, content: record.content, isBulk: true)
+                task: record.id, app: record.app, createdAt: record.createdAt, content: record.content, isBulk: true,
+                permit: owner.permitOfKeptTask)
             fanOut(sending, cids.map { app.target($0, of: record.id) }) { [weak self] outcomes in
                 guard let self, !outcomes.contains(where: { $0.code.isRetryable }) else { return done(.busy) }
                 if let next { return sendScheduled(record, from: next, seat: seat, done: done) }

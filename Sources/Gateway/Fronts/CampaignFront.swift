@@ -21,13 +21,21 @@ final class CampaignFront {
 
     private var durability: Durability { owner.context.isFsync ? .fsync : .os }
 
-    func perform(_ action: CampaignAction, respond: @escaping Respond) {
+    /// Asks the app's quotas, then does it; `byteCount` is that of the request's body.
+    func perform(_ action: CampaignAction, byteCount: Int, respond: @escaping Respond) {
+        // What is refused because the gateway starts or stops costs no quota.
         guard owner.context.isReady, !owner.context.isStopping else { return respond(.starting) }
+        let permit: PublishPermit
+        do throws(QuotaRefusal) {
+            permit = try owner.permit(action, byteCount: byteCount)
+        } catch {
+            return respond(.overQuota(error))
+        }
         switch action {
-        case .create(let task): create(task, respond)
-        case .list(let call): list(call, respond)
-        case .aliases(let pushes, let form): push(pushes, form, respond)
-        case .byTag(let push): self.push(push, respond)
+        case .create(let task): create(task, permit, respond)
+        case .list(let call): list(call, permit, respond)
+        case .aliases(let pushes, let form): push(pushes, form, permit, respond)
+        case .byTag(let push): self.push(push, permit, respond)
         case .stop(let task, let app):
             coordinator.stop(task, app) { answer in
                 switch answer {
@@ -55,7 +63,8 @@ final class CampaignFront {
 
     // MARK: Lists
 
-    private func create(_ task: NewTask, _ respond: @escaping Respond) {
+    /// With a broadcast its messages are made without a further call: the permit is for them.
+    private func create(_ task: NewTask, _ permit: PublishPermit, _ respond: @escaping Respond) {
         let command = TaskCommand.create(
             task.record, requestKey: task.requestKey, requestDigest: task.requestDigest)
         coordinator.ask(home: task.record.id, command) { [weak self] answer in
@@ -74,7 +83,7 @@ final class CampaignFront {
         }
     }
 
-    private func list(_ call: ListCall, _ respond: @escaping Respond) {
+    private func list(_ call: ListCall, _ permit: PublishPermit, _ respond: @escaping Respond) {
         coordinator.record(call.task, call.app.key) { [weak self] answer in
             guard let self else { return }
             guard case .record(let record) = answer else {
@@ -83,7 +92,7 @@ final class CampaignFront {
             }
             if let refusal = CampaignAnswer.refusal(record, now: owner.now) { return respond(refusal) }
             switch call.audience {
-            case .devices(let targets): send(targets, nil, call, record, respond)
+            case .devices(let targets): send(targets, nil, call, record, permit, respond)
             case .conditions(let candidates):
                 matching(candidates, of: call.app) { [weak self] found in
                     guard let self else { return }
@@ -93,7 +102,7 @@ final class CampaignFront {
                         return respond(
                             CampaignAnswer.list([], call, record: record, aliases: nil, durability: durability))
                     }
-                    send(targets, nil, call, record, respond)
+                    send(targets, nil, call, record, permit, respond)
                 }
             case .aliases(let names):
                 aliases.resolve(names, of: call.app.key) { [weak self] found in
@@ -105,7 +114,7 @@ final class CampaignFront {
                         targets.append(call.app.target(cid, of: call.task))
                     }
                     guard !targets.isEmpty else { return respond(CampaignAnswer.unknownTarget) }
-                    send(targets, call.needsAliasDetail ? found : nil, call, record, respond)
+                    send(targets, call.needsAliasDetail ? found : nil, call, record, permit, respond)
                 }
             }
         }
@@ -113,18 +122,19 @@ final class CampaignFront {
 
     private func send(
         _ targets: [ListTarget], _ aliases: [ResolvedAlias]?, _ call: ListCall, _ record: TaskRecord,
-        _ respond: @escaping Respond
+        _ permit: PublishPermit, _ respond: @escaping Respond
     ) {
-        if record.state == .scheduled { return park(targets, aliases, call, record, respond) }
-        sendNow(targets, aliases, call, record, respond)
+        if record.state == .scheduled { return park(targets, aliases, call, record, permit, respond) }
+        sendNow(targets, aliases, call, record, permit, respond)
     }
 
     private func sendNow(
         _ targets: [ListTarget], _ aliases: [ResolvedAlias]?, _ call: ListCall, _ record: TaskRecord,
-        _ respond: @escaping Respond
+        _ permit: PublishPermit, _ respond: @escaping Respond
     ) {
         let sending = TaskCoordinator.Sending(
-            task: record.id, app: record.app, createdAt: record.createdAt, content: record.content, isBulk: true)
+            task: record.id, app: record.app, createdAt: record.createdAt, content: record.content, isBulk: true,
+            permit: permit)
         carry(sending, targets, key: call.key, digest: call.digest, app: call.app) { [weak self] result in
             guard let self else { return }
             switch result {
@@ -140,7 +150,7 @@ final class CampaignFront {
     /// Keeps the devices of a call for the task's time, after looking which of them exist.
     private func park(
         _ targets: [ListTarget], _ aliases: [ResolvedAlias]?, _ call: ListCall, _ record: TaskRecord,
-        _ respond: @escaping Respond
+        _ permit: PublishPermit, _ respond: @escaping Respond
     ) {
         let places = targets.map { DevicePlace(cid: $0.cid, bucket: $0.bucket) }
         describe(places, of: call.app) { [weak self] details in
@@ -154,13 +164,13 @@ final class CampaignFront {
                 CampaignAnswer.parked(call, record, cids: known.map(\.cid), unknown: unknown, aliases: aliases)
             }
             guard !known.isEmpty else { return respond(render(record)) }
-            park(known, all: targets, aliases, call, record, from: 0, render: render, respond)
+            park(known, all: targets, aliases, call, record, permit, from: 0, render: render, respond)
         }
     }
 
     private func park(
         _ targets: [ListTarget], all: [ListTarget], _ aliases: [ResolvedAlias]?, _ call: ListCall,
-        _ record: TaskRecord, from start: Int, render: @escaping (TaskRecord) -> APIResponse,
+        _ record: TaskRecord, _ permit: PublishPermit, from start: Int, render: @escaping (TaskRecord) -> APIResponse,
         _ respond: @escaping Respond
     ) {
         let part = targets[start...].prefix(TaskBounds.targetsOfARow)
@@ -169,14 +179,15 @@ final class CampaignFront {
             switch answer {
             case .parked where start + part.count < targets.count:
                 park(
-                    targets, all: all, aliases, call, record, from: start + part.count, render: render, respond)
+                    targets, all: all, aliases, call, record, permit, from: start + part.count, render: render,
+                    respond)
             case .parked: respond(render(record))
             case .refused(let state):
                 // It became due meanwhile, or a caller stopped it.
                 var record = record
                 record.state = state
                 if let refusal = CampaignAnswer.refusal(record, now: owner.now) { return respond(refusal) }
-                sendNow(all, aliases, call, record, respond)
+                sendNow(all, aliases, call, record, permit, respond)
             case .unknown: respond(CampaignAnswer.unknownTask)
             default: respond(.busy)
             }
@@ -248,24 +259,28 @@ final class CampaignFront {
 
     // MARK: Aliases
 
-    private func push(_ pushes: [AliasPush], _ form: PushForm, _ respond: @escaping Respond) {
+    private func push(
+        _ pushes: [AliasPush], _ form: PushForm, _ permit: PublishPermit, _ respond: @escaping Respond
+    ) {
         let gathering = Gathering<CampaignAnswer.AliasResult>(count: pushes.count) { [weak self] results in
             guard let self else { return }
             let numbered = zip(pushes, results).map { (itemIndex: $0.itemIndex, result: $1) }
             let ordered = numbered.sorted { $0.itemIndex < $1.itemIndex }
             respond(CampaignAnswer.aliases(ordered, form: form, durability: durability))
         }
-        for (place, push) in pushes.enumerated() { carry(push) { gathering.take($0, at: place) } }
+        for (place, push) in pushes.enumerated() { carry(push, permit) { gathering.take($0, at: place) } }
     }
 
-    private func carry(_ push: AliasPush, told: @escaping (CampaignAnswer.AliasResult) -> Void) {
+    private func carry(_ push: AliasPush, _ permit: PublishPermit, told: @escaping (CampaignAnswer.AliasResult) -> Void)
+    {
         aliases.resolve([push.alias], of: push.app.key) { [weak self] found in
             guard let self else { return }
             guard let found else { return told(CampaignAnswer.busyResult) }
             let cids = found.first?.devices ?? []
             guard !cids.isEmpty else { return told(CampaignAnswer.unknownAlias(push.alias.text)) }
             let sending = TaskCoordinator.Sending(
-                task: push.task, app: push.app.key, createdAt: owner.now, content: push.content, isBulk: false)
+                task: push.task, app: push.app.key, createdAt: owner.now, content: push.content, isBulk: false,
+                permit: permit)
             carry(
                 sending, cids.map { push.app.target($0, of: push.task) }, key: push.key, digest: push.digest,
                 app: push.app
@@ -306,7 +321,7 @@ final class CampaignFront {
         }
     }
 
-    private func push(_ push: TagPush, _ respond: @escaping Respond) {
+    private func push(_ push: TagPush, _ permit: PublishPermit, _ respond: @escaping Respond) {
         matching(push.candidates, of: push.app) { [weak self] found in
             guard let self else { return }
             guard let found else { return respond(.busy) }
@@ -315,7 +330,8 @@ final class CampaignFront {
                     CampaignAnswer.byTag(push.task, [], notes: push.notes, durability: durability))
             }
             let sending = TaskCoordinator.Sending(
-                task: push.task, app: push.app.key, createdAt: owner.now, content: push.content, isBulk: false)
+                task: push.task, app: push.app.key, createdAt: owner.now, content: push.content, isBulk: false,
+                permit: permit)
             carry(
                 sending, found.map { push.app.target($0, of: push.task) }, key: push.key, digest: push.digest,
                 app: push.app

@@ -28,6 +28,7 @@ final class PublicFront {
         var exchange: HTTPExchange
         var items: [ParsedPush]
         var form: PushForm
+        var permit: PublishPermit
     }
 
     struct PendingReceipt {
@@ -138,10 +139,9 @@ final class PublicFront {
         case .users(let request): users(exchange, request)
         case .testDevices(let request): testDevices(exchange, request)
         case .campaign(let action):
-            if let refusal = quotaRefusal(action, byteCount: exchange.body.count) {
-                return respond(exchange, .overQuota(refusal))
+            owner.campaigns.perform(action, byteCount: exchange.body.count) { [weak self] response in
+                self?.respond(exchange, response)
             }
-            owner.campaigns.perform(action) { [weak self] response in self?.respond(exchange, response) }
         case .revokeToken(let token, let response):
             owner.ask(Bucket(0), .revoke(token)) { [weak self] answer in
                 if case .revoked = answer { self?.respond(exchange, response) } else { self?.respond(exchange, .busy) }
@@ -152,33 +152,30 @@ final class PublicFront {
         }
     }
 
-    private func quotaRefusal(_ action: CampaignAction, byteCount: Int) -> QuotaRefusal? {
-        // What is refused because the gateway starts or stops costs no quota.
-        guard owner.context.isReady, !owner.context.isStopping else { return nil }
-        if let app = action.broadcaster { return owner.queueRefusal(of: app) }
-        guard let (app, count) = action.publishes else { return nil }
-        return owner.quotaRefusal(of: app, publishes: count, byteCount: byteCount)
-    }
-
     // MARK: Push
 
     func push(_ exchange: HTTPExchange, _ items: [ParsedPush], _ form: PushForm) {
         guard owner.context.isReady, !owner.context.isStopping else { return respond(exchange, .starting) }
         guard let first = items.first else { return respond(exchange, render([], form)) }
-        if let refusal = owner.quotaRefusal(
-            of: first.address.app, publishes: items.count, byteCount: exchange.body.count)
-        {
-            return respond(exchange, .overQuota(refusal))
+        let permit: PublishPermit
+        do throws(QuotaRefusal) {
+            permit = try owner.permit(
+                of: first.address.app, publishes: items.count, byteCount: exchange.body.count)
+        } catch {
+            return respond(exchange, .overQuota(error))
         }
         let share = owner.core.pointee.shares.place(of: first.address.app)
         guard waiting[share] == nil, owner.core.pointee.shares.mayTake(share) else {
-            waiting[share, default: []].append(WaitingPush(exchange: exchange, items: items, form: form))
+            waiting[share, default: []].append(
+                WaitingPush(exchange: exchange, items: items, form: form, permit: permit))
             return
         }
-        publish(exchange, items, form, share)
+        publish(exchange, items, form, share, permit)
     }
 
-    private func publish(_ exchange: HTTPExchange, _ items: [ParsedPush], _ form: PushForm, _ share: Int) {
+    private func publish(
+        _ exchange: HTTPExchange, _ items: [ParsedPush], _ form: PushForm, _ share: Int, _ permit: PublishPermit
+    ) {
         let pending = PendingPush(exchange: exchange, form: form, share: share, count: items.count)
         guard let (slot, stamp) = pushes.insert(pending) else { return respond(exchange, .busy) }
         let route = owner.route(.push, slot, stamp)
@@ -186,7 +183,7 @@ final class PublicFront {
             if let app = owner.core.pointee.shares.took(share, now: owner.loop.now) {
                 owner.context.activity.note([app], now: owner.loop.now)
             }
-            item.withCommand(origin: route.origin(UInt64(index))) { owner.publish($0) }
+            item.withCommand(origin: route.origin(UInt64(index))) { owner.publish($0, permit) }
         }
     }
 
@@ -205,7 +202,7 @@ final class PublicFront {
                     respond(next.exchange, .starting)
                     continue
                 }
-                publish(next.exchange, next.items, next.form, share)
+                publish(next.exchange, next.items, next.form, share, next.permit)
             }
             requests.removeFirst(count)
             if !requests.isEmpty { waiting[share] = requests }

@@ -146,12 +146,15 @@ final class SenderConnection: StreamDelegate, Handshaking {
 
     private func publish(_ view: PublishView, _ body: UnsafeRawBufferPointer) {
         guard let sender else { return }
-        if let refusal = owner.quotaRefusal(of: sender.appKey, publishes: 1, byteCount: body.count) {
+        let permit: PublishPermit
+        do throws(QuotaRefusal) {
+            permit = try owner.permit(of: sender.appKey, publishes: 1, byteCount: body.count)
+        } catch {
             owner.metrics.count(.refusedBusy)
             var result = PublishResult()
             result.request = view.request
             result.code = PublishResultCode.busy.rawValue
-            result.reason = "\(refusal.reason); nothing was accepted"
+            result.reason = "\(error.reason); nothing was accepted"
             return send(result)
         }
         let origin = owner.route(.sender, slot, stamp).origin(view.request)
@@ -169,7 +172,7 @@ final class SenderConnection: StreamDelegate, Handshaking {
         do throws(NativePublishFault) {
             try owner.publisher.withCommand(publish, sender: sender, origin: origin, now: owner.now) {
                 if $1 { idsOnly.insert(view.request) }
-                owner.publish($0)
+                owner.publish($0, permit)
             }
         } catch {
             unanswered -= 1

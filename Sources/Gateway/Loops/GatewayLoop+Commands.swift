@@ -8,7 +8,7 @@ internal import Wire
 
 // Commands on their way to a shard, this loop's or another's: a new `LoopMessage` needs its lines here and nowhere else.
 extension GatewayLoop {
-    func publish(_ command: borrowing PublishCommand) {
+    func publish(_ command: borrowing PublishCommand, _ permit: PublishPermit) {
         let target = command.bucket.loop(of: loopCount)
         if isHere(target) {
             publishHere(command)
@@ -224,7 +224,7 @@ extension GatewayLoop {
                 direct(command, to: index)
             case .receipt(let command): receipt(command)
             case .task(let command, let origin): task(command, on: index, origin: origin)
-            case .list(let fanout): publish(fanout, on: index)
+            case .list(let fanout): take(fanout)
             case .launched(let record): launch(record)
             case .broadcasts(let logs, let home): learn(logs, of: home)
             case .broadcastNews(let home): learnBroadcasts(of: home)

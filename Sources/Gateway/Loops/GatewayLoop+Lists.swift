@@ -12,8 +12,13 @@ extension GatewayLoop {
     /// How long a list waits for room before the rest of it is refused as busy; below the timeouts of most HTTP clients.
     private static let listTimeoutMilliseconds: UInt64 = 8_000
 
-    func publish(_ fanout: Fanout, on target: Int) {
+    func publish(_ fanout: Fanout, on target: Int, _ permit: PublishPermit) {
         guard isHere(target) else { return send(.list(fanout), to: target) }
+        take(fanout)
+    }
+
+    /// Takes the part of a list that is for this loop's devices.
+    func take(_ fanout: Fanout) {
         guard lists.append(fanout, deadline: loop.now + Self.listTimeoutMilliseconds) else {
             fanout.forEach { answerBusy($0) }
             return answerDeferredSoon()

@@ -86,7 +86,7 @@ package struct QuotaHolding: Sendable, Equatable {
 /// app pays for it before its next one, for a minute at most. A bound that changes prices anew what is not paid. **Numbers of what
 /// there is** come from the parts, which tell theirs every 50 ms: so a gateway passes such a bound by what all parts accept in that
 /// time. A device is asked about when its Hello comes and again before its Welcome, when the Hellos before it have been settled. Of several gateways each grants an even share, of devices somewhat more, since a
-/// device belongs to one part; what is queued is only known where one gateway has all parts.
+/// device belongs to one part. What all have queued each learns some times a second (`QueueLedger`), and passes that bound by what all accept until then.
 package struct QuotaBook: Sendable {
     private struct Use: Sendable {
         /// When what was granted is paid for, in nanoseconds of the caller's clock.
@@ -126,6 +126,8 @@ package struct QuotaBook: Sendable {
     private var holdings: [Int: [AppKey: QuotaHolding]] = [:]
     /// The gateways that share the bounds, this one included.
     package var gatewayCount = 1
+    /// Of several gateways: what the others have queued; nothing of an app that no answer was about.
+    private var queuedElsewhere: [AppKey: Int] = [:]
 
     package init() {}
 
@@ -143,8 +145,20 @@ package struct QuotaBook: Sendable {
     }
 
     private func devices(of app: AppKey) -> Int { holdings.values.reduce(0) { $0 + ($1[app]?.devices ?? 0) } }
-    /// A part may have ended what another had accepted before a restart.
-    private func queued(of app: AppKey) -> Int { max(0, holdings.values.reduce(0) { $0 + ($1[app]?.queued ?? 0) }) }
+    /// Below 0 where other gateways' parts count what this one's have ended.
+    private func queuedHere(_ app: AppKey) -> Int { holdings.values.reduce(0) { $0 + ($1[app]?.queued ?? 0) } }
+    /// At all gateways; a part may have ended what another had accepted before a restart.
+    private func queued(of app: AppKey) -> Int {
+        max(0, queuedHere(app) + (gatewayCount > 1 ? queuedElsewhere[app] ?? 0 : 0))
+    }
+
+    /// What this gateway has of these apps, for the one that adds up.
+    package func queues(of apps: [AppKey]) -> [AppQueue] { apps.map { AppQueue(app: $0, count: queuedHere($0)) } }
+
+    /// What the other gateways have.
+    package mutating func hear(_ elsewhere: [AppQueue]) {
+        queuedElsewhere = Dictionary(elsewhere.map { ($0.app, $0.count) }) { $1 }
+    }
 
     /// Forgets every other app: one that is made anew under its name begins anew.
     package mutating func keep(where isKnown: (AppKey) -> Bool) {
@@ -185,9 +199,10 @@ package struct QuotaBook: Sendable {
 
     /// Whether the app has as much queued as it may; also for a broadcast, which no other bound refuses.
     package mutating func queueRefusal(app: AppKey, quotas: AppQuotas) -> QuotaRefusal? {
-        guard quotas[.queuedMessages] > 0, gatewayCount == 1, queued(of: app) >= quotas[.queuedMessages] else {
-            return nil
-        }
+        guard quotas[.queuedMessages] > 0, queued(of: app) >= quotas[.queuedMessages],
+            // Without word from the others nothing is known of what there is.
+            gatewayCount == 1 || queuedElsewhere[app] != nil
+        else { return nil }
         uses[app, default: Use()].refused[.queuedMessages, default: 0] += 1
         return QuotaRefusal(quota: .queuedMessages, retryAfterSeconds: Self.roomSeconds)
     }

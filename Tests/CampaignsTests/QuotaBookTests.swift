@@ -104,6 +104,47 @@ import Wire
         #expect(book.usage(of: Self.app, quotas: quotas, now: 1).map { $0.share } == [nil, nil, nil])
     }
 
+    @Test func severalGatewaysFillAQueueTogether() {
+        // A call at one gateway fills another's queue; each tells four times a second, at its own moment.
+        let (limit, quotas) = (600, quotas([(.queuedMessages, 600)]))
+        var (books, ledger) = (Array(repeating: QuotaBook(), count: 3), QueueLedger())
+        // What the third ended of earlier days is counted by another's part: only the sum is right.
+        var counts = [0, 90, -60]
+        for node in books.indices { books[node].gatewayCount = 3 }
+        #expect(books[1].queueRefusal(app: Self.app, quotas: self.quotas([(.queuedMessages, 1)])) == nil, "no word yet")
+        var (most, call) = (0, 0)
+        for now in stride(from: Int64(0), to: 60_000, by: 10) {
+            for node in books.indices {
+                if now % 50 == 0 {
+                    books[node].note(part: node, [Self.app: QuotaHolding(devices: 0, queued: counts[node])])
+                }
+                if now % 250 == Int64(node) * 80 {
+                    books[node].hear(ledger.take(books[node].queues(of: [Self.app]), of: node, now: now))
+                }
+                guard now >= 1_000, now % 50 == Int64(node) * 10 else { continue }
+                call += 1
+                if books[node].take(app: Self.app, publishes: 1, byteCount: 0, quotas: quotas, now: now) == nil {
+                    counts[call % 3] += 1
+                }
+            }
+            most = max(most, counts.reduce(0, +))
+        }
+        // Sixty a second: what comes in twice the exchange's time, and a tick.
+        #expect(limit...limit + 34 ~= most)
+        for node in books.indices {
+            #expect(books[node].queueRefusal(app: Self.app, quotas: quotas)?.quota == .queuedMessages)
+            #expect(books[node].usage(of: Self.app, quotas: quotas, now: 60_000).map { $0.used } == [most])
+        }
+        // Room that comes at one is there at the others with the next word.
+        counts[1] -= 300
+        books[1].note(part: 1, [Self.app: QuotaHolding(devices: 0, queued: counts[1])])
+        for node in [1, 0] { books[node].hear(ledger.take(books[node].queues(of: [Self.app]), of: node, now: 60_500)) }
+        #expect(books[0].queueRefusal(app: Self.app, quotas: quotas) == nil)
+        // A gateway that is silent has left, and its parts are told of by others.
+        #expect(ledger.take([AppQueue(app: Self.app, count: 1)], of: 0, now: 70_000).map { $0.count } == [0])
+        #expect(AppQueue(app: Self.app, count: .max).isSound == false)
+    }
+
     @Test func aLargeCallIsPaidForForAMinuteAtMost() {
         var book = QuotaBook()
         let quotas = quotas([(.requestBytesPerSecond, 1_000)])

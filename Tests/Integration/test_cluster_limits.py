@@ -147,3 +147,64 @@ def test_a_gateway_with_all_parts_holds_no_more_records_than_its_loop_may(rig, n
         for _ in range(2 * bound):
             retried(lambda: new_device(cluster[0])).close()
         eventually(lambda: loaded() <= bound, f"at most {bound} records in memory")
+
+
+def test_a_queue_is_full_for_all_gateways_together_and_stays_so_when_its_counter_moves(rig, new_device):
+    bound = 60
+    with Cluster(rig, limits=QUICK, app={"quotas": {"queuedMessages": bound}}) as cluster:
+        devices = [retried(lambda: new_device(cluster[0])) for _ in range(6)]
+        for device in devices:
+            device.close()
+        eventually(lambda: all(not cluster[0].view(one.cid)["connected"] for one in devices), "the devices' ends")
+
+        def use(gateway):
+            return gateway.admin_call("GET", f"/v1/apps/{gateway.app['appId']}")["quotas"]["queuedMessages"]["used"]
+
+        def push(gateway, number):
+            """True when it was accepted."""
+            body = gateway.push_body(devices[number % 6].cid, "x", ttl=600_000)
+
+            def once():
+                try:
+                    gateway.api("POST", "push/single/cid", body)
+                except Refused as refused:
+                    if refused.status != 403 or refused.body["code"] != 30906:
+                        raise
+                    assert "quota queuedMessages" in refused.body["msg"], refused.body
+                    return False
+                return True
+            return retried(once)
+
+        # Each has heard of the others.
+        eventually(lambda: push(cluster[0], 0), "a first message")
+        eventually(lambda: [use(one) for one in cluster] == [1] * 3, "one number", 10)
+
+        def hammer(gateway):
+            count, refusals, end = 0, 0, time.monotonic() + 15
+            while refusals < 12 and time.monotonic() < end:
+                if push(gateway, count):
+                    count, refusals = count + 1, 0
+                else:
+                    refusals += 1
+                time.sleep(0.1)
+            return count
+        total = 1 + sum(at_once(cluster.gateways, hammer))
+        print(f"\n{total} of {bound} queued messages at three gateways")
+        # Thirty a second at most; what a gateway knows is half a second old, on a busy machine twice that.
+        assert bound <= total <= bound + 30, total
+        eventually(lambda: [use(one) for one in cluster] == [total] * 3, "one number", 10)
+        counter = owner(cluster)
+        heir = next(one for one in cluster if one is not counter)
+        done = subprocess.run(
+            [binary("longwire"), "cluster", "move", "--part", "0", "--to", str(cluster.map_of(heir)["node"]),
+             "--admin", f"127.0.0.1:{counter.admin}", "--admin-token", ADMIN_TOKEN],
+            capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        cluster.wait_until_served()
+        eventually(lambda: [use(one) for one in cluster] == [total] * 3, "one number at the heir", 15)
+        assert not any(push(one, 0) for one in cluster)
+        # What ends makes room, wherever it was accepted.
+        for device in devices:
+            retried(device.connect)
+            device.receive_and_ack(cluster[0].view(device.cid)["queue"]["messages"])
+        eventually(lambda: all(push(one, 0) for one in cluster), "room", 10)

@@ -40,6 +40,9 @@ extension LoopMessage {
             return isHere(Bucket(0)) && request.isSound && limit >= 0
         case .question(.rates(let reports), _):
             return isHere(Bucket(0)) && reports.count <= RateBook.exchangeLimit && reports.allSatisfy(\.isSound)
+        case .question(.queues(let queues, let node), _):
+            return isHere(Bucket(0)) && node >= 0 && queues.count <= QueueLedger.appLimit
+                && queues.allSatisfy(\.isSound)
         case .question(.app(let change), _): return isHere(Bucket(0)) && change.isSound
         case .question: return isHere(Bucket(0))
         case .news: return true
@@ -169,6 +172,7 @@ extension LoopAnswer {
         case .task(_, .day(let day)): day.messages.isSound
         case .task(_, .record(let record)): record.isSound
         case .gateway(_, .rates(let totals)): totals.allSatisfy(\.isSound)
+        case .gateway(_, .queues(let queues)): queues.allSatisfy(\.isSound)
         case .gateway(_, .apps(let news)): news.isSound
         case .gateway(_, .app(.done(let app, _, _))): app.version < AppBook.versionLimit
         case .task(_, .liveBroadcasts(let logs, _)): logs.allSatisfy(\.isSound)

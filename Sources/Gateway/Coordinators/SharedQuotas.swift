@@ -10,6 +10,8 @@ internal import Wire
 /// Only apps that have quotas ask it, so that others pay nothing.
 final class SharedQuotas: Sendable {
     private let book = Lock(QuotaBook())
+    /// At the owner of part 0: what all gateways have told.
+    private let ledger = Lock(QueueLedger())
 
     func setGatewayCount(_ count: Int) { book.withLock { $0.gatewayCount = max(1, count) } }
 
@@ -35,6 +37,14 @@ final class SharedQuotas: Sendable {
 
     /// Forgets apps that are gone.
     func follow(_ registry: AppRegistry) { book.withLock { $0.keep { registry.known($0) != nil } } }
+
+    func queues(of apps: [AppKey]) -> [AppQueue] { book.withLock { $0.queues(of: apps) } }
+    func hear(_ elsewhere: [AppQueue]) { book.withLock { $0.hear(elsewhere) } }
+
+    /// What the other gateways have, and keeps what this one tells; at the owner of part 0.
+    func count(_ queues: [AppQueue], of node: Int, now: UInt64) -> [AppQueue] {
+        ledger.withLock { $0.take(queues, of: node, now: Int64(now)) }
+    }
 
     func forget(part: Int) { book.withLock { $0.forget(part: part) } }
 
@@ -76,6 +86,26 @@ extension GatewayLoop {
         }
         // Once for all apps: each publish of one that has quotas takes the same lock.
         context.quotas.note(part: index, holdings)
+    }
+
+    /// Tells the owner of part 0 what this gateway's parts have queued of the apps with that quota, and learns what the others have;
+    /// on the loop of part 0, seated or not.
+    ///
+    /// A message may be another gateway's whose caller is here, so no gateway can grant a share: what it accepts it may never count.
+    func exchangeQueues() {
+        guard index == 0, let cluster = context.cluster, !snapshot.queueBoundApps.isEmpty,
+            loop.now >= nextQueueExchange
+        else { return }
+        nextQueueExchange = loop.now + QueueLedger.exchangeMilliseconds
+        let told = context.quotas.queues(of: Array(snapshot.queueBoundApps.prefix(QueueLedger.appLimit)))
+        guard !isHere(0) else {
+            return context.quotas.hear(context.quotas.count(told, of: cluster.node, now: loop.now))
+        }
+        ask(Bucket(0), .queues(told, node: cluster.node)) { [unowned self] answer in
+            // Where there is none, the last word holds.
+            guard case .queues(let elsewhere) = answer else { return }
+            context.quotas.hear(elsewhere)
+        }
     }
 
     /// Counts a call of an app that asks for messages, or says which of the app's quotas is used up.

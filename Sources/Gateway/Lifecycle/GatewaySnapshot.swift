@@ -22,6 +22,8 @@ struct GatewaySnapshot: Sendable {
     var hasQuotas: Bool
     /// Apps with a quota on what the shards have, those that are switched off too: what they had is shown until it ends.
     var boundApps: [AppKey]
+    /// Those of them whose queues are bound.
+    var queueBoundApps: [AppKey]
     /// Where feeds are posted.
     var webhooks: [FeedName: GatewayConfiguration.Hook] = [:]
 
@@ -44,6 +46,9 @@ struct GatewaySnapshot: Sendable {
         let served = configuration.apps + managed.filter(\.isEnabled).map(\.app)
         hasEvents = served.contains { $0.events != nil }
         hasQuotas = served.contains { !$0.quotas.isEmpty }
+        queueBoundApps = (configuration.apps + managed.map(\.app)).filter { $0.quotas[.queuedMessages] > 0 }.map {
+            AppKey(appID: $0.appID)
+        }
         boundApps = (configuration.apps + managed.map(\.app)).filter(\.quotas.boundsHoldings).map {
             AppKey(appID: $0.appID)
         }

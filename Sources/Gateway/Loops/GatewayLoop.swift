@@ -34,6 +34,8 @@ final class GatewayLoop {
     var isDealing = false
     var isDealingLater = false
     private var lastSecond: UInt64 = 0
+    /// When the gateways tell each other again what apps have queued.
+    var nextQueueExchange: UInt64 = 0
     /// Devices that are connected and about to be told that their app has too many (`isSurplus`).
     var surplusDevices: [AppKey: Int] = [:]
     /// The book of quotas has what this part has.
@@ -265,6 +267,7 @@ final class GatewayLoop {
         events.tick()
         emptyABit()
         noteHoldings()
+        exchangeQueues()
         tickLists()
         while let connection = handshakes.popDue(now: loop.now) { connection.handshakeTimedOut() }
         while let connection = senderHandshakes.popDue(now: loop.now) { connection.handshakeTimedOut() }

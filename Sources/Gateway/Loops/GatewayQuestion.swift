@@ -1,5 +1,6 @@
 internal import Campaigns
 internal import Delivery
+internal import EventLoops
 internal import PushAPI
 internal import Wire
 
@@ -19,6 +20,8 @@ enum GatewayQuestion: Sendable, Codable {
     case startRows
     /// What a gateway's callers have used of their apps' rates.
     case rates([RateReport])
+    /// What a gateway's parts have queued of apps with that quota.
+    case queues([AppQueue], node: Int)
     /// Changes an app.
     case app(AppChange)
     /// Which apps of the admin API changed since a version.
@@ -37,6 +40,8 @@ enum GatewayAnswer: Sendable, Codable {
     case startRows(FoldedDays, revoked: [TokenID], appsVersion: UInt64?)
     /// What all gateways' callers have used of them.
     case rates([RateTotal])
+    /// What the other gateways have queued of them.
+    case queues([AppQueue])
     /// Done, durably and in force on the gateway that answers; or refused.
     case app(AppResult)
     case apps(AppNews)
@@ -84,6 +89,8 @@ extension GatewayLoop {
                         appsVersion: context.apps.version)))
         case .rates(let reports):
             answer(.gateway(origin, .rates(context.rates.count(reports, now: now))))
+        case .queues(let queues, let node):
+            answer(.gateway(origin, .queues(context.quotas.count(queues, of: node, now: loop.now))))
         case .app(let change): appKeeper.take(change, origin)
         case .apps(let version):
             // Who is on the way to own the rows has not read them.

@@ -228,6 +228,7 @@ struct LinkCodecTests {
             .task(.sweep(record.id, record.app, LoopShare(index: LinkSamples.part, count: 0)), .none),
             // Part 0 counts.
             .question(.rates([LinkSamples.report]), .none),
+            .question(.queues([], node: 1), .none),
             .task(.advance(record.id, record.app, position: 4_097, during: .open), .none),
             .directory(
                 DirectoryCommand(

@@ -339,7 +339,7 @@ enum LinkSamples {
     // MARK: Questions to the gateway, with the part that each is for
 
     enum QuestionCase: CaseIterable {
-        case testDevices, revoke, onlinePoints, onlinePeak, startRows, rates, app, apps
+        case testDevices, revoke, onlinePoints, onlinePeak, startRows, rates, queues, app, apps
 
         init(_ question: GatewayQuestion) {
             switch question {
@@ -349,6 +349,7 @@ enum LinkSamples {
             case .onlinePeak: self = .onlinePeak
             case .startRows: self = .startRows
             case .rates: self = .rates
+            case .queues: self = .queues
             case .app: self = .app
             case .apps: self = .apps
             }
@@ -359,7 +360,7 @@ enum LinkSamples {
         let questions: [GatewayQuestion] =
             [
                 .revoke(token), .onlinePoints(app), .onlinePeak(app, day: 20_000), .startRows, .rates([report]),
-                .apps(since: 9),
+                .apps(since: 9), .queues([AppQueue(app: app, count: -70_000)], node: 3),
                 .app(AppChange(.rotate, appID: "shop", body: Array("{}".utf8))),
             ]
             + testDeviceRequests.map { .testDevices($0, known: [cid], limit: 5) }
@@ -374,7 +375,7 @@ enum LinkSamples {
     }
 
     enum GatewayAnswerCase: CaseIterable {
-        case testDevices, revoked, onlinePoints, onlinePeak, startRows, rates, app, apps, busy
+        case testDevices, revoked, onlinePoints, onlinePeak, startRows, rates, queues, app, apps, busy
 
         init(_ answer: GatewayAnswer) {
             switch answer {
@@ -384,6 +385,7 @@ enum LinkSamples {
             case .onlinePeak: self = .onlinePeak
             case .startRows: self = .startRows
             case .rates: self = .rates
+            case .queues: self = .queues
             case .app: self = .app
             case .apps: self = .apps
             case .busy: self = .busy
@@ -399,6 +401,7 @@ enum LinkSamples {
         folded.days = [CounterDay(app: app, day: 4)]
         folded.totals = [CounterDay(app: app, day: 3)]
         return [
+            .queues([AppQueue(app: app, count: 1 << 40)]),
             .rates([RateTotal(key: report.key, minute: report.minute, day: report.day)]), .revoked,
             .onlinePoints([OnlinePoint(time: time, count: 3)]), .onlinePeak(9),
             .startRows(folded, revoked: [token], appsVersion: 8), .busy,

@@ -1,0 +1,47 @@
+// What an app has queued at all gateways of a cluster, as each of them learns it some times a second.
+
+package import Delivery
+package import Wire
+
+/// What an app has accepted and not ended in the parts of one gateway, or of several.
+///
+/// A part without bucket 0 counts less what was accepted before yesterday, so one gateway's number may be negative; the sum of all is right.
+package struct AppQueue: Sendable, Equatable, Codable {
+    package var app: AppKey
+    package var count: Int
+    package init(app: AppKey, count: Int) { (self.app, self.count) = (app, count) }
+
+    /// Numbers of many gateways can be added up, whichever gateway sent them.
+    package var isSound: Bool { -Self.limit...Self.limit ~= count }
+    private static let limit = 1 << 48
+}
+
+/// What the owner of part 0 knows of all gateways' queues.
+package struct QueueLedger: Sendable {
+    private struct Told: Sendable {
+        var counts: [AppKey: Int]
+        var at: Int64
+    }
+
+    /// One that is silent for so long has left: its parts are at others, who tell of them.
+    package static let silenceMilliseconds: Int64 = 5_000
+    /// How often each tells: what another knows of it is twice as old at most, and the way.
+    package static let exchangeMilliseconds: UInt64 = 250
+    /// Apps that one gateway tells of, at most.
+    package static let appLimit = 4_096
+
+    private var gateways: [Int: Told] = [:]
+
+    package init() {}
+
+    /// Takes what a gateway has, and answers what the others have of the same apps.
+    package mutating func take(_ queues: [AppQueue], of node: Int, now: Int64) -> [AppQueue] {
+        gateways = gateways.filter { now - $0.value.at < Self.silenceMilliseconds }
+        gateways[node] = nil
+        let answer = queues.map { queue in
+            AppQueue(app: queue.app, count: gateways.values.reduce(0) { $0 + ($1.counts[queue.app] ?? 0) })
+        }
+        gateways[node] = Told(counts: Dictionary(queues.map { ($0.app, $0.count) }) { $1 }, at: now)
+        return answer
+    }
+}

@@ -78,6 +78,12 @@ package struct QuotaHolding: Sendable, Equatable {
     package var devices: Int
     package var queued: Int
     package init(devices: Int, queued: Int) { (self.devices, self.queued) = (devices, queued) }
+
+    fileprivate static let none = QuotaHolding(devices: 0, queued: 0)
+    fileprivate mutating func add(_ other: QuotaHolding, times sign: Int) {
+        devices += sign * other.devices
+        queued += sign * other.queued
+    }
 }
 
 /// What the apps with quotas have and do, as one gateway knows it.
@@ -88,30 +94,81 @@ package struct QuotaHolding: Sendable, Equatable {
 /// time. A device is asked about when its Hello comes and again before its Welcome, when the Hellos before it have been settled. Of several gateways each grants an even share, of devices somewhat more, since a
 /// device belongs to one part. What all have queued each learns some times a second (`QueueLedger`), and passes that bound by what all accept until then.
 package struct QuotaBook: Sendable {
+    /// What one app has used; changed where it lies, since each publish of the app counts here.
     private struct Use: Sendable {
-        /// When what was granted is paid for, in nanoseconds of the caller's clock.
-        var paidAt: [Quota: Int64] = [:]
-        /// The rate that it is paid at.
-        var paidWith: [Quota: Int] = [:]
-        /// What was granted in a second, and in the one before.
-        var second: Int64 = 0
-        var granted: [Quota: Int] = [:]
-        var before: [Quota: Int] = [:]
-        var refused: [Quota: Int] = [:]
-        var told: [Quota: Int] = [:]
+        struct Tally: Sendable {
+            /// When what was granted is paid for, in nanoseconds of the caller's clock, and the rate that it is paid at.
+            var paidAt: Int64 = 0
+            var paidWith = 0
+            /// What was granted in this second, and in the one before.
+            var granted = 0
+            var before = 0
+            /// Refusals since the start, and how many of them were reported.
+            var refused = 0
+            var told = 0
+        }
+
+        private var second: Int64 = 0
+        private var tallies = Array(repeating: Tally(), count: Quota.allCases.count)
+
+        subscript(quota: Quota) -> Tally {
+            get { tallies[quota.rawValue] }
+            _modify { yield &tallies[quota.rawValue] }
+        }
 
         mutating func turn(to now: Int64) {
             guard now / 1_000 > second else { return }
-            before = now / 1_000 == second + 1 ? granted : [:]
-            (second, granted) = (now / 1_000, [:])
+            let isNext = now / 1_000 == second + 1
+            for place in tallies.indices {
+                tallies[place].before = isNext ? tallies[place].granted : 0
+                tallies[place].granted = 0
+            }
+            second = now / 1_000
         }
 
-        /// Prices what is not paid at this rate.
-        mutating func price(_ quota: Quota, at rate: Int, now: Int64) {
-            defer { paidWith[quota] = rate }
-            guard let old = paidWith[quota], old != rate, let paidAt = paidAt[quota] else { return }
-            let unpaid = Double(max(0, paidAt - now * 1_000_000)) * Double(old) / Double(rate)
-            self.paidAt[quota] = now * 1_000_000 + Int64(min(unpaid, Double(QuotaBook.longestDebt)))
+        /// Prices what is not paid at this rate; says how far ahead of now that is.
+        mutating func price(_ quota: Quota, at rate: Int, now: Int64) -> Int64 {
+            let began = now * 1_000_000
+            let (old, paidAt) = (self[quota].paidWith, self[quota].paidAt)
+            if old != 0, old != rate, paidAt > began {
+                let unpaid = Double(paidAt - began) * Double(old) / Double(rate)
+                self[quota].paidAt = began + Int64(min(unpaid, Double(QuotaBook.longestDebt)))
+            }
+            self[quota].paidWith = rate
+            return self[quota].paidAt - began
+        }
+
+        mutating func grant(_ quota: Quota, _ amount: Int, at rate: Int, now: Int64) {
+            // No call asks for so much that the product would not fit.
+            let price = QuotaBook.second * Int64(min(amount, 1 << 32)) / Int64(rate)
+            let began = now * 1_000_000
+            self[quota].paidAt = min(max(self[quota].paidAt, began) + price, began + QuotaBook.longestDebt)
+            self[quota].granted += amount
+        }
+
+        /// Counts amounts of two rates, of which 0 is no bound; or says which of them is used up, and for how many seconds.
+        mutating func take(
+            _ first: (quota: Quota, amount: Int, rate: Int), _ second: (quota: Quota, amount: Int, rate: Int),
+            now: Int64
+        ) -> (Quota, Int)? {
+            turn(to: now)
+            // Until less than a second's worth is unpaid.
+            if first.rate > 0, let seconds = wait(first.quota, at: first.rate, now: now) {
+                return (first.quota, seconds)
+            }
+            if second.rate > 0, let seconds = wait(second.quota, at: second.rate, now: now) {
+                return (second.quota, seconds)
+            }
+            if first.rate > 0 { grant(first.quota, first.amount, at: first.rate, now: now) }
+            if second.rate > 0 { grant(second.quota, second.amount, at: second.rate, now: now) }
+            return nil
+        }
+
+        private mutating func wait(_ quota: Quota, at rate: Int, now: Int64) -> Int? {
+            let ahead = price(quota, at: rate, now: now)
+            guard ahead >= QuotaBook.second else { return nil }
+            self[quota].refused += 1
+            return max(1, Int(ahead / QuotaBook.second))
         }
     }
 
@@ -124,6 +181,8 @@ package struct QuotaBook: Sendable {
     private var uses: [AppKey: Use] = [:]
     /// What each part has.
     private var holdings: [Int: [AppKey: QuotaHolding]] = [:]
+    /// Their sums: each publish looks at them.
+    private var totals: [AppKey: QuotaHolding] = [:]
     /// The gateways that share the bounds, this one included.
     package var gatewayCount = 1
     /// Of several gateways: what the others have queued; nothing of an app that no answer was about.
@@ -144,9 +203,9 @@ package struct QuotaBook: Sendable {
         gatewayCount > 1 && quota != .queuedMessages ? share(quota, of: quotas) : nil
     }
 
-    private func devices(of app: AppKey) -> Int { holdings.values.reduce(0) { $0 + ($1[app]?.devices ?? 0) } }
+    private func devices(of app: AppKey) -> Int { totals[app]?.devices ?? 0 }
     /// Below 0 where other gateways' parts count what this one's have ended.
-    private func queuedHere(_ app: AppKey) -> Int { holdings.values.reduce(0) { $0 + ($1[app]?.queued ?? 0) } }
+    private func queuedHere(_ app: AppKey) -> Int { totals[app]?.queued ?? 0 }
     /// At all gateways; a part may have ended what another had accepted before a restart.
     private func queued(of app: AppKey) -> Int {
         max(0, queuedHere(app) + (gatewayCount > 1 ? queuedElsewhere[app] ?? 0 : 0))
@@ -163,6 +222,7 @@ package struct QuotaBook: Sendable {
     /// Forgets every other app: one that is made anew under its name begins anew.
     package mutating func keep(where isKnown: (AppKey) -> Bool) {
         uses = uses.filter { isKnown($0.key) }
+        totals = totals.filter { isKnown($0.key) || $0.value != .none }
     }
 
     // MARK: Calls
@@ -174,27 +234,14 @@ package struct QuotaBook: Sendable {
         app: AppKey, publishes: Int, byteCount: Int, quotas: AppQuotas, now: Int64
     ) -> QuotaRefusal? {
         if let refusal = queueRefusal(app: app, quotas: quotas) { return refusal }
-        var use = uses[app] ?? Use()
-        defer { uses[app] = use }
-        use.turn(to: now)
-        for quota in Quota.allCases where quota.isRate && quotas[quota] > 0 {
-            use.price(quota, at: share(quota, of: quotas), now: now)
-            let ahead = (use.paidAt[quota] ?? 0) - now * 1_000_000
-            guard ahead >= Self.second else { continue }
-            use.refused[quota, default: 0] += 1
-            // Until less than a second's worth is unpaid.
-            return QuotaRefusal(
-                quota: quota, retryAfterSeconds: max(1, Int(ahead / Self.second)), share: shown(quota, of: quotas))
+        let publishRate = share(.publishesPerSecond, of: quotas)
+        let byteRate = share(.requestBytesPerSecond, of: quotas)
+        guard publishRate > 0 || byteRate > 0 else { return nil }
+        let refused = uses[app, default: Use()].take(
+            (.publishesPerSecond, publishes, publishRate), (.requestBytesPerSecond, byteCount, byteRate), now: now)
+        return refused.map { quota, seconds in
+            QuotaRefusal(quota: quota, retryAfterSeconds: seconds, share: shown(quota, of: quotas))
         }
-        for (quota, amount) in [(Quota.publishesPerSecond, publishes), (.requestBytesPerSecond, byteCount)]
-        where quotas[quota] > 0 {
-            // No call asks for so much that the product would not fit.
-            let price = Self.second * Int64(min(amount, 1 << 32)) / Int64(share(quota, of: quotas))
-            let began = now * 1_000_000
-            use.paidAt[quota] = min(max(use.paidAt[quota] ?? 0, began) + price, began + Self.longestDebt)
-            use.granted[quota, default: 0] += amount
-        }
-        return nil
     }
 
     /// Whether the app has as much queued as it may; also for a broadcast, which no other bound refuses.
@@ -203,33 +250,48 @@ package struct QuotaBook: Sendable {
             // Without word from the others nothing is known of what there is.
             gatewayCount == 1 || queuedElsewhere[app] != nil
         else { return nil }
-        uses[app, default: Use()].refused[.queuedMessages, default: 0] += 1
+        uses[app, default: Use()][.queuedMessages].refused += 1
         return QuotaRefusal(quota: .queuedMessages, retryAfterSeconds: Self.roomSeconds)
     }
 
     // MARK: What there is
 
     /// What a part has now of all apps whose holdings are bound.
-    package mutating func note(part: Int, _ holdings: [AppKey: QuotaHolding]) { self.holdings[part] = holdings }
+    package mutating func note(part: Int, _ holdings: [AppKey: QuotaHolding]) {
+        forget(part: part)
+        for (app, holding) in holdings { totals[app, default: .none].add(holding, times: 1) }
+        self.holdings[part] = holdings
+    }
 
     /// A part is another gateway's now.
-    package mutating func forget(part: Int) { holdings[part] = nil }
+    package mutating func forget(part: Int) {
+        for (app, holding) in holdings.removeValue(forKey: part) ?? [:] {
+            totals[app, default: .none].add(holding, times: -1)
+        }
+    }
+
+    /// What a part has connected of an app's by now.
+    private mutating func note(part: Int, app: AppKey, connected: Int) {
+        let change = connected - (holdings[part]?[app]?.devices ?? 0)
+        holdings[part, default: [:]][app, default: .none].devices = connected
+        totals[app, default: .none].devices += change
+    }
 
     /// Whether one more device of a part may be welcomed, which has `connected` of the app's.
     package mutating func admitsDevice(app: AppKey, part: Int, connected: Int, quotas: AppQuotas) -> Bool {
         guard quotas[.devices] > 0 else { return true }
-        holdings[part, default: [:]][app, default: QuotaHolding(devices: 0, queued: 0)].devices = connected
+        note(part: part, app: app, connected: connected)
         guard devices(of: app) >= share(.devices, of: quotas) else { return true }
-        uses[app, default: Use()].refused[.devices, default: 0] += 1
+        uses[app, default: Use()][.devices].refused += 1
         return false
     }
 
     /// Whether the devices that a part has connected by now are more than may be: others were let in while their Hellos waited.
     package mutating func hasSurplusDevice(app: AppKey, part: Int, connected: Int, quotas: AppQuotas) -> Bool {
         guard quotas[.devices] > 0 else { return false }
-        holdings[part, default: [:]][app, default: QuotaHolding(devices: 0, queued: 0)].devices = connected
+        note(part: part, app: app, connected: connected)
         guard devices(of: app) > share(.devices, of: quotas) else { return false }
-        uses[app, default: Use()].refused[.devices, default: 0] += 1
+        uses[app, default: Use()][.devices].refused += 1
         return true
     }
 
@@ -244,23 +306,22 @@ package struct QuotaBook: Sendable {
                 switch quota {
                 case .devices: devices(of: app)
                 case .queuedMessages: queued(of: app)
-                case .publishesPerSecond, .requestBytesPerSecond: use.before[quota] ?? 0
+                case .publishesPerSecond, .requestBytesPerSecond: use[quota].before
                 }
             return QuotaUse(
                 quota: quota, limit: quotas[quota], share: shown(quota, of: quotas), used: used,
-                refused: use.refused[quota] ?? 0)
+                refused: use[quota].refused)
         }
     }
 
     /// What was refused since the last call.
     package mutating func takeReport() -> [(app: AppKey, quota: Quota, count: Int)] {
         var report: [(app: AppKey, quota: Quota, count: Int)] = []
-        for (app, use) in uses where use.refused != use.told {
-            for quota in Quota.allCases {
-                let count = (use.refused[quota] ?? 0) - (use.told[quota] ?? 0)
-                if count > 0 { report.append((app, quota, count)) }
+        for (app, use) in uses {
+            for quota in Quota.allCases where use[quota].refused > use[quota].told {
+                report.append((app, quota, use[quota].refused - use[quota].told))
+                uses[app]?[quota].told = use[quota].refused
             }
-            uses[app]?.told = use.refused
         }
         return report
     }

@@ -104,6 +104,39 @@ import Wire
         #expect(book.usage(of: Self.app, quotas: quotas, now: 1).map { $0.share } == [nil, nil, nil])
     }
 
+    @Test func sumsFollowEachPartThroughNotesMovesAndForgottenApps() {
+        var book = QuotaBook()
+        let (other, quotas) = (AppKey(2), quotas([(.devices, 1_000), (.queuedMessages, 1_000)]))
+        var random = SystemRandomNumberGenerator()
+        var parts: [Int: [AppKey: QuotaHolding]] = [:]
+        for step in 0..<2_000 {
+            let part = Int.random(in: 0..<5, using: &random)
+            switch step % 4 {
+            case 0:
+                book.forget(part: part)
+                parts[part] = nil
+            case 1:
+                let count = Int.random(in: 0..<40, using: &random)
+                _ = book.admitsDevice(app: Self.app, part: part, connected: count, quotas: quotas)
+                parts[part, default: [:]][Self.app, default: QuotaHolding(devices: 0, queued: 0)].devices = count
+            default:
+                var noted = [
+                    Self.app: QuotaHolding(devices: step % 7, queued: Int.random(in: -20..<50, using: &random))
+                ]
+                if step % 3 == 0 { noted[other] = QuotaHolding(devices: 1, queued: 2) }
+                book.note(part: part, noted)
+                parts[part] = noted
+            }
+            if step % 50 == 0 { book.keep { $0 == Self.app } }
+            for app in [Self.app, other] {
+                let (devices, queued) = parts.values.reduce((0, 0)) {
+                    ($0.0 + ($1[app]?.devices ?? 0), $0.1 + ($1[app]?.queued ?? 0))
+                }
+                #expect(book.usage(of: app, quotas: quotas, now: 1).map { $0.used } == [devices, max(0, queued)])
+            }
+        }
+    }
+
     @Test func severalGatewaysFillAQueueTogether() {
         // A call at one gateway fills another's queue; each tells four times a second, at its own moment.
         let (limit, quotas) = (600, quotas([(.queuedMessages, 600)]))

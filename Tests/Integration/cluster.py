@@ -5,7 +5,6 @@
 """
 
 import contextlib
-import pathlib
 import signal
 import socket
 import sys
@@ -13,6 +12,7 @@ import time
 import uuid
 
 from gateway import ADMIN_TOKEN, APP, Gateway, Refused, binary, eventually, free_ports
+from network import Place
 
 SECRET = "integration-cluster-secret-0123456789abcdef"
 
@@ -133,18 +133,40 @@ def readme_ports():
     return take
 
 
+class Bound(Place):
+    """This machine's loopback; a process that is started there ends with this program, however that ends."""
+
+    def words(self, words):
+        return ["setpriv", "--pdeathsig", "KILL", *words]
+
+
+def end_on_signals():
+    """Ctrl-C, a closed terminal and SIGTERM end the program by its blocks, once: a second signal does not disturb that."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def end(*_):
+        for number in numbers:
+            signal.signal(number, signal.SIG_IGN)
+        sys.exit(0)
+
+    for number in numbers:
+        signal.signal(number, end)
+
+
 def main():
     """Three gateways over three primaries with a replica each, until the first signal."""
-    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
     import gateway as gateways
     from redis_rig import RedisRig
 
+    end_on_signals()
     print("Starting six Redis servers and three gateways …", flush=True)
-    with RedisRig() as rig:
+    here = Bound("here", "127.0.0.1")
+    with RedisRig(places=[here] * 6) as rig:
         gateways.free_ports = globals()["free_ports"] = readme_ports()
-        with Cluster(rig, parts=16) as cluster:
+        with Cluster(rig, parts=16, places=[here] * 3) as cluster:
             show(cluster)
-            signal.sigwait({signal.SIGINT, signal.SIGTERM})
+            while True:
+                signal.pause()
 
 
 def show(cluster):
@@ -152,7 +174,7 @@ def show(cluster):
     for number, gateway in enumerate(cluster):
         print(
             f"gateway {number + 1}: pid {gateway.process.pid}, devices 127.0.0.1:{gateway.device}, "
-            f"http 127.0.0.1:{gateway.http}, admin 127.0.0.1:{gateway.admin}")
+            f"http 127.0.0.1:{gateway.http}, admin 127.0.0.1:{gateway.admin}, log {gateway.folder / 'log'}")
     first, second, third = cluster
     print(f"""
 In a second terminal, be a device at the first gateway:
@@ -165,9 +187,9 @@ See who serves what, through the third:
   {tool} cluster status --admin 127.0.0.1:{third.admin}
 Then kill -9 {second.process.pid}, look again, and push through the third:
   {tool} push --http 127.0.0.1:{third.http} --cid CID --payload 'still here'
+README.md tells more to try, and the console shows it: http://127.0.0.1:{first.admin}/console
 Ctrl-C ends all of it.""", flush=True)
 
 
 if __name__ == "__main__":
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     main()

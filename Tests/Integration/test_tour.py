@@ -1,4 +1,4 @@
-"""README's five minutes, in both languages, as a newcomer plays them."""
+"""README's five minutes and its three gateways, in both languages, as a newcomer plays them."""
 
 import os
 import signal
@@ -6,11 +6,14 @@ import socket
 import subprocess
 import sys
 
+import cluster_tour
 import network
 import pytest
 from conftest import HERE
+from gateway import eventually
+from tour import Terminal
 
-PORTS = (7000, 7001, 7080, 7081)
+PORTS = (7000, 7001, 7080, 7081, *range(7110, 7140))
 
 
 def are_free():
@@ -22,11 +25,12 @@ def are_free():
 
 
 @pytest.mark.parametrize("language", [[], ["--chinese"]], ids=["english", "chinese"])
-def test_the_tour_goes_as_readme_says(language):
+@pytest.mark.parametrize("tour", ["tour.py", "cluster_tour.py"], ids=["five minutes", "three gateways"])
+def test_the_tour_goes_as_readme_says(tour, language):
     if not network.is_allowed() and not are_free():
-        pytest.skip("this machine makes no network namespaces, and the gateway's default ports are taken")
+        pytest.skip("this machine makes no network namespaces, and the ports that README names are taken")
     tour = subprocess.Popen(
-        [sys.executable, str(HERE / "tour.py"), *language], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        [sys.executable, str(HERE / tour), *language], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         start_new_session=True)
     try:
         shown, _ = tour.communicate(timeout=120)
@@ -34,3 +38,27 @@ def test_the_tour_goes_as_readme_says(language):
         os.killpg(tour.pid, signal.SIGKILL)
         raise
     assert tour.returncode == 0, shown
+
+
+WHILE_IT_STARTS, WHILE_IT_SERVES = "Starting", cluster_tour.READY
+
+
+# The tour itself ends by Ctrl-C while it serves.
+@pytest.mark.parametrize("end, shown", [
+    ("ctrl-c", WHILE_IT_STARTS), ("closed terminal", WHILE_IT_STARTS), ("closed terminal", WHILE_IT_SERVES),
+    ("kill", WHILE_IT_STARTS), ("kill", WHILE_IT_SERVES)])
+def test_nothing_of_make_cluster_outlives_its_terminal(tmp_path, end, shown):
+    with Terminal(tmp_path, cluster_tour.start(tmp_path)) as gateways:
+        eventually(lambda: shown in gateways.text and cluster_tour.servers(tmp_path) >= 2, "its servers", 30)
+        if end == "ctrl-c":
+            assert gateways.end() == 0, gateways.text
+        elif end == "closed terminal":
+            gateways.close()
+            gateways.process.wait(30)
+        else:
+            # It has no last words, and no time to remove its folders.
+            gateways.process.kill()
+            gateways.wait()
+    # The kernel tells a process of its parent's end a moment later.
+    eventually(lambda: cluster_tour.processes(tmp_path) == [], "the end of all processes", 10)
+    assert cluster_tour.remains(tmp_path) == [] or end == "kill"

@@ -14,6 +14,7 @@ import os
 import pathlib
 import pty
 import re
+import select
 import subprocess
 import sys
 import tempfile
@@ -49,14 +50,15 @@ class Terminal:
             ["bash", "-c", command], cwd=folder, stdin=inner, stdout=inner, stderr=inner, start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))  # Ctrl-C reaches it
         os.close(inner)
-        self.shown = b""
+        self.shown, self.is_closed = b"", False
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
 
     def _read(self):
         with contextlib.suppress(OSError):  # the terminal's end, once nobody writes there
-            while piece := os.read(self.control, 65_536):
-                self.shown += piece
+            while not self.is_closed:
+                if select.select([self.control], [], [], 0.05)[0]:
+                    self.shown += os.read(self.control, 65_536)
 
     @property
     def text(self):
@@ -77,23 +79,30 @@ class Terminal:
     def wait(self):
         code = self.process.wait(30)
         self.reader.join(10)
-        os.close(self.control)
+        self.close()
         return code
+
+    def close(self):
+        """As when its window is closed; the kernel tells the command only once nobody reads any more."""
+        if not self.is_closed:
+            self.is_closed = True
+            self.reader.join()
+            os.close(self.control)
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        if self.process.poll() is None:
+        if self.process.poll() is None and not self.is_closed:
             with contextlib.suppress(OSError):
                 self.end()
 
 
-def said(folder, command):
-    """What a command shows that ends well by itself."""
+def said(folder, command, codes=(0,)):
+    """What a command shows that ends well by itself, with one of these codes."""
     with Terminal(folder, command) as terminal:
         code = terminal.wait()
-        assert code == 0, f"{command} ended with {code}: {terminal.text}"
+        assert code in codes, f"{command} ended with {code}: {terminal.text}"
         return terminal.text
 
 

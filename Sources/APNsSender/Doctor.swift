@@ -41,7 +41,7 @@ struct Doctor {
             case .key(let key): good("credential \(entry.name)", "\(key.file) is a P-256 key")
             case .certificate(let certificate):
                 let findings = credential.tls.certificateFindings(
-                    endingWithin: SenderConfiguration.certificateWarningSeconds, isServer: false)
+                    endingWithin: configuration.certificateWarningSeconds, isServer: false)
                 for finding in findings { bad("credential \(entry.name)", "\(certificate.file): \(finding)") }
                 if findings.contains(where: { $0.weight == .refused }) { continue }
                 good("credential \(entry.name)", "\(certificate.file) is readable")

@@ -103,6 +103,7 @@ public enum LongwireAPNsMain {
                 manager.tellReady(status)
             default: break
             }
+            program.tend()
             if program.pulse.isBeating() { manager.tellAlive() }
         }
         log.write("stopping", "no more jobs are taken")

@@ -51,6 +51,8 @@ struct SenderConfiguration {
     var admin: SenderListener?
     /// What callers of `/v1/channels` and `/v1/broadcasts` show; empty: these are closed.
     var adminTokens: [Secret]
+    /// A certificate that ends sooner is warned of.
+    var certificateWarningSeconds: Int64
     var warnings: [String] = []
 
     /// Reads and checks the file, and the secrets that it names; `--check` does just this.
@@ -126,6 +128,8 @@ private struct SenderConfigurationReader {
         }
         warnings += unused(credentials)
         let stop = root.integer("stopSeconds", in: 0...300) ?? 10
+        // Two weeks: time for people.
+        let warningDays = root.integer("certificateWarningDays", in: 1...365) ?? 14
         root.finish()
         // A request begins only when it ends within its job's lease, so that a lease must leave time to begin it.
         if limits.requestMilliseconds > UInt64(link.leaseSeconds) * 500 {
@@ -136,7 +140,8 @@ private struct SenderConfigurationReader {
             file: file, link: link, tokens: tokens, leases: leases, hook: hook, endpoints: endpoints,
             channelEndpoints: channelEndpoints, appleAuthorities: authorities, limits: limits,
             stopMilliseconds: UInt64(stop) * 1_000,
-            credentials: credentials, admin: admin, adminTokens: adminTokens, warnings: secrets.warnings + warnings)
+            credentials: credentials, admin: admin, adminTokens: adminTokens,
+            certificateWarningSeconds: Int64(warningDays) * 86_400, warnings: secrets.warnings + warnings)
     }
 
     private func read(_ gateway: ConfigurationObject, _ link: inout GatewayLink.Settings, _ leases: inout Bool) {
@@ -358,21 +363,34 @@ extension SenderConfiguration {
         return contexts
     }
 
-    /// Two weeks: time for people.
-    static let certificateWarningSeconds: Int64 = 14 * 86_400
+    /// All that have a certificate of ours, by name.
+    private func identified(
+        _ opened: (ofApps: [String: [Credential]], others: [Credential]), _ listeners: [String: TLSContext]
+    ) -> [String: TLSContext] {
+        var contexts = listeners
+        for credential in opened.ofApps.values.flatMap({ $0 }) + opened.others where credential.tokens == nil {
+            contexts["credential " + credential.name] = credential.tls
+        }
+        return contexts
+    }
+
+    /// When the certificates end that listeners and connections to Apple show.
+    func certificateEnds(
+        _ opened: (ofApps: [String: [Credential]], others: [Credential]), _ listeners: [String: TLSContext]
+    ) -> CertificateEnds {
+        CertificateEnds(
+            ends: identified(opened, listeners).compactMapValues(\.certificateEnd), warning: certificateWarningSeconds)
+    }
 
     /// What Apple and callers find wrong with certificates, today or soon.
     func certificateFindings(
         _ opened: (ofApps: [String: [Credential]], others: [Credential]), _ listeners: [String: TLSContext]
     ) -> (refused: [String], unwise: [String]) {
-        var contexts = listeners
-        for credential in opened.ofApps.values.flatMap({ $0 }) + opened.others where credential.tokens == nil {
-            contexts["credential " + credential.name] = credential.tls
-        }
+        let contexts = identified(opened, listeners)
         var (refused, unwise): ([String], [String]) = ([], [])
         for (name, context) in contexts.sorted(by: { $0.key < $1.key }) {
             let findings = context.certificateFindings(
-                endingWithin: Self.certificateWarningSeconds, isServer: listeners[name] != nil)
+                endingWithin: certificateWarningSeconds, isServer: listeners[name] != nil)
             for finding in findings {
                 if finding.weight == .refused {
                     refused.append("\(name): \(finding)")

@@ -4,7 +4,7 @@ internal import APNs
 enum SenderPages {
     /// Prometheus' text format.
     static func metrics(
-        _ sender: Sender, _ desk: ChannelDesk, _ link: GatewayLink.Figures, now: UInt64
+        _ sender: Sender, _ desk: ChannelDesk, _ link: GatewayLink.Figures, _ certificates: CertificateEnds, now: UInt64
     ) -> [UInt8] {
         var page = Page()
         let metrics = sender.metrics
@@ -71,6 +71,13 @@ enum SenderPages {
         page.add(
             "verdicts_total", .counter, "Results that came too late, by the gateway's word.",
             link.verdicts.sorted { $0.key < $1.key }.map { ([("verdict", $0.key)], $0.value) })
+        page.add(
+            "certificate_end_seconds", .gauge, "Unix time at which a certificate of a listener or a credential ends.",
+            certificates.ends.sorted { $0.key < $1.key }.map { ([("certificate", $0.key)], UInt64(max(0, $0.value))) })
+        page.add(
+            "certificate_warning_seconds", .gauge,
+            "certificateWarningDays: a certificate that ends sooner is warned of.",
+            UInt64(max(0, certificates.warning)))
         page.addDelays(metrics)
         return page.bytes
     }

@@ -20,6 +20,7 @@ final class SenderProgram {
     private let log: SenderLog
     private let keys = KeyRing()
     private let listeners: LoopBound<SenderListeners>
+    private let certificates: Lock<CertificateEnds>
     /// Requests about channels that wait or are under way.
     private let channelCalls = Lock(0)
     let addresses: [(name: String, address: String)]
@@ -42,7 +43,10 @@ final class SenderProgram {
         let resolver = try Resolver()
         self.resolver = resolver
         let (apps, others) = try configuration.openCredentials(keeping: keys)
-        let found = configuration.certificateFindings((apps, others), try configuration.openListeners())
+        let opened = try configuration.openListeners()
+        let certificates = Lock(configuration.certificateEnds((apps, others), opened))
+        self.certificates = certificates
+        let found = configuration.certificateFindings((apps, others), opened)
         for warning in configuration.warnings + found.refused + found.unwise {
             log.write("configurationWarning", warning)
         }
@@ -65,7 +69,8 @@ final class SenderProgram {
                 judge: { ChannelEndpoint.judge($0, tokens: adminTokens.withLock { $0 }) },
                 handler: { exchange in
                     if ChannelEndpoint.handle(exchange, desk, tokens: adminTokens.withLock { $0 }) { return }
-                    Self.answer(exchange, sender, desk, link, leases: leases, now: loop.now)
+                    let ends = certificates.withLock { $0 }
+                    Self.answer(exchange, sender, desk, link, ends, leases: leases, now: loop.now)
                 })
         }
         if let hook = configuration.hook {
@@ -79,13 +84,14 @@ final class SenderProgram {
     }
 
     private static func answer(
-        _ exchange: HTTPExchange, _ sender: Sender, _ desk: ChannelDesk, _ link: GatewayLink, leases: Bool, now: UInt64
+        _ exchange: HTTPExchange, _ sender: Sender, _ desk: ChannelDesk, _ link: GatewayLink,
+        _ certificates: CertificateEnds, leases: Bool, now: UInt64
     ) {
         switch (exchange.method, exchange.rawTarget) {
         case (.get, "/metrics"):
             exchange.respond(
                 status: 200, contentType: "text/plain;version=0.0.4;charset=utf-8",
-                body: SenderPages.metrics(sender, desk, link.figures, now: now))
+                body: SenderPages.metrics(sender, desk, link.figures, certificates, now: now))
         case (.get, "/healthz"):
             exchange.respond(status: 200, contentType: "text/plain;charset=utf-8", body: Array("ok\n".utf8))
         case (.get, "/readyz"):
@@ -118,22 +124,29 @@ final class SenderProgram {
         }
     }
 
+    /// Tells of certificates that end soon, each once a day; about once a second.
+    func tend() {
+        let now = Int64(SystemClock.wallMilliseconds) / 1_000
+        for text in certificates.withLock({ $0.news(now: now) }) { log.write("certificateEnds", text) }
+    }
+
     /// Reads credentials and tokens again; what cannot be read leaves all as it was.
     func reload() {
         do {
             let new = try SenderConfiguration.load(configuration.file)
             let (apps, others) = try new.openCredentials(keeping: keys)
-            let certificates = try new.openListeners()
+            let opened = try new.openListeners()
+            certificates.withLock { $0.replace(with: new.certificateEnds((apps, others), opened)) }
             tokens.withLock { $0 = new.tokens }
             adminTokens.withLock { $0 = new.adminTokens }
             let credentials = Handed((apps, others))
-            let found = new.certificateFindings((apps, others), certificates)
+            let found = new.certificateFindings((apps, others), opened)
             for warning in new.warnings + found.refused + found.unwise { log.write("configurationWarning", warning) }
             let (sender, listeners) = (sender, listeners)
             loop.submit {
                 let (apps, others) = credentials.value
                 sender.wrapped.reload(credentials: apps, otherCredentials: others)
-                listeners.wrapped.renew(certificates)
+                listeners.wrapped.renew(opened)
             }
             log.write("reloaded", "credentials, tokens and certificates are in force; other keys count after a restart")
         } catch {

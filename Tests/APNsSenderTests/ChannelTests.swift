@@ -115,7 +115,8 @@ import Testing
         #expect(rig.desk.metrics.results == ["create": [.done: 1], "read": [.refused: 1]])
         #expect(rig.desk.metrics.refusals == ["ChannelNotRegistered": 1])
         let page = String(
-            decoding: SenderPages.metrics(rig.sender, rig.desk, GatewayLink.Figures(), now: rig.loop.now),
+            decoding: SenderPages.metrics(
+                rig.sender, rig.desk, GatewayLink.Figures(), CertificateEnds(warning: 1), now: rig.loop.now),
             as: UTF8.self)
         #expect(page.contains("longwire_apns_channel_requests_total{call=\"create\",result=\"done\"} 1\n"))
         #expect(page.contains("longwire_apns_channel_refusals_total{reason=\"ChannelNotRegistered\"} 1\n"))

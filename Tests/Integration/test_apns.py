@@ -12,6 +12,7 @@ import urllib.parse
 import longwire_client
 import pytest
 from apple import FakeApple, FaultyProxy, OtherApple, Sender, settled
+from certificates import authority
 from conftest import QUICK
 from gateway import binary, eventually
 
@@ -287,6 +288,32 @@ def test_the_senders_listeners_speak_tls_and_take_a_renewed_certificate(own_gate
         sender.reload()
         eventually(lambda: "reloadRefused" in sender.log())
         assert shown(admin).split() == second.split()
+
+
+def test_a_running_sender_tells_of_a_certificate_that_ends_soon(own_gateway, apple, tmp_path):
+    gateway = own_gateway()
+    sender = Sender(gateway, apple)
+    # In a few seconds its end is less than three days away.
+    end = int(time.time()) + 3 * 86_400 + 4
+    dates = ("20200101000000Z", time.strftime("%Y%m%d%H%M%SZ", time.gmtime(end)))
+    own = authority(tmp_path).sign("own", dates=dates)
+    sender.sections["certificateWarningDays"] = 3
+    sender.sections["admin"]["tls"] = {"listen": "127.0.0.1:0", **own.files()}
+    with sender:
+        assert "ends" not in sender.log(), sender.log()
+        eventually(lambda: "certificateEnds" in sender.log(), "news of the certificate", 20)
+        (line,) = [json.loads(line) for line in sender.log().splitlines() if "certificateEnds" in line]
+        assert line["detail"].startswith("admin: the certificate ends in 2 days and 23 hours; put"), line
+        page = sender.get("/metrics")[1]
+        assert f'longwire_apns_certificate_end_seconds{{certificate="admin"}} {end}\n' in page
+        assert f"longwire_apns_certificate_warning_seconds {3 * 86_400}\n" in page
+        # A renewed one is in force after a reload, and is no news.
+        renewed = authority(tmp_path, "other").sign("renewed")
+        own.file.write_bytes(renewed.file.read_bytes())
+        own.key.write_bytes(renewed.key.read_bytes())
+        sender.reload()
+        eventually(lambda: f'{{certificate="admin"}} {end}\n' not in sender.get("/metrics")[1], "the new end", 20)
+        assert sender.log().count("certificateEnds") == 1
 
 
 def test_an_outage_uses_up_no_attempt(own_gateway, away, apple):

@@ -11,7 +11,9 @@ from gateway import HANDOFF_TOKEN, eventually
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ALERTS, DASHBOARD = ROOT / "deploy/prometheus/longwire-alerts.yaml", ROOT / "deploy/grafana/longwire.json"
 # Prometheus' own, and what only a gateway with a hook or a certificate has.
-ELSEWHERE = {"up", "longwire_hook_healthy", "longwire_certificate_end_seconds"}
+ELSEWHERE = {
+    "up", "longwire_hook_healthy", "longwire_certificate_end_seconds",
+    "longwire_apns_certificate_end_seconds", "longwire_apns_certificate_warning_seconds"}
 
 
 def promtool(*words, text=None):
@@ -72,6 +74,26 @@ def test_alerts_are_sound_and_name_metrics_that_there_are(page):
     for expression in expressions:
         found = metrics_of(expression)
         assert found and found <= names(page) | ELSEWHERE, (expression, found - names(page))
+
+
+@pytest.mark.parametrize("alert, end, warning", [
+    ("LongwireCertificateEnds", 'longwire_certificate_end_seconds{job="a",instance="i",listener="device"}',
+     'longwire_limit{job="a",instance="i",name="certificateWarningDays"} 30'),
+    ("LongwireSenderCertificateEnds", 'longwire_apns_certificate_end_seconds{job="a",instance="i",certificate="admin"}',
+     f'longwire_apns_certificate_warning_seconds{{job="a",instance="i"}} {30 * 86_400}')])
+def test_the_alert_of_a_certificate_goes_by_the_setting(tmp_path, alert, end, warning):
+    series, _, limit = warning.rpartition(" ")
+    rules = {"rule_files": [str(ALERTS)], "evaluation_interval": "1m", "tests": [
+        {"interval": "1m",
+         "input_series": [{"series": end, "values": f"{days * 86_400}+0x5"}, {"series": series, "values": f"{limit}+0x5"}],
+         "promql_expr_test": [{
+             "expr": f'count(ALERTS{{alertname="{alert}"}}) or vector(0)', "eval_time": "3m",
+             "exp_samples": [{"labels": "{}", "value": fires}]}]}
+        for days, fires in [(29, 1), (31, 0)]]}
+    path = tmp_path / "rules.yaml"
+    path.write_text(json.dumps(rules))
+    status, said = promtool("test", "rules", path)
+    assert status == 0, said
 
 
 def test_the_dashboard_names_metrics_that_there_are(page, tmp_path):

@@ -1,4 +1,4 @@
-/// Tells the operator that a listener's certificate ends soon: at most once a day for each.
+/// Which certificates an operator is to be told of because they end soon: at most once a day for each.
 package struct ExpiryWatch: Sendable {
     private var told: [String: Int64] = [:]
 
@@ -13,11 +13,5 @@ package struct ExpiryWatch: Sendable {
         if let last = told[listener], now - last < 86_400 { return false }
         told[listener] = now
         return true
-    }
-
-    mutating func look(at listener: String, end: Int64, now: Int64, warning: Int64, _ log: Log) {
-        guard isNews(listener, end: end, now: now, warning: warning) else { return }
-        log.write(
-            .warning, .certificateEnds, [.listener: .text(listener), .milliseconds: LogValue((end - now) * 1_000)])
     }
 }

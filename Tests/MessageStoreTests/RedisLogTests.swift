@@ -289,6 +289,91 @@ struct RedisLogTests {
         #expect(try get(next, key(2)) == nil)
     }
 
+    /// What stands last in a log, under an epoch far above the owner's.
+    enum FarEntry: CaseIterable {
+        /// A fence that nobody claimed, as far as the register knows.
+        case fence
+        case otherBytes, mark, goneAgain
+        /// The register is not asked, or does not answer.
+        case fenceWithoutRegister, otherBytesWithoutRegister
+        case claimedFence
+        /// A successor's group, while the register has lost its claim.
+        case group
+
+        var isForeign: Bool { self != .fenceWithoutRegister && self != .claimedFence && self != .group }
+        var claimed: UInt64? {
+            switch self {
+            case .fenceWithoutRegister, .otherBytesWithoutRegister: nil
+            case .claimedFence: 77
+            default: 1
+            }
+        }
+        func write(_ servers: RedisServers) throws {
+            let (id, field, value) =
+                switch self {
+                case .fence, .fenceWithoutRegister, .claimedFence: ("77-0", "f", "123456")
+                case .otherBytes, .otherBytesWithoutRegister: ("77-1", "b", String(repeating: "x", count: 200))
+                case .mark: ("77-0", "w", "")
+                case .goneAgain, .group: ("77-0", "note", "by hand")
+                }
+            try servers.command(0, "XADD", RedisLogTests.log, id, field, value)
+            if self == .goneAgain { try servers.command(0, "XDEL", RedisLogTests.log, id) }
+        }
+    }
+
+    @Test("an owner believes a fence of an epoch that was claimed, and names any other", arguments: FarEntry.allCases)
+    func farEntry(_ entry: FarEntry) throws {
+        let servers = try RedisServers()
+        var configuration = RedisFixture.configuration()
+        let asked = Atomic<Int>(0)
+        configuration.claimedEpoch = { part in
+            asked.add(part == 0 ? 1 : 1_000, ordering: .relaxed)
+            return entry.claimed
+        }
+        let fixture = try RedisFixture(servers.makeCluster(), configuration, epoch: 1)
+        defer { fixture.close() }
+        let ticket = put(fixture.store, key(1), "a")
+        try fixture.wait("the commit") { fixture.store.committedTicket >= ticket }
+        if entry == .group {
+            let successor = try RedisFixture(servers.makeCluster(), configuration, epoch: 77)
+            try successor.sync(put(successor.store, key(3), "c"))
+            successor.close()
+        } else {
+            try entry.write(servers)
+        }
+        put(fixture.store, key(2), "b")
+        try fixture.wait("the loss") { !fixture.witness.losses.isEmpty }
+        #expect(fixture.store.committedTicket == ticket && asked.load(ordering: .relaxed) < 1_000)
+        let loss = try #require(fixture.witness.losses.first)
+        let events = fixture.witness.events.filter { if case .foreignEntry = $0 { true } else { false } }
+        guard entry.isForeign else {
+            #expect(loss == .fenced(part: 0, epoch: 1, successor: 77) && events.isEmpty)
+            return
+        }
+        guard case .foreignEntry(part: 0, epoch: 1, entry: let id) = loss else {
+            Issue.record("\(loss)")
+            return
+        }
+        #expect(events.count == 1 && "\(events)".contains("XDEL \(Self.log) \(id)") && id.hasPrefix("77-"))
+        // An owner after this epoch opens the part by itself; but bytes that nobody can read stay until they are removed.
+        #expect(throws: StoreError.epochTaken(part: 0, epoch: 77)) {
+            try RedisFixture(servers.makeCluster(), configuration, epoch: 2).close()
+        }
+        var epoch = UInt64(78)
+        if id == "77-1" {
+            let damage: StoreError? = #expect(throws: StoreError.self) {
+                try RedisFixture(servers.makeCluster(), configuration, epoch: epoch).close()
+            }
+            #expect(damage.map { "\($0)" }?.contains("entry 77-1 ") == true)
+            try servers.command(0, "XDEL", Self.log, id)
+            epoch += 1
+        }
+        let next = try RedisFixture(servers.makeCluster(), configuration, epoch: epoch)
+        defer { next.close() }
+        #expect(try get(next, key(1)) == "a")
+        #expect(try get(next, key(2)) == nil)
+    }
+
     @Test("a group goes in only behind the bytes of the one before it")
     func foreignPredecessor() throws {
         let servers = try RedisServers()

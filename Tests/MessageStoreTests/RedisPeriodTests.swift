@@ -47,6 +47,24 @@ struct RedisPeriodTests {
             return process
         }
 
+        /// An owner that dies while it opens the part, before one of its calls; returns whether it came that far.
+        func openCut(beforeCall number: Int) throws -> Bool {
+            let process = try WorldProcess(
+                owners.count + 1, ProcessNetwork(cluster), seeds: SimulatedNetwork(cluster).seeds, configuration)
+            owners.append(process)
+            var count = 0
+            process.network.beforeCall = { [unowned network = process.network] in
+                count += 1
+                if count == number { network.isDead = true }
+            }
+            defer { process.network.beforeCall = {} }
+            do throws(StoreError) {
+                try process.open(
+                    part: RedisPeriodTests.part, of: RedisPeriodTests.partCount, epoch: UInt64(owners.count))
+                return false
+            } catch { return true }
+        }
+
         func key(_ table: StoreKey.Table, _ number: UInt64) -> StoreKey {
             StoreKey(bucket, table, ownerHigh: 7, ownerLow: number)
         }
@@ -222,6 +240,85 @@ struct RedisPeriodTests {
         // The next one begins with what is left.
         let fourth = try bench.open()
         #expect(fourth.engine.statistics.requests.byteCount == left.byteCount)
+    }
+
+    @Test("a request id that only the log had is kept for a day in the period of its replay")
+    func replayedLate() throws {
+        let bench = Bench()
+        let first = try bench.open()
+        let began = bench.now
+        bench.put(first, .request, 1)
+        bench.wait(hours: 5)
+        let second = try bench.open()
+        #expect(bench.rowCount(.requests, at: began) == 0 && bench.rowCount(.requests, at: bench.now) == 1)
+        // A whole day after the publish, and then a period at most.
+        bench.wait(hours: 19)
+        bench.keepHouse(second)
+        let third = try bench.open()
+        #expect(bench.has(third, .request, 1))
+        bench.wait(hours: 10)
+        bench.keepHouse(third)
+        #expect(!bench.has(third, .request, 1) && bench.marked.isEmpty, "\(bench.marked)")
+    }
+
+    @Test("an owner whose clock is behind its predecessor's keeps that one's periods, and ends them in time")
+    func clockBehind() throws {
+        let bench = Bench()
+        let first = try bench.open()
+        bench.put(first, .request, 1)
+        bench.keepHouse(first)
+        bench.put(first, .request, 2)
+        bench.wait(hours: -9)
+        let second = try bench.open()
+        #expect(bench.has(second, .request, 1) && bench.has(second, .request, 2))
+        // What it has not looked for may be in a period that is still to come.
+        #expect(second.store?.isCertainlyAbsent(bench.key(.request, 99)) == false)
+        bench.put(second, .request, 3)
+        bench.keepHouse(second)
+        bench.wait(hours: 9)
+        bench.keepHouse(second)
+        let third = try bench.open()
+        for number in UInt64(1)...3 { #expect(bench.has(third, .request, number), "\(number)") }
+        bench.wait(hours: 29)
+        bench.keepHouse(third)
+        for number in UInt64(1)...3 { #expect(!bench.has(third, .request, number), "\(number)") }
+        #expect(bench.marked.isEmpty, "\(bench.marked)")
+    }
+
+    @Test("an owner that does not know gateway time yet replays by the server's, and ends no period")
+    func clockUnknown() throws {
+        let bench = Bench()
+        let first = try bench.open()
+        let began = bench.now
+        bench.put(first, .request, 1)
+        bench.keepHouse(first)
+        bench.put(first, .request, 2)
+        bench.configuration.now = { nil }
+        let second = try bench.open()
+        let serverTime = SimulatedCluster.startOfTime + bench.cluster.milliseconds
+        #expect(bench.rowCount(.requests, at: serverTime) == 1 && bench.rowCount(.requests, at: began) == 1)
+        bench.wait(hours: 40)
+        bench.keepHouse(second)
+        #expect(bench.has(second, .request, 1) && bench.has(second, .request, 2))
+    }
+
+    @Test("openings that are cut off at every call leave each request id in its period")
+    func openingCutOff() throws {
+        let bench = Bench()
+        let first = try bench.open()
+        for number in UInt64(1)...3 { bench.put(first, .request, number, byteCount: 1_000) }
+        bench.keepHouse(first)
+        for number in UInt64(4)...6 { bench.put(first, .request, number, byteCount: 1_000) }
+        let used = first.engine.statistics.requests.byteCount
+        var count = 1
+        while try bench.openCut(beforeCall: count) { count += 1 }
+        #expect(count > 5, "\(count) calls")
+        let last = try #require(bench.owners.last)
+        for number in UInt64(1)...6 { #expect(bench.has(last, .request, number), "\(number)") }
+        #expect(bench.rowCount(.requests, at: bench.now) == 6 && bench.marked.count == 1)
+        // Bytes that were replayed and not trimmed are replayed once more, and count once more: never too few.
+        let sum = last.engine.statistics.requests.byteCount
+        #expect(sum >= 2 * used && sum <= 3 * used, "\(sum) bytes in place of \(2 * used)")
     }
 
     @Test("a period that nobody ends goes by itself")

@@ -102,6 +102,8 @@ final class ClusterNode {
         engineSettings.uncommittedByteLimit = configuration.limits.uncommittedBytes
         engineSettings.youngMilliseconds = UInt64(configuration.limits.spillAfterSeconds * 1_000)
         engineSettings.now = { time.now }
+        let name = settings.name
+        engineSettings.claimedEpoch = { RedisRegister.claimedEpoch(of: $0, servers, name: name) }
         engineSettings.report = { event in
             log.write(event.isError ? .error : .warning, .redisEvent, [.detail: .text("\(event)")])
         }

@@ -35,7 +35,8 @@ extension MembershipEvent {
         case .partTaken(let part, let epoch, let from, let wasPlanned):
             "part \(part) with epoch \(epoch) from \(name(from))\(wasPlanned ? ", which gave it" : "")"
         case .partGiven(let part, let epoch, let to): "part \(part) of epoch \(epoch) to \(name(to))"
-        case .partLost(let part, let epoch): "part \(part) of epoch \(epoch): a successor has its log"
+        case .partLost(let part, let epoch):
+            "part \(part) of epoch \(epoch): a successor, or another program (redisEvent), wrote to its log"
         case .openFailed(let part, let epoch): "part \(part) with epoch \(epoch); tried again"
         case .epochTaken(let part, let epoch, let top):
             "part \(part): its log has epoch \(top), and the register gave \(epoch)"

@@ -33,6 +33,22 @@ package final class RedisRegister: ClusterRegister {
 
     package func close() { client.close() }
 
+    /// The epoch of a part's entry, from any thread; `nil` for a part without one, and when the register does not answer.
+    package static func claimedEpoch(of part: Int, _ cluster: RedisCluster, name: String) -> UInt64? {
+        let client = RedisClient(cluster)
+        defer { client.close() }
+        let key = RegisterKeys.owners(name)
+        var command = RedisCommand("HGET")
+        command.append(key)
+        command.append(part)
+        let deadline = cluster.network.monotonicMilliseconds + mapMilliseconds
+        let request = RedisRequest(command, slot: RedisSlot.of(key))
+        guard let text = (try? client.run([request], deadline: deadline))?.first?.text,
+            let entry = PartEntry(text: text), entry.epoch > 0
+        else { return nil }
+        return entry.epoch
+    }
+
     // MARK: Calls
 
     package func join(_ request: JoinRequest) throws(RegisterError) -> JoinReply {

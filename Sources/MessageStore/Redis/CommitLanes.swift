@@ -382,7 +382,7 @@ final class CommitLane: ServerLane, @unchecked Sendable {
         let tail = try LogReading.tail(of: log.key, slot: log.slot, log.lookAtAll, by: client)
         var isForeign = false
         if let last = tail.last, last.epoch > log.epoch {
-            isForeign = try LogReading.isForeign(last, of: log.key, slot: log.slot, by: client)
+            isForeign = try log.isForeign(last, by: client)
         }
         guard log.take(lastID: tail.last, entries: tail.entries, isForeign: isForeign) else {
             log.abandon()

@@ -40,16 +40,35 @@ enum LogReading {
 
     /// Whether a stream's last entry, behind those of an owner, is none that a gateway can have written.
     ///
-    /// One that is gone tells by its epoch alone.
-    static func isForeign(_ id: LogID, of key: [UInt8], slot: Int, by client: RedisClient) throws(RedisError) -> Bool {
+    /// A successor claims its epoch in the register before it fences. So an epoch that nobody claimed is another program's,
+    /// unless the bytes are a group's: a group is nobody's to remove, whatever became of the register.
+    ///
+    /// - Parameters:
+    ///   - id: the last one of the stream, above the owner's.
+    ///   - key: the stream's.
+    ///   - slot: the key's.
+    ///   - claimed: asks for the highest epoch that the register knows for the part; `nil` when it does not tell.
+    ///   - client: for the question to the stream.
+    /// - Returns: false when there is an owner of that epoch, or may be one.
+    /// - Throws: when the stream's server does not answer.
+    static func isForeign(
+        _ id: LogID, of key: [UInt8], slot: Int, claimed: () -> UInt64?, by client: RedisClient
+    ) throws(RedisError) -> Bool {
         guard !id.isBeyondEpochs else { return true }
         var command = RedisCommand("XRANGE")
         command.append(key)
         for _ in 0..<2 { command.append(id.description) }
         let attempt = try client.attempt([command], slot: slot)
         if let fault = attempt.replies[0].fault { throw .refused(attempt.address, fault) }
-        guard let fields = attempt.replies[0].array?.first?.array?.last?.array else { return false }
-        return fields.count != 2 || !["b", "f", "w"].contains(fields[0].text)
+        if let fields = attempt.replies[0].array?.first?.array?.last?.array {
+            guard fields.count == 2, let name = fields[0].text, ["b", "f", "w"].contains(name) else { return true }
+            if name == "b" {
+                guard let bytes = fields[1].bytes else { return true }
+                return !bytes.withUnsafeBytes { LogEntry.begins($0, id) }
+            }
+        }
+        // Of an entry that is gone, the epoch alone tells.
+        return claimed().map { $0 < id.epoch } ?? false
     }
 }
 

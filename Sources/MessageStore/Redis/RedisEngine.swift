@@ -52,6 +52,10 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
         package var isStepped = false
         /// Gateway time in milliseconds, for the age of request and trace rows; `nil` as long as it is not known.
         package var now: @Sendable () -> Int64? = { nil }
+        /// The highest epoch that a gateway has claimed for a part, asked anew; `nil` when nothing tells.
+        ///
+        /// A thread of the store that finds a higher epoch in the part's log asks it, and waits.
+        package var claimedEpoch: @Sendable (_ part: Int) -> UInt64? = { _ in nil }
         /// What an operator should know; called on threads of the store.
         package var report: @Sendable (Event) -> Void = { _ in }
 
@@ -65,7 +69,7 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
     package enum Loss: Sendable, Equatable, CustomStringConvertible {
         /// Another owner of a higher epoch has begun to write.
         case fenced(part: Int, epoch: UInt64, successor: UInt64)
-        /// Another program has written an entry of this owner's epoch to the part's log.
+        /// Another program has written an entry to the part's log, or removed one.
         case foreignEntry(part: Int, epoch: UInt64, entry: String)
 
         package var description: String {

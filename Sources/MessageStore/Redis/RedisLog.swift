@@ -390,6 +390,12 @@ final class RedisLog: DurableLog, @unchecked Sendable {
         return true
     }
 
+    /// Whether the stream's last id, above this epoch's, is another program's and not a successor's.
+    func isForeign(_ last: LogID, by client: RedisClient) throws(RedisError) -> Bool {
+        try LogReading.isForeign(
+            last, of: key, slot: slot, claimed: { engine.configuration.claimedEpoch(part) }, by: client)
+    }
+
     /// Another program's entry stands where a group or a successor's fence would; always false.
     @discardableResult
     func giveUp(_ entry: LogID) -> Bool {
@@ -478,6 +484,11 @@ final class RedisLog: DurableLog, @unchecked Sendable {
 enum LogEntry {
     /// What a record's header says of its entry, in the place where the journal has the start of a group.
     static func mark(of number: UInt64) -> Int { Int(number & 0x7FFF_FFFF) }
+
+    /// Whether the bytes begin as a group does that an owner wrote under this id, of whatever release.
+    static func begins(_ bytes: UnsafeRawBufferPointer, _ id: LogID) -> Bool {
+        RecordHeader(in: bytes, at: 0, generation: id.epoch, form: .packed)?.groupStart == mark(of: id.number)
+    }
 
     /// Calls `visit` for each operation; returns what is wrong with the bytes, `nil` for nothing.
     static func visit(_ bytes: UnsafeRawBufferPointer, _ id: LogID, _ visit: (Operation) -> Void) -> String? {

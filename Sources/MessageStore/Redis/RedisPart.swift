@@ -234,7 +234,7 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
     private func yield(to successor: UInt64, by client: RedisClient) {
         do throws(RedisError) {
             if let last = try LogReading.lastID(of: log.key, slot: log.slot, by: client), last.epoch > log.epoch,
-                try LogReading.isForeign(last, of: log.key, slot: log.slot, by: client)
+                try log.isForeign(last, by: client)
             {
                 log.giveUp(last)
                 return

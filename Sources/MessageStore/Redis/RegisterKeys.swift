@@ -5,6 +5,9 @@ package enum RegisterKeys {
         ["c", "n", "l", "o", "w", "u"].map { Array("{lw:\(name)}:\($0)".utf8) }
     }
 
+    /// Who owns each part, under which epoch.
+    package static func owners(_ name: String) -> [UInt8] { all(name)[3] }
+
     /// Fields of the constants while a store is copied; `RegisterScripts` refuses every call then.
     ///
     /// - kind: `to`: the cluster gets a copy and is not whole before the field goes; `from`: it is read until the time

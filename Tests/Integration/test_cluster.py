@@ -320,6 +320,38 @@ def test_other_parts_are_opened_and_gateways_start_while_part_0_cannot_be_opened
             retried(lambda: cluster[0].push(device.cid, "last"))
 
 
+def test_a_foreign_fence_of_a_later_epoch_is_named_and_the_part_goes_on(rig, cluster, new_device):
+    (device,) = devices(cluster, new_device, 1)
+    device.close()
+    eventually(lambda: not cluster[0].view(device.cid)["connected"], "the device as absent")
+    logs = [f"{{lw:{cluster.name}:p{part}}}:log" for part in range(cluster.parts)]
+
+    def last(log):
+        facts = rig.call("XINFO", "STREAM", log, key=log)
+        return facts[facts.index(b"last-generated-id") + 1].decode()
+
+    # The log that has this device's messages grows with each.
+    grown, sent = set(logs), []
+    for number in range(3):
+        before = [last(log) for log in logs]
+        sent.append(retried(lambda number=number: cluster[number].push(device.cid, f"before {number}"))["msgId"])
+        grown &= {log for log, id in zip(logs, before) if last(log) != id}
+    log = min(grown)
+    epoch = int(last(log).split("-")[0])
+    entry = f"{epoch + 1_000}-0"
+    rig.call("XADD", log, entry, "f", "123456", key=log)
+    # The owner comes upon it with its next group, and the part opens again under a still later epoch.
+    retried(lambda: cluster[2].push(device.cid, "after"))
+    eventually(lambda: any(f"XDEL {log} {entry}" in one.log() for one in cluster), "the advice in the owner's log", 30)
+    cluster.wait_until_served()
+    assert int(last(log).split("-")[0]) > epoch + 1_000
+    come_back(device, cluster[1])
+    got = device.receive_and_ack(4)
+    assert [one.payload for one in got] == [b"before 0", b"before 1", b"before 2", b"after"]
+    for message in sent:
+        cluster[2].ends_as(message, "deliveredOffline")
+
+
 def sent_through(device, cluster, number, payload):
     """Sends a message to the app's server until it is taken, under the same number, through any gateway that serves."""
 

@@ -374,6 +374,34 @@ struct RedisLogTests {
         #expect(try get(next, key(2)) == nil)
     }
 
+    @Test("the advice for entries that nobody can follow opens the part, whatever other entries there are")
+    func severalBeyond() throws {
+        let servers = try RedisServers()
+        let first = try RedisFixture(servers.makeCluster(), RedisFixture.configuration(), epoch: 1)
+        try first.sync(put(first.store, key(1), "a"))
+        first.close()
+        for id in ["5000-0", "4503599627370495-3", "9999999999999999-1"] {
+            try servers.command(0, "XADD", Self.log, id, "f", "123456")
+        }
+        let error: StoreError? = #expect(throws: StoreError.self) {
+            try RedisFixture(servers.makeCluster(), RedisFixture.configuration(), epoch: 2).close()
+        }
+        let words = (error.map { "\($0)" } ?? "").split { $0 == " " || $0 == "," }.map(String.init)
+        var count = 0
+        for (place, word) in words.enumerated() where word == "XDEL" || word == "XSETID" {
+            let reply = try servers.command(0, word, words[place + 1], words[place + 2])
+            #expect(reply.fault == nil, "\(word) \(words[place + 2]): \(reply)")
+            count += 1
+        }
+        #expect(count == 3)
+        #expect(throws: StoreError.epochTaken(part: 0, epoch: 5000)) {
+            try RedisFixture(servers.makeCluster(), RedisFixture.configuration(), epoch: 3).close()
+        }
+        let next = try RedisFixture(servers.makeCluster(), RedisFixture.configuration(), epoch: 5001)
+        defer { next.close() }
+        #expect(try get(next, key(1)) == "a")
+    }
+
     @Test("a group goes in only behind the bytes of the one before it")
     func foreignPredecessor() throws {
         let servers = try RedisServers()

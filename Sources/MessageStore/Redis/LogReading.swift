@@ -72,6 +72,34 @@ enum LogReading {
     }
 }
 
+extension LogReading {
+    /// The entries of a stream that no owner can follow, and the highest epoch below theirs.
+    static func beyondEpochs(
+        of key: [UInt8], slot: Int, by client: RedisClient
+    ) throws(RedisError) -> (entries: [LogID], epochBelow: UInt64) {
+        func entries(from first: LogID, before last: String, _ count: Int) throws(RedisError) -> [LogID] {
+            var command = RedisCommand("XRANGE")
+            command.append(key)
+            for word in [first.description, last, "COUNT"] { command.append(word) }
+            command.append(count)
+            let attempt = try client.attempt([command], slot: slot)
+            if let fault = attempt.replies[0].fault { throw .refused(attempt.address, fault) }
+            return (attempt.replies[0].array ?? []).compactMap { $0.array?.first?.text.flatMap { LogID($0) } }
+        }
+        let limit = LogID(epoch: RedisEngine.epochLimit - 1, number: 0)
+        // Of more than that the next error tells.
+        let beyond = try entries(from: limit, before: "+", 16)
+        // The rights that a gateway needs have no look from the end.
+        var (low, high) = (UInt64(0), limit.epoch)
+        while low + 1 < high {
+            let middle = low + (high - low) / 2
+            let found = try entries(from: LogID(epoch: middle, number: 0), before: "(\(limit)", 1)
+            if let found = found.first { low = found.epoch } else { high = middle }
+        }
+        return (beyond, low)
+    }
+}
+
 /// What an operator does about an entry of another program.
 enum LogMending {
     /// The commands that let a part open again.
@@ -79,11 +107,13 @@ enum LogMending {
     /// - Parameters:
     ///   - stream: the log's key.
     ///   - entry: the foreign one.
-    ///   - epoch: no owner so far had a higher one.
+    ///   - epoch: no owner so far had a higher one, and no entry that stays.
+    ///   - others: more entries that nobody can follow.
     /// - Returns: a clause for the operator's log.
-    static func advice(_ stream: [UInt8], _ entry: LogID, after epoch: UInt64) -> String {
+    static func advice(_ stream: [UInt8], _ entry: LogID, after epoch: UInt64, others: [LogID] = []) -> String {
         let name = String(decoding: stream, as: UTF8.self)
-        let removal = "remove the entry with XDEL \(name) \(entry)"
+        var removal = "remove the entry with XDEL \(name) \(entry)"
+        for other in others { removal += ", another with XDEL \(name) \(other)" }
         guard entry.isBeyondEpochs else { return removal }
         // The stream remembers the id. This one is above all that gateways wrote, and below the next owner's first.
         return "\(removal), then set the stream's last id back with XSETID \(name) \(LogID(epoch: epoch, number: .max))"

@@ -85,9 +85,15 @@ final class PartOpening {
         guard text != "OK" else { return }
         guard let top = LogID(text) else { throw unusable(reply, "the fence") }
         guard !top.isBeyondEpochs else {
+            let found: (entries: [LogID], epochBelow: UInt64)
+            do throws(RedisError) {
+                found = try LogReading.beyondEpochs(of: key, slot: slot, by: client)
+            } catch { throw .redis(what: error.description) }
+            // Redis sets no id back below an entry that stays.
             throw .foreignEntry(
                 stream: String(decoding: key, as: UTF8.self), entry: text,
-                mending: LogMending.advice(key, top, after: epoch - 1))
+                mending: LogMending.advice(
+                    key, top, after: max(epoch - 1, found.epochBelow), others: found.entries.filter { $0 != top }))
         }
         throw .epochTaken(part: part, epoch: top.epoch)
     }

@@ -185,6 +185,11 @@ package final class SimulatedCluster: Sendable {
         }
     }
 
+    /// Another program, or an operator, runs a command on the key's primary, past all faults of the network.
+    package func intrude(_ words: [String]) -> Reply {
+        world.withLock { $0.intrude(words.map { Bytes($0.utf8) }) }
+    }
+
     package func setSetting(_ name: String, _ value: String, on server: Int? = nil) {
         world.withLock { world in
             for number in world.servers.indices where server == nil || server == number {

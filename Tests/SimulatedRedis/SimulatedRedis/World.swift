@@ -179,6 +179,21 @@ extension SimulatedCluster.World {
         return reply
     }
 
+    /// A command that comes to the server that has the key now; replicas take it over as any other.
+    mutating func intrude(_ words: [Bytes]) -> Reply {
+        guard let key = Keyspace.keys(of: words).first else { return .null }
+        let slot = Slots.slot(of: key)
+        var number = shards[layout.isCluster ? slots[slot] : 0].primary
+        if let move = moving[slot], !servers[number].data.has(key) { number = shards[move.target].primary }
+        let wasRefusing = servers[number].data.refusesWrites
+        servers[number].data.refusesWrites = false
+        let reply = servers[number].data.run(words, at: wallTime)
+        servers[number].data.refusesWrites = wasRefusing
+        let effects = servers[number].data.takeEffects()
+        if !effects.isEmpty { servers[number].history.append((effects, wallTime)) }
+        return reply
+    }
+
     private var clusterDisabled: Reply { .error("ERR This instance has cluster support disabled") }
 
     /// What a server of a cluster says in place of a command that is not its own.

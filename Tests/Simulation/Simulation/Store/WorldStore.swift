@@ -47,6 +47,8 @@ package protocol WorldEngine: AnyObject {
 
     /// Makes the stores of a start, with what has survived.
     func makeStores(count: Int, in world: World) -> [any WorldStore]
+    /// The gateway has lost its parts, and is to take them anew.
+    var hasLostParts: Bool { get }
     /// The process dies: on return witnesses know all that has survived.
     func crash(in world: World)
     /// Something may happen to its servers.
@@ -96,6 +98,7 @@ package final class SimulatedStores: WorldEngine {
         }
     }
 
+    package var hasLostParts: Bool { false }
     package func disturb() {}
     package func heal() {}
     package func checkEnd() -> String? { nil }

@@ -157,6 +157,7 @@ extension World {
     func heal() {
         isHealing = true
         engine.heal()
+        if engine.hasLostParts { crash() }
         log.note(now, "healing begins")
         slew(0)
         if !isUp { while !isUp, violation == nil { step() } }

@@ -257,6 +257,7 @@ package final class World {
             if let text = loop.store.violations.first { fail(.storeContract, text) }
         }
         if hasBatches, !isSyncing { beginSync() }
+        if engine.hasLostParts { crash() }
     }
 
     func fail(_ kind: ViolationKind, _ text: @autoclosure () -> String) {

@@ -35,7 +35,7 @@ import Testing
         }
         print("\(count) seeds on Redis, \(events) events, \(counts.sorted { $0.key < $1.key })")
         guard count > 4 else { return }
-        for name in ["election", "stall", "slot moves", "out of memory", "former owner goes on"] {
+        for name in ["election", "stall", "slot moves", "out of memory", "former owner goes on", "advice followed"] {
             #expect(counts[name] ?? 0 > 0, "\(name) never happened")
         }
     }
@@ -71,7 +71,8 @@ import Testing
 
     @Test(
         "a planted fault between engine and servers is found",
-        arguments: [(.waitSkipped, 6), (.lastPageSkipped, 1), (.rowMissed, 3)] as [(EngineFault, UInt64)])
+        arguments: [(.waitSkipped, 6), (.lastPageSkipped, 1), (.rowMissed, 3), (.foreignTaken, 2)]
+            as [(EngineFault, UInt64)])
     func engineFault(fault: EngineFault, seed: UInt64) {
         Self.search("\(fault)", from: seed) { Self.runQuietly($0, fault: fault) { _ in } }
     }

@@ -36,6 +36,14 @@ final class RedisStores: WorldEngine {
     private var isInCall = false
     private var lastEpoch: UInt64 = 0
     private var movingSlots: Set<Int> = []
+    private var writer: ForeignWriter
+    /// What gateways say of entries that they did not write.
+    private let advice: Lock<[String]>
+    /// The highest epoch that was claimed for each part, as the register knows it.
+    private let claims: Lock<[Int: UInt64]>
+    /// Another program's entry ended the ownership of a part; or may stand in a log that nobody has opened since.
+    private(set) var hasLostParts = false
+    private var isForeignPossible = false
     private(set) var violations: [String] = []
     private(set) var counts: [String: Int] = [:]
 
@@ -82,6 +90,14 @@ final class RedisStores: WorldEngine {
         configuration.flushMilliseconds = 0
         (configuration.rowsMilliseconds, configuration.readMilliseconds) = (8_000, 1_000)
         configuration.now = { gatewayTime.withLock { $0 } }
+        let (advice, claims) = (Lock<[String]>([]), Lock<[Int: UInt64]>([:]))
+        (self.advice, self.claims) = (advice, claims)
+        configuration.claimedEpoch = { part in claims.withLock { $0[part] } }
+        configuration.report = { event in
+            guard case .foreignEntry(_, _, _, let mending) = event else { return }
+            advice.withLock { $0.append(mending) }
+        }
+        writer = ForeignWriter(seed: seed)
         self.configuration = configuration
         rates = chance.happens(0.2) ? .none : .all(oneIn: Double(50 + chance.below(600)))
         calm = [15, 60, 300][chance.below(3)]
@@ -107,7 +123,12 @@ final class RedisStores: WorldEngine {
         self.world = world
         if !isReady { takeOver() }
         isReady = false
-        return process?.stores ?? []
+        guard let process else {
+            // No store is there to tell of it.
+            world.fail(.storeContract, violations.first ?? "no process has the parts")
+            return []
+        }
+        return process.stores
     }
 
     func crash(in world: World) {
@@ -123,6 +144,10 @@ final class RedisStores: WorldEngine {
         process = nil
         // A process that was killed has its last calls on their way, if any.
         if chance.happens(0.4) { former?.network.isDead = true } else if former != nil { note("former owner goes on") }
+        // The operator reads the log, or acts when a part does not open.
+        for text in advice.withLock({ $0 }) where writer.chance.happens(0.5) { follow(text) }
+        advice.withLock { $0 = [] }
+        (hasLostParts, isForeignPossible) = (false, false)
         for attempt in 1... {
             if attempt > 3 { mend() }
             if attempt > 6 { cluster.rates = .none }
@@ -138,7 +163,7 @@ final class RedisStores: WorldEngine {
                 next.network.isDead = true
                 next.end()
                 note("opening failed")
-                guard case .redis = error, attempt < 30 else {
+                guard attempt < 30, isMended(error) else {
                     fail("the parts were not opened: \(error)")
                     break
                 }
@@ -153,12 +178,42 @@ final class RedisStores: WorldEngine {
         cluster.rates = isHealing ? .none : rates
     }
 
+    /// Whether another try may open the parts, once the operator has done what the error asks for.
+    private func isMended(_ error: StoreError) -> Bool {
+        switch error {
+        case .redis: return true
+        case .epochTaken(_, let top) where writer.epochs.contains(top):
+            lastEpoch = max(lastEpoch, top)
+            return true
+        case .foreignEntry(_, _, let mending) where writer.count > 0:
+            return follow(mending)
+        case .damagedLog(let stream, let entry, _) where writer.ids.contains("\(stream) \(entry)"):
+            // "remove the entry with XDEL to go on without its messages"
+            return follow("XDEL \(stream) \(entry)")
+        default: return false
+        }
+    }
+
+    /// Runs the commands of an advice as it tells them; false when it tells none.
+    @discardableResult
+    private func follow(_ advice: String) -> Bool {
+        let words = advice.split { $0 == " " || $0 == "," }.map(String.init)
+        var count = 0
+        for (place, word) in words.enumerated() where (word == "XDEL" || word == "XSETID") && place + 2 < words.count {
+            _ = cluster.intrude([word, words[place + 1], words[place + 2]])
+            count += 1
+            note("advice followed")
+        }
+        return count > 0
+    }
+
     private func network(of process: Process?, _ beforeCall: @escaping () -> Void) {
         process?.network.beforeCall = beforeCall
     }
 
     private func open(_ part: Int, of next: Process) throws(StoreError) {
         lastEpoch += 1
+        claims.withLock { $0[part] = lastEpoch }
         let loop = ProcessLoop()
         let losses = next.losses
         let open = try next.engine.openPart(part, of: partCount, epoch: lastEpoch, post: loop.post) { loss in
@@ -220,7 +275,13 @@ final class RedisStores: WorldEngine {
         isInCall = true
         defer { isInCall = false }
         let hasWorked = process.engine.step(step)
-        if let loss = process.losses.withLock({ $0.first }) { fail("the owner lost a part: \(loss)") }
+        switch process.losses.withLock({ $0.first }) {
+        case nil: break
+        case .foreignEntry where writer.count > 0: hasLostParts = true
+        // A server that did not answer kept the owner from looking whose entry it was.
+        case .fenced(_, _, let successor) where writer.epochs.contains(successor): hasLostParts = true
+        case let loss?: fail("the owner lost a part: \(loss)")
+        }
         return hasWorked
     }
 
@@ -305,6 +366,10 @@ final class RedisStores: WorldEngine {
 
     private func happen() {
         guard !isHealing else { return }
+        if writer.isDue(), let what = writer.write(writer.chance.below(partCount), cluster) {
+            isForeignPossible = true
+            note("foreign entry, \(what)")
+        }
         let shard = chance.below(cluster.shardCount)
         let bucket = Bucket(UInt16(chance.below(World.bucketCount)))
         let slot =
@@ -358,6 +423,8 @@ final class RedisStores: WorldEngine {
 
     func heal() {
         isHealing = true
+        // What nobody has come upon yet shows when the parts are opened.
+        if isForeignPossible { hasLostParts = true }
         cluster.rates = .none
         mend()
     }
@@ -384,18 +451,48 @@ enum EngineFault: String, CaseIterable, Sendable {
     case lastPageSkipped
     /// A row that is read is not there.
     case rowMissed
+    /// An entry that has a group's number is taken for the group, whatever its bytes are.
+    case foreignTaken
 
     final class Planted: CallChange {
         private let fault: EngineFault
         private var count = 0
+        /// What was sent to each log: id and bytes.
+        private var groups: [[UInt8]: [(id: LogID, body: [UInt8])]] = [:]
         init(_ fault: EngineFault) { self.fault = fault }
 
         func sent(_ command: RedisCommand, among all: [RedisCommand]) -> RedisCommand {
-            fault == .waitSkipped && ["WAIT", "WAITAOF"].contains(command.name) ? RedisCommand("PING") : command
+            if fault == .foreignTaken { note(command) }
+            return fault == .waitSkipped && ["WAIT", "WAITAOF"].contains(command.name) ? RedisCommand("PING") : command
+        }
+
+        private func note(_ command: RedisCommand) {
+            let words = command.arguments
+            guard words.count > 4, words[words.count - 2] == [UInt8(ascii: "b")], let body = words.last,
+                let id = LogID(String(decoding: words[words.count - 3], as: UTF8.self))
+            else { return }
+            let log = words[command.name == "XADD" ? 1 : 3]
+            groups[log] = ((groups[log] ?? []).filter { $0.id != id } + [(id, body)]).suffix(2 * Limits.groupsOfLog)
+        }
+
+        /// The entries that were asked for, with the bytes that were sent in place of those that are there.
+        private func groupsInPlace(of reply: RedisReply, _ command: RedisCommand) -> RedisReply {
+            let sent = groups[command.arguments[1]] ?? []
+            return .array(
+                (reply.array ?? []).map { entry in
+                    let id = entry.array?.first?.text.flatMap { LogID($0) }
+                    guard let id, let group = sent.first(where: { $0.id == id }) else { return entry }
+                    return .array([
+                        .bytes(Array(id.description.utf8)), .array([.bytes([UInt8(ascii: "b")]), .bytes(group.body)]),
+                    ])
+                })
         }
 
         func told(_ command: RedisCommand, _ reply: RedisReply, among all: [RedisCommand]) -> RedisReply {
             switch fault {
+            case .foreignTaken:
+                let isLook = command.name == "XRANGE" && command.argumentCount == 4 && reply.array != nil
+                return isLook ? groupsInPlace(of: reply, command) : reply
             case .waitSkipped:
                 switch command.name {
                 case "WAIT": return .integer(9)

@@ -125,9 +125,10 @@ struct AddressBook: ~Copyable {
 
     // MARK: Requests
 
-    /// Counts a request with its body, or says why not; what is refused counts nothing.
+    /// Counts a request with its body, or says why not.
     ///
-    /// Of bytes the last request may have more than is left; the address pays for it before its next one.
+    /// Of bytes the last request may have more than is left; the address pays for it before its next one. One that is refused while
+    /// the address pays counts nothing. One that is refused for its number has been read, and its bytes count.
     mutating func request(
         _ network: UInt64, byteCount: Int, _ rules: AddressRules, now: UInt64
     ) -> AddressRefusal? {
@@ -136,18 +137,14 @@ struct AddressBook: ~Copyable {
         if let refusal = Self.debt(entry.pointee.bytesPaidAt, rules, now: now) { return refusal }
         // Requests come on connections that are open: a client waits its second and goes on, so nobody needs a slot.
         var slot: UInt64 = 0
-        if let refusal = Self.take(
-            &entry.pointee.requestsPaidAt, &slot, rules.requestsPerSecond, .requests, now: now)
-        {
-            return refusal
-        }
-        guard rules.requestBytesPerSecond > 0, byteCount > 0 else { return nil }
+        let refusal = Self.take(&entry.pointee.requestsPaidAt, &slot, rules.requestsPerSecond, .requests, now: now)
+        guard rules.requestBytesPerSecond > 0, byteCount > 0 else { return refusal }
         let (now, rate) = (now * 1_000, UInt64(rules.requestBytesPerSecond))
         // No body is so large that the product would not fit.
         let price = UInt64(min(byteCount, 1 << 40)) * 1_000_000 / rate
         entry.pointee.bytesPaidAt = min(
             max(entry.pointee.bytesPaidAt, now) + price, now + Limits.addressDebtMilliseconds * 1_000)
-        return nil
+        return refusal
     }
 
     /// Whether an address still pays for bytes; counts nothing, and makes nobody an entry.

@@ -114,11 +114,13 @@ private final class HeldBook {
         #expect(book.request(7, byteCount: 8 << 20, rules, now: 100_000) == nil)
         #expect(book.request(7, rules, now: 100_000)?.retryAfterSeconds == 58)
         #expect(book.request(7, byteCount: 1, rules, now: 158_000) == nil)
-        // A request that is refused for its number has paid for no bytes; without a bound nothing is owed.
+        // A request that is refused for its number was read all the same; without a bound nothing is owed.
         let few = AddressRules(requestsPerSecond: 1, requestBytesPerSecond: 1_000)
         for _ in 0..<2 { #expect(book.request(9, byteCount: 10, few, now: 1_000) == nil) }
-        for _ in 0..<1_000 { #expect(book.request(9, byteCount: 2_000, few, now: 1_000)?.kind == .requests) }
-        #expect(book.bodyRefusal(9, few, now: 1_000) == nil)
+        #expect(book.request(9, byteCount: 4_000, few, now: 1_000)?.kind == .requests)
+        #expect(book.bodyRefusal(9, few, now: 1_000)?.kind == .bytes)
+        for _ in 0..<1_000 { #expect(book.request(9, byteCount: 2_000, few, now: 1_000)?.kind == .bytes) }
+        #expect(book.bodyRefusal(9, few, now: 3_020) == nil)
         #expect(book.bodyRefusal(7, AddressRules(requestsPerSecond: 1_000), now: 158_000) == nil)
     }
 

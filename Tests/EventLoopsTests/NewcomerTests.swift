@@ -46,7 +46,7 @@ private struct Door {
         }
     }
 
-    /// Waits until so many newcomers stand in the list.
+    /// Waits until `count` newcomers stand in the list.
     func waitForWaiting(_ count: Int) {
         var found: Int?
         for _ in 0..<2_000 {

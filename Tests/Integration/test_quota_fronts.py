@@ -105,12 +105,15 @@ def test_no_front_publishes_past_a_full_queue():
             def used():
                 return gateway.admin_call("GET", f"/v1/apps/{app['appId']}")["quotas"]["queuedMessages"]["used"]
 
-            # Each of them was refused for the quota alone.
-            for path, body in calls(cid, task, scheduled):
-                eventually(lambda: used() == 0, "room")
-                told = refusal(path, body)
-                assert told is None, (path, told)
+            def is_empty():
                 with contextlib.suppress(TimeoutError):
                     while True:
                         device.receive_and_ack(1, timeout=0.15)
+                return used() == 0
+
+            # Each of them was refused for the quota alone.
+            for path, body in calls(cid, task, scheduled):
+                eventually(is_empty, "room")
+                told = refusal(path, body)
+                assert told is None, (path, told)
         device.close()

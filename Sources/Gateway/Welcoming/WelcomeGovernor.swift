@@ -44,7 +44,7 @@ struct WelcomeGovernor {
     private static let leastUnderWay = 16
     /// Rates are measured over spans of this length.
     private static let span: Int64 = 100_000_000
-    /// The first one may be shorter, if it has so many newcomers.
+    /// The first one may be shorter, once it has `firstSpanCount` newcomers.
     private static let firstSpan: Int64 = 20_000_000
     private static let firstSpanCount = 8
     /// A client takes a window from a second on as it is; a shorter one does not stop its own waits from growing.

@@ -302,7 +302,7 @@ final class CommitLane: ServerLane, @unchecked Sendable {
         for draft in drafts.values where !draft.parts.isEmpty { send(draft) }
     }
 
-    /// A connection for a call that begins with a group of so many bytes; `nil` while as many are under way as may be.
+    /// A connection for a call that begins with a group of `byteCount` bytes; `nil` while no other call may begin.
     private func pipe(to address: RedisAddress, for byteCount: Int) throws(RedisError) -> RedisPipe? {
         var (all, small) = (0, 0)
         for call in calls where call.pipe.address == address {

@@ -107,10 +107,88 @@ struct FeedTests {
         harness.flush()
         harness.store.readsFailFrom = .max
         #expect(figures().upstreamItems == 0)
+        harness.letTimePass(10_000)
         harness.shard.watchFeeds(share, now: harness.now)
         harness.drain()
         harness.flush()
         #expect(figures().upstreamItems == 1)
+    }
+
+    /// A harness with many apps, of which the last two have an item each; the process has just started.
+    private static func manyApps(_ count: Int) -> DeliveryHarness {
+        let harness = DeliveryHarness()
+        harness.apps = (0..<count).map { place in
+            var settings = AppSettings(
+                key: AppKey(UInt64(place + 1) &* 0x9E37_79B9_7F4A_7C15), appID: "app\(place)", apnsTopic: "com.example")
+            (settings.upstream, settings.events) = (FeedLimits(), FeedLimits())
+            return settings
+        }
+        harness.shard.reload(apps: harness.apps)
+        for settings in harness.apps.suffix(2) {
+            let message = UpstreamMessage(app: settings.key, cid: Self.cid, request: 1, payload: [1])
+            guard case .feed(.taken)? = Self.ask(harness, .upstream(message)) else {
+                Issue.record("a message was not taken")
+                continue
+            }
+        }
+        harness.crash()
+        return harness
+    }
+
+    /// The gateway's ticks.
+    private static func watch(_ harness: DeliveryHarness, calls: Int, every milliseconds: Int64) {
+        for _ in 0..<calls {
+            harness.shard.watchFeeds(LoopShare(index: 0, count: 1), now: harness.now)
+            harness.drain()
+            harness.flush()
+            harness.letTimePass(milliseconds)
+        }
+    }
+
+    private static func items(_ harness: DeliveryHarness, _ app: AppKey) -> Int {
+        harness.shard.statistics(of: [app])[0].upstreamItems
+    }
+
+    @Test("a damaged head is counted once, and holds up no app behind it, nor one that comes later")
+    func damagedHead() throws {
+        let harness = Self.manyApps(41)
+        let all = harness.apps
+        let name = FeedName(all[0].key, .upstream)
+        harness.store.beginBatch(name.home)
+        harness.store.put(FeedHeadRow.key(name), wakeAt: 0, prior: .none, byteCount: 3) {
+            $0.copyBytes(from: [255, 255, 255])
+        }
+        _ = harness.store.endBatch()
+        harness.store.sync()
+        // The last app comes later.
+        harness.apps = Array(all.dropLast())
+        harness.crash()
+        let logged = { harness.logs.filter { "\($0.name)" == "damagedRow" }.count }
+        Self.watch(harness, calls: 100, every: 1_000)
+        #expect(Self.items(harness, all[39].key) == 1 && Self.items(harness, all[40].key) == 0)
+        #expect(harness.statistics.damagedRows == 1 && logged() == 1)
+        harness.shard.reload(apps: all)
+        Self.watch(harness, calls: 100, every: 1_000)
+        #expect(Self.items(harness, all[40].key) == 1)
+        #expect(harness.statistics.damagedRows == 1 && logged() == 1)
+        // Who asks for the feed has it read again.
+        guard case .busy? = Self.ask(harness, .state(name)) else { throw Wrong() }
+        #expect(harness.statistics.damagedRows == 2)
+    }
+
+    @Test("a store that reads nothing is asked seldom, and all apps are counted soon after it reads again")
+    func unreadableHeads() {
+        let harness = Self.manyApps(40)
+        let failures = { harness.statistics.storeReadFailures }
+        harness.store.readsFailFrom = 0
+        Self.watch(harness, calls: 200, every: 50)
+        #expect(failures() == 80, "each head was looked for once")
+        Self.watch(harness, calls: 200, every: 50)
+        #expect(failures() == 96, "a few were looked for again")
+        harness.store.readsFailFrom = .max
+        Self.watch(harness, calls: 210, every: 50)
+        #expect(failures() == 96 && harness.shard.statistics.feedItems == 2)
+        #expect(harness.apps.suffix(2).allSatisfy { Self.items(harness, $0.key) == 1 })
     }
 
     @Test("nothing is answered before it is on disk, and what a crash took may be sent again")

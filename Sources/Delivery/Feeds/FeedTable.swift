@@ -52,8 +52,49 @@ struct FeedTable {
         }
     }
 
-    /// The apps before this place have been looked for: what they have here is in memory, and counted.
+    // MARK: Looking for feeds that nobody asks for
+
+    /// The apps before this place have been looked for.
+    ///
+    /// What they have here is in memory, and counted, unless its head could not be read.
     var watchedApps = 0
+
+    /// Feeds whose head a look could not read, each once, in the order of their next look: two of an app at most.
+    private var unseen: [FeedName] = []
+    /// No unseen feed is looked for before this.
+    private var nextLook: GatewayTime = 0
+    /// Feeds whose head was read and is damaged, two of an app at most: another look would find the same.
+    private var damaged: Set<FeedName> = []
+
+    func isLookDue(at now: GatewayTime) -> Bool { !unseen.isEmpty && nextLook <= now }
+
+    /// Takes out the unseen feeds whose turn it is, a few a call.
+    ///
+    /// One that fails again goes to the end and stops the looks for a while: a store that reads nothing is asked
+    /// seldom, and one that reads again is asked for all of them soon.
+    mutating func takeDueLooks(at now: GatewayTime) -> [FeedName] {
+        guard isLookDue(at: now) else { return [] }
+        let due = Array(unseen.prefix(FeedBounds.watchedApps))
+        unseen.removeFirst(due.count)
+        return due
+    }
+
+    /// False when the feed is in memory, waits for its next look or is damaged.
+    func isToBeWatched(_ name: FeedName) -> Bool {
+        feeds[name] == nil && !damaged.contains(name) && !unseen.contains(name)
+    }
+
+    /// A look has failed, at this time.
+    mutating func lookFailed(_ name: FeedName, at now: GatewayTime) {
+        guard isToBeWatched(name) else { return }
+        unseen.append(name)
+        nextLook = now + FeedBounds.lookAgain
+    }
+
+    /// The feed's head was read, and is none.
+    mutating func headIsDamaged(_ name: FeedName) { damaged.insert(name) }
+
+    // MARK: Figures
 
     var itemCount: Int { feeds.values.reduce(0) { $0 + $1.unreadCount } }
 
@@ -71,6 +112,8 @@ struct FeedTable {
         feed.oldestAt > 0 && feed.unreadCount > 0 ? max(0, now - feed.oldestAt) : 0
     }
 
+    // MARK: Reading heads
+
     /// Keeps work until the head is read.
     ///
     /// - Returns: whether the caller is to read it, or `nil` when too much waits.
@@ -83,11 +126,16 @@ struct FeedTable {
     }
 
     mutating func loaded(_ name: FeedName, _ feed: Feed?) -> [Work] {
-        if let feed { feeds[name] = feed }
+        if let feed {
+            feeds[name] = feed
+            damaged.remove(name)
+        }
         let works = loading.removeValue(forKey: name) ?? []
         waitingCount -= works.count
         return works
     }
+
+    // MARK: Waiters
 
     /// Takes the waiters of a feed out, or of all feeds those whose time is over.
     mutating func takeWaiters(of name: FeedName) -> [Waiter] {

@@ -172,8 +172,10 @@ package enum FeedBounds {
     static let trimmedRows = 64
     /// How often a feed that is at rest is looked over for items that are too old.
     static let ageCheck: Int64 = 10_000
-    /// Apps whose feeds are looked for in one call after a start.
+    /// Apps whose feeds are looked for in one call after a start, and feeds that are looked for again in one call.
     static let watchedApps = 16
+    /// How long feeds are not looked for again after the store could not read the head of one.
+    static let lookAgain: Int64 = 10_000
     /// A device's numbers are remembered for so long, and at least the last 64 of them.
     package static let numberMemory: Int64 = 86_400_000
 }

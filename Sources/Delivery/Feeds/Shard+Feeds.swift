@@ -57,6 +57,7 @@ extension Shard {
                     feed = FeedTable.Feed(state: head.state, first: head.first, isStored: true)
                 } else {
                     shard.damaged(key)
+                    shard.feeds.headIsDamaged(name)
                 }
             }
             // What waited while nobody asked may be too old by now, and its age is not known.
@@ -67,20 +68,25 @@ extension Shard {
 
     /// Has the feeds in memory whose home is here, so that what waits in them is counted, and goes when it is too old,
     /// though nobody asks for it; a few apps a call.
+    ///
+    /// A head that the store could not read is looked for again later (`FeedBounds.lookAgain`), a damaged one is not:
+    /// each look would count it once more. No feed holds up those behind it.
     package mutating func watchFeeds(_ share: LoopShare, now: GatewayTime) {
-        guard feeds.watchedApps < apps.count else { return }
+        guard feeds.watchedApps < apps.count || feeds.isLookDue(at: now) else { return }
         begin(now)
-        let end = min(apps.count, feeds.watchedApps + FeedBounds.watchedApps)
+        for name in feeds.takeDueLooks(at: now) { watch(name) }
         let start = feeds.watchedApps
+        let end = min(apps.count, start + FeedBounds.watchedApps)
         feeds.watchedApps = end
         for place in start..<end where apps[place].key.home.loop(of: share.count) == share.index {
-            for kind in FeedKind.allCases {
-                let name = FeedName(apps[place].key, kind)
-                guard feeds[name] == nil, feedLimits(name) != nil else { continue }
-                withFeed(name) { shard, isRead in
-                    if !isRead { shard.feeds.watchedApps = min(shard.feeds.watchedApps, place) }
-                }
-            }
+            for kind in FeedKind.allCases { watch(FeedName(apps[place].key, kind)) }
+        }
+    }
+
+    private mutating func watch(_ name: FeedName) {
+        guard feeds.isToBeWatched(name), feedLimits(name) != nil else { return }
+        withFeed(name) { shard, isRead in
+            if !isRead { shard.feeds.lookFailed(name, at: shard.now) }
         }
     }
 

@@ -13,6 +13,8 @@ package struct AppQueue: Sendable, Equatable, Codable {
 
     /// Numbers of many gateways can be added up, whichever gateway sent them.
     package var isSound: Bool { -Self.limit...Self.limit ~= count }
+    /// The nearest one that is sound.
+    fileprivate var bounded: AppQueue { AppQueue(app: app, count: min(max(count, -Self.limit), Self.limit)) }
     private static let limit = 1 << 48
 }
 
@@ -29,19 +31,26 @@ package struct QueueLedger: Sendable {
     package static let exchangeMilliseconds: UInt64 = 250
     /// Apps that one gateway tells of, at most.
     package static let appLimit = 4_096
+    /// Gateways that are counted, at most: as many as a cluster has numbers for (`NodeID.range`).
+    package static let gatewayLimit = 1_023
 
     private var gateways: [Int: Told] = [:]
 
     package init() {}
 
     /// Takes what a gateway has, and answers what the others have of the same apps.
+    ///
+    /// A gateway beyond `gatewayLimit` gets its answer and is not counted.
     package mutating func take(_ queues: [AppQueue], of node: Int, now: Int64) -> [AppQueue] {
         gateways = gateways.filter { now - $0.value.at < Self.silenceMilliseconds }
         gateways[node] = nil
-        let answer = queues.map { queue in
-            AppQueue(app: queue.app, count: gateways.values.reduce(0) { $0 + ($1.counts[queue.app] ?? 0) })
+        let answer = queues.map { queue -> AppQueue in
+            // Each number is bounded, and so are the gateways: the sum fits. Who asks refuses one that is not sound.
+            let sum = gateways.values.reduce(0) { $0 + ($1.counts[queue.app] ?? 0) }
+            return AppQueue(app: queue.app, count: sum).bounded
         }
-        gateways[node] = Told(counts: Dictionary(queues.map { ($0.app, $0.count) }) { $1 }, at: now)
+        guard gateways.count < Self.gatewayLimit else { return answer }
+        gateways[node] = Told(counts: Dictionary(queues.map { ($0.app, $0.bounded.count) }) { $1 }, at: now)
         return answer
     }
 }

@@ -187,6 +187,8 @@ package struct QuotaBook: Sendable {
     package var gatewayCount = 1
     /// Of several gateways: what the others have queued; nothing of an app that no answer was about.
     private var queuedElsewhere: [AppKey: Int] = [:]
+    /// When that was told, in milliseconds of the caller's clock.
+    private var heardAt: Int64 = 0
 
     package init() {}
 
@@ -206,17 +208,24 @@ package struct QuotaBook: Sendable {
     private func devices(of app: AppKey) -> Int { totals[app]?.devices ?? 0 }
     /// Below 0 where other gateways' parts count what this one's have ended.
     private func queuedHere(_ app: AppKey) -> Int { totals[app]?.queued ?? 0 }
+    /// What the other gateways have, if there are any; `nil`: nothing is known of it.
+    private func lastWord(of app: AppKey, now: Int64) -> Int? {
+        guard gatewayCount > 1 else { return 0 }
+        // A word that nobody renews would refuse an app for ever whose queues are empty by now.
+        return now - heardAt < QueueLedger.silenceMilliseconds ? queuedElsewhere[app] : nil
+    }
     /// At all gateways; a part may have ended what another had accepted before a restart.
-    private func queued(of app: AppKey) -> Int {
-        max(0, queuedHere(app) + (gatewayCount > 1 ? queuedElsewhere[app] ?? 0 : 0))
+    private func queued(of app: AppKey, now: Int64) -> Int {
+        max(0, queuedHere(app) + (lastWord(of: app, now: now) ?? 0))
     }
 
     /// What this gateway has of these apps, for the one that adds up.
     package func queues(of apps: [AppKey]) -> [AppQueue] { apps.map { AppQueue(app: $0, count: queuedHere($0)) } }
 
-    /// What the other gateways have.
-    package mutating func hear(_ elsewhere: [AppQueue]) {
+    /// What the other gateways have; it holds for `QueueLedger.silenceMilliseconds`.
+    package mutating func hear(_ elsewhere: [AppQueue], now: Int64) {
         queuedElsewhere = Dictionary(elsewhere.map { ($0.app, $0.count) }) { $1 }
+        heardAt = now
     }
 
     /// Forgets every other app: one that is made anew under its name begins anew.
@@ -233,7 +242,7 @@ package struct QuotaBook: Sendable {
     package mutating func take(
         app: AppKey, publishes: Int, byteCount: Int, quotas: AppQuotas, now: Int64
     ) -> QuotaRefusal? {
-        if let refusal = queueRefusal(app: app, quotas: quotas) { return refusal }
+        if let refusal = queueRefusal(app: app, quotas: quotas, now: now) { return refusal }
         let publishRate = share(.publishesPerSecond, of: quotas)
         let byteRate = share(.requestBytesPerSecond, of: quotas)
         guard publishRate > 0 || byteRate > 0 else { return nil }
@@ -245,10 +254,11 @@ package struct QuotaBook: Sendable {
     }
 
     /// Whether the app has as much queued as it may; also for a broadcast, which no other bound refuses.
-    package mutating func queueRefusal(app: AppKey, quotas: AppQuotas) -> QuotaRefusal? {
-        guard quotas[.queuedMessages] > 0, queued(of: app) >= quotas[.queuedMessages],
+    package mutating func queueRefusal(app: AppKey, quotas: AppQuotas, now: Int64) -> QuotaRefusal? {
+        guard quotas[.queuedMessages] > 0,
             // Without word from the others nothing is known of what there is.
-            gatewayCount == 1 || queuedElsewhere[app] != nil
+            let elsewhere = lastWord(of: app, now: now),
+            queuedHere(app) + elsewhere >= quotas[.queuedMessages]
         else { return nil }
         uses[app, default: Use()][.queuedMessages].refused += 1
         return QuotaRefusal(quota: .queuedMessages, retryAfterSeconds: Self.roomSeconds)
@@ -287,10 +297,13 @@ package struct QuotaBook: Sendable {
     }
 
     /// Whether the devices that a part has connected by now are more than may be: others were let in while their Hellos waited.
+    ///
+    /// The one that is too many counts no longer: another part's device may have its place.
     package mutating func hasSurplusDevice(app: AppKey, part: Int, connected: Int, quotas: AppQuotas) -> Bool {
         guard quotas[.devices] > 0 else { return false }
         note(part: part, app: app, connected: connected)
         guard devices(of: app) > share(.devices, of: quotas) else { return false }
+        note(part: part, app: app, connected: max(0, connected - 1))
         uses[app, default: Use()][.devices].refused += 1
         return true
     }
@@ -305,7 +318,7 @@ package struct QuotaBook: Sendable {
             let used =
                 switch quota {
                 case .devices: devices(of: app)
-                case .queuedMessages: queued(of: app)
+                case .queuedMessages: queued(of: app, now: now)
                 case .publishesPerSecond, .requestBytesPerSecond: use[quota].before
                 }
             return QuotaUse(

@@ -78,6 +78,27 @@ import Wire
         #expect(book.hasSurplusDevice(app: Self.app, part: 0, connected: 9, quotas: AppQuotas()) == false)
     }
 
+    @Test func ofTwoPartsWithADeviceForOnePlaceOneKeepsIts() {
+        var book = QuotaBook()
+        let quotas = quotas([(.devices, 5)])
+        func tell(_ part: Int, _ count: Int) {
+            book.note(part: part, [Self.app: QuotaHolding(devices: count, queued: 0)])
+        }
+        for part in 0..<2 { tell(part, 2) }
+        // Both Hellos find the place free, and both parts tell of their devices before a Welcome.
+        for part in 0..<2 {
+            #expect(book.admitsDevice(app: Self.app, part: part, connected: 2, quotas: quotas) == true)
+        }
+        for part in 0..<2 { tell(part, 3) }
+        #expect(book.hasSurplusDevice(app: Self.app, part: 0, connected: 3, quotas: quotas) == true)
+        #expect(book.hasSurplusDevice(app: Self.app, part: 1, connected: 3, quotas: quotas) == false)
+        // The part whose device goes tells no more of it.
+        tell(0, 2)
+        #expect(book.hasSurplusDevice(app: Self.app, part: 1, connected: 3, quotas: quotas) == false)
+        #expect(book.admitsDevice(app: Self.app, part: 0, connected: 2, quotas: quotas) == false)
+        #expect(book.usage(of: Self.app, quotas: quotas, now: 1).map { $0.used } == [5])
+    }
+
     @Test func severalGatewaysGrantAnEvenShare() {
         var book = QuotaBook()
         book.gatewayCount = 3
@@ -144,7 +165,8 @@ import Wire
         // What the third ended of earlier days is counted by another's part: only the sum is right.
         var counts = [0, 90, -60]
         for node in books.indices { books[node].gatewayCount = 3 }
-        #expect(books[1].queueRefusal(app: Self.app, quotas: self.quotas([(.queuedMessages, 1)])) == nil, "no word yet")
+        let one = self.quotas([(.queuedMessages, 1)])
+        #expect(books[1].queueRefusal(app: Self.app, quotas: one, now: 0) == nil, "no word yet")
         var (most, call) = (0, 0)
         for now in stride(from: Int64(0), to: 60_000, by: 10) {
             for node in books.indices {
@@ -152,7 +174,7 @@ import Wire
                     books[node].note(part: node, [Self.app: QuotaHolding(devices: 0, queued: counts[node])])
                 }
                 if now % 250 == Int64(node) * 80 {
-                    books[node].hear(ledger.take(books[node].queues(of: [Self.app]), of: node, now: now))
+                    books[node].hear(ledger.take(books[node].queues(of: [Self.app]), of: node, now: now), now: now)
                 }
                 guard now >= 1_000, now % 50 == Int64(node) * 10 else { continue }
                 call += 1
@@ -165,17 +187,57 @@ import Wire
         // Sixty a second: what comes in twice the exchange's time, and a tick.
         #expect(limit...limit + 34 ~= most)
         for node in books.indices {
-            #expect(books[node].queueRefusal(app: Self.app, quotas: quotas)?.quota == .queuedMessages)
+            #expect(books[node].queueRefusal(app: Self.app, quotas: quotas, now: 60_000)?.quota == .queuedMessages)
             #expect(books[node].usage(of: Self.app, quotas: quotas, now: 60_000).map { $0.used } == [most])
         }
         // Room that comes at one is there at the others with the next word.
         counts[1] -= 300
         books[1].note(part: 1, [Self.app: QuotaHolding(devices: 0, queued: counts[1])])
-        for node in [1, 0] { books[node].hear(ledger.take(books[node].queues(of: [Self.app]), of: node, now: 60_500)) }
-        #expect(books[0].queueRefusal(app: Self.app, quotas: quotas) == nil)
+        for node in [1, 0] {
+            books[node].hear(ledger.take(books[node].queues(of: [Self.app]), of: node, now: 60_500), now: 60_500)
+        }
+        #expect(books[0].queueRefusal(app: Self.app, quotas: quotas, now: 60_500) == nil)
         // A gateway that is silent has left, and its parts are told of by others.
         #expect(ledger.take([AppQueue(app: Self.app, count: 1)], of: 0, now: 70_000).map { $0.count } == [0])
         #expect(AppQueue(app: Self.app, count: .max).isSound == false)
+    }
+
+    @Test func whatNobodyTellsAnewIsForgotten() {
+        var book = QuotaBook()
+        book.gatewayCount = 2
+        let quotas = quotas([(.queuedMessages, 5)])
+        book.hear([AppQueue(app: Self.app, count: 9)], now: 10_000)
+        let last = 10_000 + QueueLedger.silenceMilliseconds - 1
+        #expect(book.queueRefusal(app: Self.app, quotas: quotas, now: last)?.quota == .queuedMessages)
+        #expect(book.usage(of: Self.app, quotas: quotas, now: last).map { $0.used } == [9])
+        // The owner of part 0 answers no more: as if it had never answered.
+        #expect(book.queueRefusal(app: Self.app, quotas: quotas, now: last + 1) == nil)
+        book.note(part: 1, [Self.app: QuotaHolding(devices: 0, queued: 7)])
+        #expect(book.take(app: Self.app, publishes: 1, byteCount: 0, quotas: quotas, now: last + 1) == nil)
+        #expect(book.usage(of: Self.app, quotas: quotas, now: last + 1).map { $0.used } == [7])
+        book.hear([AppQueue(app: Self.app, count: 0)], now: 60_000)
+        #expect(book.queueRefusal(app: Self.app, quotas: quotas, now: 60_000)?.quota == .queuedMessages)
+    }
+
+    @Test func theLargestNumbersOfManyGatewaysAreAnsweredWithinTheLimit() {
+        var ledger = QueueLedger()
+        for (count, now) in [(Int.max, Int64(1_000)), (-Int.max, Int64(2_000))] {
+            for node in 1...100 {
+                let answer = ledger.take([AppQueue(app: Self.app, count: count)], of: node, now: now)
+                #expect(answer.count == 1)
+                #expect(answer.allSatisfy { $0.isSound })
+            }
+        }
+    }
+
+    @Test func noMoreGatewaysAreCountedThanAClusterHas() {
+        var ledger = QueueLedger()
+        let (limit, told) = (QueueLedger.gatewayLimit, [AppQueue(app: Self.app, count: 1)])
+        for node in 1...limit + 10 { _ = ledger.take(told, of: node, now: 1_000) }
+        #expect(ledger.take(told, of: limit + 1, now: 1_000).map { $0.count } == [limit])
+        // One that is counted tells anew.
+        #expect(ledger.take(told, of: 1, now: 1_000).map { $0.count } == [limit - 1])
+        #expect(ledger.take(told, of: limit + 1, now: 1_000).map { $0.count } == [limit])
     }
 
     @Test func aLargeCallIsPaidForForAMinuteAtMost() {
@@ -225,9 +287,9 @@ import Wire
         var book = QuotaBook()
         let quotas = quotas([(.publishesPerSecond, 1), (.queuedMessages, 5)])
         #expect(book.take(app: Self.app, publishes: 30, byteCount: 0, quotas: quotas, now: 1_000) == nil)
-        #expect(book.queueRefusal(app: Self.app, quotas: quotas) == nil)
+        #expect(book.queueRefusal(app: Self.app, quotas: quotas, now: 1_000) == nil)
         book.note(part: 0, [Self.app: QuotaHolding(devices: 0, queued: 5)])
-        #expect(book.queueRefusal(app: Self.app, quotas: quotas)?.quota == .queuedMessages)
+        #expect(book.queueRefusal(app: Self.app, quotas: quotas, now: 1_000)?.quota == .queuedMessages)
     }
 
     @Test func theLastWholeSecondIsShown() {

@@ -41,12 +41,18 @@ extension LoopMessage {
         case .question(.rates(let reports), _):
             return isHere(Bucket(0)) && reports.count <= RateBook.exchangeLimit && reports.allSatisfy(\.isSound)
         case .question(.queues(let queues, let node), _):
-            return isHere(Bucket(0)) && node >= 0 && queues.count <= QueueLedger.appLimit
+            return isHere(Bucket(0)) && LinkDesk.nodes.contains(node) && queues.count <= QueueLedger.appLimit
                 && queues.allSatisfy(\.isSound)
         case .question(.app(let change), _): return isHere(Bucket(0)) && change.isSound
         case .question: return isHere(Bucket(0))
         case .news: return true
         }
+    }
+
+    /// A gateway tells of its own queues, whichever gateway's its message says they are.
+    mutating func setTeller(_ node: Int) {
+        guard case .question(.queues(let queues, _), let origin) = self else { return }
+        self = .question(.queues(queues, node: node), origin)
     }
 }
 

@@ -346,6 +346,7 @@ final class LinkDesk {
         }
         var message = message
         message.setAsker(link.peer?.node ?? 0)
+        message.setTeller(link.peer?.node ?? 0)
         inboxes[part].messages.append(message)
         inboxes[part].senders.append(link)
         touched.insert(part)

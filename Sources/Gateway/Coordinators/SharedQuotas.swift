@@ -29,8 +29,8 @@ final class SharedQuotas: Sendable {
         book.withLock { $0.hasSurplusDevice(app: app, part: part, connected: connected, quotas: quotas) }
     }
 
-    func queueRefusal(app: AppKey, quotas: AppQuotas) -> QuotaRefusal? {
-        book.withLock { $0.queueRefusal(app: app, quotas: quotas) }
+    func queueRefusal(app: AppKey, quotas: AppQuotas, now: UInt64) -> QuotaRefusal? {
+        book.withLock { $0.queueRefusal(app: app, quotas: quotas, now: Int64(now)) }
     }
 
     func note(part: Int, _ holdings: [AppKey: QuotaHolding]) { book.withLock { $0.note(part: part, holdings) } }
@@ -39,7 +39,7 @@ final class SharedQuotas: Sendable {
     func follow(_ registry: AppRegistry) { book.withLock { $0.keep { registry.known($0) != nil } } }
 
     func queues(of apps: [AppKey]) -> [AppQueue] { book.withLock { $0.queues(of: apps) } }
-    func hear(_ elsewhere: [AppQueue]) { book.withLock { $0.hear(elsewhere) } }
+    func hear(_ elsewhere: [AppQueue], now: UInt64) { book.withLock { $0.hear(elsewhere, now: Int64(now)) } }
 
     /// What the other gateways have, and keeps what this one tells; at the owner of part 0.
     func count(_ queues: [AppQueue], of node: Int, now: UInt64) -> [AppQueue] {
@@ -82,7 +82,9 @@ extension GatewayLoop {
         var holdings: [AppKey: QuotaHolding] = [:]
         holdings.reserveCapacity(apps.count)
         for (app, figures) in zip(apps, core.pointee.seat.statistics(of: apps)) {
-            holdings[app] = QuotaHolding(devices: figures.connectedDevices, queued: Int(figures.queuedMessages))
+            // Those about to be sent away count no longer, as in `connectedDevices(of:)`.
+            let devices = max(0, figures.connectedDevices - (surplusDevices[app] ?? 0))
+            holdings[app] = QuotaHolding(devices: devices, queued: Int(figures.queuedMessages))
         }
         // Once for all apps: each publish of one that has quotas takes the same lock.
         context.quotas.note(part: index, holdings)
@@ -99,12 +101,13 @@ extension GatewayLoop {
         nextQueueExchange = loop.now + QueueLedger.exchangeMilliseconds
         let told = context.quotas.queues(of: Array(snapshot.queueBoundApps.prefix(QueueLedger.appLimit)))
         guard !isHere(0) else {
-            return context.quotas.hear(context.quotas.count(told, of: cluster.node, now: loop.now))
+            let elsewhere = context.quotas.count(told, of: cluster.node, now: loop.now)
+            return context.quotas.hear(elsewhere, now: loop.now)
         }
         ask(Bucket(0), .queues(told, node: cluster.node)) { [unowned self] answer in
-            // Where there is none, the last word holds.
+            // Where there is none, the last word holds for some seconds.
             guard case .queues(let elsewhere) = answer else { return }
-            context.quotas.hear(elsewhere)
+            context.quotas.hear(elsewhere, now: loop.now)
         }
     }
 
@@ -124,7 +127,7 @@ extension GatewayLoop {
             return try permit(of: app, publishes: count, byteCount: byteCount)
         }
         guard let key = action.broadcaster, snapshot.hasQuotas, let quotas = registry[key]?.quotas,
-            let refusal = context.quotas.queueRefusal(app: key, quotas: quotas)
+            let refusal = context.quotas.queueRefusal(app: key, quotas: quotas, now: loop.now)
         else { return PublishPermit() }
         metrics.count(.over(refusal.quota))
         throw refusal

@@ -118,8 +118,8 @@ package enum Limits {
     /// What gathers meanwhile shares the next one. A server syncs for each call that comes alone, so fewer calls cost it less
     /// (docs/Cluster.md, "Speed").
     static let callsOfLane = 2
-    /// The same with calls that carry one large group: those must not stand before the small ones.
-    static let allCallsOfLane = 8
+    /// Calls beside those that carry one large group.
+    static let largeCallsOfLane = 6
     /// What one call takes, but for one group that is larger: a server reads so much of a connection in a turn, and syncs
     /// after each turn.
     static let callByteCount = 15 << 10

@@ -292,6 +292,7 @@ final class CommitLane: ServerLane, @unchecked Sendable {
                 drafts[address]?.byteCount += byteCount
             }
             if isWaiting {
+                log.noteWait()
                 want(log)
             } else if log.place == .none {
                 log.isDue = false
@@ -304,14 +305,10 @@ final class CommitLane: ServerLane, @unchecked Sendable {
 
     /// A connection for a call that begins with a group of `byteCount` bytes; `nil` while no other call may begin.
     private func pipe(to address: RedisAddress, for byteCount: Int) throws(RedisError) -> RedisPipe? {
-        var (all, small) = (0, 0)
-        for call in calls where call.pipe.address == address {
-            all += 1
-            if call.byteCount <= Limits.callByteCount { small += 1 }
-        }
-        guard all < Limits.allCallsOfLane, byteCount > Limits.callByteCount || small < Limits.callsOfLane else {
-            return nil
-        }
+        // Large ones have places of their own: none stands before the others.
+        let isLarge = byteCount > Limits.callByteCount
+        let count = calls.count { $0.pipe.address == address && ($0.byteCount > Limits.callByteCount) == isLarge }
+        guard count < (isLarge ? Limits.largeCallsOfLane : Limits.callsOfLane) else { return nil }
         if let place = idle.lastIndex(where: { $0.address == address }) { return idle.remove(at: place) }
         return try RedisPipe(to: address, of: context.cluster)
     }

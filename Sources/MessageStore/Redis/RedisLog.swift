@@ -314,12 +314,15 @@ final class RedisLog: DurableLog, @unchecked Sendable {
         flights.add(work, byteCount: byteCount, batchCount: batchCount, lastTicket: lastTicket, began: now)
     }
 
+    /// Nothing of what has gathered became a group, for want of a connection or of an owner: it stands still from now on.
+    func noteWait() {
+        guard commitBegan.load(ordering: .relaxed) == 0, queue.withLock({ !$0.pieces.isEmpty }) else { return }
+        commitBegan.store(max(engine.now, 1), ordering: .relaxed)
+    }
+
     /// A log that stands still takes nothing of the room of the others.
     func setAside() {
-        // Nothing of it has become a group, for want of a connection or of an owner: it stands still from now on.
-        if commitBegan.load(ordering: .relaxed) == 0, queue.withLock({ !$0.pieces.isEmpty }) {
-            commitBegan.store(max(engine.now, 1), ordering: .relaxed)
-        }
+        noteWait()
         let byteCount = isStuck ? max(0, uncommitted.load(ordering: .relaxed)) : 0
         engine.stalled.add(byteCount - asideByteCount, ordering: .relaxed)
         asideByteCount = byteCount

@@ -363,7 +363,7 @@ public struct ByteStream {
     /// Whether a newcomer with an event is read now; otherwise it waits.
     private func isTurnOfNewcomer(_ slot: StreamSlot.Pointer, _ what: Int16) -> Bool {
         // That a new connection can be written to is no news.
-        guard slot.pointee.flags.contains(.isHandshaking) || what & Int16(EV_READ | EV_CLOSED) != 0 else { return true }
+        guard what & Int16(EV_READ | EV_CLOSED) != 0 else { return true }
         guard slot.pointee.newcomer == .isRead else { return false }
         // Who comes later does not overtake.
         if table.pointee.newcomers.isEmpty, loop.mayReadNewcomer() { return true }
@@ -378,6 +378,9 @@ public struct ByteStream {
         if slot.pointee.newcomer == .waits { slot.pointee.newcomer = .isRead }
         proceed(Int16(EV_READ | EV_WRITE), slot)
     }
+
+    /// Whether something has come on a newcomer's stream that the loop had no time to read.
+    package var waitsToBeRead: Bool { slot.map { $0.pointee.newcomer == .waits } ?? false }
 
     /// Whether the stream is read only when the loop has time for newcomers.
     package var isNewcomer: Bool {

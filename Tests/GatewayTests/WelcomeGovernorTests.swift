@@ -155,18 +155,29 @@ struct WelcomeGovernorTests {
     )
     func reading() {
         var governor = WelcomeGovernor(rules: .init(slice: Self.millisecond, patience: 1_000 * Self.millisecond))
-        #expect(governor.mayRead())
+        func mayRead(besides pending: Int64 = 0) -> Bool { governor.mayRead(besides: pending) }
+        var verdicts = [mayRead()]
         governor.worked(600_000)
-        #expect(governor.mayRead(besides: 300_000))
-        #expect(!governor.mayRead(besides: 400_000))
+        verdicts += [mayRead(besides: 300_000), mayRead(besides: 400_000)]
         governor.worked(400_000)
-        #expect(!governor.mayRead())
+        verdicts.append(mayRead())
+        #expect(verdicts == [true, true, false, false])
         governor.turnEnded()
-        #expect(governor.mayRead())
+        // One is read in any turn.
+        governor.worked(5 * Self.millisecond)
+        verdicts = [mayRead(), mayRead()]
+        #expect(verdicts == [true, false])
+        governor.turnEnded()
+        // Those that have only left cost nothing that is charged, and still there is an end of them.
+        var count = 0
+        while count < 10_000, mayRead() { count += 1 }
+        #expect(count == 256)
+        governor.turnEnded()
         while governor.hasRoom { governor.began() }
-        #expect(!governor.mayRead())
+        verdicts = [mayRead()]
         governor.settled()
-        #expect(governor.mayRead())
+        verdicts.append(mayRead())
+        #expect(verdicts == [false, true])
     }
 
     @Test("a loop of a tenth of the speed sends most away, and has them all back in little more than their work takes")

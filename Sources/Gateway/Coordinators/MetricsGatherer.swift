@@ -57,7 +57,7 @@ extension GatewayLoop {
         }
         (figures.deviceSessions, figures.senderSessions) = (sessions.count, senders.count)
         if welcomes.belongs(to: self) {
-            (figures.waitingNewcomers, figures.newcomerCost) = (welcomes.waitingCount, Int(welcomes.cost))
+            (figures.waitingNewcomers, figures.newcomerCost) = (welcomes.unheardCount, Int(welcomes.cost))
             if let gate = loop.handshakeGate {
                 (figures.waitingHandshakes, figures.gatedHandshakes) = (gate.waitingCount, gate.underWayCount)
             }

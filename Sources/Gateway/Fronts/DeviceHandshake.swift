@@ -33,6 +33,8 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
     var handshakePlace = HandshakeQueue.none
     /// The shard knows the session and must be told of its end.
     private var isKnownToShard = false
+    /// Its time for the Hello began anew, since the loop had no time to read it.
+    private var hasWaitedLonger = false
     /// Frames of a WebSocket that carried nothing, before the Hello.
     private var emptyFrameCount = 0
 
@@ -370,6 +372,14 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
 
     func handshakeTimedOut() {
         guard phase == .awaitingHello else { return }
+        if let stream, stream.waitsToBeRead {
+            guard hasWaitedLonger else {
+                // It has spoken, and the loop did not come to it yet.
+                hasWaitedLonger = true
+                return owner.beginHandshake(self, from: stream.peer)
+            }
+            return close(.overloaded, reason: GatewayLoop.storm)
+        }
         close(.helloTimeout, reason: "no Hello came in time")
     }
 
@@ -424,6 +434,8 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         if wasShakingHands { owner.endHandshake(self) }
         leave()
         owner.endConnection(.device)
+        // Its end is looked at without waiting for a newcomer's turn.
+        stream?.isNewcomer = false
         stream?.closeAfterFlush(code: WebSocketCode(code))
     }
 

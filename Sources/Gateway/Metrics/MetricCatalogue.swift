@@ -110,7 +110,7 @@ package enum MetricCatalogue {
             "longwire_draining", .gauge, "1 while the gateway empties itself of its devices.",
             .process { $0.isEmptying ? 1 : 0 }),
         Metric(
-            "longwire_newcomers_waiting", .gauge, "Devices that have connected and wait to be taken up.",
+            "longwire_newcomers_waiting", .gauge, "Devices that have connected and wait to be taken up, or to be read.",
             .sum { $0.waitingNewcomers }),
         Metric(
             "longwire_newcomers_waited_total", .counter,

@@ -57,7 +57,10 @@ final class WelcomeDesk {
     /// Whether its figures are counted with those of `member`: with one part of the event loop's.
     func belongs(to member: GatewayLoop) -> Bool { member === owner }
 
+    /// Those who wait to be taken up: no streams yet.
     var waitingCount: Int { waiting.count }
+    /// The same, and those whose streams wait to be read.
+    var unheardCount: Int { waiting.count + owner.loop.waitingNewcomerCount }
     /// What a newcomer costs, in nanoseconds.
     var cost: Int64 { governor.cost }
 
@@ -174,7 +177,7 @@ final class WelcomeDesk {
     }
 
     private func tick() {
-        guard let storm, time - storm.lastSeen >= Self.calm, waiting.isEmpty else { return }
+        guard let storm, time - storm.lastSeen >= Self.calm, !isCrowded else { return }
         self.storm = nil
         owner.log.write(
             .info, .stormEnded,

@@ -42,6 +42,8 @@ struct WelcomeGovernor {
     private static let sampleCount = 32
     /// Hellos under way in any case: with fewer a slow disk would be the bound, and not the loop.
     private static let leastUnderWay = 16
+    /// Newcomers that one turn reads at most, so that those who left unheard fill none.
+    private static let readsOfTurn = 256
     /// Rates are measured over spans of this length.
     private static let span: Int64 = 100_000_000
     /// The first one may be shorter, once it has `firstSpanCount` newcomers.
@@ -65,8 +67,9 @@ struct WelcomeGovernor {
     /// Hellos that wait for the store.
     private(set) var underWayCount = 0
     private var credit: Int64
-    /// What this turn has done for newcomers so far.
+    /// What this turn has done for newcomers so far, and those of them that it has read.
     private var turnWork: Int64 = 0
+    private var turnReads = 0
     private var seenAt: Int64?
     /// Of the sample that is being gathered.
     private var sampleWork: Int64 = 0
@@ -127,12 +130,21 @@ struct WelcomeGovernor {
     /// Credit is not asked for: it was paid when the newcomer was taken up. That may be a while ago, and then all that were
     /// taken up since say Hello at once.
     ///
+    /// One is read in any turn, whatever else handshakes took. Reading one that has only left is no work that is charged, so
+    /// there is a number that one turn does not pass.
+    ///
     /// - Parameter pending: work of this turn that `worked` was not told of yet.
-    /// - Returns: false when the slice is used up, or when as many Hellos are with the store as may be.
-    func mayRead(besides pending: Int64 = 0) -> Bool { turnWork + pending < rules.slice && hasRoom }
+    /// - Returns: false when the slice is used up, or when as many Hellos are with the store as may be; otherwise one is read.
+    mutating func mayRead(besides pending: Int64 = 0) -> Bool {
+        guard hasRoom, turnReads < Self.readsOfTurn, turnReads == 0 || turnWork + pending < rules.slice else {
+            return false
+        }
+        turnReads += 1
+        return true
+    }
 
     /// The next turn has a slice for reading again.
-    mutating func turnEnded() { turnWork = 0 }
+    mutating func turnEnded() { (turnWork, turnReads) = (0, 0) }
 
     /// The one that came last does not wait after all.
     mutating func forgetOne() { waitingCount -= 1 }

@@ -59,6 +59,22 @@ struct WelcomeGovernorTests {
         #expect(next)
     }
 
+    @Test("Hellos whose store stands still take no room from those of other parts")
+    func excused() {
+        var governor = WelcomeGovernor(rules: .init(slice: Self.millisecond, patience: 1_000 * Self.millisecond))
+        while governor.hasRoom { governor.began() }
+        let full = governor.underWayCount
+        governor.excusedCount = full - 1
+        for _ in 0..<full - 1 {
+            #expect(governor.hasRoom)
+            governor.began()
+        }
+        #expect(!governor.hasRoom)
+        governor.excusedCount = 0
+        for _ in 0..<full - 1 { governor.settled() }
+        #expect(!governor.hasRoom)
+    }
+
     @Test("strangers who connect and say nothing take no room for long")
     func strangers() {
         var governor = WelcomeGovernor()

@@ -71,6 +71,9 @@ final class DeviceSessions: StreamDelegate {
         return SessionRef(slot: slot, stamp: record.pointee.stamp)
     }
 
+    /// Sessions whose Hello is with the shard.
+    var openingCount: Int { table.pointee.openings.count }
+
     /// Forgets a session; its slot may be another's at once.
     func remove(_ session: SessionRef) {
         guard let record = record(session) else { return }

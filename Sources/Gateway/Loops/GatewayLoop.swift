@@ -296,6 +296,9 @@ final class GatewayLoop {
         if stuckSeconds >= Self.patienceSeconds { withShard { $0.excuseWaiting(now: now) } }
     }
 
+    /// Whether the store stood still when a second was last over.
+    var isStandingStill: Bool { stuckSeconds > 0 }
+
     private static let patienceSeconds = 3
 
     /// Sends off what the turn gathered: batches to the committer, messages to the other loops.

@@ -31,6 +31,11 @@ final class LoopSeats {
     /// Parts with a shard here; a loop that has none is about to get one.
     var seatCount: Int { max(1, members.count { $0.loop.core.pointee.isSeated }) }
 
+    /// Hellos that are with parts whose stores stand still.
+    var standingHelloCount: Int {
+        members.reduce(0) { $0 + ($1.loop.isStandingStill ? $1.loop.sessions.openingCount : 0) }
+    }
+
     /// A part came or left: each of the others has another share.
     func shareOut() {
         for member in members where member.loop.core.pointee.isSeated {

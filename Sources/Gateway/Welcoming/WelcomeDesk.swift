@@ -161,7 +161,9 @@ final class WelcomeDesk {
             governor.worked(handshakes - handshakeWork)
             handshakeWork = handshakes
         }
+        governor.excusedCount = 0
         guard isCrowded else { return }
+        if !governor.hasRoom { governor.excusedCount = owner.seats.standingHelloCount }
         governor.unreadCount = owner.loop.waitingNewcomerCount
         while governor.takeNext(now: timeOfTurn), let newcomer = waiting.popFirst() {
             let began = time

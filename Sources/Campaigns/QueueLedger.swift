@@ -1,6 +1,6 @@
 // What an app has queued at all gateways of a cluster, as each of them learns it some times a second.
 
-package import Delivery
+internal import Delivery
 package import Wire
 
 /// What an app has accepted and not ended in the parts of one gateway, or of several.

@@ -133,7 +133,7 @@ public struct ByteStream {
     }
 
     /// Whether the handshake is not over; false after the stream's end.
-    var isInHandshake: Bool { slot?.pointee.flags.contains(.isHandshaking) ?? false }
+    package var isInHandshake: Bool { slot?.pointee.flags.contains(.isHandshaking) ?? false }
 
     /// Ends a stream whose handshake is not over; the caller tells of it.
     func endHandshake(_ reason: String) {

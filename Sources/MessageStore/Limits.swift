@@ -118,7 +118,7 @@ package enum Limits {
     /// What gathers meanwhile shares the next one. A server syncs for each call that comes alone, so fewer calls cost it less
     /// (docs/Cluster.md, "Speed").
     static let callsOfLane = 2
-    /// Calls beside those that carry one large group.
+    /// Calls of a lane that carry one large group, beside those.
     static let largeCallsOfLane = 6
     /// What one call takes, but for one group that is larger: a server reads so much of a connection in a turn, and syncs
     /// after each turn.

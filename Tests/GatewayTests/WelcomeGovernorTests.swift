@@ -64,15 +64,21 @@ struct WelcomeGovernorTests {
         var governor = WelcomeGovernor(rules: .init(slice: Self.millisecond, patience: 1_000 * Self.millisecond))
         while governor.hasRoom { governor.began() }
         let full = governor.underWayCount
-        governor.excusedCount = full - 1
+        governor.excuse(full - 1)
         for _ in 0..<full - 1 {
             #expect(governor.hasRoom)
             governor.began()
         }
         #expect(!governor.hasRoom)
-        governor.excusedCount = 0
+        governor.excuse(0)
         for _ in 0..<full - 1 { governor.settled() }
         #expect(!governor.hasRoom)
+        // Where all stores stand still, four times as many are under way, and no more.
+        for _ in 0..<10 * full where governor.hasRoom {
+            governor.began()
+            governor.excuse(governor.underWayCount)
+        }
+        #expect(governor.underWayCount == 4 * full)
     }
 
     @Test("strangers who connect and say nothing take no room for long")

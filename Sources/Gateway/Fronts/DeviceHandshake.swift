@@ -434,8 +434,8 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         if wasShakingHands { owner.endHandshake(self) }
         leave()
         owner.endConnection(.device)
-        // Its end is looked at without waiting for a newcomer's turn.
-        stream?.isNewcomer = false
+        // Its end is looked at without waiting for a newcomer's turn, but a TLS handshake goes on in one.
+        if let stream, !stream.isInHandshake { stream.isNewcomer = false }
         stream?.closeAfterFlush(code: WebSocketCode(code))
     }
 

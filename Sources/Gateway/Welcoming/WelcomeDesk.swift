@@ -161,9 +161,9 @@ final class WelcomeDesk {
             governor.worked(handshakes - handshakeWork)
             handshakeWork = handshakes
         }
-        governor.excusedCount = 0
+        governor.excuse(0)
         guard isCrowded else { return }
-        if !governor.hasRoom { governor.excusedCount = owner.seats.standingHelloCount }
+        if !governor.hasRoom { governor.excuse(owner.seats.standingHelloCount) }
         governor.unreadCount = owner.loop.waitingNewcomerCount
         while governor.takeNext(now: timeOfTurn), let newcomer = waiting.popFirst() {
             let began = time

@@ -66,10 +66,10 @@ struct WelcomeGovernor {
     private(set) var cost = firstCost
     /// Hellos that wait for the store.
     private(set) var underWayCount = 0
-    /// Those of them whose store stands still; the caller counts them.
+    /// Those of them whose store stands still, within bounds.
     ///
     /// Their Welcomes do not come soon, and devices of other parts need not wait for them.
-    var excusedCount = 0
+    private var excusedCount = 0
     private var credit: Int64
     /// What this turn has done for newcomers so far, and those of them that it has read.
     private var turnWork: Int64 = 0
@@ -160,7 +160,14 @@ struct WelcomeGovernor {
     mutating func settled() { underWayCount -= 1 }
 
     /// Another Hello may be under way; otherwise the next one that is settled makes room.
-    var hasRoom: Bool { underWayCount - excusedCount < max(Self.leastUnderWay, Int(2 * rules.slice / cost)) }
+    var hasRoom: Bool { underWayCount - excusedCount < mostUnderWay }
+
+    private var mostUnderWay: Int { max(Self.leastUnderWay, Int(2 * rules.slice / cost)) }
+
+    /// `count` Hellos are with stores that stand still.
+    ///
+    /// They take room all the same beyond some times what may be under way: their Welcomes come together when the store goes on.
+    mutating func excuse(_ count: Int) { excusedCount = min(count, 3 * mostUnderWay) }
 
     /// None of those who waited does any more.
     mutating func forgetAll() { (waitingCount, spanBegan) = (0, nil) }

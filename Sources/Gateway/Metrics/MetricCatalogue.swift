@@ -391,8 +391,8 @@ package enum MetricCatalogue {
             "longwire_feed_items", .gauge,
             "Messages from devices and events that wait for an ack.", .sum { $0.shard.feedItems }),
         Metric(
-            "longwire_feed_oldest_seconds", .gauge, "How long the oldest item that waits for an ack has waited.",
-            .largest { Int($0.shard.longestFeedWait / 1_000) }),
+            "longwire_feed_oldest_seconds", .gauge, unit: .milliseconds,
+            "How long the oldest item that waits for an ack has waited.", .largest { Int($0.shard.longestFeedWait) }),
         Metric(
             "longwire_feed_items_missed_total", .counter,
             "Items that went unread, since they were too old or too many.", .sum { $0.shard.feedItemsMissed }),
@@ -564,8 +564,8 @@ package enum MetricCatalogue {
             "What waits for an ack in the app's feeds, by type.",
             .apps([.type: "upstream"]) { $0.upstreamItems }, .apps([.type: "events"]) { $0.eventItems }),
         Metric(
-            "longwire_app_feed_oldest_seconds", .gauge,
+            "longwire_app_feed_oldest_seconds", .gauge, unit: .milliseconds,
             "How long the oldest item that waits for an ack in the app's feeds has waited, by type.",
-            .apps([.type: "upstream"]) { $0.upstreamWait / 1_000 }, .apps([.type: "events"]) { $0.eventWait / 1_000 }),
+            .apps([.type: "upstream"]) { $0.upstreamWait }, .apps([.type: "events"]) { $0.eventWait }),
     ]
 }

@@ -110,7 +110,8 @@ def play(folder, is_chinese):
         both = messages(device, 2)
         assert [one["payload"] for one in both] == payloads(taken + later), both
         assert all(one["offline"] for one in both), both
-        assert [one["sequence"] for one in both] == [message["sequence"] + 1, message["sequence"] + 2], both
+        # A gateway that takes a device over leaves a gap behind the numbers that the former owner may have given.
+        assert message["sequence"] < both[0]["sequence"] < both[1]["sequence"], both
         def has_ended(one):
             text = said(folder, exports + trace.replace("MSGID", one["msgId"]))
             return "deliveredOffline" in text or "acked" in text

@@ -67,6 +67,19 @@ def owner(cluster):
     return next(one for one in cluster.running if cluster.map_of(one)["node"] == node)
 
 
+def move_counter(cluster):
+    """Gives part 0 to another gateway by command, and returns that one."""
+    counter = owner(cluster)
+    heir = next(one for one in cluster if one is not counter)
+    done = subprocess.run(
+        [binary("longwire"), "cluster", "move", "--part", "0", "--to", str(cluster.map_of(heir)["node"]),
+         "--admin", f"127.0.0.1:{counter.admin}", "--admin-token", ADMIN_TOKEN],
+        capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    cluster.wait_until_served()
+    return heir
+
+
 def test_a_daily_quota_holds_for_all_gateways_and_goes_on_when_its_counter_moves_or_dies(rig):
     wait_out_midnight()
     with Cluster(rig, limits=QUICK, app={"push": {"listsPerDay": 60}}) as cluster:
@@ -76,15 +89,8 @@ def test_a_daily_quota_holds_for_all_gateways_and_goes_on_when_its_counter_moves
 
         at_once(cluster.gateways, lambda gateway: [create(gateway) for _ in range(8)])
         known(24)
-        # By command.
         counter = owner(cluster)
-        heir = next(one for one in cluster if one is not counter)
-        done = subprocess.run(
-            [binary("longwire"), "cluster", "move", "--part", "0", "--to", str(cluster.map_of(heir)["node"]),
-             "--admin", f"127.0.0.1:{counter.admin}", "--admin-token", ADMIN_TOKEN],
-            capture_output=True, text=True, timeout=60, check=False)
-        assert done.returncode == 0, done.stderr
-        cluster.wait_until_served()
+        heir = move_counter(cluster)
         assert owner(cluster) is heir
         known(24)
         for _ in range(16):
@@ -193,14 +199,7 @@ def test_a_queue_is_full_for_all_gateways_together_and_stays_so_when_its_counter
         # Ten a second at most; what a gateway knows is half a second old, on a busy machine six times that.
         assert bound <= total <= bound + 30, total
         eventually(lambda: [use(one) for one in cluster] == [total] * 3, "one number", 10)
-        counter = owner(cluster)
-        heir = next(one for one in cluster if one is not counter)
-        done = subprocess.run(
-            [binary("longwire"), "cluster", "move", "--part", "0", "--to", str(cluster.map_of(heir)["node"]),
-             "--admin", f"127.0.0.1:{counter.admin}", "--admin-token", ADMIN_TOKEN],
-            capture_output=True, text=True, timeout=60, check=False)
-        assert done.returncode == 0, done.stderr
-        cluster.wait_until_served()
+        move_counter(cluster)
         eventually(lambda: [use(one) for one in cluster] == [total] * 3, "one number at the heir", 15)
         assert not any(push(one, 0) for one in cluster)
         # What ends makes room, wherever it was accepted.

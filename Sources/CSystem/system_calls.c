@@ -5,8 +5,16 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 
 int longwire_eventfd(void) { return eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC); }
+
+int longwire_timerfd(void) { return timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC); }
+
+int longwire_timerfd_set(int descriptor, int64_t nanoseconds) {
+    struct itimerspec time = {.it_value = {.tv_sec = nanoseconds / 1000000000, .tv_nsec = nanoseconds % 1000000000}};
+    return timerfd_settime(descriptor, 0, &time, NULL);
+}
 
 int longwire_accept4(int listener, void *address, uint32_t *address_byte_count) {
     return accept4(listener, (struct sockaddr *)address, address_byte_count, SOCK_NONBLOCK | SOCK_CLOEXEC);

@@ -69,6 +69,8 @@ package final class EventLoop: @unchecked Sendable {
     private var passageEvent: UnsafeMutablePointer<event>?
     private var arrived: (DetachedConnection?, any Sendable) -> Void = { _, _ in }
     private var sockets: Set<CInt> = []
+    /// Made when `turnAgain(in:)` is first asked for, on the loop's thread.
+    private var pause: LoopPause?
     private var isTornDown = false
     private var mustTurnAgain = false
 
@@ -303,6 +305,7 @@ package final class EventLoop: @unchecked Sendable {
     private func tearDown() {
         guard !isTornDown else { return }
         isTornDown = true
+        pause = nil
         if !isStepped { cachedNow = 0 }
         takeMail()
         takePassengers(limit: .max)
@@ -428,10 +431,21 @@ package final class EventLoop: @unchecked Sendable {
         Int64(isStepped ? cachedNow * 1_000_000 : SystemClock.monotonicNanoseconds)
     }
 
+    /// CPU time of the loop's thread in nanoseconds, read anew with each call; none for a loop that is stepped.
+    package var threadTime: Int64 { isStepped ? 0 : Int64(SystemClock.threadNanoseconds) }
+
     /// The next turn follows this one at once, whether or not there are events.
     package func turnAgain() {
         preconditionInLoop()
         mustTurnAgain = true
+    }
+
+    /// A turn comes after this many nanoseconds at the latest, unless an earlier call's time is not over; at once if there is no timer.
+    package func turnAgain(in nanoseconds: Int64) {
+        preconditionInLoop()
+        guard !isStepped, !isTornDown, let pause = pause ?? LoopPause(on: base) else { return turnAgain() }
+        self.pause = pause
+        pause.begin(nanoseconds)
     }
 
     private func tick() {

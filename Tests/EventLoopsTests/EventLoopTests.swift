@@ -1,5 +1,6 @@
 import EventLoops
 import Platform
+import Synchronization
 import Testing
 
 @Suite("Event loop")
@@ -49,6 +50,24 @@ struct EventLoopTests {
             _ = loop.run { loop.onTick { times.note($0) } }
             let seen = times.wait { $0.count >= 3 }
             #expect(zip(seen, seen.dropFirst()).allSatisfy { $0 <= $1 })
+        }
+    }
+
+    @Test("a turn that was asked for comes long before the next tick, and its timer ends with the loop")
+    func pauses() throws {
+        let turns = Probe<Int>()
+        let ticks = Atomic<Int>(0)
+        try withLoop { loop in
+            _ = loop.run {
+                loop.onTick { _ in ticks.wrappingAdd(1, ordering: .relaxed) }
+                loop.onTurnEnd {
+                    turns.note(1)
+                    loop.turnAgain(in: 200_000)
+                }
+            }
+            // Without the timer each of them would be a tick's.
+            _ = turns.wait { $0.count >= 400 }
+            #expect(ticks.load(ordering: .relaxed) < 200)
         }
     }
 

@@ -66,6 +66,63 @@ struct AppSharesTests {
         #expect(shares.turnEnded().isEmpty)
     }
 
+    @Test("while the loop pauses, an app beyond its slice gets no new one, and one within it does")
+    func pause() {
+        var (shares, first, second) = Self.contended()
+        _ = take(&shares, first)
+        shares.rest(first, AppShares.Connection(slot: 7, stamp: 1))
+        #expect(shares.isSliceUsedUp)
+        for _ in 0..<5 {
+            #expect(take(&shares, second, most: AppShares.publishesPerTurn - 1) == AppShares.publishesPerTurn - 1)
+            #expect(shares.turnEnded(isPausing: true).isEmpty)
+            #expect(!shares.mayTake(first))
+        }
+        #expect(shares.turnEnded().map(\.slot) == [7])
+        #expect(shares.mayTake(first) && !shares.isSliceUsedUp)
+    }
+
+    @Test("a slice counts for nothing while one app publishes")
+    func pauseAlone() {
+        var shares = AppShares()
+        _ = take(&shares, shares.place(of: AppKey(1)), most: 1_000)
+        #expect(!shares.isSliceUsedUp)
+    }
+
+    @Test("a loop at work all the time makes senders wait, until it has slept its share")
+    func pace() {
+        var pace = LoopPace()
+        var (now, work): (Int64, Int64) = (1_000_000_000, 0)
+        // After a calm time there is a burst, and no more.
+        #expect(pace.wait(now: now, work: work) == 0)
+        (now, work) = (now + LoopPace.burst * 3, work + LoopPace.burst * 3)
+        let wait = pace.wait(now: now, work: work)
+        #expect(wait > 0)
+        #expect(pace.wait(now: now + wait - 10, work: work) > 0)
+        #expect(pace.wait(now: now + wait + 10, work: work) == 0)
+    }
+
+    @Test("over a long time a loop that waits as it is told works for its share")
+    func paceHolds() {
+        var pace = LoopPace()
+        var (now, work): (Int64, Int64) = (1_000_000_000, 0)
+        let began = now
+        for turn in 0..<10_000 {
+            let wait = pace.wait(now: now, work: work)
+            let length = Int64(50_000 + turn % 7 * 30_000)
+            (now, work) = (now + wait + length, work + length)
+        }
+        let share = work * 100 / (now - began)
+        #expect((LoopPace.share - 1...LoopPace.share + 1).contains(share))
+    }
+
+    @Test("no turn costs more than its bound of waiting")
+    func paceBound() {
+        var pace = LoopPace()
+        _ = pace.wait(now: 1_000_000_000, work: 0)
+        let wait = pace.wait(now: 11_000_000_000, work: 10_000_000_000)
+        #expect(wait > 0 && wait <= LoopPace.longestWait)
+    }
+
     @Test("when the others have stopped, all go on")
     func over() {
         var (shares, place, _) = Self.contended()

@@ -8,10 +8,10 @@ internal import Wire
 /// they rest and their sockets fill: a sender that is faster is slowed down and not refused, and a neighbour's publish
 /// waits for a slice at most. An app that is alone takes what it likes.
 struct AppShares {
-    /// A turn's slice: some tenths of a millisecond, of which a neighbour's publish waits for about five.
-    static let publishesPerTurn = 32
+    /// A turn's slice: about a tenth of a millisecond, of which a neighbour's publish waits for about five.
+    static let publishesPerTurn = 16
     /// Publishes of one app that wait for their answers: what a commit brings back is answered in one turn, too.
-    static let publishesUnderWay = 256
+    static let publishesUnderWay = 128
     /// Resting connections of one app that go on in a turn.
     static let resumedPerTurn = 4
 
@@ -73,8 +73,17 @@ struct AppShares {
         restingCount += 1
     }
 
+    /// Several apps publish, and one has used up its slice.
+    var isSliceUsedUp: Bool { isContended && shares.contains { $0.taken >= Self.publishesPerTurn } }
+
     /// A new slice for everybody; the connections that may go on, those that rested longest first.
-    mutating func turnEnded() -> [Connection] {
+    ///
+    /// While the loop pauses (`LoopPace`), those who have used up their slices get none.
+    mutating func turnEnded(isPausing: Bool = false) -> [Connection] {
+        guard !isPausing else {
+            for place in shares.indices where shares[place].taken < Self.publishesPerTurn { shares[place].taken = 0 }
+            return []
+        }
         for place in shares.indices { shares[place].taken = 0 }
         guard restingCount > 0 else { return [] }
         var resumed: [Connection] = []

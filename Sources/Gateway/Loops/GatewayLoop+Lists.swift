@@ -46,10 +46,21 @@ extension GatewayLoop {
         // Short of the slice, there was no room: the next commit or tick goes on.
         guard !lists.isEmpty, count >= slice, !isDealingLater else { return }
         isDealingLater = true
+        dealLater()
+    }
+
+    private func dealLater() {
         inNextTurn { member in
+            // The turn that ends the pause goes on.
+            guard !member.isPausing else { return }
             member.isDealingLater = false
             member.dealLists()
         }
+    }
+
+    /// A pause is over.
+    func dealAfterPause() {
+        if isDealingLater { dealLater() }
     }
 
     /// Refuses what has waited too long, and looks again whether there is room: the journal may have shrunk.

@@ -40,6 +40,9 @@ final class GatewayLoop {
     var surplusDevices: [AppKey: Int] = [:]
     /// The book of quotas has what this part has.
     var isHoldingNoted = false
+    private var pace = LoopPace()
+    /// Senders and lists that have more than their slices wait, until the loop has slept its share.
+    private(set) var isPausing = false
     var handshakes = HandshakeQueue()
     var senderHandshakes = HandshakeQueue()
     /// Shared by the listeners of this loop.
@@ -315,8 +318,23 @@ final class GatewayLoop {
         core.pointee.cachedNow = 0
         metrics.count(.turns)
         core.pointee.shares.isContended = context.activity.isContended
-        let rested = core.pointee.shares.turnEnded()
+        let hasPaused = isPausing
+        isPausing = mustPause()
+        if hasPaused, !isPausing { dealAfterPause() }
+        let rested = core.pointee.shares.turnEnded(isPausing: isPausing)
         if !rested.isEmpty || publicFront.mayGoOn { resume(rested) }
+    }
+
+    /// Whether what is beyond the apps' slices waits; then a turn comes when it need not any more.
+    private func mustPause() -> Bool {
+        guard core.pointee.shares.isSliceUsedUp || isDealingLater && core.pointee.shares.isContended else {
+            return false
+        }
+        let wait = pace.wait(now: loop.preciseNow, work: loop.threadTime)
+        guard wait > 0 else { return false }
+        if !isPausing { metrics.count(.publishPauses) }
+        loop.turnAgain(in: wait)
+        return true
     }
 
     /// Senders that have rested read on, and requests that waited go on, in a turn of its own.

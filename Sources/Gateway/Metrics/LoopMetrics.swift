@@ -32,6 +32,7 @@ package enum LoopCounter: Int, Sendable, CaseIterable {
     case deviceDisplaced, senderDisplaced, deviceTurnedAway, senderTurnedAway, devicesRelayed
     case proxyHeadersRefused
     case newcomersWaited, newcomersSentAway
+    case publishPauses
     case flappingNoted, flappingRefused
     case handshakeDone, handshakeWaited, handshakeRefused, handshakeDisplaced, handshakeTimedOut
     case handshakeForCertificate, handshakeForPeer, handshakeForEnd, handshakeForForm

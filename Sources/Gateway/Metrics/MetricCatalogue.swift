@@ -426,6 +426,10 @@ package enum MetricCatalogue {
     private static let loops: [Metric] = [
         Metric("longwire_loop_turns_total", .counter, "Turns of the event loops.", .counter(.turns)),
         Metric(
+            "longwire_publish_pauses_total", .counter,
+            "Pauses of apps beyond their slices, while several apps publish and a loop has used its share of a core.",
+            .counter(.publishPauses)),
+        Metric(
             "longwire_mailbox_items", .gauge, "Items waiting in the loops' mailboxes.", .sum { $0.mailboxItems }),
         Metric(
             "longwire_mailbox_refusals_total", .counter, "Items refused because a mailbox was full.",

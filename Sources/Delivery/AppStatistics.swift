@@ -17,6 +17,10 @@ package struct AppStatistics: Sendable {
     package var connectedDevices = 0
     /// Accepted and not ended; of a part without bucket 0 less what was accepted before yesterday.
     package var queuedMessages: Int64 = 0
+    /// Their sizes, in the same way (`QueuedBlocks`).
+    package var queuedBlocks: Int64 = 0
+    /// Registered and not removed, in the same way.
+    package var registeredDevices: Int64 = 0
     package var dueJobs = PerChannel { _ in 0 }
     /// What waits for an ack of the app's server, and for how many milliseconds the oldest has.
     package var upstreamItems = 0
@@ -33,6 +37,15 @@ package struct AppStatistics: Sendable {
         expired &+= earlier.expired
         overflowed &+= earlier.overflowed
         failed &+= earlier.failed
+    }
+
+    /// The queued blocks in bytes.
+    package var queuedBytes: Int64 { queuedBlocks * Int64(QueuedBlocks.blockByteCount) }
+
+    mutating func add(_ holdings: CountedHoldings) {
+        queuedMessages += holdings.messages
+        queuedBlocks += holdings.blocks
+        registeredDevices += holdings.devices
     }
 
     mutating func count(_ state: FinalState) {
@@ -59,12 +72,12 @@ extension Shard {
         }
     }
 
-    /// Counts messages that are accepted and have not ended, of days that the shard counts from now on.
-    mutating func addPending(_ sums: [AppKey: Int64]) {
+    /// Counts what apps have by days that the shard counts from now on.
+    mutating func addHoldings(_ sums: [AppKey: CountedHoldings]) {
         for (app, sum) in sums {
-            numbers.pending += sum
-            pendingBeforeServed[app, default: 0] += sum
-            if let place = appPlaces[app] { appNumbers[place].queuedMessages += sum }
+            numbers.pending += sum.messages
+            holdingsBeforeServed[app, default: CountedHoldings()] += sum
+            if let place = appPlaces[app] { appNumbers[place].add(sum) }
         }
     }
 
@@ -73,7 +86,7 @@ extension Shard {
         appPlaces[settings.key] = apps.count
         apps.append(settings)
         var figures = AppStatistics()
-        figures.queuedMessages = pendingBeforeServed[settings.key] ?? 0
+        if let holdings = holdingsBeforeServed[settings.key] { figures.add(holdings) }
         appNumbers.append(figures)
         jobs.addApp()
         sessions.addApp()

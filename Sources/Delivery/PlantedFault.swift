@@ -14,6 +14,10 @@ package enum PlantedFault: String, CaseIterable, Sendable {
     case positionsIgnored
     /// An expired message is not counted among the final states.
     case expiryUncounted
+    /// The end of a message of which only the row was there leaves its bytes among those that are queued.
+    case coldBytesStay
+    /// A start does not add up the bytes that are queued.
+    case queuedBytesForgotten
 
     // Sessions and the live stream.
     /// An ended session still speaks for its device: the generation is not checked.

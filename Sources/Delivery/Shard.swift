@@ -50,8 +50,8 @@ package struct Shard: ~Copyable {
     var retiredApps: Set<AppKey> = []
     var numbers = ShardStatistics()
     var appNumbers: [AppStatistics]
-    /// What each app has accepted and not ended by counts of earlier days and starts, for apps that are served later.
-    var pendingBeforeServed: [AppKey: Int64]
+    /// What each app has by counts of earlier days and starts, for apps that are served later.
+    var holdingsBeforeServed: [AppKey: CountedHoldings]
     /// Each app's place in `apps`.
     var appPlaces: [AppKey: Int]
     var aliasReads = AliasReads()
@@ -80,12 +80,12 @@ package struct Shard: ~Copyable {
         self.apps = apps
         self.now = now
         devices = DeviceTable(now: now)
-        let pendingAtStart = counters.pendingByApp
-        pendingBeforeServed = pendingAtStart
+        let holdingsAtStart = counters.holdingsByApp
+        holdingsBeforeServed = holdingsAtStart
         appPlaces = Dictionary(zip(apps.map(\.key), apps.indices)) { first, _ in first }
         appNumbers = apps.map { app in
             var figures = AppStatistics()
-            figures.queuedMessages = pendingAtStart[app.key] ?? 0
+            if let holdings = holdingsAtStart[app.key] { figures.add(holdings) }
             return figures
         }
         sessions = SessionTable(appCount: apps.count)
@@ -98,6 +98,7 @@ package struct Shard: ~Copyable {
         numbers.pending = counters.pending
         numbers.damagedRows += UInt64(counters.damagedRowCount)
         self.counters = CounterTable(counters)
+        if isPlanted(.queuedBytesForgotten) { for place in appNumbers.indices { appNumbers[place].queuedBlocks = 0 } }
         restore(start)
     }
 

@@ -53,9 +53,13 @@ struct CounterFoldTests {
 
         var pending: Int { shards.reduce(0) { $0 + Int($1.shard.statistics.pending) } }
         /// The same, as it is counted by app.
-        var queued: Int {
+        var queued: Int { sum { $0.queuedMessages } }
+        /// And what they count in bytes.
+        var queuedBytes: Int { sum { $0.queuedBytes } }
+
+        private func sum(_ figure: (AppStatistics) -> Int64) -> Int {
             shards.reduce(0) { sum, box in
-                box.shard.statistics(of: CounterFoldTests.apps).reduce(sum) { $0 + Int($1.queuedMessages) }
+                box.shard.statistics(of: CounterFoldTests.apps).reduce(sum) { $0 + Int(figure($1)) }
             }
         }
 
@@ -71,6 +75,7 @@ struct CounterFoldTests {
         var accepted: [CounterDay: Int] = [:]
         var registered: [CounterDay: Int] = [:]
         var pending = 0
+        var blocks = 0
     }
 
     private func count(
@@ -83,6 +88,14 @@ struct CounterFoldTests {
                 row.accepted = UInt64.random(in: 1...9, using: &random)
                 row.finals[0] = UInt64.random(in: 0...row.accepted, using: &random)
                 row.extra[.registered] = UInt32.random(in: 0...2, using: &random)
+                // Near the end of 32 bits both wrap, here and in sums.
+                row.extra[.acceptedBlocks] = UInt32.random(in: 0...(1 << 20), using: &random)
+                row.extra[.endedBlocks] = UInt32.random(in: 0...(1 << 20), using: &random)
+                books.blocks += Int(row.extra[.acceptedBlocks]) - Int(row.extra[.endedBlocks])
+                if Bool.random(using: &random) {
+                    row.extra[.acceptedBlocks] &-= 1 << 31
+                    row.extra[.endedBlocks] &-= 1 << 31
+                }
                 store.beginBatch(Bucket(bucket))
                 store.put(
                     CountersRow.key(Bucket(bucket), app: app, day: day), wakeAt: 0, prior: .maybe(wakeAt: 0),
@@ -128,11 +141,13 @@ struct CounterFoldTests {
         var mostRows = 0
         for day in Self.firstDay..<Self.firstDay + 365 {
             for _ in 0..<2 {
-                var process = Process(store, day: day, loopCount: Int.random(in: 1...3, using: &random))
+                var process = Process(
+                    store, day: day, loopCount: Int.random(in: 1...3, using: &random), apps: Self.settings)
                 mostRows = max(mostRows, process.rowCount)
                 #expect(process.pending == books.pending, "day \(day)")
                 if fold(&process, store, day, &random) { _ = fold(&process, store, day, &random) }
                 #expect(process.pending == books.pending, "day \(day), after folding")
+                #expect(process.queuedBytes == 64 * books.blocks, "day \(day), after folding")
                 let app = Self.apps[Int(day) % Self.apps.count]
                 for back in [0, 1, 2, 3, 45, 89] where day >= Self.firstDay + UInt32(back) {
                     let asked = CounterDay(app: app, day: day - UInt32(back))
@@ -247,6 +262,7 @@ struct CounterFoldTests {
         func check(_ process: Process, _ when: String) {
             #expect(process.pending == books.pending, "\(when)")
             #expect(process.queued == books.pending, "\(when)")
+            #expect(process.queuedBytes == 64 * books.blocks, "\(when)")
             for app in Self.apps {
                 for day in Self.firstDay...today {
                     let expected = books.accepted[CounterDay(app: app, day: day)] ?? 0

@@ -204,9 +204,10 @@ extension Shard {
             if command.firstAckWins { facts.flags.insert(.firstAckWins) }
             let byteCount = MessageRow.byteCount(MessageRow.Texts(command), facts: facts)
             facts.byteCount = MessageRow.charge(byteCount)
+            facts.isCounted = true
             // Such a message gets no place in the stream.
             if plan.endsAs != nil, facts.table == .message { facts.item = 0 }
-            shard.countAccepted()
+            shard.countAccepted(facts)
             shard.noteUse(of: Int(device.value.appIndex), byteCount: Int(facts.byteCount))
             if plan.isLive {
                 facts.flags.insert(.sendCounted)

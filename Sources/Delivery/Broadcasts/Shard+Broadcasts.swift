@@ -139,10 +139,11 @@ extension Shard {
         let isExpired = isOver(facts.expiresAt) || !goesOut && !isArmed && facts.isOneShot
         let endsAs = broadcast.endsAs ?? (isExpired ? .expired : isSuperseded(slot, broadcast) ? .collapsed : nil)
         if goesOut { facts.flags.insert(.sendCounted) }
+        facts.isCounted = true
         let accepted = facts
         guard endsAs == nil else {
             inBatch(of: slot) { shard in
-                shard.countAccepted()
+                shard.countAccepted(accepted)
                 if goesOut { shard.countReached([.sent, .reached], of: accepted) }
                 if let endsAs {
                     let reason = endsAs == .revoked ? "stopped" : ""
@@ -156,7 +157,7 @@ extension Shard {
         message.fallbackAt = isArmed ? facts.fallbackAt : 0
         message.ticket = .max
         let listed = inBatch(of: slot) { shard in
-            shard.countAccepted()
+            shard.countAccepted(accepted)
             if goesOut { shard.countReached([.sent, .reached], of: accepted) }
             shard.noteAccepted(accepted, outcome, isTracked: false)
             let listed = shard.list(message)

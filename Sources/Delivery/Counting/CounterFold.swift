@@ -148,6 +148,30 @@ package struct CounterFold: Sendable, Equatable {
     }
 }
 
+/// What an app has by counts: what came less what went.
+///
+/// Less than nothing where the counts have the end of what other counts began: on another day, or in another part.
+struct CountedHoldings: Equatable {
+    /// Accepted and not ended.
+    var messages: Int64 = 0
+    /// Their sizes, see `QueuedBlocks`.
+    var blocks: Int64 = 0
+    /// Registered and not removed.
+    var devices: Int64 = 0
+
+    static func += (sum: inout CountedHoldings, more: CountedHoldings) {
+        sum.messages &+= more.messages
+        sum.blocks &+= more.blocks
+        sum.devices &+= more.devices
+    }
+
+    static func -= (sum: inout CountedHoldings, less: CountedHoldings) {
+        sum.messages &-= less.messages
+        sum.blocks &-= less.blocks
+        sum.devices &-= less.devices
+    }
+}
+
 /// The counters rows of a shard's buckets at a start: read one by one, kept as sums.
 package struct CounterStart: Sendable {
     /// `nil`: not known yet.
@@ -200,12 +224,12 @@ package struct CounterStart: Sendable {
         }
     }
 
-    /// The same by app.
-    var pendingByApp: [AppKey: Int64] {
-        var sums: [AppKey: UInt64] = [:]
-        for entry in current { sums[entry.row.app, default: 0] &+= entry.row.accepted &- entry.row.ended }
-        for row in self.sums.values { sums[row.app, default: 0] &+= row.accepted &- row.ended }
-        return sums.mapValues { Int64(bitPattern: $0) }
+    /// What each app has.
+    var holdingsByApp: [AppKey: CountedHoldings] {
+        var holdings: [AppKey: CountedHoldings] = [:]
+        for entry in current { holdings[entry.row.app, default: CountedHoldings()] += entry.row.holdings }
+        for row in sums.values { holdings[row.app, default: CountedHoldings()] += row.holdings }
+        return holdings
     }
 
     /// Accepted and not ended.

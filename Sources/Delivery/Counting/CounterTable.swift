@@ -62,14 +62,29 @@ struct CounterTable: ~Copyable {
 
     // MARK: Counting, in the open batch
 
-    mutating func countAccepted(_ scope: Scope) {
-        rows.at(openToday(scope)).value.accepted &+= 1
+    mutating func countAccepted(_ scope: Scope, blocks: UInt16) {
+        let row = rows.at(openToday(scope))
+        row.value.accepted &+= 1
+        row.value.extra[.acceptedBlocks] &+= UInt32(blocks)
         today.change.countAccepted()
+        today.change.count(CountersRow.Extra.acceptedBlocks, by: blocks)
     }
 
-    mutating func count(_ state: FinalState, _ scope: Scope) {
-        rows.at(openToday(scope)).value.finals[Int(state.rawValue) - 1] &+= 1
+    mutating func count(_ state: FinalState, _ scope: Scope, blocks: UInt16) {
+        let row = rows.at(openToday(scope))
+        row.value.finals[Int(state.rawValue) - 1] &+= 1
+        row.value.extra[.endedBlocks] &+= UInt32(blocks)
         today.change.count(state)
+        today.change.count(CountersRow.Extra.endedBlocks, by: blocks)
+    }
+
+    /// Counts that a pending message has another size now.
+    mutating func countResized(_ scope: Scope, from old: UInt16, to new: UInt16) {
+        let row = rows.at(openToday(scope))
+        row.value.extra[.acceptedBlocks] &+= UInt32(new)
+        row.value.extra[.endedBlocks] &+= UInt32(old)
+        today.change.count(CountersRow.Extra.acceptedBlocks, by: new)
+        today.change.count(CountersRow.Extra.endedBlocks, by: old)
     }
 
     /// Counts something that is neither an acceptance nor an end.
@@ -178,47 +193,50 @@ struct CounterTable: ~Copyable {
 
     /// The shard knows now which days are folded; what it withheld of the others counts.
     ///
-    /// - Returns: how many messages of these days are accepted and not ended, by app.
-    mutating func learnFold(_ fold: CounterFold) -> [AppKey: Int64] {
+    /// - Returns: what apps have by the counts of these days.
+    mutating func learnFold(_ fold: CounterFold) -> [AppKey: CountedHoldings] {
         guard !knowsFold else { return [:] }
         knowsFold = true
-        var pending: [AppKey: Int64] = [:]
+        var more: [AppKey: CountedHoldings] = [:]
         for (day, row) in withheldDays {
             if fold.contains(day) {
                 foldedDays.insert(day)
                 staleDays.insert(day)
             } else {
                 pastDays[day, default: CounterStart.blank(row)].add(row)
-                pending[day.app, default: 0] += row.pending
+                more[day.app, default: CountedHoldings()] += row.holdings
             }
         }
         withheldDays = [:]
-        return pending
+        return more
     }
 
     /// Counts these days whole, in place of what this shard has of them.
     ///
-    /// - Returns: how many more messages are accepted and not ended by these counts, by app.
-    mutating func takeFold(_ days: [CountersRow]) -> [AppKey: Int64] {
-        var pending: [AppKey: Int64] = [:]
+    /// - Returns: what apps have more by these counts.
+    mutating func takeFold(_ days: [CountersRow]) -> [AppKey: CountedHoldings] {
+        var more: [AppKey: CountedHoldings] = [:]
         for row in days {
             let day = CounterDay(app: row.app, day: row.day)
-            pending[row.app, default: 0] += row.pending - (pastDays[day]?.pending ?? 0)
+            more[row.app, default: CountedHoldings()] += row.holdings
+            if let known = pastDays[day] { more[row.app, default: CountedHoldings()] -= known.holdings }
             pastDays[day] = row
         }
-        return pending
+        return more
     }
 
     /// Another shard counts these days.
     ///
-    /// - Returns: how many more messages are accepted and not ended here without them, by app: none, or fewer.
-    mutating func drop(_ days: [CounterDay]) -> [AppKey: Int64] {
-        var pending: [AppKey: Int64] = [:]
+    /// - Returns: what apps have more here without them: nothing, or less.
+    mutating func drop(_ days: [CounterDay]) -> [AppKey: CountedHoldings] {
+        var more: [AppKey: CountedHoldings] = [:]
         for day in days {
-            pending[day.app, default: 0] -= pastDays.removeValue(forKey: day)?.pending ?? 0
+            if let known = pastDays.removeValue(forKey: day) {
+                more[day.app, default: CountedHoldings()] -= known.holdings
+            }
             withheldDays[day] = nil
         }
-        return pending
+        return more
     }
 
     /// What this shard counted on days before yesterday that are not folded.
@@ -270,11 +288,6 @@ struct CounterTable: ~Copyable {
         removalAt = removals.isEmpty ? .max : now + 1_000
         return nil
     }
-}
-
-extension CountersRow {
-    /// Accepted and not ended; negative where messages of other days ended.
-    fileprivate var pending: Int64 { Int64(bitPattern: accepted &- ended) }
 }
 
 extension DayTotals {

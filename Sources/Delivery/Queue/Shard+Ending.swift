@@ -88,7 +88,7 @@ extension Shard {
         if wasSent, !isSendCounted { reach.insert(.sent) }
         if wasAlerted, !isAlertCounted { reach.insert(.alerted) }
         if wasSent || wasAlerted, !isSendCounted, !isAlertCounted { reach.insert(.reached) }
-        countEnded(state, reach, facts)
+        countEnded(state, reach, facts, isCold: isStored && !isRemembered)
         if device.value.dropped.count(state) { device.value.flags.insert(.dirty) }
         if job != .none, !keepsJob { forgetJob(job) }
         if message != .none { forgetMessage(message) }
@@ -113,14 +113,18 @@ extension Shard {
             bucket, .trace, ownerHigh: message.high | UInt64(index + 1) << 60, ownerLow: message.low)
     }
 
-    private mutating func countEnded(_ state: FinalState, _ reach: CountersRow.Reach, _ facts: MessageFacts) {
+    private mutating func countEnded(
+        _ state: FinalState, _ reach: CountersRow.Reach, _ facts: MessageFacts, isCold: Bool
+    ) {
         if isPlanted(.expiryUncounted), state == .expired { return }
-        counters.count(state, counterScope)
+        let blocks = isCold && isPlanted(.coldBytesStay) ? 0 : facts.queuedBlocks
+        counters.count(state, counterScope, blocks: blocks)
         counters.count(reach, of: facts, now: now)
         numbers.finals[Int(state.rawValue) - 1] &+= 1
         numbers.pending -= 1
         let app = Int(devices.at(batch.device).value.appIndex)
         appNumbers[app].count(state)
         appNumbers[app].queuedMessages -= 1
+        appNumbers[app].queuedBlocks -= Int64(blocks)
     }
 }

@@ -29,6 +29,7 @@ extension Shard {
             acceptances.insert(facts.task, facts.message.low, now: now)
             var flags: LedgerRow.Flags = outcome.isLive ? .live : []
             if facts.flags.contains(.sendCounted) { flags.insert(.sendCounted) }
+            if facts.isCounted, facts.table == .broadcast { flags.insert(.bytesCounted) }
             let row = LedgerRow(
                 cid: facts.cid, app: facts.app, flags: flags, state: nil,
                 fallback: outcome.fallback, fallbackReason: outcome.fallbackReason, acceptedAt: facts.acceptedAt,
@@ -63,6 +64,7 @@ extension Shard {
         if facts.flags.contains(.sendCounted) { flags.insert(.sendCounted) }
         if wasSent { flags.insert(.sent) }
         if wasAlerted { flags.insert(.alerted) }
+        if facts.isCounted, facts.table == .broadcast { flags.insert(.bytesCounted) }
         return flags
     }
 

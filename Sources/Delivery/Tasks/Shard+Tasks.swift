@@ -27,7 +27,7 @@ extension Shard {
             let mayTell = counters.knowsFold && CountersRow.day(of: now) >= today
             answer(origin, mayTell ? .foldable(counters.foldable(today: today)) : .busy)
         case .removeCounters(let days, let share, let isCounted):
-            if isCounted, share.index != 0 { addPending(counters.drop(days)) }
+            if isCounted, share.index != 0 { addHoldings(counters.drop(days)) }
             counters.remove(days, from: share.buckets, now: now)
             answer(origin, .done)
         case .online: answer(origin, .online(onlineCounts()))
@@ -58,13 +58,13 @@ extension Shard {
     /// Takes over which days are folded, from their keeper (`CounterFold`).
     package mutating func learnFold(_ folded: FoldedDays, now: GatewayTime) {
         begin(now)
-        addPending(counters.learnFold(CounterFold(folded)))
+        addHoldings(counters.learnFold(CounterFold(folded)))
     }
 
     /// Counts days that were folded just now, whole: on the keeper's shard, once the fold is durable.
     package mutating func takeFold(_ days: [CountersRow], now: GatewayTime) {
         begin(now)
-        addPending(counters.takeFold(days))
+        addHoldings(counters.takeFold(days))
     }
 
     /// Answers once everything written so far is durable.

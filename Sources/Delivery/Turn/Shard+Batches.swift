@@ -136,13 +136,23 @@ extension Shard {
         return CounterTable.Scope(app: apps[Int(device.value.appIndex)].key, bucket: device.value.bucket, now: now)
     }
 
-    mutating func countAccepted() {
-        counters.countAccepted(counterScope)
+    mutating func countAccepted(_ facts: MessageFacts) {
+        let blocks = facts.queuedBlocks
+        counters.countAccepted(counterScope, blocks: blocks)
         numbers.accepted &+= 1
         numbers.pending += 1
         let app = Int(devices.at(batch.device).value.appIndex)
         appNumbers[app].accepted &+= 1
         appNumbers[app].queuedMessages += 1
+        appNumbers[app].queuedBlocks += Int64(blocks)
+    }
+
+    /// Counts, in the open batch, that a pending message has another size now.
+    mutating func countResized(_ old: MessageFacts, as new: MessageFacts) {
+        guard old.queuedBlocks != new.queuedBlocks else { return }
+        counters.countResized(counterScope, from: old.queuedBlocks, to: new.queuedBlocks)
+        let app = Int(devices.at(batch.device).value.appIndex)
+        appNumbers[app].queuedBlocks += Int64(new.queuedBlocks) - Int64(old.queuedBlocks)
     }
 
     /// Counts, in the open batch, the channels on which a message went out.
@@ -151,5 +161,13 @@ extension Shard {
     }
 
     /// Counts, in the open batch, something that is neither an acceptance nor an end.
-    mutating func count(_ extra: CountersRow.Extra) { counters.count(extra, counterScope) }
+    mutating func count(_ extra: CountersRow.Extra) {
+        counters.count(extra, counterScope)
+        let app = Int(devices.at(batch.device).value.appIndex)
+        switch extra {
+        case .registered: appNumbers[app].registeredDevices += 1
+        case .collected: appNumbers[app].registeredDevices -= 1
+        default: break
+        }
+    }
 }

@@ -16,6 +16,8 @@ import TextForms
     private static let known: [PlantedFault: (seed: UInt64, hasServer: Bool)] = [
         .ackKeepsJob: (6, false),
         .expiryUncounted: (3, false),
+        .coldBytesStay: (1, false),
+        .queuedBytesForgotten: (1, false),
         .ackOfUnsentCounts: (8, false),
         .ackAboveHighestAccepted: (1, false),
         .positionsIgnored: (6, true),
@@ -66,7 +68,7 @@ import TextForms
     /// What may give a fault away: the rule it breaks, or one that falls with it.
     private static func kinds(_ fault: PlantedFault) -> Set<ViolationKind> {
         switch fault {
-        case .ackKeepsJob, .expiryUncounted: [.books]
+        case .ackKeepsJob, .expiryUncounted, .coldBytesStay, .queuedBytesForgotten: [.books]
         case .ackOfUnsentCounts: [.finalState]
         case .ackAboveHighestAccepted: [.sequence]
         case .positionsIgnored, .recalledNotResent: [.order]

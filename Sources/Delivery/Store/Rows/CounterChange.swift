@@ -18,16 +18,17 @@ package struct CounterChange: Equatable, Sendable {
 
     mutating func countAccepted() { add(0) }
     mutating func count(_ state: FinalState) { add(Int(state.rawValue)) }
-    mutating func count(_ extra: CountersRow.Extra) { add(10 + extra.rawValue) }
+    mutating func count(_ extra: CountersRow.Extra, by amount: UInt16 = 1) { add(10 + extra.rawValue, amount) }
     mutating func count(_ reach: CountersRow.Reach) {
         if reach.contains(.sent) { count(CountersRow.Extra.sent) }
         if reach.contains(.alerted) { count(CountersRow.Extra.alerted) }
         if reach.contains(.reached) { count(CountersRow.Extra.reached) }
     }
 
-    private mutating func add(_ field: Int) {
+    private mutating func add(_ field: Int, _ amount: UInt16 = 1) {
+        guard amount > 0 else { return }
         fields |= 1 << UInt32(field)
-        amounts[field] &+= 1
+        amounts[field] &+= amount
     }
 
     // MARK: Stored

@@ -13,6 +13,8 @@ package struct CountersRow: Equatable, Sendable {
         case shownLive, clickedLive, shownVendor, clickedVendor
         /// Devices that registered, that connected on the day, and that were removed again.
         case registered, active, collected
+        /// The blocks of messages at their acceptance, and of counted ones at their end (`QueuedBlocks`). Both wrap.
+        case acceptedBlocks, endedBlocks
     }
 
     /// The channels on which a message went out, as far as the shard still has to count them.
@@ -30,7 +32,7 @@ package struct CountersRow: Equatable, Sendable {
         if reach.contains(.reached) { extra[.reached] &+= 1 }
     }
 
-    /// The numbers of `Extra`, with room for two more.
+    /// The numbers of `Extra`.
     package struct Extras: Equatable, Sendable {
         var values = InlineArray<12, UInt32>(repeating: 0)
         package subscript(_ extra: Extra) -> UInt32 {
@@ -110,6 +112,14 @@ package struct CountersRow: Equatable, Sendable {
         var sum: UInt64 = 0
         for index in 0..<9 { sum &+= finals[index] }
         return sum
+    }
+
+    /// What the app has by this row's counts.
+    var holdings: CountedHoldings {
+        CountedHoldings(
+            messages: Int64(bitPattern: accepted &- ended),
+            blocks: QueuedBlocks.difference(extra[.acceptedBlocks], extra[.endedBlocks]),
+            devices: Int64(extra[.registered]) - Int64(extra[.collected]))
     }
 
     package static func == (left: CountersRow, right: CountersRow) -> Bool {

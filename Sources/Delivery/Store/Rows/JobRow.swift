@@ -14,6 +14,10 @@ package struct JobRow {
     static let stepLimit = 48
     /// How many leases the row remembers; of a result under another one see `hasForgottenLeases`.
     static let leaseLimit = 16
+    /// The bit among those of the channels that says `MessageFacts.isCounted`.
+    ///
+    /// No channel has this number (a test holds that). A release that takes it for a channel keeps it, and has no sender for it.
+    static let countedBit: UInt16 = 1 << 15
 
     var facts: MessageFacts
     var state: State
@@ -219,7 +223,7 @@ package struct JobRow {
         if parts.contains(.fallback) { writer.put(signed: facts.fallbackAt &- facts.acceptedAt) }
         if !parts.contains(.plainAlarm) { writer.put(signed: facts.wakeAt &- facts.acceptedAt) }
         writer.put(varint: UInt64(facts.byteCount))
-        writer.put(varint: UInt64(facts.channels.rawValue))
+        writer.put(varint: UInt64(facts.channels.rawValue | (facts.isCounted ? Self.countedBit : 0)))
         writer.put(varint: UInt64(attempts))
         if parts.contains(.otherLease) {
             writer.put(lease.0)
@@ -296,9 +300,10 @@ package struct JobRow {
         else { return nil }
         var facts = MessageFacts(
             message: head.message, task: task, app: head.app, cid: cid, strategy: head.strategy, flags: head.flags,
-            table: head.table, item: item, acceptedAt: acceptedAt, expiresAt: head.expiresAt, fallbackAt: fallbackAt,
+            table: head.table, isCounted: channels & Self.countedBit != 0, item: item, acceptedAt: acceptedAt,
+            expiresAt: head.expiresAt, fallbackAt: fallbackAt,
             wakeAt: wakeAt, timeToLive: head.timeToLive, byteCount: byteCount,
-            channels: ChannelSet(rawValue: channels))
+            channels: ChannelSet(rawValue: channels & ~Self.countedBit))
         if parts.contains(.plainAlarm) { facts.wakeAt = facts.firstAlarm }
         self.init(facts: facts, state: head.state, dueAt: head.dueAt)
         (self.attempts, channelAndKind) = (attempts, head.channelAndKind)

@@ -7,6 +7,8 @@ package import Wire
 package struct LedgerRow: Equatable {
     static let version: UInt8 = 1
     package static let fixedByteCount = 72
+    /// What a broadcast's message counts among its app's queued bytes.
+    static let queuedBlocks = QueuedBlocks.count(MessageRow.charge(fixedByteCount))
 
     struct Flags: OptionSet, Equatable {
         let rawValue: UInt8
@@ -21,6 +23,8 @@ package struct LedgerRow: Equatable {
         static let sendCounted = Flags(rawValue: 16)
         /// It ended in the batch that accepted it.
         static let endedAtOnce = Flags(rawValue: 32)
+        /// Of a pending message that has no row of its own, a broadcast's: see `MessageFacts.isCounted`.
+        static let bytesCounted = Flags(rawValue: 64)
     }
 
     package var cid: DeviceID

@@ -20,6 +20,7 @@ package import Wire
     package let strategy: Strategy
     private let flags: MessageFacts.Flags
     private let isFirstVersion: Bool
+    private let isCounted: Bool
     private let timeToLive: Int64
     private let fallbackAt: GatewayTime
     private let wakeAt: GatewayTime
@@ -59,6 +60,8 @@ package import Wire
         static let collapseKey = Form(rawValue: 1 << 11)
         static let alert = Form(rawValue: 1 << 12)
         static let contents = Form(rawValue: 1 << 13)
+        /// See `MessageFacts.isCounted`; a release that does not know the bit ignores it.
+        static let counted = Form(rawValue: 1 << 14)
 
         init(rawValue: UInt16) { self.rawValue = rawValue }
 
@@ -77,6 +80,7 @@ package import Wire
             if unsafe texts.collapseKey.count > 0 { form.insert(.collapseKey) }
             if unsafe texts.alertTitle.count + texts.alertBody.count > 0 { form.insert(.alert) }
             if !texts.contents.isEmpty { form.insert(.contents) }
+            if facts.isCounted { form.insert(.counted) }
             self = form
         }
 
@@ -147,6 +151,7 @@ package import Wire
         (self.fallbackAt, self.wakeAt, self.strategy) = (fallbackAt, wakeAt, strategy)
         (self.flags, isFirstVersion, self.places) = (MessageFacts.Flags(rawValue: flags), false, places)
         self.channels = channels
+        isCounted = form.contains(.counted)
     }
 
     package var payload: UnsafeRawBufferPointer { unsafe part(places.payload, places.payloadEnd) }
@@ -187,8 +192,8 @@ package import Wire
     func facts(cid: DeviceID, table: StoreKey.Table, item: UInt64) -> MessageFacts {
         unsafe MessageFacts(
             message: messageID, task: taskID, app: app, cid: cid, strategy: strategy, flags: flags, table: table,
-            item: item, acceptedAt: acceptedAt, expiresAt: expiresAt, fallbackAt: fallbackAt, wakeAt: wakeAt,
-            timeToLive: timeToLive, byteCount: Self.charge(bytes.count), channels: channels)
+            isCounted: isCounted, item: item, acceptedAt: acceptedAt, expiresAt: expiresAt, fallbackAt: fallbackAt,
+            wakeAt: wakeAt, timeToLive: timeToLive, byteCount: Self.charge(bytes.count), channels: channels)
     }
 
     private func part(_ start: Int, _ end: Int) -> UnsafeRawBufferPointer {
@@ -442,6 +447,7 @@ extension MessageRow {
         timeToLive = unsafe Int64(bitPattern: Self.word(bytes, 112))
         (flags, isFirstVersion, self.places) = unsafe (MessageFacts.Flags(rawValue: bytes[1]), true, places)
         self.strategy = strategy
+        isCounted = false
         let hasContent = flags.contains(.hasVendorContent)
         channels = unsafe hasContent ? ChannelSet(rawValue: 1 << UInt16(bytes[26])) : []
     }

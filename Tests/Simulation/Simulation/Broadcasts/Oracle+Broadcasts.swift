@@ -50,6 +50,8 @@ extension Oracle {
         else { return }
         if !record.everDurable { counting.accept(app: record.identity.app) }
         if record.durableTable == nil { notePending(record, 1) }
+        // It has no row but this one, and the place in memory that every message has.
+        noteQueued(record, charge: bytes.count + 85)
         record.everDurable = true
         (record.durableTable, record.durableSequence) = (.broadcast, row.number)
     }

@@ -165,6 +165,8 @@ extension Oracle {
             if !record.everDurable { counting.accept(app: record.identity.app) }
             record.durableSince = world.now
         }
+        if !row.isCounted { fail(.books, "the row of message \(record.index) does not say that its bytes count") }
+        noteQueued(record, charge: row.byteCount)
         record.everDurable = true
         record.durableTable = key.table
         if key.table == .vendorMessage { vendorRows[key] = record }
@@ -227,6 +229,7 @@ extension Oracle {
     func checkQueue(_ batch: DurableBatch) {
         for record in batch.removed where record.durableTable == nil {
             notePending(record, -1)
+            noteQueued(record, charge: 0)
             if record.durableFinal == nil { fail(.books, "message \(record.index) lost its row without a final state") }
         }
         for record in batch.ended {

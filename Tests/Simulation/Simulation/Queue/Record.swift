@@ -58,6 +58,8 @@ final class Record {
     var rowLife = 0
     var durableTable: StoreKey.Table?
     var durableSequence: UInt64 = 0
+    /// What it counts among its app's queued bytes while its row is there.
+    var durableBlocks = 0
     var everDurable = false
     var job: RowInspection.Job?
     var durableJob: RowInspection.Job?

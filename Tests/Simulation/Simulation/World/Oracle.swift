@@ -151,6 +151,7 @@ final class Oracle: StoreWitness {
             }
         }
         checkTotals()
+        checkQueuedBytes()
         checkReported()
         checkFeeds()
         for device in world.devices where !device.isLiar {

@@ -388,6 +388,7 @@ package final class World {
             jumpForward(chance.time(1_000, 3_600_000))
         }
         startLoops(count: count)
+        oracle.checkQueuedBytes()
         (isUp, startedAt) = (true, now)
         log.note(now, "restart", Int64(life), Int64(count))
     }

@@ -9,19 +9,30 @@ package import Wire
 package struct AppQueue: Sendable, Equatable, Codable {
     package var app: AppKey
     package var count: Int
-    package init(app: AppKey, count: Int) { (self.app, self.count) = (app, count) }
+    /// What these messages count in bytes; `nil` from a release that does not count them.
+    package var bytes: Int?
+    package init(app: AppKey, count: Int, bytes: Int? = nil) {
+        (self.app, self.count, self.bytes) = (app, count, bytes)
+    }
 
     /// Numbers of many gateways can be added up, whichever gateway sent them.
-    package var isSound: Bool { -Self.limit...Self.limit ~= count }
+    package var isSound: Bool { Self.bounds ~= count && Self.bounds ~= bytes ?? 0 }
     /// The nearest one that is sound.
-    fileprivate var bounded: AppQueue { AppQueue(app: app, count: min(max(count, -Self.limit), Self.limit)) }
-    private static let limit = 1 << 48
+    fileprivate var bounded: AppQueue { AppQueue(app: app, count: Self.bounded(count), bytes: bytes.map(Self.bounded)) }
+    private static func bounded(_ number: Int) -> Int { min(max(number, bounds.lowerBound), bounds.upperBound) }
+    private static let bounds = -(1 << 48)...(1 << 48)
+
+    /// One that is not there adds nothing: what such a gateway accepts counts no bytes when it ends, either.
+    fileprivate static func += (sum: inout AppQueue, more: AppQueue) {
+        sum.count += more.count
+        sum.bytes = (sum.bytes ?? 0) + (more.bytes ?? 0)
+    }
 }
 
 /// What the owner of part 0 knows of all gateways' queues.
 package struct QueueLedger: Sendable {
     private struct Told: Sendable {
-        var counts: [AppKey: Int]
+        var queues: [AppKey: AppQueue]
         var at: Int64
     }
 
@@ -46,11 +57,12 @@ package struct QueueLedger: Sendable {
         gateways[node] = nil
         let answer = queues.map { queue -> AppQueue in
             // Each number is bounded, and so are the gateways: the sum fits. Who asks refuses one that is not sound.
-            let sum = gateways.values.reduce(0) { $0 + ($1.counts[queue.app] ?? 0) }
-            return AppQueue(app: queue.app, count: sum).bounded
+            var sum = AppQueue(app: queue.app, count: 0, bytes: 0)
+            for told in gateways.values { if let queue = told.queues[queue.app] { sum += queue } }
+            return sum.bounded
         }
         guard gateways.count < Self.gatewayLimit else { return answer }
-        gateways[node] = Told(counts: Dictionary(queues.map { ($0.app, $0.bounded.count) }) { $1 }, at: now)
+        gateways[node] = Told(queues: Dictionary(queues.map { ($0.app, $0.bounded) }) { $1 }, at: now)
         return answer
     }
 }

@@ -1,5 +1,6 @@
 // What an app may have and do in all, beside its rates by the minute and by the day: so that one app does not crowd out others.
 
+internal import Delivery
 package import Wire
 
 /// What is bound.
@@ -15,12 +16,31 @@ package enum Quota: Int, Sendable, CaseIterable {
     case requestBytesPerSecond
     /// Messages that are accepted and have not ended.
     case queuedMessages
+    /// Their bytes, as they count in their devices' queues.
+    case queuedBytes
 
     /// A rate is used up in a moment and there again in the next; the others are numbers of what there is.
     package var isRate: Bool {
         switch self {
         case .publishesPerSecond, .requestBytesPerSecond: true
-        case .devices, .queuedMessages: false
+        case .devices, .queuedMessages, .queuedBytes: false
+        }
+    }
+
+    /// All gateways of a cluster count together: no gateway has a share (`QueueLedger`).
+    package var isOfQueues: Bool {
+        switch self {
+        case .queuedMessages, .queuedBytes: true
+        case .devices, .publishesPerSecond, .requestBytesPerSecond: false
+        }
+    }
+
+    /// The largest bound that the configuration takes.
+    package var largest: Int64 {
+        switch self {
+        case .devices, .publishesPerSecond, .requestBytesPerSecond, .queuedMessages: 1_000_000_000
+        // Half of what the rows of counts can tell, so that what passes the bound for a moment does not wrap.
+        case .queuedBytes: 64 << 30
         }
     }
 
@@ -42,6 +62,8 @@ package struct AppQuotas: Sendable, Equatable {
     package var isEmpty: Bool { limits.allSatisfy { $0 == 0 } }
     /// Some bound is on what the shards have.
     package var boundsHoldings: Bool { Quota.allCases.contains { !$0.isRate && self[$0] > 0 } }
+    /// Some bound is on what all gateways have together.
+    package var boundsQueues: Bool { Quota.allCases.contains { $0.isOfQueues && self[$0] > 0 } }
 }
 
 /// Which bound refused a call, and when to come again.
@@ -77,12 +99,16 @@ package struct QuotaUse: Sendable, Equatable {
 package struct QuotaHolding: Sendable, Equatable {
     package var devices: Int
     package var queued: Int
-    package init(devices: Int, queued: Int) { (self.devices, self.queued) = (devices, queued) }
+    package var queuedBytes: Int
+    package init(devices: Int, queued: Int, queuedBytes: Int = 0) {
+        (self.devices, self.queued, self.queuedBytes) = (devices, queued, queuedBytes)
+    }
 
     fileprivate static let none = QuotaHolding(devices: 0, queued: 0)
     fileprivate mutating func add(_ other: QuotaHolding, times sign: Int) {
         devices += sign * other.devices
         queued += sign * other.queued
+        queuedBytes += sign * other.queuedBytes
     }
 }
 
@@ -186,7 +212,7 @@ package struct QuotaBook: Sendable {
     /// The gateways that share the bounds, this one included.
     package var gatewayCount = 1
     /// Of several gateways: what the others have queued; nothing of an app that no answer was about.
-    private var queuedElsewhere: [AppKey: Int] = [:]
+    private var queuedElsewhere: [AppKey: AppQueue] = [:]
     /// When that was told, in milliseconds of the caller's clock.
     private var heardAt: Int64 = 0
 
@@ -195,36 +221,56 @@ package struct QuotaBook: Sendable {
     /// What this gateway grants of a bound.
     private func share(_ quota: Quota, of quotas: AppQuotas) -> Int {
         let limit = quotas[quota]
-        guard gatewayCount > 1, quota != .queuedMessages else { return limit }
+        guard gatewayCount > 1, !quota.isOfQueues else { return limit }
         let share = (limit + gatewayCount - 1) / gatewayCount
         // Devices are where their parts are, and no gateway can take them for another.
         return quota == .devices ? min(limit, share + max(4, share / 4)) : share
     }
 
     private func shown(_ quota: Quota, of quotas: AppQuotas) -> Int? {
-        gatewayCount > 1 && quota != .queuedMessages ? share(quota, of: quotas) : nil
+        gatewayCount > 1 && !quota.isOfQueues ? share(quota, of: quotas) : nil
     }
 
     private func devices(of app: AppKey) -> Int { totals[app]?.devices ?? 0 }
     /// Below 0 where other gateways' parts count what this one's have ended.
-    private func queuedHere(_ app: AppKey) -> Int { totals[app]?.queued ?? 0 }
+    private func here(_ app: AppKey) -> AppQueue {
+        let holding = totals[app] ?? .none
+        return AppQueue(app: app, count: holding.queued, bytes: holding.queuedBytes)
+    }
     /// What the other gateways have, if there are any; `nil`: nothing is known of it.
-    private func lastWord(of app: AppKey, now: Int64) -> Int? {
-        guard gatewayCount > 1 else { return 0 }
+    private func lastWord(of app: AppKey, now: Int64) -> AppQueue? {
+        guard gatewayCount > 1 else { return AppQueue(app: app, count: 0, bytes: 0) }
         // A word that nobody renews would refuse an app for ever whose queues are empty by now.
         return now - heardAt < QueueLedger.silenceMilliseconds ? queuedElsewhere[app] : nil
     }
-    /// At all gateways; a part may have ended what another had accepted before a restart.
-    private func queued(of app: AppKey, now: Int64) -> Int {
-        max(0, queuedHere(app) + (lastWord(of: app, now: now) ?? 0))
+    /// How much of such a quota all gateways use; `nil`: not known, or not what the gateway that adds up counts.
+    private func used(_ quota: Quota, of app: AppKey, now: Int64) -> Int? {
+        guard let elsewhere = lastWord(of: app, now: now) else { return nil }
+        let here = here(app)
+        // A part may have ended what another had accepted before a restart.
+        let messages = max(0, here.count + elsewhere.count)
+        switch quota {
+        case .queuedMessages: return messages
+        case .queuedBytes:
+            guard let bytes = here.bytes, let others = elsewhere.bytes else { return nil }
+            // What a release that does not count bytes has ended stays among them: never more than the messages can have.
+            return min(max(0, bytes + others), messages * QueuedBlocks.largestMessageByteCount)
+        case .devices, .publishesPerSecond, .requestBytesPerSecond: return nil
+        }
+    }
+    /// The same as far as it is known: without the others' word what is here.
+    private func shownUse(_ quota: Quota, of app: AppKey, now: Int64) -> Int {
+        if let used = used(quota, of: app, now: now) { return used }
+        let here = here(app)
+        return max(0, quota == .queuedBytes ? here.bytes ?? 0 : here.count)
     }
 
     /// What this gateway has of these apps, for the one that adds up.
-    package func queues(of apps: [AppKey]) -> [AppQueue] { apps.map { AppQueue(app: $0, count: queuedHere($0)) } }
+    package func queues(of apps: [AppKey]) -> [AppQueue] { apps.map(here) }
 
     /// What the other gateways have; it holds for `QueueLedger.silenceMilliseconds`.
     package mutating func hear(_ elsewhere: [AppQueue], now: Int64) {
-        queuedElsewhere = Dictionary(elsewhere.map { ($0.app, $0.count) }) { $1 }
+        queuedElsewhere = Dictionary(elsewhere.map { ($0.app, $0) }) { $1 }
         heardAt = now
     }
 
@@ -255,14 +301,15 @@ package struct QuotaBook: Sendable {
 
     /// Whether the app has as much queued as it may; also for a broadcast, which no other bound refuses.
     package mutating func queueRefusal(app: AppKey, quotas: AppQuotas, now: Int64) -> QuotaRefusal? {
-        guard quotas[.queuedMessages] > 0,
+        for quota in Self.quotasOfQueues where quotas[quota] > 0 {
             // Without word from the others nothing is known of what there is.
-            let elsewhere = lastWord(of: app, now: now),
-            queuedHere(app) + elsewhere >= quotas[.queuedMessages]
-        else { return nil }
-        uses[app, default: Use()][.queuedMessages].refused += 1
-        return QuotaRefusal(quota: .queuedMessages, retryAfterSeconds: Self.roomSeconds)
+            guard let used = used(quota, of: app, now: now), used >= quotas[quota] else { continue }
+            uses[app, default: Use()][quota].refused += 1
+            return QuotaRefusal(quota: quota, retryAfterSeconds: Self.roomSeconds)
+        }
+        return nil
     }
+    private static let quotasOfQueues = Quota.allCases.filter(\.isOfQueues)
 
     // MARK: What there is
 
@@ -318,7 +365,7 @@ package struct QuotaBook: Sendable {
             let used =
                 switch quota {
                 case .devices: devices(of: app)
-                case .queuedMessages: queued(of: app, now: now)
+                case .queuedMessages, .queuedBytes: shownUse(quota, of: app, now: now)
                 case .publishesPerSecond, .requestBytesPerSecond: use[quota].before
                 }
             return QuotaUse(

@@ -1,3 +1,4 @@
+import Delivery
 import Testing
 import Wire
 
@@ -200,6 +201,43 @@ import Wire
         // A gateway that is silent has left, and its parts are told of by others.
         #expect(ledger.take([AppQueue(app: Self.app, count: 1)], of: 0, now: 70_000).map { $0.count } == [0])
         #expect(AppQueue(app: Self.app, count: .max).isSound == false)
+    }
+
+    @Test func bytesOfAQueueAreHeldWithFewMessagesInIt() {
+        var (book, ledger) = (QuotaBook(), QueueLedger())
+        let quotas = quotas([(.queuedMessages, 100), (.queuedBytes, 50_000)])
+        book.note(part: 0, [Self.app: QuotaHolding(devices: 0, queued: 3, queuedBytes: 49_999)])
+        #expect(book.queueRefusal(app: Self.app, quotas: quotas, now: 1) == nil)
+        book.note(part: 1, [Self.app: QuotaHolding(devices: 0, queued: 1, queuedBytes: 1)])
+        let refusal = book.take(app: Self.app, publishes: 1, byteCount: 9, quotas: quotas, now: 1)
+        #expect(refusal?.quota == .queuedBytes && refusal?.reason.contains("quota queuedBytes") == true)
+        #expect(book.usage(of: Self.app, quotas: quotas, now: 1).map { $0.used } == [4, 50_000])
+        #expect(book.usage(of: Self.app, quotas: quotas, now: 1).map { $0.refused } == [0, 1])
+        // A reload raises it, and a message's end makes room.
+        #expect(book.queueRefusal(app: Self.app, quotas: self.quotas([(.queuedBytes, 50_001)]), now: 1) == nil)
+        book.note(part: 0, [Self.app: QuotaHolding(devices: 0, queued: 2, queuedBytes: 30_000)])
+        #expect(book.queueRefusal(app: Self.app, quotas: quotas, now: 1) == nil)
+        // What a release that counts no bytes has ended is never more than the messages there are can have.
+        book.note(part: 0, [Self.app: QuotaHolding(devices: 0, queued: 0, queuedBytes: 1 << 40)])
+        book.note(part: 1, [Self.app: QuotaHolding(devices: 0, queued: 0, queuedBytes: 0)])
+        #expect(book.usage(of: Self.app, quotas: quotas, now: 1).map { $0.used } == [0, 0])
+        #expect(book.queueRefusal(app: Self.app, quotas: quotas, now: 1) == nil)
+        // Of several gateways each counts what all have, and one of a release without bytes adds none.
+        book.gatewayCount = 3
+        book.note(part: 0, [Self.app: QuotaHolding(devices: 0, queued: 5, queuedBytes: 20_000)])
+        _ = ledger.take([AppQueue(app: Self.app, count: 9)], of: 1, now: 1_000)
+        _ = ledger.take([AppQueue(app: Self.app, count: 2, bytes: 30_000)], of: 2, now: 1_000)
+        book.hear(ledger.take(book.queues(of: [Self.app]), of: 3, now: 1_000), now: 1_000)
+        #expect(book.usage(of: Self.app, quotas: quotas, now: 1_000).map { $0.used } == [16, 50_000])
+        #expect(book.queueRefusal(app: Self.app, quotas: quotas, now: 1_000)?.quota == .queuedBytes)
+        // The owner of part 0 is of such a release: messages are held, bytes are not.
+        book.hear([AppQueue(app: Self.app, count: 96)], now: 2_000)
+        #expect(book.queueRefusal(app: Self.app, quotas: quotas, now: 2_000)?.quota == .queuedMessages)
+        book.hear([AppQueue(app: Self.app, count: 11)], now: 3_000)
+        #expect(book.queueRefusal(app: Self.app, quotas: quotas, now: 3_000) == nil)
+        // What passes the largest bound for a moment is far from where the sums wrap.
+        #expect(Quota.queuedBytes.largest <= QueuedBlocks.byteCountLimit / 2 + 64)
+        #expect(AppQueue(app: Self.app, count: 1, bytes: .min).isSound == false)
     }
 
     @Test func whatNobodyTellsAnewIsForgotten() {

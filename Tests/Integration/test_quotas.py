@@ -163,6 +163,44 @@ def test_queued_messages_are_held_over_both_loops_and_a_restart_until_they_end(d
         eventually(lambda: refused(lambda: gateway.push(made[0].cid, "x", ttl=600_000)) is None, "room")
 
 
+def test_queued_bytes_are_held_with_few_messages_over_a_kill_until_the_device_acks(devices):
+    with held(queuedBytes=12_000) as gateway:
+        device = devices(gateway)
+        device.close()
+        eventually(lambda: not gateway.view(device.cid)["connected"], "the device's end")
+        large = "x" * 3_000
+        count = 0
+        while count < 20 and not (body := refused(lambda: gateway.push(device.cid, large, ttl=600_000))):
+            count += 1
+            time.sleep(0.08)
+        # Four of 3,000 bytes with what else a message counts; each part tells what it has every 50 ms.
+        assert 4 <= count <= 6 and body["code"] == 30906 and "quota queuedBytes" in body["msg"], (count, body)
+        used = shown(gateway)["queuedBytes"]["used"]
+        assert 12_000 <= used == sum_of_queue(gateway) <= count * 3_200, used
+        everybody = {"request_id": "f" * 20, "audience": "all", "push_message": {"transmission": "y"}}
+        assert refused(lambda: gateway.api("POST", "push/all", everybody))["code"] == 30906
+        gateway.process.kill()
+        gateway.process.wait()
+        gateway.start()
+        eventually(lambda: shown(gateway)["queuedBytes"]["used"] == used, "the queue as it was")
+        assert "quota queuedBytes" in refused(lambda: gateway.push(device.cid, "x", ttl=600_000))["msg"]
+        # Another quota is in force at once.
+        reload(gateway, queuedBytes=used + 4_000)
+        eventually(lambda: refused(lambda: gateway.push(device.cid, large, ttl=600_000)) is None, "the higher quota")
+        reload(gateway, queuedBytes=used)
+        eventually(lambda: refused(lambda: gateway.push(device.cid, "x", ttl=600_000)), "the lower quota")
+        device.connect()
+        device.receive_and_ack(gateway.view(device.cid)["queue"]["messages"])
+        eventually(lambda: shown(gateway)["queuedBytes"]["used"] == sum_of_queue(gateway) == 0, "an empty queue")
+        assert refused(lambda: gateway.push(device.cid, "x", ttl=600_000)) is None
+
+
+def sum_of_queue(gateway):
+    """What the metrics say of the app's queued bytes, over both loops."""
+    name = f'longwire_app_queued_bytes{{app="{gateway.app["appId"]}"'
+    return sum(float(line.rsplit(" ", 1)[1]) for line in gateway.metrics().splitlines() if line.startswith(name))
+
+
 def test_an_app_of_the_admin_api_gets_its_quotas_by_a_call():
     with held() as gateway:
         app = gateway.admin_call("POST", "/v1/apps", {"appId": "made", "quotas": {"devices": 1}})

@@ -54,7 +54,7 @@ extension AppQuotas {
     init(_ object: ConfigurationObject) {
         self.init()
         for quota in Quota.allCases {
-            if let number = object.integer(quota.key, in: 0...1_000_000_000) { self[quota] = Int(number) }
+            if let number = object.integer(quota.key, in: 0...quota.largest) { self[quota] = Int(number) }
         }
         object.finish()
     }

@@ -84,13 +84,14 @@ extension GatewayLoop {
         for (app, figures) in zip(apps, core.pointee.seat.statistics(of: apps)) {
             // Those about to be sent away count no longer, as in `connectedDevices(of:)`.
             let devices = max(0, figures.connectedDevices - (surplusDevices[app] ?? 0))
-            holdings[app] = QuotaHolding(devices: devices, queued: Int(figures.queuedMessages))
+            holdings[app] = QuotaHolding(
+                devices: devices, queued: Int(figures.queuedMessages), queuedBytes: Int(figures.queuedBytes))
         }
         // Once for all apps: each publish of one that has quotas takes the same lock.
         context.quotas.note(part: index, holdings)
     }
 
-    /// Tells the owner of part 0 what this gateway's parts have queued of the apps with that quota, and learns what the others have;
+    /// Tells the owner of part 0 what this gateway's parts have queued of the apps with such a quota, and learns what the others have;
     /// on the loop of part 0, seated or not.
     ///
     /// A message may be another gateway's whose caller is here, so no gateway can grant a share: what it accepts it may never count.
@@ -192,6 +193,7 @@ extension LoopCounter {
         case .publishesPerSecond: .overPublishes
         case .requestBytesPerSecond: .overBytes
         case .queuedMessages: .overQueued
+        case .queuedBytes: .overQueuedBytes
         }
     }
 }

@@ -46,7 +46,7 @@ struct GatewaySnapshot: Sendable {
         let served = configuration.apps + managed.filter(\.isEnabled).map(\.app)
         hasEvents = served.contains { $0.events != nil }
         hasQuotas = served.contains { !$0.quotas.isEmpty }
-        queueBoundApps = (configuration.apps + managed.map(\.app)).filter { $0.quotas[.queuedMessages] > 0 }.map {
+        queueBoundApps = (configuration.apps + managed.map(\.app)).filter(\.quotas.boundsQueues).map {
             AppKey(appID: $0.appID)
         }
         boundApps = (configuration.apps + managed.map(\.app)).filter(\.quotas.boundsHoldings).map {

@@ -546,6 +546,10 @@ package enum MetricCatalogue {
             "longwire_app_queued_messages", .gauge, "Messages of the app that are accepted and have not ended.",
             .apps { $0.queuedMessages }),
         Metric(
+            "longwire_app_queued_bytes", .gauge, unit: .bytes,
+            "What these messages count in their devices' queues, as the app's quota queuedBytes has it.",
+            .apps { $0.queuedBytes }),
+        Metric(
             "longwire_app_messages_accepted_total", .counter, "Messages accepted for the app's devices.",
             .apps { $0.accepted }),
         Metric(

@@ -360,7 +360,8 @@ enum LinkSamples {
         let questions: [GatewayQuestion] =
             [
                 .revoke(token), .onlinePoints(app), .onlinePeak(app, day: 20_000), .startRows, .rates([report]),
-                .apps(since: 9), .queues([AppQueue(app: app, count: -70_000)], node: 3),
+                .apps(since: 9),
+                .queues([AppQueue(app: app, count: -70_000, bytes: -1 << 40), AppQueue(app: app, count: 1)], node: 3),
                 .app(AppChange(.rotate, appID: "shop", body: Array("{}".utf8))),
             ]
             + testDeviceRequests.map { .testDevices($0, known: [cid], limit: 5) }
@@ -401,7 +402,7 @@ enum LinkSamples {
         folded.days = [CounterDay(app: app, day: 4)]
         folded.totals = [CounterDay(app: app, day: 3)]
         return [
-            .queues([AppQueue(app: app, count: 1 << 40)]),
+            .queues([AppQueue(app: app, count: 1 << 40, bytes: 1 << 46)]),
             .rates([RateTotal(key: report.key, minute: report.minute, day: report.day)]), .revoked,
             .onlinePoints([OnlinePoint(time: time, count: 3)]), .onlinePeak(9),
             .startRows(folded, revoked: [token], appsVersion: 8), .busy,

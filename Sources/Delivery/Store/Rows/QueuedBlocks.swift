@@ -8,7 +8,7 @@ package enum QueuedBlocks {
     /// So the queued bytes of an app must stay below 128 GiB, or a start reads them as less than nothing.
     package static let byteCountLimit = Int(Int32.max) * blockByteCount
 
-    /// The blocks of a message that counts so many bytes in its device's queue.
+    /// The blocks of a message, by the bytes that it counts in its device's queue.
     package static func count(_ charge: UInt32) -> UInt16 {
         UInt16(truncatingIfNeeded: (Int(charge) + blockByteCount - 1) / blockByteCount)
     }

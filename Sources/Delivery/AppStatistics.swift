@@ -17,10 +17,8 @@ package struct AppStatistics: Sendable {
     package var connectedDevices = 0
     /// Accepted and not ended; of a part without bucket 0 less what was accepted before yesterday.
     package var queuedMessages: Int64 = 0
-    /// Their sizes, in the same way (`QueuedBlocks`).
-    package var queuedBlocks: Int64 = 0
-    /// Registered and not removed, in the same way.
-    package var registeredDevices: Int64 = 0
+    /// Their sizes in whole blocks, in the same way (`QueuedBlocks`).
+    package private(set) var queuedBytes: Int64 = 0
     package var dueJobs = PerChannel { _ in 0 }
     /// What waits for an ack of the app's server, and for how many milliseconds the oldest has.
     package var upstreamItems = 0
@@ -39,13 +37,12 @@ package struct AppStatistics: Sendable {
         failed &+= earlier.failed
     }
 
-    /// The queued blocks in bytes.
-    package var queuedBytes: Int64 { queuedBlocks * Int64(QueuedBlocks.blockByteCount) }
+    mutating func addBlocks(_ count: Int64) { queuedBytes += count * Int64(QueuedBlocks.blockByteCount) }
+    mutating func forgetBytes() { queuedBytes = 0 }
 
     mutating func add(_ holdings: CountedHoldings) {
         queuedMessages += holdings.messages
-        queuedBlocks += holdings.blocks
-        registeredDevices += holdings.devices
+        addBlocks(holdings.blocks)
     }
 
     mutating func count(_ state: FinalState) {

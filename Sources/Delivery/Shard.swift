@@ -98,7 +98,7 @@ package struct Shard: ~Copyable {
         numbers.pending = counters.pending
         numbers.damagedRows += UInt64(counters.damagedRowCount)
         self.counters = CounterTable(counters)
-        if isPlanted(.queuedBytesForgotten) { for place in appNumbers.indices { appNumbers[place].queuedBlocks = 0 } }
+        if isPlanted(.queuedBytesForgotten) { for place in appNumbers.indices { appNumbers[place].forgetBytes() } }
         restore(start)
     }
 

@@ -156,19 +156,15 @@ struct CountedHoldings: Equatable {
     var messages: Int64 = 0
     /// Their sizes, see `QueuedBlocks`.
     var blocks: Int64 = 0
-    /// Registered and not removed.
-    var devices: Int64 = 0
 
     static func += (sum: inout CountedHoldings, more: CountedHoldings) {
         sum.messages &+= more.messages
         sum.blocks &+= more.blocks
-        sum.devices &+= more.devices
     }
 
     static func -= (sum: inout CountedHoldings, less: CountedHoldings) {
         sum.messages &-= less.messages
         sum.blocks &-= less.blocks
-        sum.devices &-= less.devices
     }
 }
 

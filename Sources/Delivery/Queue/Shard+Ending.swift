@@ -125,6 +125,6 @@ extension Shard {
         let app = Int(devices.at(batch.device).value.appIndex)
         appNumbers[app].count(state)
         appNumbers[app].queuedMessages -= 1
-        appNumbers[app].queuedBlocks -= Int64(blocks)
+        appNumbers[app].addBlocks(-Int64(blocks))
     }
 }

@@ -144,7 +144,7 @@ extension Shard {
         let app = Int(devices.at(batch.device).value.appIndex)
         appNumbers[app].accepted &+= 1
         appNumbers[app].queuedMessages += 1
-        appNumbers[app].queuedBlocks += Int64(blocks)
+        appNumbers[app].addBlocks(Int64(blocks))
     }
 
     /// Counts, in the open batch, that a pending message has another size now.
@@ -152,7 +152,7 @@ extension Shard {
         guard old.queuedBlocks != new.queuedBlocks else { return }
         counters.countResized(counterScope, from: old.queuedBlocks, to: new.queuedBlocks)
         let app = Int(devices.at(batch.device).value.appIndex)
-        appNumbers[app].queuedBlocks += Int64(new.queuedBlocks) - Int64(old.queuedBlocks)
+        appNumbers[app].addBlocks(Int64(new.queuedBlocks) - Int64(old.queuedBlocks))
     }
 
     /// Counts, in the open batch, the channels on which a message went out.
@@ -161,13 +161,5 @@ extension Shard {
     }
 
     /// Counts, in the open batch, something that is neither an acceptance nor an end.
-    mutating func count(_ extra: CountersRow.Extra) {
-        counters.count(extra, counterScope)
-        let app = Int(devices.at(batch.device).value.appIndex)
-        switch extra {
-        case .registered: appNumbers[app].registeredDevices += 1
-        case .collected: appNumbers[app].registeredDevices -= 1
-        default: break
-        }
-    }
+    mutating func count(_ extra: CountersRow.Extra) { counters.count(extra, counterScope) }
 }

@@ -118,8 +118,7 @@ package struct CountersRow: Equatable, Sendable {
     var holdings: CountedHoldings {
         CountedHoldings(
             messages: Int64(bitPattern: accepted &- ended),
-            blocks: QueuedBlocks.difference(extra[.acceptedBlocks], extra[.endedBlocks]),
-            devices: Int64(extra[.registered]) - Int64(extra[.collected]))
+            blocks: QueuedBlocks.difference(extra[.acceptedBlocks], extra[.endedBlocks]))
     }
 
     package static func == (left: CountersRow, right: CountersRow) -> Bool {

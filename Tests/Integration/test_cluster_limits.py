@@ -157,14 +157,14 @@ def test_a_gateway_with_all_parts_holds_no_more_records_than_its_loop_may(rig, n
 
 def test_a_queue_is_full_for_all_gateways_together_and_stays_so_when_its_counter_moves(rig, new_device):
     bound = 60
-    with Cluster(rig, limits=QUICK, app={"quotas": {"queuedMessages": bound}}) as cluster:
+    with Cluster(rig, limits=QUICK, app={"quotas": {"queuedMessages": bound, "queuedBytes": 1 << 30}}) as cluster:
         devices = [retried(lambda: new_device(cluster[0])) for _ in range(6)]
         for device in devices:
             device.close()
         eventually(lambda: all(not cluster[0].view(one.cid)["connected"] for one in devices), "the devices' ends")
 
-        def use(gateway):
-            return gateway.admin_call("GET", f"/v1/apps/{gateway.app['appId']}")["quotas"]["queuedMessages"]["used"]
+        def use(gateway, quota="queuedMessages"):
+            return gateway.admin_call("GET", f"/v1/apps/{gateway.app['appId']}")["quotas"][quota]["used"]
 
         def push(gateway, number):
             """True when it was accepted."""
@@ -198,9 +198,15 @@ def test_a_queue_is_full_for_all_gateways_together_and_stays_so_when_its_counter
         print(f"\n{total} of {bound} queued messages at three gateways")
         # Ten a second at most; what a gateway knows is half a second old, on a busy machine six times that.
         assert bound <= total <= bound + 30, total
+
+        # The same for their bytes: a message of one character counts two or three blocks, at whichever gateway it is.
+        def byte_counts():
+            return {use(one, "queuedBytes") for one in cluster}
+        eventually(lambda: len(byte_counts()) == 1 and 128 * total <= min(byte_counts()) <= 192 * total, "one number of bytes")
         eventually(lambda: [use(one) for one in cluster] == [total] * 3, "one number", 10)
         move_counter(cluster)
         eventually(lambda: [use(one) for one in cluster] == [total] * 3, "one number at the heir", 15)
+        eventually(lambda: len(byte_counts()) == 1 and 128 * total <= min(byte_counts()) <= 192 * total, "their bytes there", 15)
         assert not any(push(one, 0) for one in cluster)
         # What ends makes room, wherever it was accepted.
         for device in devices:

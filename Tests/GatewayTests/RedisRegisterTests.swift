@@ -18,9 +18,8 @@ final class RedisServerProcess {
                 FileManager.default.isExecutableFile(atPath: $0)
             })
         else { return nil }
-        // Another process may take the port between this and the server's start: then the next try has another.
         for _ in 0..<5 {
-            let port = try FreePort.find()
+            let port = try FreePorts.take()
             let process = Process()
             process.executableURL = URL(filePath: path)
             process.arguments = [
@@ -65,24 +64,6 @@ final class RedisServerProcess {
 }
 
 struct RedisServerFailure: Error {}
-
-enum FreePort {
-    static func find() throws -> UInt16 {
-        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
-        defer { close(descriptor) }
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
-        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
-        let result = withUnsafeMutablePointer(to: &address) {
-            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { pointer in
-                bind(descriptor, pointer, length) == 0 && getsockname(descriptor, pointer, &length) == 0
-            }
-        }
-        guard result else { throw RedisServerFailure() }
-        return UInt16(bigEndian: address.sin_port)
-    }
-}
 
 @Suite("The register in Redis")
 struct RedisRegisterTests {
@@ -330,7 +311,7 @@ struct RedisRegisterTests {
     func unreachable() throws {
         let register = RedisRegister(
             RedisCluster(
-                seeds: [RedisAddress(host: "127.0.0.1", port: try FreePort.find())], network: RedisSockets()),
+                seeds: [RedisAddress(host: "127.0.0.1", port: try FreePorts.take())], network: RedisSockets()),
             name: "none", minReplicas: 0)
         #expect {
             try register.join(JoinRequest(instance: 1, info: info(1), constants: constants()))

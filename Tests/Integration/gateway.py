@@ -14,6 +14,8 @@ import tempfile
 import time
 import uuid
 
+from ports import free_ports
+
 HERE = pathlib.Path(__file__).resolve().parent
 APP = {"appId": "demo", "appKey": "demoKey", "appSecret": "demo-app-secret", "masterSecret": "demo-master-secret"}
 ADMIN_TOKEN = "integration-admin-token-1"
@@ -28,15 +30,6 @@ def binary(name):
     if not path.exists():
         raise FileNotFoundError(f"{path} is not built; run: swift build --product {name}")
     return str(path)
-
-
-def free_ports(count):
-    """Ports that were free a moment ago; held together so that they differ."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
 
 
 def eventually(look, what="a condition", timeout=TIMEOUT):

@@ -149,9 +149,7 @@ def test_certificates_change_at_a_reload(own_gateway, tmp_path):
     gateway = own_gateway(certificate=(certificate, key))
     gateway.stop()
     # Ours was held for the devices; the push API takes it, too, at any port.
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        https = free.getsockname()[1]
+    (https,) = free_ports(1)
     gateway.sections["http"]["tls"] = {"listen": f"127.0.0.1:{https}", "certificate": str(certificate), "key": str(key)}
     gateway.start()
     assert b"first" in certificate_of(gateway.device_tls) and b"first" in certificate_of(https)

@@ -2,6 +2,7 @@ import Cryptography
 import Delivery
 import Platform
 import Redis
+import TestKit
 import Testing
 import Wire
 
@@ -127,7 +128,7 @@ struct RedisAccessTests {
                 names: "IP:127.0.0.1,DNS:redis.example", days: 2, certificatePath: path("\(name).pem"),
                 keyPath: path("\(name).key"))
         }
-        let port = try RedisServers.freePort()
+        let port = try FreePorts.take()
         let servers = try RedisServers(
             replicaCount: 0,
             settings: [

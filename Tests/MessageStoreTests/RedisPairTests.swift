@@ -16,7 +16,7 @@ final class RedisPair {
             try RedisServers(
                 replicaCount: 0,
                 settings: [
-                    "--cluster-enabled", "yes", "--cluster-port", "\(RedisServers.freePort())",
+                    "--cluster-enabled", "yes", "--cluster-port", "\(FreePorts.take())",
                     "--cluster-node-timeout", "60000",
                 ] + settings)
         }

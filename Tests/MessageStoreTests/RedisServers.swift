@@ -2,6 +2,7 @@ import Foundation
 import Glibc
 import Platform
 import Redis
+import TestKit
 
 /// A process that ends with this object, by its number.
 private final class ChildProcess {
@@ -30,7 +31,7 @@ private final class ChildProcess {
     deinit { end() }
 }
 
-/// A primary and its replicas, made for one test on free ports and ended with this object.
+/// A primary and its replicas, made for one test on ports of `FreePorts` and ended with this object.
 final class RedisServers {
     let folder: TemporaryFolder
     private(set) var addresses: [RedisAddress] = []
@@ -49,9 +50,8 @@ final class RedisServers {
         self.path = path
         folder = try TemporaryFolder(isInMemory: true)
         for number in 0...replicaCount {
-            // A port that was free a moment ago may be taken: then another one is tried.
             for attempt in 0..<20 {
-                let address = RedisAddress(host: "127.0.0.1", port: try Self.freePort())
+                let address = RedisAddress(host: "127.0.0.1", port: try FreePorts.take())
                 let place = "\(folder.path)/\(number)"
                 try? FileManager.default.removeItem(atPath: place)
                 try FileManager.default.createDirectory(atPath: place, withIntermediateDirectories: true)
@@ -101,22 +101,6 @@ final class RedisServers {
             Pause.milliseconds(10)
         }
         throw WaitFailed(description: "the replicas do not come in step")
-    }
-
-    static func freePort() throws -> UInt16 {
-        let descriptor = socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0)
-        defer { Glibc.close(descriptor) }
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
-        var size = socklen_t(MemoryLayout<sockaddr_in>.size)
-        let bound = withUnsafeMutablePointer(to: &address) { pointer in
-            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                bind(descriptor, $0, size) == 0 && getsockname(descriptor, $0, &size) == 0
-            }
-        }
-        guard bound else { throw WaitFailed(description: "no free port") }
-        return UInt16(bigEndian: address.sin_port)
     }
 
     /// Runs a command at one server, over a connection of its own.

@@ -11,6 +11,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import urllib.request
@@ -18,6 +19,10 @@ import urllib.request
 import contract
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.append(str(HERE.parents[1] / "Integration"))
+
+from ports import free_ports  # noqa: E402
+
 ROOT = HERE.parents[2]
 APP = {"appId": "peers", "appKey": "peersKey", "appSecret": "peers-app-secret", "masterSecret": "peers-master-secret"}
 ADMIN_TOKEN = "peers-admin-token-0123456789"
@@ -54,18 +59,6 @@ def most_connections():
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return 1_000_000 if hard == resource.RLIM_INFINITY else hard - 1_500
-
-
-def free_ports(count):
-    """Ports that were free a moment ago; held together so that they differ."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
 
 
 def cpu_of(process):

@@ -1,5 +1,7 @@
 """The console's pages of apps: made, changed and ended by hand, with the rights that the admin API asks for."""
 
+import re
+
 import longwire_client
 import neighbour_party
 import pytest
@@ -213,7 +215,9 @@ def test_what_waits_for_an_apps_server_is_shown(page, gateway, app):
     page.go(f"#/apps/{app}")
     page.until(lambda: "upstream unread 3" in page.text(".legend"), "the plot's figure")
     page.find("svg polyline.line-0")
+    page.until(lambda: re.search(r"oldest upstream [1-9][\d.]* s", page.text(".legend")), "how long the oldest one has waited")
     cursor = gateway.admin_call("GET", f"/v1/apps/{app}/upstream")["cursor"]
     gateway.admin_call("POST", f"/v1/apps/{app}/upstream/ack", {"cursor": cursor})
     page.until(lambda: "upstream unread 0" in page.text(".legend"), "the figure after the ack")
+    page.until(lambda: "oldest upstream 0 " in page.text(".legend"), "that none waits")
     phone.close()

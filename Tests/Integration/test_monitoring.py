@@ -83,17 +83,36 @@ def test_alerts_are_sound_and_name_metrics_that_there_are(page):
      f'longwire_apns_certificate_warning_seconds{{job="a",instance="i"}} {30 * 86_400}')])
 def test_the_alert_of_a_certificate_goes_by_the_setting(tmp_path, alert, end, warning):
     series, _, limit = warning.rpartition(" ")
+    judge(tmp_path, [
+        ({end: f"{days * 86_400}+0x5", series: f"{limit}+0x5"}, alert, "3m", fires) for days, fires in [(29, 1), (31, 0)]])
+
+
+def judge(folder, cases):
+    """Has promtool play series, a minute a step, and count the firing alerts of a name after a time."""
     rules = {"rule_files": [str(ALERTS)], "evaluation_interval": "1m", "tests": [
         {"interval": "1m",
-         "input_series": [{"series": end, "values": f"{days * 86_400}+0x5"}, {"series": series, "values": f"{limit}+0x5"}],
+         "input_series": [{"series": name, "values": values} for name, values in series.items()],
          "promql_expr_test": [{
-             "expr": f'count(ALERTS{{alertname="{alert}"}}) or vector(0)', "eval_time": "3m",
+             "expr": f'count(ALERTS{{alertname="{alert}",alertstate="firing"}}) or vector(0)', "eval_time": time,
              "exp_samples": [{"labels": "{}", "value": fires}]}]}
-        for days, fires in [(29, 1), (31, 0)]]}
-    path = tmp_path / "rules.yaml"
+        for series, alert, time, fires in cases]}
+    path = folder / "rules.yaml"
     path.write_text(json.dumps(rules))
     status, said = promtool("test", "rules", path)
     assert status == 0, said
+
+
+def test_a_feed_that_nobody_reads_is_alerted_before_its_items_go_unread(tmp_path):
+    oldest = 'longwire_app_feed_oldest_seconds{instance="i",app="a",type="%s"}'
+    missed = 'longwire_feed_items_missed_total{instance="i"}'
+    judge(tmp_path, [
+        ({oldest % "events": "3500+60x20", oldest % "upstream": "0+0x20"}, "LongwireFeedWaits", "12m", 1),
+        ({oldest % "events": "3500+60x20", oldest % "upstream": "0+0x20"}, "LongwireFeedWaits", "5m", 0),
+        ({oldest % "events": "300+0x20", oldest % "upstream": "3700 0+0x20"}, "LongwireFeedWaits", "12m", 0),
+        ({missed: "7+0x20"}, "LongwireFeedItemsMissed", "12m", 0),
+        ({missed: "7+0x5 9+0x10"}, "LongwireFeedItemsMissed", "12m", 1)])
+    shown = [target["expr"] for panel in json.loads(DASHBOARD.read_text())["panels"] for target in panel["targets"]]
+    assert any("longwire_app_feed_oldest_seconds" in expression for expression in shown)
 
 
 def test_the_dashboard_names_metrics_that_there_are(page, tmp_path):

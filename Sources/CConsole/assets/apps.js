@@ -158,11 +158,14 @@ function rotation(page, tools) {
   }}, field(t("secretWhich"), secret), field(t("overlap"), overlap, t("overlapHint")), h("button", {class: "main"}, t("secretRotate"))));
 }
 
-/** What waits in the app's feeds, over time. */
+/** What waits in the app's feeds and for how long, over time. */
 function feeds(app) {
-  const line = (name, type) => ({name: t(name), points: history.gauge("longwire_app_feed_items", {app, type})});
-  return h("div", {class: "plots"}, plot(t("plotFeeds"), [line("feedUpstream", "upstream"), line("feedEvents", "events")], {format: compact, span: SPAN, now: Date.now()}),
-    plot(t("plotSessions"), [{name: t("deviceSessions"), points: history.gauge("longwire_app_connected_devices", {app})}], {format: compact, span: SPAN, now: Date.now()}));
+  const options = {span: SPAN, now: Date.now()};
+  const lines = (metric, ...names) => names.map(([name, type]) => ({name: t(name), points: history.gauge(metric, {app, ...(type && {type})})}));
+  return h("div", {class: "plots"},
+    plot(t("plotFeeds"), lines("longwire_app_feed_items", ["feedUpstream", "upstream"], ["feedEvents", "events"]), {...options, format: compact}),
+    plot(t("plotFeedWait"), lines("longwire_app_feed_oldest_seconds", ["feedUpstreamWait", "upstream"], ["feedEventsWait", "events"]), {...options, format: duration}),
+    plot(t("plotSessions"), lines("longwire_app_connected_devices", ["deviceSessions"]), {...options, format: compact}));
 }
 
 // What the acts have in common.

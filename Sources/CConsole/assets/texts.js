@@ -115,6 +115,8 @@ const TEXTS = {
   copy: ["Copy", "复制"], copied: ["Copied", "已复制"],
   plotFeeds: ["Waiting for the app's server", "等待业务服务器读取"],
   feedUpstream: ["upstream unread", "上行未读"], feedEvents: ["events unread", "事件未读"],
+  plotFeedWait: ["Oldest item's wait", "最旧条目已等待"],
+  feedUpstreamWait: ["oldest upstream", "最旧上行"], feedEventsWait: ["oldest event", "最旧事件"],
   appsEmpty: ["No app has figures that this credential may see.", "此凭证看不到任何应用的数据。"],
   appConnected: ["connected", "在线"],
   appAcceptedRate: ["accepted a second", "每秒接收"],

@@ -10,7 +10,7 @@ int longwire_eventfd(void);
 /// A non-blocking, close-on-exec timerfd of the monotonic clock; -1 with errno set on failure.
 int longwire_timerfd(void);
 
-/// Makes a timerfd readable once, so many nanoseconds from now, at least 1; 0, or -1 with errno set.
+/// Makes a timerfd readable once, `nanoseconds` from now, at least 1; 0, or -1 with errno set.
 int longwire_timerfd_set(int descriptor, int64_t nanoseconds);
 
 /// accept4 with SOCK_NONBLOCK and SOCK_CLOEXEC; `address` takes up to `*address_byte_count` bytes of sockaddr.

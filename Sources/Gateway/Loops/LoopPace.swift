@@ -4,7 +4,7 @@
 /// threads, for milliseconds. So while several apps publish, apps that have used up their slices go on only as long as the loop has
 /// used less than its share of a core: their sockets fill meanwhile, and other apps wait for nothing.
 struct LoopPace {
-    /// Of each hundred nanoseconds so many may be work before such senders wait.
+    /// Per cent of the time that may be work before such senders wait.
     static let share: Int64 = 60
     /// Work that a loop may do beyond its share after it was calm, in nanoseconds.
     static let burst: Int64 = 200_000

@@ -131,7 +131,7 @@ struct QueuedBytesTests {
         }
         let payloads = ["p", String(repeating: "q", count: 900), String(repeating: "r", count: 16_000)]
         var phone = harness.register(token: "aa")
-        for payload in payloads { harness.publish(phone, payload) }
+        for payload in payloads { _ = harness.publish(phone, payload) }
         #expect(Self.queued(harness) == Self.stored(harness) && Self.queued(harness) > 17_000)
         harness.acknowledge(phone, 2)
         #expect(Self.queued(harness) == Self.stored(harness) && Self.queued(harness) > 16_000)
@@ -139,10 +139,10 @@ struct QueuedBytesTests {
         harness.crash()
         #expect(Self.queued(harness) == Self.stored(harness))
         // The vendor fails them all: those of strategy 4 move to the live stream with other rows.
-        for payload in payloads { harness.publish(phone, payload, strategy: .vendorElseLive) }
-        for payload in payloads { harness.publish(phone, payload, strategy: .vendorOnly, timeToLive: 60_000) }
+        for payload in payloads { _ = harness.publish(phone, payload, strategy: .vendorElseLive) }
+        for payload in payloads { _ = harness.publish(phone, payload, strategy: .vendorOnly, timeToLive: 60_000) }
         // One too many: the oldest overflows.
-        harness.publish(phone, payloads[1], timeToLive: 60_000)
+        _ = harness.publish(phone, payloads[1], timeToLive: 60_000)
         #expect(Self.queued(harness) == Self.stored(harness) && Self.queued(harness) > 32_000)
         for job in harness.lease(100) { harness.settle(job, .rejected, reason: "no") }
         #expect(Self.queued(harness) == Self.stored(harness))
@@ -162,8 +162,8 @@ struct QueuedBytesTests {
         let harness = DeliveryHarness()
         let phone = harness.register()
         harness.disconnect(phone)
-        for _ in 0..<3 { harness.publish(phone, "from before", timeToLive: 60_000) }
-        harness.publish(phone, "moves", strategy: .vendorElseLive, timeToLive: 60_000)
+        for _ in 0..<3 { _ = harness.publish(phone, "from before", timeToLive: 60_000) }
+        _ = harness.publish(phone, "moves", strategy: .vendorElseLive, timeToLive: 60_000)
         // As the earlier release left them: rows without the mark, counts without sizes.
         for (key, row) in harness.store.visibleRows {
             var bytes = row.value
@@ -181,7 +181,7 @@ struct QueuedBytesTests {
         harness.store.sync()
         harness.crash()
         #expect(Self.queued(harness) == 0 && harness.statistics.pending >= 3)
-        harness.publish(phone, "from now on", timeToLive: 7_200_000)
+        _ = harness.publish(phone, "from now on", timeToLive: 7_200_000)
         let own = Self.queued(harness)
         #expect(own > 0)
         harness.advance(120_000)

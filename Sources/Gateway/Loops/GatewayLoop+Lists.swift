@@ -34,7 +34,8 @@ extension GatewayLoop {
 
     /// Publishes what the store has room for; goes on in the next turn, or when something was committed.
     func dealLists() {
-        guard !isDealing else { return }
+        // What goes on later waits for the end of a pause, whatever is committed meanwhile.
+        guard !isDealing, !(isPausing && isDealingLater) else { return }
         isDealing = true
         let slice = core.pointee.shares.isContended ? AppShares.publishesPerTurn : Self.listSliceCount
         var count = 0

@@ -325,7 +325,7 @@ final class GatewayLoop {
         if !rested.isEmpty || publicFront.mayGoOn { resume(rested) }
     }
 
-    /// Whether what is beyond the apps' slices waits; then a turn comes when it need not any more.
+    /// Whether what is beyond the apps' slices waits; if so, the loop's timer makes the turn that ends the wait.
     private func mustPause() -> Bool {
         guard core.pointee.shares.isSliceUsedUp || isDealingLater && core.pointee.shares.isContended else {
             return false

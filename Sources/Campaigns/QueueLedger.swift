@@ -11,14 +11,22 @@ package struct AppQueue: Sendable, Equatable, Codable {
     package var count: Int
     /// What these messages count in bytes; `nil` from a release that does not count them.
     package var bytes: Int?
-    package init(app: AppKey, count: Int, bytes: Int? = nil) {
-        (self.app, self.count, self.bytes) = (app, count, bytes)
+    /// What the app has on disk besides (`RetainedBytes`); `nil` likewise.
+    package var retainedBytes: Int?
+    package init(app: AppKey, count: Int, bytes: Int? = nil, retainedBytes: Int? = nil) {
+        (self.app, self.count, self.bytes, self.retainedBytes) = (app, count, bytes, retainedBytes)
     }
 
     /// Numbers of many gateways can be added up, whichever gateway sent them.
-    package var isSound: Bool { Self.bounds ~= count && Self.bounds ~= bytes ?? 0 }
+    package var isSound: Bool {
+        Self.bounds ~= count && Self.bounds ~= bytes ?? 0 && Self.bounds ~= retainedBytes ?? 0
+    }
     /// The nearest one that is sound.
-    fileprivate var bounded: AppQueue { AppQueue(app: app, count: Self.bounded(count), bytes: bytes.map(Self.bounded)) }
+    fileprivate var bounded: AppQueue {
+        AppQueue(
+            app: app, count: Self.bounded(count), bytes: bytes.map(Self.bounded),
+            retainedBytes: retainedBytes.map(Self.bounded))
+    }
     private static func bounded(_ number: Int) -> Int { min(max(number, bounds.lowerBound), bounds.upperBound) }
     private static let bounds = -(1 << 48)...(1 << 48)
 
@@ -26,6 +34,7 @@ package struct AppQueue: Sendable, Equatable, Codable {
     fileprivate static func += (sum: inout AppQueue, more: AppQueue) {
         sum.count += more.count
         sum.bytes = (sum.bytes ?? 0) + (more.bytes ?? 0)
+        sum.retainedBytes = (sum.retainedBytes ?? 0) + (more.retainedBytes ?? 0)
     }
 }
 
@@ -40,29 +49,37 @@ package struct QueueLedger: Sendable {
     package static let silenceMilliseconds: Int64 = 5_000
     /// How often each tells: what another knows of it is twice as old at most, and the way.
     package static let exchangeMilliseconds: UInt64 = 250
+    /// After which all that there are have told a gateway that counts anew: some of them are on the way to it with the last question.
+    package static let beginMilliseconds: Int64 = 1_000
     /// Apps that one gateway tells of, at most.
     package static let appLimit = 4_096
     /// Gateways that are counted, at most: as many as a cluster has numbers for (`NodeID.range`).
     package static let gatewayLimit = 1_023
 
     private var gateways: [Int: Told] = [:]
+    /// When the first of these told.
+    private var beganAt: Int64 = 0
 
     package init() {}
 
     /// Takes what a gateway has, and answers what the others have of the same apps.
     ///
     /// A gateway beyond `gatewayLimit` gets its answer and is not counted.
-    package mutating func take(_ queues: [AppQueue], of node: Int, now: Int64) -> [AppQueue] {
+    ///
+    /// - Returns: `nil` while gateways may not have told yet: a sum without them would let the asker pass the quota by all that they have.
+    package mutating func take(_ queues: [AppQueue], of node: Int, now: Int64) -> [AppQueue]? {
         gateways = gateways.filter { now - $0.value.at < Self.silenceMilliseconds }
+        if gateways.isEmpty { beganAt = now }
         gateways[node] = nil
         let answer = queues.map { queue -> AppQueue in
             // Each number is bounded, and so are the gateways: the sum fits. Who asks refuses one that is not sound.
-            var sum = AppQueue(app: queue.app, count: 0, bytes: 0)
+            var sum = AppQueue(app: queue.app, count: 0, bytes: 0, retainedBytes: 0)
             for told in gateways.values { if let queue = told.queues[queue.app] { sum += queue } }
             return sum.bounded
         }
-        guard gateways.count < Self.gatewayLimit else { return answer }
-        gateways[node] = Told(queues: Dictionary(queues.map { ($0.app, $0.bounded) }) { $1 }, at: now)
-        return answer
+        if gateways.count < Self.gatewayLimit {
+            gateways[node] = Told(queues: Dictionary(queues.map { ($0.app, $0.bounded) }) { $1 }, at: now)
+        }
+        return now - beganAt < Self.beginMilliseconds ? nil : answer
     }
 }

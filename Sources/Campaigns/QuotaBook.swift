@@ -18,19 +18,21 @@ package enum Quota: Int, Sendable, CaseIterable {
     case queuedMessages
     /// Their bytes, as they count in their devices' queues.
     case queuedBytes
+    /// These bytes, and what the app has on disk besides (`RetainedBytes`).
+    case storedBytes
 
     /// A rate is used up in a moment and there again in the next; the others are numbers of what there is.
     package var isRate: Bool {
         switch self {
         case .publishesPerSecond, .requestBytesPerSecond: true
-        case .devices, .queuedMessages, .queuedBytes: false
+        case .devices, .queuedMessages, .queuedBytes, .storedBytes: false
         }
     }
 
-    /// All gateways of a cluster count together: no gateway has a share (`QueueLedger`).
-    package var isOfQueues: Bool {
+    /// What the app has in the store: all gateways of a cluster count together, and no gateway has a share (`QueueLedger`).
+    package var isOfStore: Bool {
         switch self {
-        case .queuedMessages, .queuedBytes: true
+        case .queuedMessages, .queuedBytes, .storedBytes: true
         case .devices, .publishesPerSecond, .requestBytesPerSecond: false
         }
     }
@@ -41,8 +43,13 @@ package enum Quota: Int, Sendable, CaseIterable {
         case .devices, .publishesPerSecond, .requestBytesPerSecond, .queuedMessages: 1_000_000_000
         // Half of what the rows of counts can tell, so that what passes the bound for a moment does not wrap.
         case .queuedBytes: 64 << 30
+        // A sixteenth of what gateways tell each other at most.
+        case .storedBytes: 16 << 40
         }
     }
+
+    /// After how long a caller looks again whether there is room, in seconds: queues may be empty in a moment, a day's rows are not.
+    fileprivate var roomSeconds: Int { self == .storedBytes ? 60 : 5 }
 
     package var key: String { Self.keys[rawValue] }
     private static let keys = allCases.map { String(describing: $0) }
@@ -63,7 +70,7 @@ package struct AppQuotas: Sendable, Equatable {
     /// Some bound is on what the shards have.
     package var boundsHoldings: Bool { Quota.allCases.contains { !$0.isRate && self[$0] > 0 } }
     /// Some bound is on what all gateways have together.
-    package var boundsQueues: Bool { Quota.allCases.contains { $0.isOfQueues && self[$0] > 0 } }
+    package var boundsStore: Bool { Quota.allCases.contains { $0.isOfStore && self[$0] > 0 } }
 }
 
 /// Which bound refused a call, and when to come again.
@@ -100,8 +107,10 @@ package struct QuotaHolding: Sendable, Equatable {
     package var devices: Int
     package var queued: Int
     package var queuedBytes: Int
-    package init(devices: Int, queued: Int, queuedBytes: Int = 0) {
+    package var retainedBytes: Int
+    package init(devices: Int, queued: Int, queuedBytes: Int = 0, retainedBytes: Int = 0) {
         (self.devices, self.queued, self.queuedBytes) = (devices, queued, queuedBytes)
+        self.retainedBytes = retainedBytes
     }
 
     fileprivate static let none = QuotaHolding(devices: 0, queued: 0)
@@ -109,6 +118,7 @@ package struct QuotaHolding: Sendable, Equatable {
         devices += sign * other.devices
         queued += sign * other.queued
         queuedBytes += sign * other.queuedBytes
+        retainedBytes += sign * other.retainedBytes
     }
 }
 
@@ -178,12 +188,21 @@ package struct QuotaBook: Sendable {
             now: Int64
         ) -> (Quota, Int)? {
             turn(to: now)
-            // Until less than a second's worth is unpaid.
-            if first.rate > 0, let seconds = wait(first.quota, at: first.rate, now: now) {
-                return (first.quota, seconds)
-            }
-            if second.rate > 0, let seconds = wait(second.quota, at: second.rate, now: now) {
-                return (second.quota, seconds)
+            // Until less than a second's worth is unpaid of either: the caller is told of the longer wait.
+            let waits = (
+                first.rate > 0 ? wait(first.quota, at: first.rate, now: now) : nil,
+                second.rate > 0 ? wait(second.quota, at: second.rate, now: now) : nil
+            )
+            let longer: (Quota, Int)? =
+                switch waits {
+                case (nil, nil): nil
+                case (let one?, nil): (first.quota, one)
+                case (nil, let other?): (second.quota, other)
+                case (let one?, let other?): one >= other ? (first.quota, one) : (second.quota, other)
+                }
+            if let longer {
+                self[longer.0].refused += 1
+                return longer
             }
             if first.rate > 0 { grant(first.quota, first.amount, at: first.rate, now: now) }
             if second.rate > 0 { grant(second.quota, second.amount, at: second.rate, now: now) }
@@ -193,7 +212,6 @@ package struct QuotaBook: Sendable {
         private mutating func wait(_ quota: Quota, at rate: Int, now: Int64) -> Int? {
             let ahead = price(quota, at: rate, now: now)
             guard ahead >= QuotaBook.second else { return nil }
-            self[quota].refused += 1
             return max(1, Int(ahead / QuotaBook.second))
         }
     }
@@ -201,9 +219,6 @@ package struct QuotaBook: Sendable {
     private static let second: Int64 = 1_000_000_000
     /// So long at most an app pays for one call.
     private static let longestDebt = 60 * second
-    /// After how long a caller looks again whether there is room.
-    private static let roomSeconds = 5
-
     private var uses: [AppKey: Use] = [:]
     /// What each part has.
     private var holdings: [Int: [AppKey: QuotaHolding]] = [:]
@@ -221,25 +236,26 @@ package struct QuotaBook: Sendable {
     /// What this gateway grants of a bound.
     private func share(_ quota: Quota, of quotas: AppQuotas) -> Int {
         let limit = quotas[quota]
-        guard gatewayCount > 1, !quota.isOfQueues else { return limit }
+        guard gatewayCount > 1, !quota.isOfStore else { return limit }
         let share = (limit + gatewayCount - 1) / gatewayCount
         // Devices are where their parts are, and no gateway can take them for another.
         return quota == .devices ? min(limit, share + max(4, share / 4)) : share
     }
 
     private func shown(_ quota: Quota, of quotas: AppQuotas) -> Int? {
-        gatewayCount > 1 && !quota.isOfQueues ? share(quota, of: quotas) : nil
+        gatewayCount > 1 && !quota.isOfStore ? share(quota, of: quotas) : nil
     }
 
     private func devices(of app: AppKey) -> Int { totals[app]?.devices ?? 0 }
     /// Below 0 where other gateways' parts count what this one's have ended.
     private func here(_ app: AppKey) -> AppQueue {
         let holding = totals[app] ?? .none
-        return AppQueue(app: app, count: holding.queued, bytes: holding.queuedBytes)
+        return AppQueue(
+            app: app, count: holding.queued, bytes: holding.queuedBytes, retainedBytes: holding.retainedBytes)
     }
     /// What the other gateways have, if there are any; `nil`: nothing is known of it.
     private func lastWord(of app: AppKey, now: Int64) -> AppQueue? {
-        guard gatewayCount > 1 else { return AppQueue(app: app, count: 0, bytes: 0) }
+        guard gatewayCount > 1 else { return AppQueue(app: app, count: 0, bytes: 0, retainedBytes: 0) }
         // A word that nobody renews would refuse an app for ever whose queues are empty by now.
         return now - heardAt < QueueLedger.silenceMilliseconds ? queuedElsewhere[app] : nil
     }
@@ -249,12 +265,15 @@ package struct QuotaBook: Sendable {
         let here = here(app)
         // A part may have ended what another had accepted before a restart.
         let messages = max(0, here.count + elsewhere.count)
+        guard quota != .queuedMessages else { return messages }
+        guard let bytes = here.bytes, let others = elsewhere.bytes else { return nil }
+        // What a release that does not count bytes has ended stays among them: never more than the messages can have.
+        let queued = min(max(0, bytes + others), messages * QueuedBlocks.largestMessageByteCount)
         switch quota {
-        case .queuedMessages: return messages
-        case .queuedBytes:
-            guard let bytes = here.bytes, let others = elsewhere.bytes else { return nil }
-            // What a release that does not count bytes has ended stays among them: never more than the messages can have.
-            return min(max(0, bytes + others), messages * QueuedBlocks.largestMessageByteCount)
+        case .queuedMessages, .queuedBytes: return queued
+        case .storedBytes:
+            guard let retained = here.retainedBytes, let others = elsewhere.retainedBytes else { return nil }
+            return queued + max(0, retained + others)
         case .devices, .publishesPerSecond, .requestBytesPerSecond: return nil
         }
     }
@@ -262,7 +281,8 @@ package struct QuotaBook: Sendable {
     private func shownUse(_ quota: Quota, of app: AppKey, now: Int64) -> Int {
         if let used = used(quota, of: app, now: now) { return used }
         let here = here(app)
-        return max(0, quota == .queuedBytes ? here.bytes ?? 0 : here.count)
+        guard quota != .queuedMessages else { return max(0, here.count) }
+        return max(0, here.bytes ?? 0) + (quota == .storedBytes ? max(0, here.retainedBytes ?? 0) : 0)
     }
 
     /// What this gateway has of these apps, for the one that adds up.
@@ -288,7 +308,7 @@ package struct QuotaBook: Sendable {
     package mutating func take(
         app: AppKey, publishes: Int, byteCount: Int, quotas: AppQuotas, now: Int64
     ) -> QuotaRefusal? {
-        if let refusal = queueRefusal(app: app, quotas: quotas, now: now) { return refusal }
+        if let refusal = storeRefusal(app: app, quotas: quotas, now: now) { return refusal }
         let publishRate = share(.publishesPerSecond, of: quotas)
         let byteRate = share(.requestBytesPerSecond, of: quotas)
         guard publishRate > 0 || byteRate > 0 else { return nil }
@@ -299,17 +319,26 @@ package struct QuotaBook: Sendable {
         }
     }
 
-    /// Whether the app has as much queued as it may; also for a broadcast, which no other bound refuses.
-    package mutating func queueRefusal(app: AppKey, quotas: AppQuotas, now: Int64) -> QuotaRefusal? {
-        for quota in Self.quotasOfQueues where quotas[quota] > 0 {
-            // Without word from the others nothing is known of what there is.
-            guard let used = used(quota, of: app, now: now), used >= quotas[quota] else { continue }
-            uses[app, default: Use()][quota].refused += 1
-            return QuotaRefusal(quota: quota, retryAfterSeconds: Self.roomSeconds)
+    /// Whether the app has as much in the store as it may; also for a broadcast, which no other bound refuses.
+    package mutating func storeRefusal(app: AppKey, quotas: AppQuotas, now: Int64) -> QuotaRefusal? {
+        for quota in Self.quotasOfStore {
+            if let refusal = refusal(quota, of: app, quotas, now: now) { return refusal }
         }
         return nil
     }
-    private static let quotasOfQueues = Quota.allCases.filter(\.isOfQueues)
+    private static let quotasOfStore = Quota.allCases.filter(\.isOfStore)
+
+    /// Whether a device may register that the app does not have yet: one more row that stays.
+    package mutating func registrationRefusal(app: AppKey, quotas: AppQuotas, now: Int64) -> QuotaRefusal? {
+        refusal(.storedBytes, of: app, quotas, now: now)
+    }
+
+    private mutating func refusal(_ quota: Quota, of app: AppKey, _ quotas: AppQuotas, now: Int64) -> QuotaRefusal? {
+        // Without word from the others nothing is known of what there is.
+        guard quotas[quota] > 0, let used = used(quota, of: app, now: now), used >= quotas[quota] else { return nil }
+        uses[app, default: Use()][quota].refused += 1
+        return QuotaRefusal(quota: quota, retryAfterSeconds: quota.roomSeconds)
+    }
 
     // MARK: What there is
 
@@ -365,7 +394,7 @@ package struct QuotaBook: Sendable {
             let used =
                 switch quota {
                 case .devices: devices(of: app)
-                case .queuedMessages, .queuedBytes: shownUse(quota, of: app, now: now)
+                case .queuedMessages, .queuedBytes, .storedBytes: shownUse(quota, of: app, now: now)
                 case .publishesPerSecond, .requestBytesPerSecond: use[quota].before
                 }
             return QuotaUse(

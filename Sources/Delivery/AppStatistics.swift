@@ -19,6 +19,8 @@ package struct AppStatistics: Sendable {
     package var queuedMessages: Int64 = 0
     /// Their sizes in whole blocks, in the same way (`QueuedBlocks`).
     package private(set) var queuedBytes: Int64 = 0
+    /// What the app has on disk besides its queues, in the same way (`RetainedBytes`).
+    package var retainedBytes: Int64 = 0
     package var dueJobs = PerChannel { _ in 0 }
     /// What waits for an ack of the app's server, and for how many milliseconds the oldest has.
     package var upstreamItems = 0
@@ -65,6 +67,9 @@ extension Shard {
             for channel in VendorChannel.allCases { current.dueJobs[channel] = jobs.dueCount(of: app, channel) }
             (current.upstreamItems, current.upstreamWait) = feeds.waiting(in: FeedName(key, .upstream), at: now)
             (current.eventItems, current.eventWait) = feeds.waiting(in: FeedName(key, .events), at: now)
+            current.retainedBytes =
+                appRetained[app].sum(on: CountersRow.day(of: now))
+                + FeedKind.allCases.reduce(0) { $0 + feeds.byteCount(of: FeedName(key, $1)) }
             return current
         }
     }
@@ -74,8 +79,20 @@ extension Shard {
         for (app, sum) in sums {
             numbers.pending += sum.messages
             holdingsBeforeServed[app, default: CountedHoldings()] += sum
-            if let place = appPlaces[app] { appNumbers[place].add(sum) }
+            guard let place = appPlaces[app] else { continue }
+            appNumbers[place].add(sum)
+            appRetained[place].addDevices(sum.devices)
         }
+    }
+
+    /// What an app has besides its queues by the rows of counts.
+    func retained(of app: AppKey) -> RetainedBytes {
+        var retained = RetainedBytes()
+        let day = CountersRow.day(of: now)
+        retained.setAccepted(
+            on: day, counters.accepted(of: app, on: day), before: counters.accepted(of: app, on: day - min(day, 1)))
+        retained.addDevices(holdingsBeforeServed[app]?.devices ?? 0)
+        return retained
     }
 
     /// Gives an app a place in every table that is kept by app.
@@ -85,6 +102,7 @@ extension Shard {
         var figures = AppStatistics()
         if let holdings = holdingsBeforeServed[settings.key] { figures.add(holdings) }
         appNumbers.append(figures)
+        appRetained.append(retained(of: settings.key))
         jobs.addApp()
         sessions.addApp()
         broadcasts.setApps(apps)

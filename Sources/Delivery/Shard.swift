@@ -50,6 +50,7 @@ package struct Shard: ~Copyable {
     var retiredApps: Set<AppKey> = []
     var numbers = ShardStatistics()
     var appNumbers: [AppStatistics]
+    var appRetained: [RetainedBytes] = []
     /// What each app has by counts of earlier days and starts, for apps that are served later.
     var holdingsBeforeServed: [AppKey: CountedHoldings]
     /// Each app's place in `apps`.
@@ -98,6 +99,7 @@ package struct Shard: ~Copyable {
         numbers.pending = counters.pending
         numbers.damagedRows += UInt64(counters.damagedRowCount)
         self.counters = CounterTable(counters)
+        appRetained = apps.map { retained(of: $0.key) }
         if isPlanted(.queuedBytesForgotten) { for place in appNumbers.indices { appNumbers[place].forgetBytes() } }
         restore(start)
     }

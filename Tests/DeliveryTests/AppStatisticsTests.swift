@@ -54,6 +54,49 @@ struct AppStatisticsTests {
         #expect(statistics(Self.other).refusedOverShare == 0)
     }
 
+    @Test("what an app has on disk besides its queue: its devices, and the messages of two days, ended or not")
+    func retained() {
+        let (device, message) = (RetainedBytes.ofDevice, RetainedBytes.ofRecentMessage)
+        func retained() -> Int64 { statistics(DeliveryHarness.app).retainedBytes }
+        #expect(retained() == 0)
+        var phone = harness.register()
+        harness.connect(&phone)
+        let stranger = harness.register()
+        harness.disconnect(stranger)
+        #expect(retained() == 2 * device && statistics(Self.other).retainedBytes == 0)
+        for _ in 0..<3 { #expect(harness.publish(phone).code == .accepted) }
+        harness.acknowledge(phone, 3)
+        #expect(retained() == 2 * device + 3 * message && statistics(DeliveryHarness.app).queuedBytes == 0)
+        harness.crash()
+        #expect(retained() == 2 * device + 3 * message)
+        // A device that never came again goes after a day; the messages of yesterday still count.
+        harness.advance(86_400_000)
+        #expect(retained() == device + 3 * message)
+        harness.crash()
+        #expect(retained() == device + 3 * message)
+        harness.advance(86_400_000)
+        #expect(retained() == device)
+        harness.crash()
+        #expect(retained() == device)
+    }
+
+    @Test("the first command after midnight takes no part in the day's turn: what is before yesterday leaves memory")
+    func midnight() {
+        _ = harness.register()
+        #expect(harness.shard.counters.rowCount == 1)
+        for day in 1...4 {
+            // A command comes before the timer of the new day.
+            harness.letTimePass(86_400_000)
+            _ = harness.register()
+            harness.advance(1_000)
+            #expect(harness.shard.counters.rowCount == 2, "day \(day): yesterday's and today's")
+        }
+        let today = CountersRow.day(of: harness.now)
+        let registered = (0...4).map { harness.shard.counters.totals(of: DeliveryHarness.app, day: today - UInt32($0)) }
+        #expect(registered.map(\.registered) == [1, 1, 1, 1, 1])
+        #expect(registered[0].accumulated == 5)
+    }
+
     @Test("an app that a row brought back before a reload lists it again has its place")
     func relisted() {
         var phone = harness.register(token: "aa", app: Self.other)

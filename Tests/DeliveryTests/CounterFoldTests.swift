@@ -56,6 +56,12 @@ struct CounterFoldTests {
         var queued: Int { sum { $0.queuedMessages } }
         /// And what they count in bytes.
         var queuedBytes: Int { sum { $0.queuedBytes } }
+        var devices: Int { retained { $0.devices } }
+        func recent(on day: UInt32) -> Int { retained { $0.recentMessages(on: day) } }
+
+        private func retained(_ figure: (RetainedBytes) -> Int64) -> Int {
+            shards.reduce(0) { sum, box in box.shard.appRetained.reduce(sum) { $0 + Int(figure($1)) } }
+        }
 
         private func sum(_ figure: (AppStatistics) -> Int64) -> Int {
             shards.reduce(0) { sum, box in
@@ -76,6 +82,11 @@ struct CounterFoldTests {
         var registered: [CounterDay: Int] = [:]
         var pending = 0
         var blocks = 0
+        var devices: Int { registered.values.reduce(0, +) }
+        /// Of this day and the one before.
+        func recent(on day: UInt32) -> Int {
+            accepted.reduce(0) { $0 + ($1.key.day == day || $1.key.day + 1 == day ? $1.value : 0) }
+        }
     }
 
     private func count(
@@ -148,6 +159,8 @@ struct CounterFoldTests {
                 if fold(&process, store, day, &random) { _ = fold(&process, store, day, &random) }
                 #expect(process.pending == books.pending, "day \(day), after folding")
                 #expect(process.queuedBytes == 64 * books.blocks, "day \(day), after folding")
+                #expect(process.devices == books.devices, "day \(day), after folding")
+                #expect(process.recent(on: day) == books.recent(on: day), "day \(day), after folding")
                 let app = Self.apps[Int(day) % Self.apps.count]
                 for back in [0, 1, 2, 3, 45, 89] where day >= Self.firstDay + UInt32(back) {
                     let asked = CounterDay(app: app, day: day - UInt32(back))
@@ -263,6 +276,7 @@ struct CounterFoldTests {
             #expect(process.pending == books.pending, "\(when)")
             #expect(process.queued == books.pending, "\(when)")
             #expect(process.queuedBytes == 64 * books.blocks, "\(when)")
+            #expect(process.devices == books.devices && process.recent(on: today) == books.recent(on: today), "\(when)")
             for app in Self.apps {
                 for day in Self.firstDay...today {
                     let expected = books.accepted[CounterDay(app: app, day: day)] ?? 0

@@ -157,7 +157,7 @@ def test_a_gateway_with_all_parts_holds_no_more_records_than_its_loop_may(rig, n
 
 def test_a_queue_is_full_for_all_gateways_together_and_stays_so_when_its_counter_moves(rig, new_device):
     bound = 60
-    with Cluster(rig, limits=QUICK, app={"quotas": {"queuedMessages": bound, "queuedBytes": 1 << 30}}) as cluster:
+    with Cluster(rig, limits=QUICK, app={"quotas": {"queuedMessages": bound, "queuedBytes": 1 << 30, "storedBytes": 1 << 40}}) as cluster:
         devices = [retried(lambda: new_device(cluster[0])) for _ in range(6)]
         for device in devices:
             device.close()
@@ -207,6 +207,9 @@ def test_a_queue_is_full_for_all_gateways_together_and_stays_so_when_its_counter
         move_counter(cluster)
         eventually(lambda: [use(one) for one in cluster] == [total] * 3, "one number at the heir", 15)
         eventually(lambda: len(byte_counts()) == 1 and 128 * total <= min(byte_counts()) <= 192 * total, "their bytes there", 15)
+        # And what else the app has: the devices, and what stays of the messages.
+        stored = min(byte_counts()) + 6 * 512 + 256 * total
+        eventually(lambda: {use(one, "storedBytes") for one in cluster} == {stored}, f"{stored} bytes stored", 15)
         assert not any(push(one, 0) for one in cluster)
         # What ends makes room, wherever it was accepted.
         for device in devices:

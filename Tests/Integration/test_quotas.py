@@ -195,9 +195,56 @@ def test_queued_bytes_are_held_with_few_messages_over_a_kill_until_the_device_ac
         assert refused(lambda: gateway.push(device.cid, "x", ttl=600_000)) is None
 
 
+def test_what_an_app_has_on_disk_is_held_for_publishes_and_new_devices(devices):
+    with held(storedBytes=1 << 30) as gateway:
+        watch = Watch(gateway)
+        known = devices(gateway)
+        # Forty messages have come and gone: what finds and traces them stays.
+        for number in range(40):
+            gateway.push(known.cid, str(number), ttl=600_000)
+        known.receive_and_ack(40)
+
+        def used():
+            return shown(gateway)["storedBytes"]["used"]
+        eventually(lambda: used() == 512 + 40 * 256 == sum_of_app(gateway, "stored_bytes"), f"a device and its messages, not {used()}")
+        before = used()
+        reload(gateway, storedBytes=before + 4_000)
+        count = 0
+        while count < 20 and not (body := refused(lambda: gateway.push(known.cid, "x" * 1_000, ttl=600_000))):
+            count += 1
+            time.sleep(0.08)
+        # Each counts its queue's bytes and what stays of it; each part tells what it has every 50 ms.
+        assert 3 <= count <= 5 and body["code"] == 30906 and "quota storedBytes" in body["msg"], (count, body)
+        with pytest.raises(Closed) as closed:
+            devices(gateway)
+        assert closed.value.code == 201 and "quota storedBytes" in closed.value.close.reason, closed.value
+        # A device that the app has may come, over a kill too, and the neighbour's register.
+        devices(gateway, NEIGHBOUR)
+        full = used()
+        gateway.process.kill()
+        gateway.process.wait()
+        gateway.start()
+        eventually(lambda: used() == full, "the same after a kill")
+        known.connect()
+        assert "quota storedBytes" in refused(lambda: gateway.push(known.cid, "x", ttl=600_000))["msg"]
+        with pytest.raises(Closed):
+            devices(gateway)
+        # What the queue had is free again, and the rest is not.
+        known.receive_and_ack(count)
+        eventually(lambda: used() == 512 + (40 + count) * 256, "an empty queue")
+        reload(gateway, storedBytes=1 << 30)
+        eventually(lambda: refused(lambda: gateway.push(known.cid, "x", ttl=600_000)) is None, "the higher quota")
+        devices(gateway)
+        assert watch.grown("longwire_quota_refusals_total", kind="storedBytes") >= 2
+
+
 def sum_of_queue(gateway):
     """What the metrics say of the app's queued bytes, over both loops."""
-    name = f'longwire_app_queued_bytes{{app="{gateway.app["appId"]}"'
+    return sum_of_app(gateway, "queued_bytes")
+
+
+def sum_of_app(gateway, figure):
+    name = f'longwire_app_{figure}{{app="{gateway.app["appId"]}"'
     return sum(float(line.rsplit(" ", 1)[1]) for line in gateway.metrics().splitlines() if line.startswith(name))
 
 

@@ -8,10 +8,8 @@ extension Shard {
     ///
     /// The gateway calls this at `nextTimer`, and at least once a second.
     package mutating func advance(to time: GatewayTime) {
-        let before = CountersRow.day(of: now)
         begin(time)
-        let today = CountersRow.day(of: now)
-        if today != before { counters.dropOld(before: today, of: apps) }
+        counters.dropOld(before: CountersRow.day(of: now))
 
         messages.timers.advance(to: now)
         jobs.advance(to: now)
@@ -237,7 +235,7 @@ extension Shard {
             inBatch(of: slot) { shard in
                 shard.store.delete(device.value.key, prior: .maybe(wakeAt: device.value.rowWakeAt))
                 shard.strike(slot)
-                shard.count(.collected)
+                shard.countDevice(-1)
             }
             devices.noteUnloaded(slot)
             freeIfEmpty(slot)

@@ -156,15 +156,19 @@ struct CountedHoldings: Equatable {
     var messages: Int64 = 0
     /// Their sizes, see `QueuedBlocks`.
     var blocks: Int64 = 0
+    /// Devices that registered and were not removed.
+    var devices: Int64 = 0
 
     static func += (sum: inout CountedHoldings, more: CountedHoldings) {
         sum.messages &+= more.messages
         sum.blocks &+= more.blocks
+        sum.devices &+= more.devices
     }
 
     static func -= (sum: inout CountedHoldings, less: CountedHoldings) {
         sum.messages &-= less.messages
         sum.blocks &-= less.blocks
+        sum.devices &-= less.devices
     }
 }
 
@@ -172,7 +176,7 @@ struct CountedHoldings: Equatable {
 package struct CounterStart: Sendable {
     /// `nil`: not known yet.
     private let fold: CounterFold?
-    private let today: UInt32
+    let today: UInt32
     /// Rows of today and yesterday, which may still change: a send or an alert counts on the day of the message's
     /// acceptance.
     private(set) var current: [(bucket: Bucket, row: CountersRow)] = []

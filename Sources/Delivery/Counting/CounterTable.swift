@@ -52,11 +52,13 @@ struct CounterTable: ~Copyable {
     private(set) var knowsFold: Bool
     private var removals: [Removal] = []
     private var removalAt = GatewayTime.max
+    /// The day for which `dropOld` was called last.
+    private var droppedOn: UInt32
 
     init(_ start: CounterStart) {
         pastDays = start.sums
         (foldedDays, staleDays) = (start.counted.union(start.folded), start.folded)
-        (withheldDays, knowsFold) = (start.withheld, start.knowsFold)
+        (withheldDays, knowsFold, droppedOn) = (start.withheld, start.knowsFold, start.today)
         for entry in start.current { keep(entry.row, entry.bucket) }
     }
 
@@ -156,23 +158,35 @@ struct CounterTable: ~Copyable {
     // MARK: Days
 
     /// Keeps only the sums of days before yesterday; their rows stay in the store and do not change any more.
-    mutating func dropOld(before today: UInt32, of apps: [AppSettings]) {
-        let yesterday = today - min(1, today)
-        for bucket in UInt16(0)..<UInt16(Bucket.count) {
-            for app in apps {
-                for old in stride(from: Int64(yesterday) - 3, to: Int64(yesterday), by: 1) where old >= 0 {
-                    let key = Self.key(Bucket(bucket), UInt32(old))
-                    guard let number = index.remove(app.key.word, key) else { continue }
+    ///
+    /// Called often, it works once a day: whichever command came first after midnight, the rows go.
+    mutating func dropOld(before today: UInt32) {
+        guard today > droppedOn else { return }
+        droppedOn = today
+        for (app, slots) in slotsByApp {
+            let days = slots.map { rows.at($0).value.day }
+            let kept = zip(slots, days).filter { $1 &+ 1 >= today }.map(\.0)
+            for old in Set(days) where old &+ 1 < today {
+                for bucket in UInt16(0)..<UInt16(Bucket.count) {
+                    guard let number = index.remove(app.word, Self.key(Bucket(bucket), old)) else { continue }
                     let row = rows.remove(CounterSlot(number: number))
-                    let day = CounterDay(app: row.app, day: row.day)
-                    pastDays[day, default: CountersRow(app: row.app, day: row.day)].add(row)
+                    pastDays[CounterDay(app: app, day: old), default: CountersRow(app: app, day: old)].add(row)
                 }
             }
+            slotsByApp[app] = kept.isEmpty ? nil : kept
         }
-        slotsByApp.removeAll(keepingCapacity: true)
-        for slot in rows.slots() where rows.isOccupied(slot) {
-            slotsByApp[rows.at(slot).value.app, default: []].append(slot)
+    }
+
+    /// Rows in memory.
+    var rowCount: Int { rows.count }
+
+    /// What these buckets accepted for an app on a day whose rows are in memory: today, or yesterday.
+    func accepted(of app: AppKey, on day: UInt32) -> Int64 {
+        var sum: Int64 = 0
+        for slot in slotsByApp[app] ?? [] where rows.at(slot).value.day == day {
+            sum &+= Int64(bitPattern: rows.at(slot).value.accepted)
         }
+        return sum
     }
 
     /// What was counted for an app on a day, and how many devices it had at the day's end.
@@ -247,7 +261,6 @@ struct CounterTable: ~Copyable {
         let today = Int64(today)
         var sums: [CounterDay: CountersRow] = [:]
         for (day, row) in pastDays where Int64(day.day) + 2 <= today && !foldedDays.contains(day) { sums[day] = row }
-        // Rows of an app that is no longer configured leave memory only with the process.
         for slot in rows.slots() where rows.isOccupied(slot) {
             let row = rows.at(slot)
             let day = CounterDay(app: row.value.app, day: row.value.day)

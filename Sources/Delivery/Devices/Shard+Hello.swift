@@ -333,7 +333,7 @@ extension Shard {
         device.value.dropped = DroppedCounts()
         inBatch(of: slot) { shard in
             device.value.flags.insert(.dirty)
-            if isRegistration { shard.count(.registered) }
+            if isRegistration { shard.countDevice(1) }
             if isFirstOfDay { shard.count(.active) }
             shard.noteEvent(.online)
         }

@@ -108,6 +108,9 @@ struct FeedTable {
         feeds[name].map { ($0.unreadCount, Self.wait($0, now)) } ?? (0, 0)
     }
 
+    /// What is stored of a feed whose head was read.
+    func byteCount(of name: FeedName) -> Int64 { feeds[name].map { Int64(clamping: $0.state.byteCount) } ?? 0 }
+
     private static func wait(_ feed: Feed, _ now: GatewayTime) -> GatewayTime {
         feed.oldestAt > 0 && feed.unreadCount > 0 ? max(0, now - feed.oldestAt) : 0
     }

@@ -145,6 +145,7 @@ extension Shard {
         appNumbers[app].accepted &+= 1
         appNumbers[app].queuedMessages += 1
         appNumbers[app].addBlocks(Int64(blocks))
+        appRetained[app].countAccepted(on: CountersRow.day(of: now))
     }
 
     /// Counts, in the open batch, that a pending message has another size now.
@@ -162,4 +163,10 @@ extension Shard {
 
     /// Counts, in the open batch, something that is neither an acceptance nor an end.
     mutating func count(_ extra: CountersRow.Extra) { counters.count(extra, counterScope) }
+
+    /// Counts, in the open batch, that its device was registered (1), or removed (-1).
+    mutating func countDevice(_ change: Int64) {
+        count(change > 0 ? .registered : .collected)
+        appRetained[Int(devices.at(batch.device).value.appIndex)].addDevices(change)
+    }
 }

@@ -29,8 +29,12 @@ final class SharedQuotas: Sendable {
         book.withLock { $0.hasSurplusDevice(app: app, part: part, connected: connected, quotas: quotas) }
     }
 
-    func queueRefusal(app: AppKey, quotas: AppQuotas, now: UInt64) -> QuotaRefusal? {
-        book.withLock { $0.queueRefusal(app: app, quotas: quotas, now: Int64(now)) }
+    func storeRefusal(app: AppKey, quotas: AppQuotas, now: UInt64) -> QuotaRefusal? {
+        book.withLock { $0.storeRefusal(app: app, quotas: quotas, now: Int64(now)) }
+    }
+
+    func registrationRefusal(app: AppKey, quotas: AppQuotas, now: UInt64) -> QuotaRefusal? {
+        book.withLock { $0.registrationRefusal(app: app, quotas: quotas, now: Int64(now)) }
     }
 
     func note(part: Int, _ holdings: [AppKey: QuotaHolding]) { book.withLock { $0.note(part: part, holdings) } }
@@ -42,7 +46,9 @@ final class SharedQuotas: Sendable {
     func hear(_ elsewhere: [AppQueue], now: UInt64) { book.withLock { $0.hear(elsewhere, now: Int64(now)) } }
 
     /// What the other gateways have, and keeps what this one tells; at the owner of part 0.
-    func count(_ queues: [AppQueue], of node: Int, now: UInt64) -> [AppQueue] {
+    ///
+    /// - Returns: `nil` while others may not have told.
+    func count(_ queues: [AppQueue], of node: Int, now: UInt64) -> [AppQueue]? {
         ledger.withLock { $0.take(queues, of: node, now: Int64(now)) }
     }
 
@@ -66,7 +72,12 @@ final class SharedQuotas: Sendable {
 ///
 /// So a new front cannot forget the question: it does not compile.
 struct PublishPermit: Sendable {
-    fileprivate init() {}
+    /// The app that was asked about; `nil` for a task's messages, whose app was when the task was made.
+    private let app: AppKey?
+    fileprivate init(_ app: AppKey?) { self.app = app }
+
+    /// Whether it is for a message of this app.
+    func covers(_ app: AppKey) -> Bool { self.app == nil || self.app == app }
 }
 
 extension GatewayLoop {
@@ -85,7 +96,8 @@ extension GatewayLoop {
             // Those about to be sent away count no longer, as in `connectedDevices(of:)`.
             let devices = max(0, figures.connectedDevices - (surplusDevices[app] ?? 0))
             holdings[app] = QuotaHolding(
-                devices: devices, queued: Int(figures.queuedMessages), queuedBytes: Int(figures.queuedBytes))
+                devices: devices, queued: Int(figures.queuedMessages), queuedBytes: Int(figures.queuedBytes),
+                retainedBytes: Int(figures.retainedBytes))
         }
         // Once for all apps: each publish of one that has quotas takes the same lock.
         context.quotas.note(part: index, holdings)
@@ -96,13 +108,13 @@ extension GatewayLoop {
     ///
     /// A message may be another gateway's whose caller is here, so no gateway can grant a share: what it accepts it may never count.
     func exchangeQueues() {
-        guard index == 0, let cluster = context.cluster, !snapshot.queueBoundApps.isEmpty,
+        guard index == 0, let cluster = context.cluster, !snapshot.storeBoundApps.isEmpty,
             loop.now >= nextQueueExchange
         else { return }
         nextQueueExchange = loop.now + QueueLedger.exchangeMilliseconds
-        let told = context.quotas.queues(of: Array(snapshot.queueBoundApps.prefix(QueueLedger.appLimit)))
+        let told = context.quotas.queues(of: Array(snapshot.storeBoundApps.prefix(QueueLedger.appLimit)))
         guard !isHere(0) else {
-            let elsewhere = context.quotas.count(told, of: cluster.node, now: loop.now)
+            guard let elsewhere = context.quotas.count(told, of: cluster.node, now: loop.now) else { return }
             return context.quotas.hear(elsewhere, now: loop.now)
         }
         ask(Bucket(0), .queues(told, node: cluster.node)) { [unowned self] answer in
@@ -114,44 +126,53 @@ extension GatewayLoop {
 
     /// Counts a call of an app that asks for messages, or says which of the app's quotas is used up.
     func permit(of key: AppKey, publishes: Int, byteCount: Int) throws(QuotaRefusal) -> PublishPermit {
-        guard snapshot.hasQuotas, let quotas = registry[key]?.quotas, !quotas.isEmpty else { return PublishPermit() }
+        guard snapshot.hasQuotas, let quotas = registry[key]?.quotas, !quotas.isEmpty else {
+            return PublishPermit(key)
+        }
         let refusal = context.quotas.take(
             app: key, publishes: publishes, byteCount: byteCount, quotas: quotas, now: loop.now)
-        guard let refusal else { return PublishPermit() }
+        guard let refusal else { return PublishPermit(key) }
         metrics.count(.over(refusal.quota))
         throw refusal
     }
 
-    /// The same of a call about tasks: what makes no message is counted for nothing, and a broadcast only needs room in the queues.
+    /// The same of a call about tasks: what makes no message is counted for nothing, and a broadcast only needs room in the store.
     func permit(_ action: CampaignAction, byteCount: Int) throws(QuotaRefusal) -> PublishPermit {
         if let (app, count) = action.publishes {
             return try permit(of: app, publishes: count, byteCount: byteCount)
         }
         guard let key = action.broadcaster, snapshot.hasQuotas, let quotas = registry[key]?.quotas,
-            let refusal = context.quotas.queueRefusal(app: key, quotas: quotas, now: loop.now)
-        else { return PublishPermit() }
+            let refusal = context.quotas.storeRefusal(app: key, quotas: quotas, now: loop.now)
+        else { return PublishPermit(action.broadcaster) }
         metrics.count(.over(refusal.quota))
         throw refusal
     }
 
     /// For the messages of a task whose row is durable: the call that gave it its devices, or made the broadcast, was counted.
-    var permitOfKeptTask: PublishPermit { PublishPermit() }
+    var permitOfKeptTask: PublishPermit { PublishPermit(nil) }
 
     enum QuotaAdmission {
         case free
         /// The quota counts it: it is asked again before the Welcome (`isSurplus`).
         case counted
-        case refused
+        /// Names the quota.
+        case refused(StaticString)
     }
 
     /// Whether an app may have one more device; one that only comes back on another connection always may.
-    func admission(of cid: DeviceID, of app: App) -> QuotaAdmission {
+    func admission(of cid: DeviceID, of app: App, isRegistration: Bool) -> QuotaAdmission {
+        if isRegistration, app.quotas[.storedBytes] > 0,
+            context.quotas.registrationRefusal(app: app.key, quotas: app.quotas, now: loop.now) != nil
+        {
+            metrics.count(.over(.storedBytes))
+            return .refused(Self.storeReason)
+        }
         guard app.quotas[.devices] > 0, !core.pointee.seat.isConnected(cid) else { return .free }
         let isRoom = context.quotas.admitsDevice(
             app: app.key, part: index, connected: connectedDevices(of: app.key), quotas: app.quotas)
         guard !isRoom else { return .counted }
         metrics.count(.over(.devices))
-        return .refused
+        return .refused(Self.quotaReason)
     }
 
     /// Whether a device that is connected and has no Welcome yet is one too many; then `surplusLeft` is owed.
@@ -182,6 +203,8 @@ extension GatewayLoop {
 
     /// When a device comes again whose app has all it may have.
     static let quotaWindow: (UInt32, UInt32) = (30_000, 60_000)
+    static let storeReason: StaticString =
+        "the app's quota storedBytes is used up, so no new device can register; come back later"
     static let quotaReason: StaticString =
         "the app has as many devices connected as its quota devices allows this gateway; come back later"
 }
@@ -194,6 +217,7 @@ extension LoopCounter {
         case .requestBytesPerSecond: .overBytes
         case .queuedMessages: .overQueued
         case .queuedBytes: .overQueuedBytes
+        case .storedBytes: .overStored
         }
     }
 }

@@ -332,10 +332,10 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         let now = Int64(owner.loop.now)
         let delay = owner.context.flaps.withLock { $0.delay(of: adopted.cid, now: now) }
         guard delay == 0 else { return slow(by: delay) }
-        switch owner.admission(of: adopted.cid, of: app) {
+        switch owner.admission(of: adopted.cid, of: app, isRegistration: adopted.newSecret != nil) {
         case .free: break
         case .counted: countedApp = app.key
-        case .refused: return refuse(GatewayLoop.quotaReason, window: GatewayLoop.quotaWindow)
+        case .refused(let reason): return refuse(reason, window: GatewayLoop.quotaWindow)
         }
         guard let admitted = owner.sessions.admit(self) else {
             return close(.overloaded, reason: "the gateway holds as many connections as it may; come back later")

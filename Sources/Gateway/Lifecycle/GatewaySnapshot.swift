@@ -22,8 +22,8 @@ struct GatewaySnapshot: Sendable {
     var hasQuotas: Bool
     /// Apps with a quota on what the shards have, those that are switched off too: what they had is shown until it ends.
     var boundApps: [AppKey]
-    /// Those of them whose queues are bound.
-    var queueBoundApps: [AppKey]
+    /// Those of them with a quota on what they have in the store.
+    var storeBoundApps: [AppKey]
     /// Where feeds are posted.
     var webhooks: [FeedName: GatewayConfiguration.Hook] = [:]
 
@@ -46,7 +46,7 @@ struct GatewaySnapshot: Sendable {
         let served = configuration.apps + managed.filter(\.isEnabled).map(\.app)
         hasEvents = served.contains { $0.events != nil }
         hasQuotas = served.contains { !$0.quotas.isEmpty }
-        queueBoundApps = (configuration.apps + managed.map(\.app)).filter(\.quotas.boundsQueues).map {
+        storeBoundApps = (configuration.apps + managed.map(\.app)).filter(\.quotas.boundsStore).map {
             AppKey(appID: $0.appID)
         }
         boundApps = (configuration.apps + managed.map(\.app)).filter(\.quotas.boundsHoldings).map {

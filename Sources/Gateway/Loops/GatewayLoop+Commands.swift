@@ -9,6 +9,8 @@ internal import Wire
 // Commands on their way to a shard, this loop's or another's: a new `LoopMessage` needs its lines here and nowhere else.
 extension GatewayLoop {
     func publish(_ command: borrowing PublishCommand, _ permit: PublishPermit) {
+        let isCovered = permit.covers(command.app)
+        assert(isCovered, "the quotas of another app were asked")
         let target = command.bucket.loop(of: loopCount)
         if isHere(target) {
             publishHere(command)

@@ -90,7 +90,8 @@ extension GatewayLoop {
         case .rates(let reports):
             answer(.gateway(origin, .rates(context.rates.count(reports, now: now))))
         case .queues(let queues, let node):
-            answer(.gateway(origin, .queues(context.quotas.count(queues, of: node, now: loop.now))))
+            let elsewhere = context.quotas.count(queues, of: node, now: loop.now)
+            answer(.gateway(origin, elsewhere.map { .queues($0) } ?? .busy))
         case .app(let change): appKeeper.take(change, origin)
         case .apps(let version):
             // Who is on the way to own the rows has not read them.

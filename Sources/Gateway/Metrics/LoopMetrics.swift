@@ -36,7 +36,7 @@ package enum LoopCounter: Int, Sendable, CaseIterable {
     case flappingNoted, flappingRefused
     case handshakeDone, handshakeWaited, handshakeRefused, handshakeDisplaced, handshakeTimedOut
     case handshakeForCertificate, handshakeForPeer, handshakeForEnd, handshakeForForm
-    case overDevices, overPublishes, overBytes, overQueued, overQueuedBytes
+    case overDevices, overPublishes, overBytes, overQueued, overQueuedBytes, overStored
     case bytesReceived, bytesSent, deliversSent, turns, mailboxRefusals, coldReads, storeBreaches
 
     case refusedUnknownDevice, refusedQueueFull, refusedNoToken, refusedConflict, refusedPending, refusedBusy,

@@ -550,6 +550,10 @@ package enum MetricCatalogue {
             "What these messages count in their devices' queues, as the app's quota queuedBytes has it.",
             .apps { $0.queuedBytes }),
         Metric(
+            "longwire_app_stored_bytes", .gauge, unit: .bytes,
+            "What the app takes on disk by its counts, as its quota storedBytes has it.",
+            .apps { $0.queuedBytes + $0.retainedBytes }),
+        Metric(
             "longwire_app_messages_accepted_total", .counter, "Messages accepted for the app's devices.",
             .apps { $0.accepted }),
         Metric(

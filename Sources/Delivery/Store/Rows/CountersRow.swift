@@ -118,7 +118,8 @@ package struct CountersRow: Equatable, Sendable {
     var holdings: CountedHoldings {
         CountedHoldings(
             messages: Int64(bitPattern: accepted &- ended),
-            blocks: QueuedBlocks.difference(extra[.acceptedBlocks], extra[.endedBlocks]))
+            blocks: QueuedBlocks.difference(extra[.acceptedBlocks], extra[.endedBlocks]),
+            devices: Int64(extra[.registered]) - Int64(extra[.collected]))
     }
 
     package static func == (left: CountersRow, right: CountersRow) -> Bool {

@@ -138,6 +138,41 @@ def test_an_app_of_the_file_says_where_it_changes(page, gateway):
     page.shows("no such app")
 
 
+def test_the_quotas_of_an_app_and_what_is_used_of_them(page, gateway, app):
+    limits = {"devices": 2, "publishesPerSecond": 1_000, "requestBytesPerSecond": 1 << 20, "queuedMessages": 10, "queuedBytes": 1 << 20,
+              "storedBytes": 1 << 40}
+    secret = gateway.admin_call("POST", "/v1/apps", {"appId": app, "quotas": limits})["appSecret"]
+    phone = longwire_client.Device("127.0.0.1", gateway.device, app)
+    phone.register(secret)
+    page.sign_in(ADMIN_TOKEN)
+    page.find(".tiles")
+    page.go(f"#/apps/{app}")
+
+    def rows():
+        # In one step: the page makes its rows anew now and again.
+        return dict(page.driver.execute_script(
+            "return [...document.querySelectorAll('main tbody tr')].map(row => "
+            "[row.querySelector('code').innerText, [...row.querySelectorAll('td')].map(cell => cell.innerText)])"))
+
+    def reached():
+        return page.driver.execute_script("return [...document.querySelectorAll('main tbody .badge.bad')].map(one => one.innerText)")
+    page.until(lambda: rows().get("devices") == ["1", "2", "–", "0"], "the connected device")
+    assert list(rows()) == list(limits)
+    assert rows()["storedBytes"][0].endswith("B") and rows()["storedBytes"][1] == "1 TiB" and rows()["queuedBytes"][1] == "1 MiB", rows()
+    # The table follows, and says by colour how near the limit is.
+    second = longwire_client.Device("127.0.0.1", gateway.device, app)
+    second.register(secret)
+    page.until(lambda: rows()["devices"][0] == "2", "the second device")
+    page.until(lambda: reached() == ["2"], "the limit that is reached")
+    page.shows("On disk, by counts")
+    page.click(".foot button[lang='zh-CN']")
+    page.shows("磁盘字节")
+    for device in (phone, second):
+        device.close()
+    page.go("#/apps/demo")
+    page.until(lambda: facts(page).get("appKey") and not page.all("main table"), "the page of an app without quotas")
+
+
 def test_a_session_with_too_few_rights_sees_why(page, gateway, app):
     gateway.admin_call("POST", "/v1/apps", {"appId": app})
     page.sign_in(HANDOFF_TOKEN)

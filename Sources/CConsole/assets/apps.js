@@ -5,7 +5,7 @@ import {badge, card, code, facts, field, fill, h, table} from "./dom.js";
 import {confirm, explain} from "./faults.js";
 import {PAUSE, SPAN, history, sum} from "./metrics.js";
 import {plot} from "./plot.js";
-import {compact, duration, t, time} from "./texts.js";
+import {bytes, compact, duration, number, t, tWord, time} from "./texts.js";
 
 const DAY = 86_400;
 const SECRETS = ["appSecret", "masterSecret"];
@@ -90,8 +90,8 @@ function one(app, {kept, said, trouble, content, figures, stopped}) {
       return stopped() || fill(said, explain(error));
     }
     await follow(async () => {
-      await readMetrics();
-      if (!stopped()) fill(figures, feeds(app));
+      const [page] = await Promise.all([call(address), readMetrics()]);
+      if (!stopped()) fill(figures, quotas(page), plots(app));
     }, {trouble, stopped});
   })();
 }
@@ -158,14 +158,28 @@ function rotation(page, tools) {
   }}, field(t("secretWhich"), secret), field(t("overlap"), overlap, t("overlapHint")), h("button", {class: "main"}, t("secretRotate"))));
 }
 
-/** What waits in the app's feeds and for how long, over time. */
-function feeds(app) {
+/** What is used of each quota that the app has. */
+function quotas({quotas: uses}) {
+  if (!uses) return null;
+  return card(null, table(t("quotas"), ["quota", "quotaUsed", "quotaLimit", "quotaShare", "quotaRefused"].map(name => t(name)),
+    Object.entries(uses).map(([name, {used, limit, share, refused}]) => {
+      const amount = name.endsWith("Bytes") || name.startsWith("requestBytes") ? bytes : number;
+      const kind = used >= (share ?? limit) ? "bad" : used >= 0.8 * (share ?? limit) ? "warn" : "good";
+      return [[tWord("quota", name), " ", code(name)], badge(kind, amount(used)), amount(limit), share === undefined ? "–" : amount(share), number(refused)];
+    })));
+}
+
+/** What waits in the app's feeds and for how long, its connections and what it has stored, over time. */
+function plots(app) {
   const options = {span: SPAN, now: Date.now()};
   const lines = (metric, ...names) => names.map(([name, type]) => ({name: t(name), points: history.gauge(metric, {app, ...(type && {type})})}));
   return h("div", {class: "plots"},
     plot(t("plotFeeds"), lines("longwire_app_feed_items", ["feedUpstream", "upstream"], ["feedEvents", "events"]), {...options, format: compact}),
     plot(t("plotFeedWait"), lines("longwire_app_feed_oldest_seconds", ["feedUpstreamWait", "upstream"], ["feedEventsWait", "events"]), {...options, format: duration}),
-    plot(t("plotSessions"), lines("longwire_app_connected_devices", ["deviceSessions"]), {...options, format: compact}));
+    plot(t("plotSessions"), lines("longwire_app_connected_devices", ["deviceSessions"]), {...options, format: compact}),
+    plot(t("plotStored"), ["queued", "stored"].map(what => ({
+      name: t(`${what}Bytes`), points: history.gauge(`longwire_app_${what}_bytes`, {app}),
+    })), {...options, format: value => bytes(value ?? 0)}));
 }
 
 // What the acts have in common.

@@ -58,7 +58,8 @@ public enum LongwireAPNsMain {
     private static func check(_ parsed: SenderArguments) throws -> Int32 {
         let configuration = try configuration(parsed)
         let opened = try configuration.openCredentials()
-        let found = configuration.certificateFindings(opened, try configuration.openListeners())
+        let certificates = configuration.certificates(opened, try configuration.openListeners())
+        let found = configuration.findings(of: certificates, ownEnds: true)
         // A start goes on with them; see docs/Operations.md, "TLS".
         guard found.refused.isEmpty else { return fail(found.refused.joined(separator: "\n"), 65) }
         let warnings = configuration.warnings + found.unwise

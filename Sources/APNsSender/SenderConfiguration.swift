@@ -363,43 +363,44 @@ extension SenderConfiguration {
         return contexts
     }
 
-    /// All that have a certificate of ours, by name.
-    private func identified(
+    /// Our certificates: those that listeners show to callers, and connections to Apple.
+    func certificates(
         _ opened: (ofApps: [String: [Credential]], others: [Credential]), _ listeners: [String: TLSContext]
-    ) -> [String: TLSContext] {
-        var contexts = listeners
-        for credential in opened.ofApps.values.flatMap({ $0 }) + opened.others where credential.tokens == nil {
-            contexts["credential " + credential.name] = credential.tls
+    ) -> [ShownCertificate] {
+        var uses: [String: (file: String, use: ShownCertificate.Use)] = [:]
+        for (name, tls) in [("admin", admin?.tls), ("hook", hook?.listener.tls)] {
+            guard let tls, let context = listeners[name] else { continue }
+            uses[name] = (tls.certificate, ShownCertificate.Use(name: name, tls: context, isServer: true))
         }
-        return contexts
+        // A credential of several apps is there once.
+        let all = opened.ofApps.values.flatMap { $0 } + opened.others
+        for entry in credentials {
+            guard case .certificate(let certificate) = entry.proof,
+                let credential = all.first(where: { $0.name == entry.name })
+            else { continue }
+            let name = "credential \(entry.name)"
+            uses[name] = (
+                certificate.file, ShownCertificate.Use(name: name, tls: credential.tls, isServer: false)
+            )
+        }
+        return ShownCertificate.gathered(Array(uses.values))
     }
 
-    /// When the certificates end that listeners and connections to Apple show.
-    func certificateEnds(
-        _ opened: (ofApps: [String: [Credential]], others: [Credential]), _ listeners: [String: TLSContext]
-    ) -> CertificateEnds {
-        CertificateEnds(
-            ends: identified(opened, listeners).compactMapValues(\.certificateEnd), warning: certificateWarningSeconds)
+    func ends(of certificates: [ShownCertificate]) -> CertificateEnds {
+        CertificateEnds(ends: certificates.compactMap(\.end), warning: certificateWarningSeconds)
     }
 
-    /// What Apple and callers find wrong with certificates, today or soon.
-    func certificateFindings(
-        _ opened: (ofApps: [String: [Credential]], others: [Credential]), _ listeners: [String: TLSContext]
+    /// What Apple and callers find wrong with certificates, today or soon; without `ownEnds` no word of those that end soon,
+    /// which the log tells of once a day.
+    func findings(
+        of certificates: [ShownCertificate], ownEnds: Bool
     ) -> (refused: [String], unwise: [String]) {
-        let contexts = identified(opened, listeners)
-        var (refused, unwise): ([String], [String]) = ([], [])
-        for (name, context) in contexts.sorted(by: { $0.key < $1.key }) {
-            let findings = context.certificateFindings(
-                endingWithin: certificateWarningSeconds, isServer: listeners[name] != nil)
-            for finding in findings {
-                if finding.weight == .refused {
-                    refused.append("\(name): \(finding)")
-                } else {
-                    unwise.append("\(name): \(finding)")
-                }
-            }
+        let found = certificates.flatMap { $0.findings(endingWithin: certificateWarningSeconds) }
+            .filter { ownEnds || !$0.finding.isOwnEnd }
+        func texts(_ weight: CertificateFinding.Weight) -> [String] {
+            found.filter { $0.finding.weight == weight }.map { "\($0.names): \($0.finding)" }
         }
-        return (refused, unwise)
+        return (texts(.refused), texts(.unwise))
     }
 
     func open(_ entry: CredentialEntry, _ keys: KeyRing = KeyRing()) throws(TLSFailure) -> Credential {

@@ -73,7 +73,8 @@ enum SenderPages {
             link.verdicts.sorted { $0.key < $1.key }.map { ([("verdict", $0.key)], $0.value) })
         page.add(
             "certificate_end_seconds", .gauge, "Unix time at which a certificate of a listener or a credential ends.",
-            certificates.ends.sorted { $0.key < $1.key }.map { ([("certificate", $0.key)], UInt64(max(0, $0.value))) })
+            certificates.ends.flatMap { end in end.names.map { ($0, UInt64(max(0, end.time))) } }
+                .sorted { $0.0 < $1.0 }.map { ([("certificate", $0.0)], $0.1) })
         page.add(
             "certificate_warning_seconds", .gauge,
             "certificateWarningDays: a certificate that ends sooner is warned of.",

@@ -44,12 +44,10 @@ final class SenderProgram {
         self.resolver = resolver
         let (apps, others) = try configuration.openCredentials(keeping: keys)
         let opened = try configuration.openListeners()
-        let certificates = Lock(configuration.certificateEnds((apps, others), opened))
+        let shown = configuration.certificates((apps, others), opened)
+        let certificates = Lock(configuration.ends(of: shown))
         self.certificates = certificates
-        let found = configuration.certificateFindings((apps, others), opened)
-        for warning in configuration.warnings + found.refused + found.unwise {
-            log.write("configurationWarning", warning)
-        }
+        Self.warn(configuration, shown, certificates, log)
         let sender = Sender(
             on: loop, credentials: apps, otherCredentials: others, endpoints: configuration.endpoints,
             limits: configuration.limits, log: log,
@@ -124,9 +122,26 @@ final class SenderProgram {
         }
     }
 
+    /// Tells what is unwise in a configuration that comes into force.
+    ///
+    /// Of certificates that end soon `tend` tells: the log has one line for each.
+    private static func warn(
+        _ configuration: SenderConfiguration, _ shown: [ShownCertificate], _ ends: borrowing Lock<CertificateEnds>,
+        _ log: SenderLog
+    ) {
+        let now = wallSeconds
+        let found = configuration.findings(of: shown, ownEnds: false)
+        for warning in configuration.warnings + found.refused + found.unwise {
+            log.write("configurationWarning", warning)
+        }
+        ends.withLock { $0.noteEnded(now: now) }
+    }
+
+    private static var wallSeconds: Int64 { Int64(SystemClock.wallMilliseconds) / 1_000 }
+
     /// Tells of certificates that end soon, each once a day; about once a second.
     func tend() {
-        let now = Int64(SystemClock.wallMilliseconds) / 1_000
+        let now = Self.wallSeconds
         for text in certificates.withLock({ $0.news(now: now) }) { log.write("certificateEnds", text) }
     }
 
@@ -136,12 +151,12 @@ final class SenderProgram {
             let new = try SenderConfiguration.load(configuration.file)
             let (apps, others) = try new.openCredentials(keeping: keys)
             let opened = try new.openListeners()
-            certificates.withLock { $0.replace(with: new.certificateEnds((apps, others), opened)) }
+            let shown = new.certificates((apps, others), opened)
+            certificates.withLock { $0.replace(with: new.ends(of: shown)) }
             tokens.withLock { $0 = new.tokens }
             adminTokens.withLock { $0 = new.adminTokens }
             let credentials = Handed((apps, others))
-            let found = new.certificateFindings((apps, others), opened)
-            for warning in new.warnings + found.refused + found.unwise { log.write("configurationWarning", warning) }
+            Self.warn(new, shown, certificates, log)
             let (sender, listeners) = (sender, listeners)
             loop.submit {
                 let (apps, others) = credentials.value

@@ -11,6 +11,8 @@ package struct CertificateFinding: Equatable, Sendable, CustomStringConvertible 
 
     package let weight: Weight
     package let description: String
+    /// It tells that `certificateEnd` comes soon.
+    package var isOwnEnd = false
 }
 
 extension TLSContext {
@@ -60,7 +62,7 @@ extension TLSContext {
             Int64(days) * 86_400 + Int64(rest) < seconds
         else { return [] }
         let left = days > 0 ? "\(days) days" : "less than a day"
-        return [CertificateFinding(weight: .unwise, description: "\(name) ends in \(left)")]
+        return [CertificateFinding(weight: .unwise, description: "\(name) ends in \(left)", isOwnEnd: true)]
     }
 
     /// Why it does not hold today.
@@ -78,6 +80,19 @@ extension TLSContext {
 
     private static func certificates(of list: OpaquePointer?) -> [OpaquePointer] {
         (0..<max(0, list.map { OPENSSL_sk_num($0) } ?? 0)).compactMap { OpaquePointer(OPENSSL_sk_value(list, $0)) }
+    }
+
+    /// SHA-256 of the certificate that the context shows, without its chain, in hex digits; `nil`: there is none.
+    package var certificateDigest: String? {
+        SSL_CTX_get0_certificate(raw).flatMap { Self.digest(of: $0) }?.map { byte in
+            let text = String(byte, radix: 16)
+            return byte < 16 ? "0" + text : text
+        }.joined()
+    }
+
+    static func digest(of certificate: OpaquePointer) -> [UInt8]? {
+        var (digest, count) = ([UInt8](repeating: 0, count: 32), CUnsignedInt(0))
+        return X509_digest(certificate, EVP_sha256(), &digest, &count) == 1 ? digest : nil
     }
 
     /// When the first of the certificate and those of its chain that clients need ends, in seconds since 1970; `nil`: there

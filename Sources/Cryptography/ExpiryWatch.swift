@@ -4,6 +4,9 @@ package struct ExpiryWatch: Sendable {
 
     package init() {}
 
+    /// Forgets what was told of all others.
+    package mutating func keep(only listeners: Set<String>) { told = told.filter { listeners.contains($0.key) } }
+
     /// Whether this is to be told now; `now` and `end` in seconds since 1970, `warning` in seconds before the end.
     package mutating func isNews(_ listener: String, end: Int64, now: Int64, warning: Int64) -> Bool {
         guard end - now < warning else {

@@ -196,9 +196,7 @@ package final class TLSSession {
     package var chainDigests: [[UInt8]] {
         guard let chain = SSL_get0_verified_chain(raw) else { return [] }
         return (0..<max(0, OPENSSL_sk_num(chain))).compactMap { index in
-            var (digest, count) = ([UInt8](repeating: 0, count: 32), CUnsignedInt(0))
-            let certificate = OpaquePointer(OPENSSL_sk_value(chain, index))
-            return X509_digest(certificate, EVP_sha256(), &digest, &count) == 1 ? digest : nil
+            OpaquePointer(OPENSSL_sk_value(chain, index)).flatMap { TLSContext.digest(of: $0) }
         }
     }
 

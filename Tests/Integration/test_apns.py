@@ -12,7 +12,7 @@ import urllib.parse
 import longwire_client
 import pytest
 from apple import FakeApple, FaultyProxy, OtherApple, Sender, settled
-from certificates import authority
+from certificates import EXPIRED, Certificate, authority
 from conftest import QUICK
 from gateway import binary, eventually
 
@@ -314,6 +314,53 @@ def test_a_running_sender_tells_of_a_certificate_that_ends_soon(own_gateway, app
         sender.reload()
         eventually(lambda: f'{{certificate="admin"}} {end}\n' not in sender.get("/metrics")[1], "the new end", 20)
         assert sender.log().count("certificateEnds") == 1
+
+
+def test_a_certificate_of_several_uses_is_told_of_once(own_gateway, apple, tmp_path):
+    gateway = own_gateway()
+    sender = Sender(gateway, apple, hook=HOOK_SECRET)
+    soon = time.strftime("%Y%m%d%H%M%SZ", time.gmtime(time.time() + 3 * 86_400 + 1_800))
+    own = Certificate(tmp_path, "own", dates=("20200101000000Z", soon))
+    proof = {"file": str(own.file), "keyFile": str(own.key)}
+    # The same certificate in another file is one more to replace.
+    copy = tmp_path / "copy.pem"
+    copy.write_bytes(own.file.read_bytes())
+    sender.sections["admin"]["tls"] = {"listen": "127.0.0.1:0", **own.files()}
+    sender.sections["hook"] = {"secretFile": "hook", "tls": {"listen": "127.0.0.1:0", **own.files()}}
+    sender.sections["credentials"] += [
+        {"name": "old", "certificate": proof, "apps": ["demo", "other"]},
+        {"name": "copied", "certificate": {**proof, "file": str(copy)}, "apps": ["third"]},
+    ]
+    one, other = "admin, credential old, hook: the certificate ", "credential copied: the certificate "
+
+    def told():
+        lines = [json.loads(line) for line in sender.log().splitlines() if "the certificate" in line]
+        return [(line["event"], line["detail"].partition(";")[0]) for line in lines]
+
+    def check():
+        words = [binary("longwire-apns"), "--config", str(sender.config), "--check"]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+        return done.returncode, (done.stdout + done.stderr).splitlines()
+
+    with sender:
+        news = [("certificateEnds", names + "ends in 3 days and 0 hours") for names in (one, other)]
+        eventually(lambda: len(told()) >= 2, "news of the certificates", 20)
+        assert told() == news
+        page = sender.get("/metrics")[1]
+        for use in "admin", "credential copied", "credential old", "hook":
+            assert f'longwire_apns_certificate_end_seconds{{certificate="{use}"}} ' in page
+        code, lines = check()
+        assert (code, lines[:2]) == (0, [f"warning: {names}ends in 3 days" for names in (one, other)]), lines
+        # One that has ended is in the log once, too: the reload tells of it, and no line of the day follows.
+        ended = Certificate(tmp_path, "ended", dates=EXPIRED)
+        own.file.write_bytes(ended.file.read_bytes())
+        own.key.write_bytes(ended.key.read_bytes())
+        copy.write_bytes(own.file.read_bytes())
+        sender.reload()
+        eventually(lambda: "reloaded" in sender.log(), "the reload", 20)
+        assert told() == news + [("configurationWarning", names + "has expired") for names in (one, other)]
+        code, lines = check()
+        assert (code, lines) == (65, [f"longwire-apns: {one}has expired", f"{other}has expired"]), lines
 
 
 def test_an_outage_uses_up_no_attempt(own_gateway, away, apple):

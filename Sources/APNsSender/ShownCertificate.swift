@@ -1,0 +1,50 @@
+internal import Cryptography
+
+/// A certificate in force, and all that show it.
+struct ShownCertificate {
+    struct Use {
+        /// What shows it: `admin`, `hook`, or `credential` with its name.
+        let name: String
+        let tls: TLSContext
+        let isServer: Bool
+    }
+
+    /// The file's path and the certificate's digest: what replaces one of two copies does not replace the other.
+    let identity: String
+    /// By name.
+    private(set) var uses: [Use]
+
+    /// Certificates by the names of what shows them, each once.
+    static func gathered(_ uses: [(file: String, use: Use)]) -> [ShownCertificate] {
+        var certificates: [ShownCertificate] = []
+        for (file, use) in uses.sorted(by: { $0.use.name < $1.use.name }) {
+            let identity = "\(file) \(use.tls.certificateDigest ?? "")"
+            if let place = certificates.firstIndex(where: { $0.identity == identity }) {
+                certificates[place].uses.append(use)
+            } else {
+                certificates.append(ShownCertificate(identity: identity, uses: [use]))
+            }
+        }
+        return certificates
+    }
+
+    var end: CertificateEnds.End? {
+        guard let time = uses.compactMap(\.tls.certificateEnd).min() else { return nil }
+        return CertificateEnds.End(identity: identity, names: uses.map(\.name), time: time)
+    }
+
+    /// What peers find wrong with it, each finding once, with the names of all that have it.
+    func findings(endingWithin seconds: Int64) -> [(names: String, finding: CertificateFinding)] {
+        var found: [(names: [String], finding: CertificateFinding)] = []
+        for use in uses {
+            for finding in use.tls.certificateFindings(endingWithin: seconds, isServer: use.isServer) {
+                if let place = found.firstIndex(where: { $0.finding == finding }) {
+                    found[place].names.append(use.name)
+                } else {
+                    found.append(([use.name], finding))
+                }
+            }
+        }
+        return found.map { ($0.names.joined(separator: ", "), $0.finding) }
+    }
+}

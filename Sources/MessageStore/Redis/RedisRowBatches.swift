@@ -10,7 +10,7 @@ struct GroupWriter {
     let keys: GroupKeys
     /// The last batch that has a number; numbers count anew in each epoch.
     var lastBatch: UInt64 = 0
-    /// The periods that there are, and the bytes that went to each.
+    /// The periods that there are, and the bytes of the rows in each, as the server says.
     var periods: [RedisPeriod: Int] = [:]
     /// Those of them that the marks name, so that the next owner knows them and they end by themselves.
     var marked: Set<RedisPeriod> = []
@@ -78,13 +78,13 @@ private struct BatchBuilder {
 
     var isEmpty: Bool { rowCount == 0 }
 
-    /// The call of the script; new periods are noted, and end by themselves if nobody ends them.
+    /// The call of the script, and the periods whose sums it answers; new ones end by themselves if nobody ends them.
     mutating func take(
         _ writer: inout GroupWriter, epoch: UInt64, now: Int64
-    ) -> RedisRequest {
+    ) -> (request: RedisRequest, periods: [RedisPeriod]) {
         let periods = (requests: RedisPeriod(.requests, at: now), traces: RedisPeriod(.traces, at: now))
         var keys = [writer.keys.marks, writer.keys.rows, writer.keys.index, writer.keys.alarms]
-        var tail: [(command: String, place: Int, arguments: [[UInt8]])] = []
+        var sums: [(period: RedisPeriod, byteCount: Int, place: Int)] = []
         var places: [Int] = [4, 2, 3, 2, 3, 4, 0, 0]
         for (section, period, byteCount) in [
             (Section.requests, periods.requests, ephemeralByteCounts.requests),
@@ -93,34 +93,35 @@ private struct BatchBuilder {
         where !sections[section.rawValue].isEmpty {
             keys.append(writer.keys.ephemeral(period))
             places[section.rawValue] = keys.count
-            writer.periods[period, default: 0] += byteCount
-            // The sum and not what is added: a batch that ran without a reply is written again under another number.
-            tail.append(("HSET", 1, [Array(period.field.utf8), Array("\(writer.periods[period] ?? 0)".utf8)]))
-            // Until a batch with it is known to have run.
-            if !writer.marked.contains(period) {
-                // A time from now on: the server's clock need not be the gateway's.
-                let left = max(1, period.end - now) + Limits.redisPeriodMilliseconds
-                tail.append(("PEXPIRE", keys.count, [Array("\(left)".utf8)]))
-            }
+            sums.append((period, byteCount, keys.count))
         }
         writer.lastBatch += 1
         var command = RedisCommand(RedisScripts.batch, keys: keys)
         command.append(epoch)
         command.append(writer.lastBatch)
+        command.append(sums.count)
+        for (period, byteCount, place) in sums {
+            command.append(period.field)
+            command.append(byteCount)
+            command.append(place)
+        }
         for section in Section.allCases where !sections[section.rawValue].isEmpty {
             command.append(section.command)
             command.append(places[section.rawValue])
             command.append(sections[section.rawValue].count)
             for argument in sections[section.rawValue] { command.append(argument) }
         }
-        for (name, place, arguments) in tail {
-            command.append(name)
+        // Until a batch with the period is known to have run.
+        for (period, _, place) in sums where !writer.marked.contains(period) {
+            // A time from now on: the server's clock need not be the gateway's.
+            let left = max(1, period.end - now) + Limits.redisPeriodMilliseconds
+            command.append("PEXPIRE")
             command.append(place)
-            command.append(arguments.count)
-            for argument in arguments { command.append(argument) }
+            command.append(1)
+            command.append("\(left)")
         }
         self = BatchBuilder()
-        return RedisRequest(command, slot: writer.keys.slot)
+        return (RedisRequest(command, slot: writer.keys.slot), sums.map(\.period))
     }
 }
 
@@ -203,17 +204,6 @@ final class RedisRowBatches {
     func write(
         _ parts: [[SpilledRow]], run: UInt64, now: Int64, by client: RedisClient
     ) throws(StoreError) -> Outcome {
-        // The rows come again, and count then.
-        let before = writers.mapValues(\.periods)
-        do throws(StoreError) { return try writeAll(parts, run: run, now: now, by: client) } catch {
-            for (group, periods) in before { writers[group]?.periods = periods }
-            throw error
-        }
-    }
-
-    private func writeAll(
-        _ parts: [[SpilledRow]], run: UInt64, now: Int64, by client: RedisClient
-    ) throws(StoreError) -> Outcome {
         var outcome = Outcome()
         outcome.period = RedisPeriod(.requests, at: now).number
         var builders: [Int: BatchBuilder] = [:]
@@ -264,9 +254,8 @@ final class RedisRowBatches {
     /// later one.
     private struct Outgoing {
         var requests: [RedisRequest] = []
-        var groups: Set<Int> = []
-        /// Those of the groups' batches.
-        var periods: Set<RedisPeriod> = []
+        /// By request: whose batch it is, and the periods whose sums are asked for.
+        var batches: [(group: Int, periods: [RedisPeriod])] = []
         var byteCount = 0
     }
 
@@ -274,14 +263,14 @@ final class RedisRowBatches {
         _ builder: inout BatchBuilder, of group: Int, _ now: Int64,
         to outgoing: inout Outgoing, _ client: RedisClient
     ) throws(StoreError) {
-        if outgoing.byteCount >= Limits.rowWriteByteCount || outgoing.groups.contains(group) {
+        if outgoing.byteCount >= Limits.rowWriteByteCount || outgoing.batches.contains(where: { $0.group == group }) {
             try send(&outgoing, client)
         }
         guard var writer = writers[group] else { return }
         outgoing.byteCount += builder.byteCount
-        outgoing.groups.insert(group)
-        outgoing.requests.append(builder.take(&writer, epoch: epoch, now: now))
-        outgoing.periods.formUnion(writer.periods.keys)
+        let (request, periods) = builder.take(&writer, epoch: epoch, now: now)
+        outgoing.requests.append(request)
+        outgoing.batches.append((group, periods))
         writers[group] = writer
     }
 
@@ -317,16 +306,15 @@ final class RedisRowBatches {
         guard !outgoing.requests.isEmpty else { return }
         let sent = outgoing
         outgoing = Outgoing()
-        for reply in try run(sent.requests, client) {
+        for ((group, periods), reply) in zip(sent.batches, try run(sent.requests, client)) {
             if let successor = RedisScripts.successor(reply) { throw .epochTaken(part: part, epoch: successor) }
-            // 1 when it ran, 0 when it had run before.
-            guard reply.integer != nil else {
+            guard reply.integer != nil || reply.array?.count == periods.count else {
                 throw .redis(what: "rows of part \(part): \(reply.fault?.text ?? "an answer of another form")")
             }
-        }
-        for group in sent.groups {
-            guard let periods = writers[group]?.periods.keys else { continue }
-            writers[group]?.marked.formUnion(sent.periods.intersection(periods))
+            for (place, period) in periods.enumerated() {
+                let known = writers[group]?.periods[period] ?? 0
+                note(period, byteCount: reply.array?[place].integer.flatMap { Int(exactly: $0) } ?? known, in: group)
+            }
         }
     }
 

@@ -73,9 +73,15 @@ enum RedisScripts {
 
     /// Runs a batch of commands on the keys of a group for the owner of an epoch, once.
     ///
-    /// Arguments: epoch, number of the batch, then for each command its name, its key's place, how many arguments follow,
-    /// and these. A batch whose number was reached changes nothing: it was sent again, or it is late. The first write
-    /// may be refused for want of memory, and then nothing was changed.
+    /// Arguments: epoch, number of the batch, how many sums of bytes it adds to. For each of these its field of the marks, the
+    /// bytes, and the place of the key whose rows have them. Then for each command its name, its key's place, how many
+    /// arguments follow, and these.
+    ///
+    /// A batch whose number was reached changes nothing: it was sent again, or it is late. The
+    /// first write may be refused for want of memory, and then nothing was changed.
+    ///
+    /// A row that was there before adds nothing to a sum: a replay that was cut off is repeated. So a batch of which some
+    /// rows were there adds its bytes by their share. Answers the sums, or 1 without any.
     static let batch = RedisScript(
         """
         local own = redis.call('HMGET', KEYS[1], 'epoch', 'done')
@@ -87,22 +93,39 @@ enum RedisScripts {
             local epoch, number = string.match(own[2], '^(%d+)-(%d+)$')
             if epoch == ARGV[1] then done = tonumber(number) end
         end
+        local sumCount = tonumber(ARGV[3])
+        local at = 4 + 3 * sumCount
         if done >= tonumber(ARGV[2]) then
             redis.call('HSET', KEYS[1], 'done', own[2])
-            return 0
+            at = #ARGV + 1
+        else
+            redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'done', ARGV[1] .. '-' .. ARGV[2])
         end
-        redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'done', ARGV[1] .. '-' .. ARGV[2])
-        local at = 3
+        local new = {}
         while at <= #ARGV do
-            local command, key = ARGV[at], KEYS[tonumber(ARGV[at + 1])]
-            local last = at + 2 + tonumber(ARGV[at + 2])
+            local command, place, count = ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
+            local last, added = at + 2 + count, 0
             at = at + 3
             while at <= last do
                 local to = math.min(at + 3999, last)
-                redis.call(command, key, unpack(ARGV, at, to))
+                local reply = redis.call(command, KEYS[place], unpack(ARGV, at, to))
+                if command == 'HSET' then added = added + reply end
                 at = to + 1
             end
+            if command == 'HSET' then new[place] = 2 * added / count end
         end
+        local sums = {}
+        for index = 1, sumCount do
+            local field, place = ARGV[3 * index + 1], tonumber(ARGV[3 * index + 3])
+            local sum = tonumber(redis.call('HGET', KEYS[1], field) or 0) or 0
+            if not (sum >= 0 and sum <= 281474976710656) then sum = 0 end
+            if new[place] then
+                sum = math.floor(sum + new[place] * tonumber(ARGV[3 * index + 2]) + 0.5)
+                redis.call('HSET', KEYS[1], field, string.format('%.0f', sum))
+            end
+            sums[index] = sum
+        end
+        if sumCount > 0 then return sums end
         return 1
         """)
 }

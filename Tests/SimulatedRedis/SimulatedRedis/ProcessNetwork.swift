@@ -19,6 +19,8 @@ package final class ProcessNetwork: RedisNetwork, @unchecked Sendable {
     package var beforeCall: () -> Void = {}
     /// Whether a call is held on its way, to arrive long after its client has given up.
     package var isHeld: ([RedisCommand]) -> Bool = { _ in false }
+    /// Whether the replies of a call that runs are lost on their way.
+    package var isReplyLost: ([RedisCommand]) -> Bool = { _ in false }
     /// Whether a call that nobody stands by for reaches its server now, and whether its replies reach the client now.
     ///
     /// Those that do not are asked about again: so they arrive in any order.
@@ -62,10 +64,9 @@ package final class ProcessNetwork: RedisNetwork, @unchecked Sendable {
                 real.close()
                 throw .timedOut(address, milliseconds: timeoutMilliseconds)
             }
-            guard let change = network.change else {
-                return try real.run(commands, timeoutMilliseconds: timeoutMilliseconds)
-            }
             let replies = try real.run(sent, timeoutMilliseconds: timeoutMilliseconds)
+            if network.isReplyLost(commands) { throw .broken(address, "the connection ended") }
+            guard let change = network.change else { return replies }
             return zip(commands, replies).map { change.told($0, $1, among: commands) }
         }
 

@@ -2,6 +2,7 @@ import Delivery
 import Journal
 import Platform
 import Redis
+import SimulatedRedis
 import Synchronization
 import TestKit
 import Testing
@@ -256,7 +257,10 @@ struct RedisLogTests {
         fixture.close()
         #expect(fixture.witness.losses == [.foreignEntry(part: 0, epoch: 1, entry: entry)])
         let events = fixture.witness.events.filter { if case .foreignEntry = $0 { true } else { false } }
-        #expect(events.count == 1 && "\(events)".contains("XDEL \(Self.log) \(entry)"))
+        let isBeyond = id.hasPrefix("9999")
+        let told = OperatorAdvice.commands(in: "\(events)")
+        #expect(events.count == 1 && told.count == 1)
+        #expect(isBeyond ? told[0].last == entry : told[0] == ["XDEL", Self.log, entry])
 
         // A successor reads the log, and does not know the entry either.
         var epoch = UInt64(2)
@@ -271,17 +275,20 @@ struct RedisLogTests {
             try RedisFixture(servers.makeCluster(), RedisFixture.configuration(), epoch: epoch).close()
         }
         let text = damage.map { "\($0)" } ?? ""
-        #expect(text.contains("entry \(entry) ") && text.contains("the stream \(Self.log)") && text.contains("XDEL"))
-        try servers.command(0, "XDEL", Self.log, entry)
-        if id.hasPrefix("9999") {
-            // The stream remembers the id: the command that the error names sets it back.
+        #expect(text.contains("entry \(entry) ") && text.contains("the stream \(Self.log)"))
+        if isBeyond {
+            // The stream remembers the id when the entry is gone.
+            try servers.command(0, "XDEL", Self.log, entry)
             #expect(throws: StoreError.self) {
                 try RedisFixture(servers.makeCluster(), RedisFixture.configuration(), epoch: epoch + 1).close()
             }
-            let advised = "XSETID \(Self.log) 1-18446744073709551615"
-            #expect(text.contains(advised) && "\(events)".contains(advised))
-            let reply = try servers.command(0, "XSETID", Self.log, "1-18446744073709551615")
-            #expect(reply == .status("OK"))
+            #expect(OperatorAdvice.commands(in: text) == told)
+            #expect(try servers.run(told[0]) == .status("OK"))
+            // Once more: nothing is lost by it, now and later.
+            #expect(try servers.run(told[0]).fault?.text.contains("nothing was changed") == true)
+        } else {
+            #expect(text.contains("XDEL"))
+            try servers.command(0, "XDEL", Self.log, entry)
         }
         let next = try RedisFixture(servers.makeCluster(), RedisFixture.configuration(), epoch: epoch + 2)
         defer { next.close() }
@@ -386,20 +393,64 @@ struct RedisLogTests {
         let error: StoreError? = #expect(throws: StoreError.self) {
             try RedisFixture(servers.makeCluster(), RedisFixture.configuration(), epoch: 2).close()
         }
-        let words = (error.map { "\($0)" } ?? "").split { $0 == " " || $0 == "," }.map(String.init)
-        var count = 0
-        for (place, word) in words.enumerated() where word == "XDEL" || word == "XSETID" {
-            let reply = try servers.command(0, word, words[place + 1], words[place + 2])
-            #expect(reply.fault == nil, "\(word) \(words[place + 2]): \(reply)")
-            count += 1
-        }
-        #expect(count == 3)
+        let text = error.map { "\($0)" } ?? ""
+        #expect(text.contains("4503599627370495-3"))
+        let commands = OperatorAdvice.commands(in: text)
+        #expect(commands.count == 1)
+        // Without an advice for later owners' entries the first owner's takes none of them away.
+        var early = try #require(commands.first)
+        early[5] = "1-18446744073709551615"
+        func all() throws -> [RedisReply] { try servers.command(0, "XRANGE", Self.log, "-", "+").array ?? [] }
+        let before = try all()
+        #expect(try servers.run(early).fault?.text.contains("a later owner") == true)
+        #expect(try all() == before)
+        for command in commands { #expect(try servers.run(command) == .status("OK")) }
+        #expect(try before.count > 3 && all() == Array(before.dropLast(2)))
+        #expect(try servers.command(0, "EXISTS", Self.log + ":copy") == .integer(0))
         #expect(throws: StoreError.epochTaken(part: 0, epoch: 5000)) {
             try RedisFixture(servers.makeCluster(), RedisFixture.configuration(), epoch: 3).close()
         }
         let next = try RedisFixture(servers.makeCluster(), RedisFixture.configuration(), epoch: 5001)
         defer { next.close() }
         #expect(try get(next, key(1)) == "a")
+    }
+
+    @Test(
+        "the copy of a log has every entry as it was, and no id that Redis remembers, on servers and in the simulation")
+    func copiedLog() throws {
+        let servers = try RedisServers()
+        let simulated = SimulatedCluster(seed: 1)
+        func both(_ words: [String]) throws -> RedisReply {
+            let reply = try servers.run(words)
+            let other = SimulatedNetwork.reply(simulated.intrude(words))
+            // The server adds to a script's error where it was.
+            #expect(reply == other || reply.fault?.code == other.fault?.code, "\(words): \(reply), \(other)")
+            return reply
+        }
+        let beyond = try #require(LogID("9999999999999999-1"))
+        func command(after epoch: UInt64) throws -> [String] {
+            let advice = LogMending.advice(Array(Self.log.utf8), beyond, after: epoch)
+            return try #require(OperatorAdvice.commands(in: advice).first)
+        }
+        // Several pages; then one whose last entry has the last number; then none.
+        for (count, last) in [(40, "7-3"), (3, "7-18446744073709551615"), (0, "")] {
+            _ = try both(["DEL", Self.log])
+            for number in 0..<count {
+                _ = try both(["XADD", Self.log, "6-\(number + 1)", number % 7 == 0 ? "f" : "b", "bytes \(number)"])
+            }
+            if count > 0 { _ = try both(["XADD", Self.log, last, "b", "last"]) }
+            let entries = try both(["XRANGE", Self.log, "-", "+"])
+            for id in ["4503599627370495-3", beyond.description] { _ = try both(["XADD", Self.log, id, "x", "y"]) }
+            #expect(try both(command(after: 7)) == .status("OK"))
+            #expect(try both(["XRANGE", Self.log, "-", "+"]) == entries)
+            // The next owner's fence goes in, and nothing of the owners before it.
+            #expect(try both(["XADD", Self.log, "7-18446744073709551614", "b", "late"]).fault != nil)
+            #expect(try both(["XADD", Self.log, "8-0", "f", "1"]) == .bytes(Array("8-0".utf8)))
+            let facts = try servers.command(0, "XINFO", "STREAM", Self.log).array ?? []
+            let place = try #require(facts.firstIndex { $0.text == "max-deleted-entry-id" })
+            #expect(["0-0", "7-18446744073709551615"].contains(facts[place + 1].text))
+            #expect(try both(command(after: 7)).fault?.text.contains("another last id") == true)
+        }
     }
 
     @Test("a group goes in only behind the bytes of the one before it")

@@ -106,6 +106,11 @@ final class RedisServers {
     /// Runs a command at one server, over a connection of its own.
     @discardableResult
     func command(_ server: Int, _ words: String...) throws -> RedisReply {
+        try run(words, on: server)
+    }
+
+    @discardableResult
+    func run(_ words: [String], on server: Int = 0) throws -> RedisReply {
         var command = RedisCommand()
         for word in words { command.append(word) }
         return try run(server, command)

@@ -110,15 +110,35 @@ enum LogMending {
     ///   - entry: the foreign one.
     ///   - epoch: no owner so far had a higher one, and no entry that stays.
     ///   - others: more entries that nobody can follow.
-    /// - Returns: a clause for the operator's log.
+    /// - Returns: a clause for the operator's log; what is in single quotes stays in them in a shell, too.
     static func advice(_ stream: [UInt8], _ entry: LogID, after epoch: UInt64, others: [LogID] = []) -> String {
         let name = String(decoding: stream, as: UTF8.self)
-        var removal = "remove the entry with XDEL \(name) \(entry)"
-        for other in others { removal += ", another with XDEL \(name) \(other)" }
-        guard entry.isBeyondEpochs else { return removal }
-        // The stream remembers the id. This one is above all that gateways wrote, and below the next owner's first.
-        return "\(removal), then set the stream's last id back with XSETID \(name) \(LogID(epoch: epoch, number: .max))"
+        guard entry.isBeyondEpochs else { return "remove the entry with XDEL \(name) \(entry)" }
+        let more = others.isEmpty ? "" : " and \(others.map(\.description).joined(separator: ", "))"
+        // Above all that gateways wrote, and below the next owner's first.
+        let last = LogID(epoch: epoch, number: .max)
+        return "copy the log without the entry\(more) with EVAL '\(copyScript)' 2 \(name) \(name):copy \(last) \(entry)"
     }
+
+    /// Puts a copy of a log in its place, which has the entries up to an id, and that one as its last.
+    ///
+    /// A stream remembers its last id, and from Redis 7.2 on also the highest one that an XDEL took away. `XSETID` sets
+    /// neither back below it, and a new stream has neither. Arguments: the log, a key of its slot, the id, and the last id
+    /// that the log has now. With another last id, or with entries of a later owner, nothing is changed: it is one line,
+    /// without quotes, for operators to paste, also when it is too late.
+    static let copyScript = [
+        "local k,c,l,r=KEYS[1],KEYS[2],ARGV[1],redis.call",
+        "local x=r([[XINFO]],[[STREAM]],k)",
+        "for i=1,#x,2 do if x[i]==[[last-generated-id]] and x[i+1]~=ARGV[2] then",
+        "return redis.error_reply([[ERR nothing was changed: the log has another last id now]]) end end",
+        "if #r([[XRANGE]],k,[[(]]..l,[[(\(RedisEngine.epochLimit - 1)-0]],[[COUNT]],1)>0 then",
+        "return redis.error_reply([[ERR nothing was changed: the log has entries of a later owner]]) end",
+        "r([[DEL]],c) local f=[[-]]",
+        "repeat local p=r([[XRANGE]],k,f,l,[[COUNT]],16)",
+        "for _,e in ipairs(p) do r([[XADD]],c,e[1],unpack(e[2])) f=[[(]]..e[1] end until #p==0",
+        "if f~=[[(]]..l then r([[XADD]],c,l,[[w]],[[]]) r([[XDEL]],c,l) end",
+        "return r([[RENAME]],c,k)",
+    ].joined(separator: " ")
 }
 
 extension LogID {

@@ -89,7 +89,7 @@ final class PartOpening {
             do throws(RedisError) {
                 found = try LogReading.beyondEpochs(of: key, slot: slot, by: client)
             } catch { throw .redis(what: error.description) }
-            // Redis sets no id back below an entry that stays.
+            // Entries below it stay.
             throw .foreignEntry(
                 stream: String(decoding: key, as: UTF8.self), entry: text,
                 mending: LogMending.advice(

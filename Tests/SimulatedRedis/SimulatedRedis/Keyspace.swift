@@ -80,7 +80,8 @@ package struct Keyspace {
         switch name {
         case "SET", "INCR", "INCRBY", "HSET", "HSETNX", "HINCRBY", "ZADD", "XADD", "XSETID":
             Traits(isWrite: true, needsMemory: true)
-        case "DEL", "UNLINK", "HDEL", "ZREM", "ZREMRANGEBYLEX", "ZREMRANGEBYSCORE", "XTRIM", "XDEL", "PEXPIRE",
+        case "DEL", "UNLINK", "RENAME", "HDEL", "ZREM", "ZREMRANGEBYLEX", "ZREMRANGEBYSCORE", "XTRIM", "XDEL",
+            "PEXPIRE",
             "PEXPIREAT",
             "EXPIRE", "PERSIST", "FLUSHALL":
             Traits(isWrite: true)
@@ -106,7 +107,7 @@ package struct Keyspace {
                 return []
             }
             return Array(words[3..<3 + Int(count)])
-        case "DEL", "UNLINK", "EXISTS": return Array(words.dropFirst())
+        case "DEL", "UNLINK", "EXISTS", "RENAME": return Array(words.dropFirst())
         case "XINFO": return words.count > 2 ? [words[2]] : []
         default: return words.count > 1 ? [words[1]] : []
         }
@@ -220,7 +221,8 @@ package struct Keyspace {
 
     /// Words that a command has at least, its name included.
     private static let leastCounts: [String: Int] = [
-        "SET": 3, "INCRBY": 3, "PEXPIRE": 3, "PEXPIREAT": 3, "EXPIRE": 3, "HSET": 4, "HSETNX": 4, "HINCRBY": 4,
+        "SET": 3, "INCRBY": 3, "RENAME": 3, "PEXPIRE": 3, "PEXPIREAT": 3, "EXPIRE": 3, "HSET": 4, "HSETNX": 4,
+        "HINCRBY": 4,
         "HGET": 3,
         "HMGET": 3, "HDEL": 3, "HEXISTS": 3, "HSTRLEN": 3, "HSCAN": 3, "ZADD": 4, "ZREM": 3, "ZRANGE": 4,
         "ZRANGEBYLEX": 4, "ZRANGEBYSCORE": 4, "ZSCORE": 3, "ZMSCORE": 3, "ZCOUNT": 4, "ZLEXCOUNT": 4, "ZSCAN": 3,
@@ -330,6 +332,12 @@ package struct Keyspace {
             }
             if count > 0 { changed(words) }
             return .integer(count)
+        case "RENAME":
+            guard let entry = find(key) else { return .error("ERR no such key") }
+            remove(key)
+            entries[words[2]] = entry
+            changed(words)
+            return .ok
         case "TYPE":
             switch find(key)?.value {
             case nil: return .simple("none")

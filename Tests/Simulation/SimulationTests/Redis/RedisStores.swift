@@ -197,14 +197,12 @@ final class RedisStores: WorldEngine {
     /// Runs the commands of an advice as it tells them; false when it tells none.
     @discardableResult
     private func follow(_ advice: String) -> Bool {
-        let words = advice.split { $0 == " " || $0 == "," }.map(String.init)
-        var count = 0
-        for (place, word) in words.enumerated() where (word == "XDEL" || word == "XSETID") && place + 2 < words.count {
-            _ = cluster.intrude([word, words[place + 1], words[place + 2]])
-            count += 1
+        let commands = OperatorAdvice.commands(in: advice)
+        for command in commands {
+            _ = cluster.intrude(command)
             note("advice followed")
         }
-        return count > 0
+        return !commands.isEmpty
     }
 
     private func network(of process: Process?, _ beforeCall: @escaping () -> Void) {

@@ -11,7 +11,6 @@ extension ByteStream {
     package func beginWebSocket() {
         guard let slot, !slot.pointee.flags.contains(.isWebSocket) else { return }
         slot.pointee.flags.insert(.isWebSocket)
-        slot.pointee.webSocket = WebSocketSession()
     }
 
     /// Writes bytes that are no message: an answer before the first frame, or a control frame.
@@ -24,12 +23,16 @@ extension ByteStream {
 
     /// Takes what was received in place, and shows the delegate its payload.
     func receiveFrames(_ slot: StreamSlot.Pointer, _ bytes: UnsafeMutableRawBufferPointer) {
-        guard let session = slot.pointee.webSocket, let start = bytes.baseAddress else { return }
+        guard let start = bytes.baseAddress else { return }
+        // Most reads begin and end between two messages: the reader of those never leaves the stack.
+        let kept = slot.pointee.webSocket
+        var reader = kept?.reader ?? WebSocketReader()
+        var ending = kept?.ending
         var (offset, filled, emptyCount) = (0, 0, 0)
         reading: while true {
             let rest = UnsafeRawBufferPointer(rebasing: bytes[offset...])
             do throws(WebSocketReader.Fault) {
-                let taken = try session.reader.take(rest, into: start + filled)
+                let taken = try reader.take(rest, into: start + filled)
                 offset += taken.byteCount
                 switch taken.step {
                 case .incomplete: break reading
@@ -40,13 +43,21 @@ extension ByteStream {
                     writeControl(WebSocketSession.pong, payload)
                 case .pong: emptyCount += 1
                 case .close(let code):
-                    session.ending = .init(code: code ?? .normal, reason: .endOfStream)
+                    ending = .init(code: code ?? .normal, reason: .endOfStream)
                     break reading
                 }
             } catch {
-                session.ending = .init(code: error.code, reason: .webSocketFailed("\(error.reason)"))
+                ending = .init(code: error.code, reason: .webSocketFailed("\(error.reason)"))
                 break reading
             }
+        }
+        // Before the delegate, which may move the stream.
+        if reader.isBetweenMessages, ending == nil {
+            if kept != nil { slot.pointee.webSocket = nil }
+        } else if let kept {
+            (kept.reader, kept.ending) = (reader, ending)
+        } else {
+            slot.pointee.webSocket = WebSocketSession(reader, ending)
         }
         if emptyCount > 0 {
             slot.pointee.delegate?.receivedEmpty(emptyCount, on: self)

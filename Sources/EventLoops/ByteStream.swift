@@ -65,10 +65,8 @@ public struct ByteStream {
         let content = connection.take()
         place.pointee.tls = content.tls
         content.tls?.share(table.pointee.tlsSocket)
-        if let webSocket = content.webSocket {
-            place.pointee.webSocket = webSocket
-            place.pointee.flags.insert(.isWebSocket)
-        }
+        if content.isWebSocket { place.pointee.flags.insert(.isWebSocket) }
+        place.pointee.webSocket = content.webSocket
         place.pointee.delegate = delegate
         if isNewcomer { place.pointee.newcomer = .isRead }
         // The limit is for new output; what was moved along is carried in any case.
@@ -191,7 +189,7 @@ public struct ByteStream {
             place.pointee.flags.insert(.mustRedeliver)
         }
         // A moved TLS session may hold decrypted bytes that no edge will announce.
-        if !content.leftover.isEmpty || content.tls != nil || content.webSocket != nil { enqueueReadAgain() }
+        if !content.leftover.isEmpty || content.tls != nil || content.isWebSocket { enqueueReadAgain() }
         if !content.unsent.isEmpty { content.unsent.withUnsafeBytes { _ = writeRaw($0) } }
     }
 
@@ -282,7 +280,8 @@ public struct ByteStream {
             return nil
         }
         var content = DetachedConnection.Content(
-            descriptor: slot.pointee.descriptor, tls: slot.pointee.tls, webSocket: slot.pointee.webSocket)
+            descriptor: slot.pointee.descriptor, tls: slot.pointee.tls, isWebSocket: isWebSocket,
+            webSocket: slot.pointee.webSocket)
         if let unconsumed {
             content.leftover = Array(unconsumed)
         } else if let block = slot.pointee.unconsumed {

@@ -14,6 +14,8 @@ package final class DetachedConnection: @unchecked Sendable {
     struct Content {
         var descriptor: CInt
         var tls: TLSSession?
+        var isWebSocket = false
+        /// What a WebSocket keeps in the middle of a message.
         var webSocket: WebSocketSession?
         /// Received and not consumed; comes before anything that is still in the socket.
         var leftover: [UInt8] = []

@@ -1,7 +1,7 @@
 internal import Cryptography
 internal import Structures
 
-/// What a stream has beside its slot while it has a delegate of its own, uses TLS or is a WebSocket, keeps unconsumed bytes, or has a deadline.
+/// What a stream has beside its slot while it has a delegate of its own, uses TLS or is amid a WebSocket's message, keeps unconsumed bytes, or has a deadline.
 struct StreamSide {
     typealias Pointer = UnsafeMutablePointer<StreamSide>
 

@@ -38,7 +38,7 @@ struct StreamSlot {
         static let isTaken = Flags(rawValue: 1 << 13)
         /// Its delegate is the one that the loop's streams share.
         static let isShared = Flags(rawValue: 1 << 14)
-        /// Its bytes are frames of a WebSocket; `StreamSide.webSocket` reads them.
+        /// Its bytes are frames of a WebSocket; `StreamSide.webSocket` has what is begun of a message.
         static let isWebSocket = Flags(rawValue: 1 << 15)
     }
 

@@ -1,10 +1,12 @@
-/// What a byte stream keeps while it is a WebSocket: what it is reading of a frame, and how the client ended it.
+/// What a WebSocket keeps between two reads: what it is reading of a message, and how the client ended it.
 ///
-/// One object a stream, since most streams are none; it moves with its connection from loop to loop.
+/// An idle WebSocket has none. It moves with its connection from loop to loop.
 final class WebSocketSession {
-    var reader = WebSocketReader()
+    var reader: WebSocketReader
     /// The client closed or broke the protocol while its stream was on its way to another loop.
     var ending: Ending?
+
+    init(_ reader: WebSocketReader, _ ending: Ending?) { (self.reader, self.ending) = (reader, ending) }
 
     /// How the stream is to end.
     struct Ending {

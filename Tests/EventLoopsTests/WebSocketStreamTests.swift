@@ -156,6 +156,32 @@ struct WebSocketStreamTests {
         }
     }
 
+    @Test("a stream keeps something of a message only while one is under way", arguments: 1...8)
+    func keeping(cut: Int) throws {
+        try withLoop { loop in
+            let (opened, seen) = (Probe<Unchecked<ByteStream>>(), Probe<[UInt8]>())
+            let port = try serve(on: loop, ended: Probe(), opened: { opened.note(Unchecked($0)) }) { bytes, _ in
+                seen.note(bytes)
+            }
+            let client = try TestClient(port: port)
+            let stream = try #require(opened.wait { !$0.isEmpty }.first)
+            let ping = ClientFrame(opcode: 9, payload: [1])
+            // A message of two frames, cut anywhere in the first or behind it.
+            let (first, second) = (
+                ClientFrame.binary([3], isFinal: false).bytes, ClientFrame(opcode: 0, payload: [4]).bytes
+            )
+            let cut = min(cut, first.count)
+            try client.send(ping.bytes + first[..<cut])
+            #expect(try client.receive(exactly: 3) == [0x8A, 1, 1])
+            #expect(loop.run { stream.value.slot.map { $0.pointee.webSocket != nil } } == true)
+            try client.send(first[cut...] + second + ping.bytes)
+            #expect(try client.receive(exactly: 3) == [0x8A, 1, 1])
+            #expect(loop.run { stream.value.slot.map { $0.pointee.webSocket == nil } } == true)
+            #expect(loop.run { stream.value.isWebSocket } == true)
+            #expect(seen.values.flatMap(\.self) == [3, 4])
+        }
+    }
+
     @Test("a paused stream keeps its payload, and its frames are read once")
     func pausing() throws {
         try withLoop { loop in

@@ -86,6 +86,30 @@ struct EventTests {
         #expect(harness.rowCount(.event) == 0)
     }
 
+    @Test("a sweep whose read fails goes on at growing times, and loses nothing")
+    func sweepThatFails() {
+        let harness = Self.harness()
+        let phone = harness.register()
+        _ = harness.publish(phone, "1")
+        harness.acknowledge(phone, 1)
+        harness.flush()
+        harness.crash()
+        // Heads that cannot be read have their own rests; here only the sweep reads.
+        harness.store.readsFailFrom = 0
+        var failed: [Int] = []
+        for second in 0..<2_500 {
+            let before = harness.statistics.storeReadFailures
+            _ = Self.take(harness)
+            if harness.statistics.storeReadFailures > before { failed.append(second) }
+            harness.letTimePass(1_000)
+        }
+        #expect(failed == [0, 10, 30, 70, 150, 310, 630, 1_230, 1_830, 2_430])
+        #expect(harness.statistics.storeReadFailures == 10)
+        harness.store.readsFailFrom = .max
+        harness.letTimePass(600_000)
+        #expect(Self.sweep(harness).map(\.kind) == [.online, .delivered])
+    }
+
     @Test("a batch that its home could not take comes again, in its place")
     func again() {
         let harness = Self.harness()

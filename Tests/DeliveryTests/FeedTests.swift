@@ -149,31 +149,72 @@ struct FeedTests {
         harness.shard.statistics(of: [app])[0].upstreamItems
     }
 
-    @Test("a damaged head is counted once, and holds up no app behind it, nor one that comes later")
-    func damagedHead() throws {
-        let harness = Self.manyApps(41)
-        let all = harness.apps
-        let name = FeedName(all[0].key, .upstream)
+    /// The seconds in which `count` grows, with a call for the feed and a tick each second.
+    private static func seconds(_ harness: DeliveryHarness, _ name: FeedName, of count: () -> UInt64) -> [Int] {
+        var grown: [Int] = []
+        for second in 0..<2_500 {
+            let before = count()
+            if case .busy? = ask(harness, .state(name)) {} else { Issue.record("the call was answered otherwise") }
+            watch(harness, calls: 1, every: 1_000)
+            if count() > before { grown.append(second) }
+        }
+        return grown
+    }
+
+    @Test(
+        "a head that cannot be read is looked at again at growing times, also when callers ask meanwhile",
+        arguments: [true, false])
+    func rest(isDamaged: Bool) {
+        let harness = Self.manyApps(2)
+        let name = FeedName(harness.apps[0].key, .upstream)
+        if isDamaged {
+            Self.damageHead(harness, name)
+            harness.crash()
+        } else {
+            harness.store.readsFailFrom = 0
+            // The other heads that cannot be read would have the looks wait for each other.
+            harness.apps.removeLast()
+            harness.apps[0].events = nil
+            harness.crash()
+        }
+        let count = { isDamaged ? harness.statistics.damagedRows : harness.statistics.storeReadFailures }
+        #expect(Self.seconds(harness, name, of: count) == [0, 10, 30, 70, 150, 310, 630, 1_230, 1_830, 2_430])
+        #expect(count() == 10)
+        harness.store.readsFailFrom = .max
+        guard !isDamaged else { return }
+        Self.watch(harness, calls: 610, every: 1_000)
+        #expect(Self.items(harness, harness.apps[0].key) == 1)
+    }
+
+    private static func damageHead(_ harness: DeliveryHarness, _ name: FeedName) {
         harness.store.beginBatch(name.home)
         harness.store.put(FeedHeadRow.key(name), wakeAt: 0, prior: .none, byteCount: 3) {
             $0.copyBytes(from: [255, 255, 255])
         }
         _ = harness.store.endBatch()
         harness.store.sync()
+    }
+
+    @Test("a damaged head is looked at seldom, and holds up no app behind it, nor one that comes later")
+    func damagedHead() throws {
+        let harness = Self.manyApps(41)
+        let all = harness.apps
+        let name = FeedName(all[0].key, .upstream)
+        Self.damageHead(harness, name)
         // The last app comes later.
         harness.apps = Array(all.dropLast())
         harness.crash()
         let logged = { harness.logs.filter { "\($0.name)" == "damagedRow" }.count }
         Self.watch(harness, calls: 100, every: 1_000)
         #expect(Self.items(harness, all[39].key) == 1 && Self.items(harness, all[40].key) == 0)
-        #expect(harness.statistics.damagedRows == 1 && logged() == 1)
+        #expect(harness.statistics.damagedRows == 4 && logged() == 4)
         harness.shard.reload(apps: all)
         Self.watch(harness, calls: 100, every: 1_000)
         #expect(Self.items(harness, all[40].key) == 1)
-        #expect(harness.statistics.damagedRows == 1 && logged() == 1)
-        // Who asks for the feed has it read again.
+        #expect(harness.statistics.damagedRows == 5 && logged() == 5)
+        // Who asks for the feed meanwhile has no look of his own.
         guard case .busy? = Self.ask(harness, .state(name)) else { throw Wrong() }
-        #expect(harness.statistics.damagedRows == 2)
+        #expect(harness.statistics.damagedRows == 5)
     }
 
     @Test("a store that reads nothing is asked seldom, and all apps are counted soon after it reads again")

@@ -22,6 +22,8 @@ struct EventTable {
         var sweptBelow = 0
         var sweepFrom: UInt64 = 0
         var isSweeping = false
+        /// After a read that failed.
+        var sweepRest = FeedRest()
         /// Taken out by the gateway and not told yet.
         var isTelling = false
         /// Rises when memory is cleared.

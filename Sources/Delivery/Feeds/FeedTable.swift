@@ -1,5 +1,19 @@
 internal import Wire
 
+/// How long what failed is let rest: `FeedBounds.lookAgain` at first, then twice as long after each look that fails.
+struct FeedRest {
+    private var length: GatewayTime = 0
+    private(set) var until: GatewayTime = 0
+
+    mutating func failed(at now: GatewayTime) {
+        length = length == 0 ? FeedBounds.lookAgain : min(2 * length, FeedBounds.longestRest)
+        until = now + length
+    }
+
+    /// The next look may come at once; one that fails is still followed by a longer rest.
+    mutating func end(at now: GatewayTime) { until = min(until, now) }
+}
+
 /// The feeds whose home is this shard, as far as they are in memory: a head each, and who waits.
 struct FeedTable {
     /// A consumer that waits for a first item.
@@ -59,40 +73,75 @@ struct FeedTable {
     /// What they have here is in memory, and counted, unless its head could not be read.
     var watchedApps = 0
 
-    /// Feeds whose head a look could not read, each once, in the order of their next look: two of an app at most.
-    private var unseen: [FeedName] = []
-    /// No unseen feed is looked for before this.
-    private var nextLook: GatewayTime = 0
-    /// Feeds whose head was read and is damaged, two of an app at most: another look would find the same.
-    private var damaged: Set<FeedName> = []
+    /// A head that could not be read.
+    private struct UnseenHead {
+        var rest = FeedRest()
+        /// It was read, and is none.
+        var isDamaged = false
+    }
 
-    func isLookDue(at now: GatewayTime) -> Bool { !unseen.isEmpty && nextLook <= now }
+    /// Two of an app at most.
+    private var unseen: [FeedName: UnseenHead] = [:]
+    /// No unseen head is due before this.
+    private var nextLook = GatewayTime.max
+    /// Heads that the store could not read are not looked for before this, unless a caller asks.
+    private var looksFrom: GatewayTime = 0
 
-    /// Takes out the unseen feeds whose turn it is, a few a call.
+    private func lookTime(_ head: UnseenHead) -> GatewayTime {
+        head.isDamaged ? head.rest.until : max(head.rest.until, looksFrom)
+    }
+
+    func isLookDue(at now: GatewayTime) -> Bool { nextLook <= now }
+
+    /// The unseen feeds whose turn it is, a few a call.
     ///
-    /// One that fails again goes to the end and stops the looks for a while: a store that reads nothing is asked
+    /// A head that the store cannot read again stops the looks for a while: a store that reads nothing is asked
     /// seldom, and one that reads again is asked for all of them soon.
     mutating func takeDueLooks(at now: GatewayTime) -> [FeedName] {
         guard isLookDue(at: now) else { return [] }
-        let due = Array(unseen.prefix(FeedBounds.watchedApps))
-        unseen.removeFirst(due.count)
-        return due
+        var due: [(at: GatewayTime, name: FeedName)] = []
+        nextLook = .max
+        for (name, head) in unseen where loading[name] == nil {
+            let at = lookTime(head)
+            if at <= now { due.append((at, name)) } else { nextLook = min(nextLook, at) }
+        }
+        due.sort { ($0.at, $0.name.app.word, $0.name.kind.rawValue) < ($1.at, $1.name.app.word, $1.name.kind.rawValue) }
+        if due.count > FeedBounds.watchedApps { nextLook = now }
+        return due.prefix(FeedBounds.watchedApps).map(\.name)
     }
 
-    /// False when the feed is in memory, waits for its next look or is damaged.
-    func isToBeWatched(_ name: FeedName) -> Bool {
-        feeds[name] == nil && !damaged.contains(name) && !unseen.contains(name)
-    }
+    /// False when the feed is in memory, or waits for its next look.
+    func isToBeWatched(_ name: FeedName) -> Bool { feeds[name] == nil && unseen[name] == nil }
+
+    /// Whether the head may be read for a caller now: it did not fail a moment ago.
+    func mayLook(for name: FeedName, at now: GatewayTime) -> Bool { unseen[name].map { $0.rest.until <= now } ?? true }
 
     /// A look has failed, at this time.
-    mutating func lookFailed(_ name: FeedName, at now: GatewayTime) {
-        guard isToBeWatched(name) else { return }
-        unseen.append(name)
-        nextLook = now + FeedBounds.lookAgain
+    mutating func lookFailed(_ name: FeedName, isDamaged: Bool = false, at now: GatewayTime) {
+        var head = unseen[name] ?? UnseenHead(isDamaged: isDamaged)
+        if isDamaged, !head.isDamaged { storeReadsAgain(at: now) }
+        if !isDamaged { looksFrom = now + FeedBounds.lookAgain }
+        head.isDamaged = isDamaged
+        head.rest.failed(at: now)
+        unseen[name] = head
+        nextLook = min(nextLook, lookTime(head))
     }
 
-    /// The feed's head was read, and is none.
-    mutating func headIsDamaged(_ name: FeedName) { damaged.insert(name) }
+    /// Nothing was read for a look that was due: too much waits.
+    mutating func lookWasLeft(_ name: FeedName, at now: GatewayTime) {
+        guard let head = unseen[name] else { return lookFailed(name, at: now) }
+        nextLook = min(nextLook, lookTime(head))
+    }
+
+    /// Nobody looks for the feed any more unless a caller asks.
+    mutating func forget(_ name: FeedName) { unseen[name] = nil }
+
+    /// A head could be read that could not: all others that could not are due.
+    private mutating func storeReadsAgain(at now: GatewayTime) {
+        looksFrom = 0
+        for name in unseen.keys where unseen[name]?.isDamaged == false { unseen[name]?.rest.end(at: now) }
+        nextLook = now
+    }
 
     // MARK: Figures
 
@@ -128,10 +177,10 @@ struct FeedTable {
         return isFirst
     }
 
-    mutating func loaded(_ name: FeedName, _ feed: Feed?) -> [Work] {
+    mutating func loaded(_ name: FeedName, _ feed: Feed?, at now: GatewayTime) -> [Work] {
         if let feed {
             feeds[name] = feed
-            damaged.remove(name)
+            if let head = unseen.removeValue(forKey: name), !head.isDamaged { storeReadsAgain(at: now) }
         }
         let works = loading.removeValue(forKey: name) ?? []
         waitingCount -= works.count

@@ -174,8 +174,9 @@ package enum FeedBounds {
     static let ageCheck: Int64 = 10_000
     /// Apps whose feeds are looked for in one call after a start, and feeds that are looked for again in one call.
     static let watchedApps = 16
-    /// How long feeds are not looked for again after the store could not read the head of one.
+    /// How long a head or a sweep rests after a look that failed; twice as long after the next one, up to `longestRest`.
     static let lookAgain: Int64 = 10_000
+    static let longestRest: Int64 = 600_000
     /// A device's numbers are remembered for so long, and at least the last 64 of them.
     package static let numberMemory: Int64 = 86_400_000
 }

@@ -79,7 +79,8 @@ extension Shard {
                 }
                 if state.stamped == 0 { (state.stamped, state.stamp) = (state.waiting.count, outbox.lastTicket) }
             }
-            let mustSweep = state.sweptBelow < share.bucketCount && !state.isSweeping && !state.isTelling
+            let maySweep = !state.isSweeping && !state.isTelling && state.sweepRest.until <= now
+            let mustSweep = maySweep && state.sweptBelow < share.bucketCount
             state.isSweeping = state.isSweeping || mustSweep
             events.apps[app] = state
             if mustSweep { sweepEvents(of: app, share) }
@@ -140,7 +141,10 @@ extension Shard {
             defer { shard.events.apps[app] = state }
             // Memory was cleared meanwhile: the sweep begins again.
             guard state.edition == edition else { return }
-            guard reply.failure == nil, reply.results.count == requests.count else { return }
+            guard reply.failure == nil, reply.results.count == requests.count else {
+                return state.sweepRest.failed(at: shard.now)
+            }
+            state.sweepRest = FeedRest()
             for (bucket, result) in zip(buckets, reply.results) {
                 guard case .rows(let rows, let isComplete) = result else { return }
                 for row in rows {

@@ -41,40 +41,43 @@ extension Shard {
         }
     }
 
-    /// Calls `work` when the feed's head is in memory, with false when it cannot be read.
+    /// Calls `work` when the feed's head is in memory, with false when it cannot be read, or could not a while ago.
     private mutating func withFeed(_ name: FeedName, _ work: @escaping FeedTable.Work) {
         guard feeds[name] == nil else { return work(&self, true) }
+        guard feeds.mayLook(for: name, at: now) else { return work(&self, false) }
         guard let isFirst = feeds.wait(for: name, work) else { return work(&self, false) }
         guard isFirst else { return }
         let key = FeedHeadRow.key(name)
         lookUp(key) { shard, found in
             var feed: FeedTable.Feed?
             switch found {
-            case .unreadable: break
+            case .unreadable: shard.feeds.lookFailed(name, at: shard.now)
             case .absent: feed = FeedTable.Feed(state: FeedState(), first: 1, isStored: false)
             case .found(let stored):
                 if let head = FeedHeadRow.read(stored.bytes) {
                     feed = FeedTable.Feed(state: head.state, first: head.first, isStored: true)
                 } else {
                     shard.damaged(key)
-                    shard.feeds.headIsDamaged(name)
+                    shard.feeds.lookFailed(name, isDamaged: true, at: shard.now)
                 }
             }
             // What waited while nobody asked may be too old by now, and its age is not known.
             if feed?.state.count ?? 0 > 0 { shard.feeds.isDue(at: shard.now) }
-            for work in shard.feeds.loaded(name, feed) { work(&shard, feed != nil) }
+            for work in shard.feeds.loaded(name, feed, at: shard.now) { work(&shard, feed != nil) }
         }
     }
 
     /// Has the feeds in memory whose home is here, so that what waits in them is counted, and goes when it is too old,
     /// though nobody asks for it; a few apps a call.
     ///
-    /// A head that the store could not read is looked for again later (`FeedBounds.lookAgain`), a damaged one is not:
-    /// each look would count it once more. No feed holds up those behind it.
+    /// A head that could not be read, or is damaged, is looked for again at growing times (`FeedRest`). No feed holds up
+    /// those behind it.
     package mutating func watchFeeds(_ share: LoopShare, now: GatewayTime) {
         guard feeds.watchedApps < apps.count || feeds.isLookDue(at: now) else { return }
         begin(now)
-        for name in feeds.takeDueLooks(at: now) { watch(name) }
+        for name in feeds.takeDueLooks(at: now) {
+            if feedLimits(name) == nil { feeds.forget(name) } else { look(for: name) }
+        }
         let start = feeds.watchedApps
         let end = min(apps.count, start + FeedBounds.watchedApps)
         feeds.watchedApps = end
@@ -85,8 +88,12 @@ extension Shard {
 
     private mutating func watch(_ name: FeedName) {
         guard feeds.isToBeWatched(name), feedLimits(name) != nil else { return }
+        look(for: name)
+    }
+
+    private mutating func look(for name: FeedName) {
         withFeed(name) { shard, isRead in
-            if !isRead { shard.feeds.lookFailed(name, at: shard.now) }
+            if !isRead { shard.feeds.lookWasLeft(name, at: shard.now) }
         }
     }
 

@@ -171,12 +171,22 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         case .accepted(let text):
             guard text.withUnsafeBytes({ stream.writeRaw($0) }) else { return bytes.count }
             stream.beginWebSocket()
+            stepEnded()
         case .refused(_, let text):
             _ = text.withUnsafeBytes { stream.writeRaw($0) }
             Self.note(.unexpectedFrame, "a request for a WebSocket was refused", owner)
             finish(.unexpectedFrame)
         }
         return bytes.count
+    }
+
+    override func handshakeFinished(_ stream: ByteStream) { stepEnded() }
+
+    /// TLS, or the request for a WebSocket, is through: the Hello behind it has the whole time for itself.
+    private func stepEnded() {
+        guard phase == .awaitingHello else { return }
+        hasWaitedLonger = false
+        owner.renewHandshake(self)
     }
 
     private static let webSocketTarget = "/v1/device"
@@ -332,6 +342,9 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         let now = Int64(owner.loop.now)
         let delay = owner.context.flaps.withLock { $0.delay(of: adopted.cid, now: now) }
         guard delay == 0 else { return slow(by: delay) }
+        guard !owner.isStandingStill || owner.welcomes.standingRoom > 0 else {
+            return refuse(Self.standing, window: owner.retryWindow(for: .overloaded))
+        }
         switch owner.admission(of: adopted.cid, of: app, isRegistration: adopted.newSecret != nil) {
         case .free: break
         case .counted: countedApp = app.key
@@ -357,6 +370,14 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         guard phase == .awaitingWelcome else { return }
         refuse(GatewayLoop.quotaReason, window: GatewayLoop.quotaWindow)
     }
+
+    /// Nothing is committed for the device's part now, and its Hello would keep others waiting.
+    func refuseAsStanding() {
+        guard phase == .awaitingWelcome else { return }
+        refuse(Self.standing, window: owner.retryWindow(for: .overloaded))
+    }
+
+    private static let standing: StaticString = "the store of this device's part does not answer; come back later"
 
     /// Says why not now, and when.
     private func refuse(_ reason: StaticString, window: (UInt32, UInt32)) {

@@ -74,6 +74,14 @@ final class DeviceSessions: StreamDelegate {
     /// Sessions whose Hello is with the shard.
     var openingCount: Int { table.pointee.openings.count }
 
+    /// Sends up to `count` of these away, to come back later.
+    func sendOpeningsAway(_ count: Int) {
+        guard count > 0 else { return }
+        // Those who came first, as far as slots tell, stay.
+        let last = table.pointee.openings.sorted { $0.key > $1.key }.prefix(count)
+        for (_, handshake) in last { handshake.refuseAsStanding() }
+    }
+
     /// Forgets a session; its slot may be another's at once.
     func remove(_ session: SessionRef) {
         guard let record = record(session) else { return }

@@ -23,6 +23,19 @@ struct HandshakeQueue: ~Copyable {
         return first &+ UInt32(waiting.count - 1)
     }
 
+    /// Lets a connection that waits do so anew, until `deadline`.
+    ///
+    /// - Returns: its new place; `none` where it waits no more.
+    mutating func renew(_ place: UInt32, deadline: UInt64) -> UInt32 {
+        let offset = Int(place &- first)
+        guard place != Self.none, offset < waiting.count, let connection = waiting[offset].connection else {
+            return Self.none
+        }
+        let network = waiting[offset].network
+        remove(place)
+        return append(connection, network: network, deadline: deadline)
+    }
+
     /// Forgets a connection whose handshake is over; does nothing for one that was forgotten before.
     mutating func remove(_ place: UInt32) {
         let offset = Int(place &- first)

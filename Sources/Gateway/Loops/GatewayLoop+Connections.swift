@@ -88,6 +88,12 @@ extension GatewayLoop {
             : senderHandshakes.append(connection, network: network, deadline: deadline)
     }
 
+    /// One step of a device's handshake is over: the next one has as long again.
+    func renewHandshake(_ device: DeviceHandshake) {
+        let deadline = loop.now + UInt64(limits.helloTimeoutMilliseconds)
+        device.handshakePlace = handshakes.renew(device.handshakePlace, deadline: deadline)
+    }
+
     func endHandshake(_ connection: some Handshaking) {
         switch connection.kind {
         case .device:

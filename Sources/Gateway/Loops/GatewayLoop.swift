@@ -54,7 +54,7 @@ final class GatewayLoop {
     /// Which drain this loop goes through its sessions for, and how far it has come.
     var emptyingNumber: Int64 = 0
     var emptyingCursor: UInt32 = 0
-    private var stuckSeconds = 0
+    var stuckSeconds = 0
     let publisher = NativePublisher()
     let handoff: HandoffCoordinator
     private(set) lazy var publicFront = PublicFront(self)
@@ -297,6 +297,13 @@ final class GatewayLoop {
     private func excuseIfStuck() {
         stuckSeconds = store.isStuck ? stuckSeconds + 1 : 0
         if stuckSeconds >= Self.patienceSeconds { withShard { $0.excuseWaiting(now: now) } }
+        sendStandingAway()
+    }
+
+    /// Devices whose Hellos would keep those of other parts waiting come back later: their part has no Welcome for them now.
+    func sendStandingAway() {
+        guard isStandingStill else { return }
+        sessions.sendOpeningsAway(-welcomes.standingRoom)
     }
 
     /// Whether the store stood still when a second was last over.

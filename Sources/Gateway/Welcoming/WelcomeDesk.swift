@@ -137,6 +137,9 @@ final class WelcomeDesk {
         if isCrowded { owner.loop.turnAgain() }
     }
 
+    /// How many more Hellos may wait for stores that stand still; below zero, how many are too many.
+    var standingRoom: Int { governor.standingRoom - owner.seats.standingHelloCount }
+
     private var isCrowded: Bool { !waiting.isEmpty || owner.loop.waitingNewcomerCount > 0 }
 
     /// Sends away all who wait: the gateway stops, or empties itself.

@@ -167,7 +167,10 @@ struct WelcomeGovernor {
     /// `count` Hellos are with stores that stand still.
     ///
     /// They take room all the same beyond some times what may be under way: their Welcomes come together when the store goes on.
-    mutating func excuse(_ count: Int) { excusedCount = min(count, 3 * mostUnderWay) }
+    mutating func excuse(_ count: Int) { excusedCount = min(count, standingRoom) }
+
+    /// How many Hellos may wait for stores that stand still without keeping those of others waiting.
+    var standingRoom: Int { 3 * mostUnderWay }
 
     /// None of those who waited does any more.
     mutating func forgetAll() { (waitingCount, spanBegan) = (0, nil) }

@@ -216,6 +216,49 @@ import Wire
         #expect(harness.publish(kept).code == .accepted)
     }
 
+    private static func refuse(_ phone: Phone, _ harness: DeliveryHarness) {
+        harness.shard.sessionRefused(phone.session, now: harness.now)
+        harness.flush()
+    }
+
+    @Test("a device whose registration is refused before its Welcome leaves nothing behind", arguments: [false, true])
+    func refusedRegistration(hasEvents: Bool) {
+        let harness = DeliveryHarness { $0.events = hasEvents ? FeedLimits() : nil }
+        let refused = harness.register(token: "aa")
+        let kept = harness.register()
+        Self.refuse(refused, harness)
+        for isRestarted in [false, true] {
+            if isRestarted { harness.crash() }
+            #expect(harness.rowCount(.device) == 1 && harness.rowCount(.tag) == 1)
+            #expect(harness.publish(refused).code == .unknownDevice)
+            #expect(harness.publish(kept).code == .accepted)
+        }
+        // Both came; one left.
+        #expect(harness.rowCount(.event) == (hasEvents ? 3 : 0))
+        var again = refused
+        harness.connect(&again)
+        #expect(harness.closes.last?.code == .unknownDevice)
+        harness.advance(24 * 3_600_000 + 1)
+        #expect(harness.imbalance() == nil)
+    }
+
+    @Test(
+        "a refused session leaves a device as it is that came before, or has something queued",
+        arguments: [false, true])
+    func refusedSession(hasCome: Bool) {
+        let harness = DeliveryHarness()
+        var phone = harness.register(token: "aa")
+        if hasCome {
+            harness.connect(&phone)
+        } else {
+            _ = harness.publish(phone)
+        }
+        Self.refuse(phone, harness)
+        #expect(harness.rowCount(.device) == 1 && harness.status(phone)?.isConnected == false)
+        harness.connect(&phone)
+        #expect(harness.status(phone)?.isConnected == true)
+    }
+
     @Test("a connection that ends while its Hello waits for the disk leaves no session behind")
     func hangsUpEarly() {
         let harness = DeliveryHarness()

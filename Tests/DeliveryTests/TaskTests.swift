@@ -74,6 +74,17 @@ struct TaskTests {
         #expect(day.messages.live.shown == 1 && day.messages.vendor.clicked == 1)
     }
 
+    @Test("a device whose registration was refused counts as one that came and went")
+    func refusedRegistration() {
+        let phones = (0..<3).map { _ in harness.register() }
+        harness.shard.sessionRefused(phones[1].session, now: harness.now)
+        harness.flush()
+        for isRestarted in [false, true] {
+            if isRestarted { harness.crash() }
+            #expect(dayTotals().registered == 3 && dayTotals().accumulated == 2)
+        }
+    }
+
     @Test("what is counted of days survives a restart and the turn of the day")
     func days() {
         var phone = harness.register()

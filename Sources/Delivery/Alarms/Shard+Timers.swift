@@ -224,21 +224,35 @@ extension Shard {
         }
     }
 
+    /// Whether the device has no message, and no job.
+    func isWithoutQueue(_ slot: DeviceSlot) -> Bool {
+        let device = devices.at(slot)
+        return device.value.messageCount == 0 && device.value.vendorCount == 0 && device.value.firstJob == .none
+            && device.value.firstBroadcast == .none
+    }
+
+    /// Removes a device without a queue; `besides` writes what else belongs to that batch.
+    mutating func collect(_ slot: DeviceSlot, besides: (inout Shard) -> Void = { _ in }) {
+        let device = devices.at(slot)
+        inBatch(of: slot) { shard in
+            besides(&shard)
+            shard.store.delete(device.value.key, prior: .maybe(wakeAt: device.value.rowWakeAt))
+            shard.strike(slot)
+            shard.countDevice(-1)
+            // The batch's end would write its record again.
+            device.value.flags.subtract([.dirty, .cursorMoved])
+        }
+        devices.noteUnloaded(slot)
+        freeIfEmpty(slot)
+    }
+
     /// Removes a device that registered and did not return within a day, once its queue is empty.
     private mutating func collectIfForgotten(_ slot: DeviceSlot) {
         let device = devices.at(slot)
         guard !device.value.flags.contains(.established) else { return }
         let isDue = device.value.lastHeardAt + limits.sessionlessDeviceLifetime <= now
-        if !device.value.isConnected, isDue, device.value.messageCount == 0, device.value.vendorCount == 0,
-            device.value.firstJob == .none, device.value.firstBroadcast == .none
-        {
-            inBatch(of: slot) { shard in
-                shard.store.delete(device.value.key, prior: .maybe(wakeAt: device.value.rowWakeAt))
-                shard.strike(slot)
-                shard.countDevice(-1)
-            }
-            devices.noteUnloaded(slot)
-            freeIfEmpty(slot)
+        if !device.value.isConnected, isDue, isWithoutQueue(slot) {
+            collect(slot)
         } else {
             // A session of a whole day shows that the device is in use; a queue becomes empty by its messages' TTL.
             if device.value.isConnected {

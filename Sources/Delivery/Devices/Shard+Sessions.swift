@@ -81,7 +81,19 @@ extension Shard {
         endSession(slot, announced: announced)
     }
 
-    mutating func endSession(_ slot: DeviceSlot, announced: Bool) {
+    /// The connection of a device that was told no Welcome is closed.
+    ///
+    /// A device that registered in this Hello is forgotten, if nothing is queued for it: nobody knows its secret.
+    package mutating func sessionRefused(_ session: SessionRef, now: GatewayTime) {
+        begin(now)
+        guard let slot = device(of: session) else {
+            sessions.forget(session)
+            return
+        }
+        endSession(slot, announced: false, isRefused: true)
+    }
+
+    mutating func endSession(_ slot: DeviceSlot, announced: Bool, isRefused: Bool = false) {
         let device = devices.at(slot)
         guard device.value.isConnected else { return }
         sessions.detach(
@@ -93,8 +105,13 @@ extension Shard {
         recallInFlight(slot, isSessionOver: true)
         if announced { makeAllDue(slot) } else { makeAllDueSoon(slot) }
         leaveBroadcasts(slot)
-        notePresence(.offline, of: slot)
+        // Any later Hello establishes a device.
+        let isForgotten =
+            isRefused && !device.value.flags.contains(.established) && isWithoutQueue(slot)
+            && !device.value.isBusy && device.value.waiting == .none
+        if !isForgotten { notePresence(.offline, of: slot) }
         presenceChanged(slot)
+        if isForgotten { collect(slot) { $0.noteEvent(.offline) } }
     }
 
     /// Makes the job of every un-acked message due: the device left.

@@ -33,6 +33,8 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
     var handshakePlace = HandshakeQueue.none
     /// The shard knows the session and must be told of its end.
     private var isKnownToShard = false
+    /// The gateway sends it away although its shard had taken it.
+    private var isRefused = false
     /// Its time for the Hello began anew, since the loop had no time to read it.
     private var hasWaitedLonger = false
     /// Frames of a WebSocket that carried nothing, before the Hello.
@@ -368,12 +370,14 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
     /// The device is one more than its app may have; it has no Welcome yet.
     func refuseAsSurplus() {
         guard phase == .awaitingWelcome else { return }
+        isRefused = true
         refuse(GatewayLoop.quotaReason, window: GatewayLoop.quotaWindow)
     }
 
     /// Nothing is committed for the device's part now, and its Hello would keep others waiting.
     func refuseAsStanding() {
         guard phase == .awaitingWelcome else { return }
+        isRefused = true
         refuse(Self.standing, window: owner.retryWindow(for: .overloaded))
     }
 
@@ -464,7 +468,9 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
     private func leave() {
         guard session != .none else { return }
         owner.sessions.remove(session)
-        if isKnownToShard { owner.sessionEnded(session, announced: false) }
+        if isKnownToShard {
+            if isRefused { owner.sessionRefused(session) } else { owner.sessionEnded(session, announced: false) }
+        }
         isKnownToShard = false
         session = .none
     }

@@ -241,6 +241,10 @@ extension GatewayLoop {
         withShard { $0.feedback(session, feedback, now: now) }
     }
 
+    func sessionRefused(_ session: SessionRef) {
+        withShard { $0.sessionRefused(session, now: now) }
+    }
+
     func sessionEnded(_ session: SessionRef, announced: Bool) {
         withShard { $0.sessionEnded(session, announced: announced, now: now) }
     }

@@ -6,6 +6,7 @@ import re
 import ssl
 import subprocess
 import time
+import uuid
 
 import longwire_client
 import pytest
@@ -14,7 +15,7 @@ from certificates import authority
 from cluster import Cluster, retried
 from conftest import QUICK
 from gateway import ADMIN_TOKEN, APP, Refused, binary, eventually
-from hostile import close_code, said_hello
+from hostile import Watch, close_code, said_hello
 from longwire_client import Closed, pb, prove
 from redis_rig import Gate, RedisRig
 
@@ -582,6 +583,56 @@ def test_a_refused_call_says_that_it_may_be_repeated(rig, new_device):
         message = retried(lambda: gateway.push(device.cid, "back"))
         assert device.receive_and_ack(1)[0].payload == b"back"
         gateway.ends_as(message["msgId"], "delivered")
+
+
+def registration(app, part, parts):
+    """A registration whose device is of this part: gateways deal them by their proofs."""
+    while True:
+        hello = pb.Hello(
+            app_id=app["appId"], registration=True, timestamp=int(time.time() * 1000), nonce=uuid.uuid4().bytes)
+        proved = prove(hello, app["appSecret"].encode())
+        if int.from_bytes(pb.Hello.FromString(proved[4:]).proof[:4], "big") % parts == part:
+            return proved
+
+
+def test_devices_of_other_parts_are_welcomed_while_a_primary_stands_still():
+    """Far more devices of its own parts come meanwhile than may wait for it: the others are told when to come back."""
+    limits = {**QUICK, "welcomeSliceMicroseconds": 100, "welcomeWaitMilliseconds": 8_000}
+    # No replica takes over within the test.
+    with RedisRig(node_timeout=120_000) as rig, Cluster(rig, limits=limits, count=1) as cluster, contextlib.ExitStack() as stack:
+        (gateway,) = cluster.gateways
+        app, parts = gateway.app, cluster.parts
+        homes = [rig.primary_of(f"{{lw:{cluster.name}:p{part}}}:log") for part in range(parts)]
+        register = rig.primary_of(f"{{lw:{cluster.name}}}")
+        silent = next(home for home in homes if home is not register)
+        standing = [part for part in range(parts) if homes[part] is silent]
+        others = [part for part in range(parts) if homes[part] is not silent]
+        known = []
+        for number in range(150):
+            one = said_hello(gateway, registration(app, standing[number % len(standing)], parts))
+            known.append(one.receive(pb.Welcome))
+            one.close()
+        watch = Watch(gateway)
+        silent.stop()
+        waiting = []
+        try:
+            for number, welcome in enumerate(known):
+                hello = pb.Hello(app_id=app["appId"], cid=welcome.cid, timestamp=int(time.time() * 1000) + number + 1)
+                waiting.append(stack.enter_context(contextlib.closing(said_hello(gateway, prove(hello, welcome.device_secret)))))
+            # Devices of other parts stand behind all of them.
+            for number in range(30):
+                one = said_hello(gateway, registration(app, others[number % len(others)], parts))
+                stack.enter_context(contextlib.closing(one))
+                assert one.receive(pb.Welcome)
+            eventually(lambda: watch.closed("overloaded") > 0, "devices that are told to come back")
+        finally:
+            silent.resume()
+        # Each of them was either told so, or is welcomed now.
+        ends = [one.frame(timeout=20) for one in waiting]
+        assert {type(end) for end in ends} == {pb.Close, pb.Welcome}
+        closes = [end for end in ends if isinstance(end, pb.Close)]
+        assert all((end.code, end.retry_after_min_ms, end.retry_after_max_ms) == (201, 1_000, 15_000) for end in closes)
+        assert sum(isinstance(end, pb.Welcome) for end in ends) >= 16
 
 
 class ShiftedClock(Gate):

@@ -307,3 +307,46 @@ def test_devices_that_wait_for_the_disk_together_pass_the_quota_by_none(devices)
             device.close()
         eventually(lambda: shown(gateway)["devices"]["used"] == 0, "the devices' ends")
         assert made[11].connect()
+
+
+def test_a_registration_that_is_refused_after_all_leaves_no_device():
+    """New devices race for the last place at two loops: each loop has let one in before the other one's counts."""
+    with held(devices=1) as gateway:
+        watch = Watch(gateway)
+        answers, made = [], []
+
+        def come():
+            device = Device("127.0.0.1", gateway.device, gateway.app["appId"], timeout=15)
+            made.append(device)
+            try:
+                answers.append(device.register(gateway.app["appSecret"]))
+            except Closed as closed:
+                answers.append(closed)
+
+        surplus, rounds = 0, 0
+        # Which rounds have such a race is the kernel's choice.
+        while surplus < 2 and rounds < 25:
+            rounds += 1
+            threads = [threading.Thread(target=come) for _ in range(12)]
+            gateway.process.send_signal(signal.SIGSTOP)
+            try:
+                for thread in threads:
+                    thread.start()
+                time.sleep(0.3)
+            finally:
+                gateway.process.send_signal(signal.SIGCONT)
+            for thread in threads:
+                thread.join(timeout=15)
+            refusals = [answer for answer in answers if isinstance(answer, Closed)]
+            assert all(one.code == 201 and "quota devices" in one.close.reason for one in refusals), refusals
+            for device in made:
+                device.close()
+            eventually(lambda: shown(gateway)["devices"]["used"] == 0, "the devices' ends")
+            welcomed = len(answers) - len(refusals)
+            assert len(answers) == 12 * rounds and welcomed >= rounds
+            surplus = watch.grown("longwire_devices_registered_total") - welcomed
+        gateway.stop()
+        words = [binary("longwire"), "store", "check", str(gateway.folder / "data"), "--json"]
+        found = json.loads(subprocess.run(words, capture_output=True, text=True, timeout=120, check=True).stdout)
+        assert found["isWhole"] and found["tables"]["device"]["rows"] == welcomed, found
+        print(f"{welcomed} welcomed, {surplus:.0f} refused after their registration")

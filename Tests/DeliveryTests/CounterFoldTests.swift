@@ -265,6 +265,43 @@ struct CounterFoldTests {
         #expect(Set(rows.map(\.day)) == Set(first...last - 2))
     }
 
+    @Test("a fold that is the day's first command counts no day twice that was in memory")
+    func foldBeforeTheFirstTimer() throws {
+        var random = SeededGenerator(seed: 17)
+        let store = MemoryShardStore()
+        var books = Books()
+        let today = Self.firstDay + 3
+        for day in Self.firstDay..<today { count(store, day, &books, &random) }
+        let yesterday = Process(store, day: today - 1, loopCount: 2, apps: Self.settings)
+        func check(_ when: String) {
+            #expect(yesterday.queued == books.pending && yesterday.devices == books.devices, "\(when)")
+            for day in Self.firstDay..<today {
+                let sum = Self.apps.reduce(0) { $0 + yesterday.totals($1, day).messages.accepted }
+                let counted = books.accepted.reduce(0) { $0 + ($1.key.day == day ? $1.value : 0) }
+                #expect(sum == counted, "\(when), day \(day)")
+            }
+        }
+        check("at first")
+        // Two days on, a loop that takes commands without end is asked before its timer comes.
+        let later = Self.noon(today + 1)
+        for box in yesterday.shards {
+            box.shard.task(.foldable(today: today + 1), origin: .none, now: later)
+        }
+        var process = yesterday
+        let change = process.fold.change(
+            process.shards.map { $0.shard.counters.foldable(today: today + 1) }, today: today + 1,
+            reportDays: Self.reportDays)
+        #expect(change.days.contains { $0.day == today - 1 })
+        _ = process.fold.write(change, to: store)
+        store.sync()
+        process.shards[0].shard.takeFold(change.days, now: later)
+        for box in process.shards {
+            box.shard.task(.removeCounters(change.removed, box.share, isCounted: true), origin: .none, now: later)
+        }
+        for box in process.shards { box.shard.advance(to: later + 1_000) }
+        check("after the fold, and the timer")
+    }
+
     @Test("in a cluster a folded day counts once, whichever shards started before and after")
     func foldOfCluster() throws {
         var random = SeededGenerator(seed: 13)

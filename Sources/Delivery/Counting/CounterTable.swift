@@ -37,7 +37,7 @@ struct CounterTable: ~Copyable {
     private var rows = Slab<CountersRow>()
     private var index = WideMap()
     /// A report looks at one app's rows.
-    private var slotsByApp: [AppKey: [CounterSlot]] = [:]
+    private var slotsByApp: [AppKey: [(bucket: Bucket, slot: CounterSlot)]] = [:]
     /// The rows that the open batch changes, and what it adds: that of today, and that of yesterday.
     private var today = Changed()
     private var earlier = Changed()
@@ -144,7 +144,7 @@ struct CounterTable: ~Copyable {
     @discardableResult
     private mutating func keep(_ row: CountersRow, _ bucket: Bucket) -> CounterSlot {
         let slot = rows.insert(row)
-        slotsByApp[row.app, default: []].append(slot)
+        slotsByApp[row.app, default: []].append((bucket, slot))
         index.set(row.app.word, Self.key(bucket, row.day), slot.number)
         return slot
     }
@@ -163,14 +163,16 @@ struct CounterTable: ~Copyable {
     mutating func dropOld(before today: UInt32) {
         guard today > droppedOn else { return }
         droppedOn = today
-        for (app, slots) in slotsByApp {
-            let days = slots.map { rows.at($0).value.day }
-            let kept = zip(slots, days).filter { $1 &+ 1 >= today }.map(\.0)
-            for old in Set(days) where old &+ 1 < today {
-                for bucket in UInt16(0)..<UInt16(Bucket.count) {
-                    guard let number = index.remove(app.word, Self.key(Bucket(bucket), old)) else { continue }
-                    let row = rows.remove(CounterSlot(number: number))
-                    pastDays[CounterDay(app: app, day: old), default: CountersRow(app: app, day: old)].add(row)
+        for (app, places) in slotsByApp {
+            var kept: [(bucket: Bucket, slot: CounterSlot)] = []
+            for place in places {
+                let day = rows.at(place.slot).value.day
+                if day &+ 1 >= today {
+                    kept.append(place)
+                } else {
+                    _ = index.remove(app.word, Self.key(place.bucket, day))
+                    let row = rows.remove(place.slot)
+                    pastDays[CounterDay(app: app, day: day), default: CountersRow(app: app, day: day)].add(row)
                 }
             }
             slotsByApp[app] = kept.isEmpty ? nil : kept
@@ -183,7 +185,7 @@ struct CounterTable: ~Copyable {
     /// What these buckets accepted for an app on a day whose rows are in memory: today, or yesterday.
     func accepted(of app: AppKey, on day: UInt32) -> Int64 {
         var sum: Int64 = 0
-        for slot in slotsByApp[app] ?? [] where rows.at(slot).value.day == day {
+        for (_, slot) in slotsByApp[app] ?? [] where rows.at(slot).value.day == day {
             sum &+= Int64(bitPattern: rows.at(slot).value.accepted)
         }
         return sum
@@ -199,7 +201,7 @@ struct CounterTable: ~Copyable {
             if part.day == day { sum.add(part) }
         }
         for part in pastDays.values { take(part) }
-        for slot in slotsByApp[app] ?? [] { take(rows.at(slot).value) }
+        for (_, slot) in slotsByApp[app] ?? [] { take(rows.at(slot).value) }
         return DayTotals(sum, deviceCount: deviceCount)
     }
 

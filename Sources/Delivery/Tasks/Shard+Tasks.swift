@@ -24,9 +24,12 @@ extension Shard {
         case .day(let app, let day):
             answer(origin, counters.knowsFold ? .day(counters.totals(of: app, day: day)) : .busy)
         case .foldable(let today):
+            counters.dropOld(before: CountersRow.day(of: now))
             let mayTell = counters.knowsFold && CountersRow.day(of: now) >= today
             answer(origin, mayTell ? .foldable(counters.foldable(today: today)) : .busy)
         case .removeCounters(let days, let share, let isCounted):
+            // The day's first command may be this one: what is not among the past days yet would be counted once more then.
+            counters.dropOld(before: CountersRow.day(of: now))
             if isCounted, share.index != 0 { addHoldings(counters.drop(days)) }
             counters.remove(days, from: share.buckets, now: now)
             answer(origin, .done)

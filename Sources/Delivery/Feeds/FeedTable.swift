@@ -1,12 +1,15 @@
 internal import Wire
 
 /// How long what failed is let rest: `FeedBounds.lookAgain` at first, then twice as long after each look that fails.
+///
+/// What is damaged stays so. What could not be read is well again with its disk or its server, and nothing tells when.
 struct FeedRest {
     private var length: GatewayTime = 0
     private(set) var until: GatewayTime = 0
 
-    mutating func failed(at now: GatewayTime) {
-        length = length == 0 ? FeedBounds.lookAgain : min(2 * length, FeedBounds.longestRest)
+    mutating func failed(isDamaged: Bool = false, at now: GatewayTime) {
+        let longest = isDamaged ? FeedBounds.longestRest : FeedBounds.longestRestOfUnread
+        length = length == 0 ? FeedBounds.lookAgain : min(2 * length, longest)
         until = now + length
     }
 
@@ -122,15 +125,17 @@ struct FeedTable {
         if isDamaged, !head.isDamaged { storeReadsAgain(at: now) }
         if !isDamaged { looksFrom = now + FeedBounds.lookAgain }
         head.isDamaged = isDamaged
-        head.rest.failed(at: now)
+        head.rest.failed(isDamaged: isDamaged, at: now)
         unseen[name] = head
         nextLook = min(nextLook, lookTime(head))
     }
 
     /// Nothing was read for a look that was due: too much waits.
     mutating func lookWasLeft(_ name: FeedName, at now: GatewayTime) {
-        guard let head = unseen[name] else { return lookFailed(name, at: now) }
-        nextLook = min(nextLook, lookTime(head))
+        let head = unseen[name, default: UnseenHead()]
+        unseen[name] = head
+        // Callers may ask meanwhile: nothing is known of the head.
+        nextLook = min(nextLook, max(lookTime(head), now + FeedBounds.lookAgain))
     }
 
     /// Nobody looks for the feed any more unless a caller asks.

@@ -174,9 +174,11 @@ package enum FeedBounds {
     static let ageCheck: Int64 = 10_000
     /// Apps whose feeds are looked for in one call after a start, and feeds that are looked for again in one call.
     static let watchedApps = 16
-    /// How long a head or a sweep rests after a look that failed; twice as long after the next one, up to `longestRest`.
+    /// How long a head or a sweep rests after a look that failed; twice as long after the next one, up to `longestRest` of what is damaged.
     static let lookAgain: Int64 = 10_000
     static let longestRest: Int64 = 600_000
+    /// The same of what is not damaged, and could not be read.
+    static let longestRestOfUnread: Int64 = 30_000
     /// A device's numbers are remembered for so long, and at least the last 64 of them.
     package static let numberMemory: Int64 = 86_400_000
 }

@@ -230,6 +230,10 @@ package struct QuotaBook: Sendable {
     private var queuedElsewhere: [AppKey: AppQueue] = [:]
     /// When that was told, in milliseconds of the caller's clock.
     private var heardAt: Int64 = 0
+    /// Parts whose loops tell theirs here.
+    private var partsHere: Set<Int> = []
+    /// Answers until one holds: after a move a part may stand in the last answer and here, or in neither.
+    private var awaitedAnswers = 0
 
     package init() {}
 
@@ -256,6 +260,7 @@ package struct QuotaBook: Sendable {
     /// What the other gateways have, if there are any; `nil`: nothing is known of it.
     private func lastWord(of app: AppKey, now: Int64) -> AppQueue? {
         guard gatewayCount > 1 else { return AppQueue(app: app, count: 0, bytes: 0, retainedBytes: 0) }
+        guard awaitedAnswers == 0 else { return nil }
         // A word that nobody renews would refuse an app for ever whose queues are empty by now.
         return now - heardAt < QueueLedger.silenceMilliseconds ? queuedElsewhere[app] : nil
     }
@@ -292,6 +297,7 @@ package struct QuotaBook: Sendable {
     package mutating func hear(_ elsewhere: [AppQueue], now: Int64) {
         queuedElsewhere = Dictionary(elsewhere.map { ($0.app, $0) }) { $1 }
         heardAt = now
+        awaitedAnswers = max(0, awaitedAnswers - 1)
     }
 
     /// Forgets every other app: one that is made anew under its name begins anew.
@@ -326,7 +332,8 @@ package struct QuotaBook: Sendable {
         }
         return nil
     }
-    private static let quotasOfStore = Quota.allCases.filter(\.isOfStore)
+    /// In the order in which they refuse: who has several used up is told of the longest wait.
+    private static let quotasOfStore = Quota.allCases.filter(\.isOfStore).sorted { $0.roomSeconds > $1.roomSeconds }
 
     /// Whether a device may register that the app does not have yet: one more row that stays.
     package mutating func registrationRefusal(app: AppKey, quotas: AppQuotas, now: Int64) -> QuotaRefusal? {
@@ -344,13 +351,22 @@ package struct QuotaBook: Sendable {
 
     /// What a part has now of all apps whose holdings are bound.
     package mutating func note(part: Int, _ holdings: [AppKey: QuotaHolding]) {
-        forget(part: part)
+        if partsHere.insert(part).inserted { awaitedAnswers = Self.answersAfterMove }
+        remove(part)
         for (app, holding) in holdings { totals[app, default: .none].add(holding, times: 1) }
         self.holdings[part] = holdings
     }
 
     /// A part is another gateway's now.
     package mutating func forget(part: Int) {
+        if partsHere.remove(part) != nil { awaitedAnswers = Self.answersAfterMove }
+        remove(part)
+    }
+
+    /// The first answer may have what its gateway told last before the move, the second has not.
+    private static let answersAfterMove = 2
+
+    private mutating func remove(_ part: Int) {
         for (app, holding) in holdings.removeValue(forKey: part) ?? [:] {
             totals[app, default: .none].add(holding, times: -1)
         }

@@ -232,7 +232,7 @@ import Wire
         book.note(part: 0, [Self.app: QuotaHolding(devices: 0, queued: 5, queuedBytes: 20_000)])
         #expect(ledger.take([AppQueue(app: Self.app, count: 9)], of: 1, now: 0) == nil)
         #expect(ledger.take([AppQueue(app: Self.app, count: 2, bytes: 30_000)], of: 2, now: 0) == nil)
-        book.hear(ledger.take(book.queues(of: [Self.app]), of: 3, now: 1_000) ?? [], now: 1_000)
+        for _ in 0..<2 { book.hear(ledger.take(book.queues(of: [Self.app]), of: 3, now: 1_000) ?? [], now: 1_000) }
         #expect(book.usage(of: Self.app, quotas: quotas, now: 1_000).map { $0.used } == [16, 50_000])
         #expect(book.storeRefusal(app: Self.app, quotas: quotas, now: 1_000)?.quota == .queuedBytes)
         // The owner of part 0 is of such a release: messages are held, bytes are not.
@@ -268,7 +268,7 @@ import Wire
         // Of several gateways each counts what all have; by a release that does not count it, it is not held.
         book.gatewayCount = 2
         #expect(book.storeRefusal(app: Self.app, quotas: quotas, now: 1) == nil, "no word yet")
-        book.hear([AppQueue(app: Self.app, count: 0, bytes: 0, retainedBytes: -1)], now: 2)
+        for _ in 0..<2 { book.hear([AppQueue(app: Self.app, count: 0, bytes: 0, retainedBytes: -1)], now: 2) }
         #expect(book.storeRefusal(app: Self.app, quotas: quotas, now: 2) == nil)
         book.hear([AppQueue(app: Self.app, count: 1, bytes: 0, retainedBytes: 0)], now: 3)
         #expect(book.storeRefusal(app: Self.app, quotas: quotas, now: 3)?.quota == .storedBytes)
@@ -276,6 +276,39 @@ import Wire
         #expect(book.storeRefusal(app: Self.app, quotas: quotas, now: 4) == nil)
         #expect(AppQueue(app: Self.app, count: 1, retainedBytes: .max).isSound == false)
         #expect(Quota.storedBytes.largest < 1 << 48)
+    }
+
+    @Test func aPartThatMovesCountsNeitherTwiceNorMakesAQuotaLookUsedUp() {
+        // Part 0 has most of what the app has: 60 of 100.
+        let quotas = quotas([(.storedBytes, 100_000)])
+        var (books, ledgers) = (Array(repeating: QuotaBook(), count: 2), [QueueLedger(), QueueLedger()])
+        for node in books.indices { books[node].gatewayCount = 2 }
+        func note(_ node: Int, _ part: Int, _ bytes: Int) {
+            books[node].note(part: part, [Self.app: QuotaHolding(devices: 0, queued: 0, retainedBytes: bytes)])
+        }
+        var owner = 0
+        for now in stride(from: Int64(0), to: 8_000, by: 50) {
+            if now == 4_000 {
+                // It moves; the one that had it is told of it with the next tick.
+                owner = 1
+                ledgers[1] = QueueLedger()
+                books[0].forget(part: 0)
+            }
+            note(0, 1, 1_000)
+            note(1, 2, 1_000)
+            note(owner, 0, 60_000)
+            for node in books.indices where now % 250 == Int64(node) * 100 {
+                let answer = ledgers[owner].take(books[node].queues(of: [Self.app]), of: node, now: now)
+                if let answer { books[node].hear(answer, now: now) }
+            }
+            for node in books.indices {
+                let refusal = books[node].storeRefusal(app: Self.app, quotas: quotas, now: now)
+                #expect(refusal == nil, "at \(now)")
+                let isSettled = 2_000..<4_000 ~= now || now >= 6_000
+                let used = books[node].usage(of: Self.app, quotas: quotas, now: now).map { $0.used }
+                if isSettled { #expect(used == [62_000], "at \(now)") }
+            }
+        }
     }
 
     @Test func theLongerOfTwoWaitsIsTold() {
@@ -302,7 +335,7 @@ import Wire
         book.note(part: 1, [Self.app: QuotaHolding(devices: 0, queued: 7)])
         #expect(book.take(app: Self.app, publishes: 1, byteCount: 0, quotas: quotas, now: last + 1) == nil)
         #expect(book.usage(of: Self.app, quotas: quotas, now: last + 1).map { $0.used } == [7])
-        book.hear([AppQueue(app: Self.app, count: 0)], now: 60_000)
+        for _ in 0..<2 { book.hear([AppQueue(app: Self.app, count: 0)], now: 60_000) }
         #expect(book.storeRefusal(app: Self.app, quotas: quotas, now: 60_000)?.quota == .queuedMessages)
     }
 

@@ -52,6 +52,9 @@ final class SharedQuotas: Sendable {
         ledger.withLock { $0.take(queues, of: node, now: Int64(now)) }
     }
 
+    /// This gateway owns part 0 from now on, perhaps again: what it was told before is old.
+    func beginCounting() { ledger.withLock { $0 = QueueLedger() } }
+
     func forget(part: Int) { book.withLock { $0.forget(part: part) } }
 
     func usage(of app: AppKey, quotas: AppQuotas, now: UInt64) -> [QuotaUse] {
@@ -89,6 +92,7 @@ extension GatewayLoop {
             isHoldingNoted = false
             return
         }
+        if !isHoldingNoted, index == 0 { context.quotas.beginCounting() }
         isHoldingNoted = true
         var holdings: [AppKey: QuotaHolding] = [:]
         holdings.reserveCapacity(apps.count)

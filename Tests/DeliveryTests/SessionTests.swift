@@ -259,6 +259,18 @@ import Wire
         #expect(harness.status(phone)?.isConnected == true)
     }
 
+    @Test("a device that a broadcast reached before its registration is refused stays, and its message ends")
+    func refusedAmidBroadcast() {
+        let base = BroadcastHarness()
+        let harness = base.harness
+        let refused = harness.register(token: "aa")
+        base.send(timeToLive: 60_000)
+        Self.refuse(refused, harness)
+        #expect(harness.rowCount(.device) == 1)
+        harness.advance(61_000)
+        #expect(harness.imbalance() == nil)
+    }
+
     @Test("a connection that ends while its Hello waits for the disk leaves no session behind")
     func hangsUpEarly() {
         let harness = DeliveryHarness()

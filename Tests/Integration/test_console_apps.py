@@ -164,7 +164,7 @@ def test_the_quotas_of_an_app_and_what_is_used_of_them(page, gateway, app):
     second.register(secret)
     page.until(lambda: rows()["devices"][0] == "2", "the second device")
     page.until(lambda: reached() == ["2"], "the limit that is reached")
-    page.shows("On disk, by counts")
+    page.shows("On disk at this gateway, by counts")
     page.click(".foot button[lang='zh-CN']")
     page.shows("磁盘字节")
     for device in (phone, second):

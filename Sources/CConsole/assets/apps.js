@@ -179,7 +179,7 @@ function plots(app) {
     plot(t("plotSessions"), lines("longwire_app_connected_devices", ["deviceSessions"]), {...options, format: compact}),
     plot(t("plotStored"), ["queued", "stored"].map(what => ({
       name: t(`${what}Bytes`), points: history.gauge(`longwire_app_${what}_bytes`, {app}),
-    })), {...options, format: value => bytes(value ?? 0)}));
+    })), {...options, format: bytes}));
 }
 
 // What the acts have in common.

@@ -117,7 +117,7 @@ const TEXTS = {
   feedUpstream: ["upstream unread", "上行未读"], feedEvents: ["events unread", "事件未读"],
   plotFeedWait: ["Oldest item's wait", "最旧条目已等待"],
   feedUpstreamWait: ["oldest upstream", "最旧上行"], feedEventsWait: ["oldest event", "最旧事件"],
-  plotStored: ["On disk, by counts", "磁盘占用（按计数）"], queuedBytes: ["queued", "排队"], storedBytes: ["in all", "合计"],
+  plotStored: ["On disk at this gateway, by counts", "本网关的磁盘占用（按计数）"], queuedBytes: ["queued", "排队"], storedBytes: ["in all", "合计"],
   quotas: ["Quotas", "配额"], quota: ["Quota", "配额"], quotaUsed: ["Used", "已用"], quotaLimit: ["Limit", "上限"],
   quotaShare: ["This gateway's share", "本网关份额"], quotaRefused: ["Refused since the start", "启动以来拒绝"],
   quotaDevices: ["Connected devices", "在线设备"], quotaPublishesPerSecond: ["Publishes a second", "每秒推送"],
@@ -316,10 +316,13 @@ export const compact = value => (value === null || value === undefined || !Numbe
   : new Intl.NumberFormat(locale(), {notation: Math.abs(value) >= 10_000 ? "compact" : "standard", maximumFractionDigits: Math.abs(value) < 10 ? 1 : Math.abs(value) >= 10_000 ? 1 : 0}).format(value));
 
 export function bytes(value) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+  // Of a gateway without part 0: what others counted may be gone here.
+  if (value < 0) return `−${bytes(-value)}`;
   for (const [unit, size] of [["TiB", 2 ** 40], ["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]]) {
     if (value >= size) return `${number(value / size)} ${unit}`;
   }
-  return `${value} B`;
+  return `${number(value)} B`;
 }
 
 export function duration(seconds) {

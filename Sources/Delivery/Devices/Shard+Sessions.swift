@@ -103,12 +103,12 @@ extension Shard {
         device.value.state = .terminated
         devices.timers.cancel(slot)
         recallInFlight(slot, isSessionOver: true)
-        if announced { makeAllDue(slot) } else { makeAllDueSoon(slot) }
-        leaveBroadcasts(slot)
-        // Any later Hello establishes a device.
+        // Asked while the device still has its broadcasts' messages; any later Hello establishes a device.
         let isForgotten =
             isRefused && !device.value.flags.contains(.established) && isWithoutQueue(slot)
             && !device.value.isBusy && device.value.waiting == .none
+        if announced { makeAllDue(slot) } else { makeAllDueSoon(slot) }
+        leaveBroadcasts(slot)
         if !isForgotten { notePresence(.offline, of: slot) }
         presenceChanged(slot)
         if isForgotten { collect(slot) { $0.noteEvent(.offline) } }

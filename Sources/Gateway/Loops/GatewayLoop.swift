@@ -303,7 +303,10 @@ final class GatewayLoop {
     /// Devices whose Hellos would keep those of other parts waiting come back later: their part has no Welcome for them now.
     func sendStandingAway() {
         guard isStandingStill else { return }
-        sessions.sendOpeningsAway(-welcomes.standingRoom)
+        // What is too many is several parts' doing: each has its share of it.
+        let (surplus, standing) = (-welcomes.standingRoom, seats.standingHelloCount)
+        guard surplus > 0, standing > 0 else { return }
+        sessions.sendOpeningsAway((surplus * sessions.openingCount + standing - 1) / standing)
     }
 
     /// Whether the store stood still when a second was last over.

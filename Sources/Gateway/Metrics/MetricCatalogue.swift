@@ -551,7 +551,7 @@ package enum MetricCatalogue {
             .apps { $0.queuedBytes }),
         Metric(
             "longwire_app_stored_bytes", .gauge, unit: .bytes,
-            "What the app takes on disk by its counts, as its quota storedBytes has it.",
+            "What the app takes on disk by the counts of this gateway's parts; its quota storedBytes holds for the sum.",
             .apps { $0.queuedBytes + $0.retainedBytes }),
         Metric(
             "longwire_app_messages_accepted_total", .counter, "Messages accepted for the app's devices.",

@@ -189,36 +189,28 @@ package struct QuotaBook: Sendable {
         ) -> (Quota, Int)? {
             turn(to: now)
             // Until less than a second's worth is unpaid of either: the caller is told of the longer wait.
-            let waits = (
-                first.rate > 0 ? wait(first.quota, at: first.rate, now: now) : nil,
-                second.rate > 0 ? wait(second.quota, at: second.rate, now: now) : nil
-            )
-            let longer: (Quota, Int)? =
-                switch waits {
-                case (nil, nil): nil
-                case (let one?, nil): (first.quota, one)
-                case (nil, let other?): (second.quota, other)
-                case (let one?, let other?): one >= other ? (first.quota, one) : (second.quota, other)
-                }
-            if let longer {
-                self[longer.0].refused += 1
-                return longer
+            let one = first.rate > 0 ? wait(first.quota, at: first.rate, now: now) : 0
+            let other = second.rate > 0 ? wait(second.quota, at: second.rate, now: now) : 0
+            if max(one, other) > 0 {
+                let quota = one >= other ? first.quota : second.quota
+                self[quota].refused += 1
+                return (quota, max(one, other))
             }
             if first.rate > 0 { grant(first.quota, first.amount, at: first.rate, now: now) }
             if second.rate > 0 { grant(second.quota, second.amount, at: second.rate, now: now) }
             return nil
         }
 
-        private mutating func wait(_ quota: Quota, at rate: Int, now: Int64) -> Int? {
-            let ahead = price(quota, at: rate, now: now)
-            guard ahead >= QuotaBook.second else { return nil }
-            return max(1, Int(ahead / QuotaBook.second))
+        /// For how many whole seconds the caller waits; 0: not at all.
+        private mutating func wait(_ quota: Quota, at rate: Int, now: Int64) -> Int {
+            Int(max(0, price(quota, at: rate, now: now)) / QuotaBook.second)
         }
     }
 
     private static let second: Int64 = 1_000_000_000
     /// So long at most an app pays for one call.
     private static let longestDebt = 60 * second
+
     private var uses: [AppKey: Use] = [:]
     /// What each part has.
     private var holdings: [Int: [AppKey: QuotaHolding]] = [:]

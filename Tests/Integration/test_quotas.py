@@ -50,6 +50,19 @@ def refused(call):
     return None
 
 
+def all_at_once(gateway, threads):
+    """Runs them so that what they send is all there before the gateway reads the first of it."""
+    gateway.process.send_signal(signal.SIGSTOP)
+    try:
+        for thread in threads:
+            thread.start()
+        time.sleep(0.3)
+    finally:
+        gateway.process.send_signal(signal.SIGCONT)
+    for thread in threads:
+        thread.join(timeout=15)
+
+
 def reload(gateway, **quotas):
     count = gateway.log().count("reloaded")
     gateway.sections["apps"][0]["quotas"] = quotas
@@ -287,15 +300,7 @@ def test_devices_that_wait_for_the_disk_together_pass_the_quota_by_none(devices)
                 answers.append(closed)
         # No record is in memory, and all Hellos are there before the first is read.
         threads = [threading.Thread(target=come, args=(device,)) for device in made]
-        gateway.process.send_signal(signal.SIGSTOP)
-        try:
-            for thread in threads:
-                thread.start()
-            time.sleep(0.3)
-        finally:
-            gateway.process.send_signal(signal.SIGCONT)
-        for thread in threads:
-            thread.join(timeout=15)
+        all_at_once(gateway, threads)
         refusals = [answer for answer in answers if isinstance(answer, Closed)]
         assert len(answers) == 12 and len(refusals) == 8, answers
         assert all(one.code == 201 and "quota devices" in one.close.reason for one in refusals), refusals
@@ -328,15 +333,7 @@ def test_a_registration_that_is_refused_after_all_leaves_no_device():
         while surplus < 2 and rounds < 25:
             rounds += 1
             threads = [threading.Thread(target=come) for _ in range(12)]
-            gateway.process.send_signal(signal.SIGSTOP)
-            try:
-                for thread in threads:
-                    thread.start()
-                time.sleep(0.3)
-            finally:
-                gateway.process.send_signal(signal.SIGCONT)
-            for thread in threads:
-                thread.join(timeout=15)
+            all_at_once(gateway, threads)
             refusals = [answer for answer in answers if isinstance(answer, Closed)]
             assert all(one.code == 201 and "quota devices" in one.close.reason for one in refusals), refusals
             for device in made:

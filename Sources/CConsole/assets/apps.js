@@ -163,7 +163,7 @@ function quotas({quotas: uses}) {
   if (!uses) return null;
   return card(null, table(t("quotas"), ["quota", "quotaUsed", "quotaLimit", "quotaShare", "quotaRefused"].map(name => t(name)),
     Object.entries(uses).map(([name, {used, limit, share, refused}]) => {
-      const amount = name.endsWith("Bytes") || name.startsWith("requestBytes") ? bytes : number;
+      const amount = name.includes("Bytes") ? bytes : number;
       const kind = used >= (share ?? limit) ? "bad" : used >= 0.8 * (share ?? limit) ? "warn" : "good";
       return [[tWord("quota", name), " ", code(name)], badge(kind, amount(used)), amount(limit), share === undefined ? "–" : amount(share), number(refused)];
     })));

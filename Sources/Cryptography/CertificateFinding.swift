@@ -84,10 +84,7 @@ extension TLSContext {
 
     /// SHA-256 of the certificate that the context shows, without its chain, in hex digits; `nil`: there is none.
     package var certificateDigest: String? {
-        SSL_CTX_get0_certificate(raw).flatMap { Self.digest(of: $0) }?.map { byte in
-            let text = String(byte, radix: 16)
-            return byte < 16 ? "0" + text : text
-        }.joined()
+        SSL_CTX_get0_certificate(raw).flatMap { Self.digest(of: $0) }?.hexDigits
     }
 
     static func digest(of certificate: OpaquePointer) -> [UInt8]? {

@@ -22,12 +22,7 @@ package enum SHA256 {
         }
 
         /// 64 lower-case hex digits.
-        package var hex: String {
-            bytes.map { byte in
-                let text = String(byte, radix: 16)
-                return byte < 16 ? "0" + text : text
-            }.joined()
-        }
+        package var hex: String { bytes.hexDigits }
 
         package static func == (left: Digest, right: Digest) -> Bool {
             left.words == right.words
@@ -143,11 +138,16 @@ package enum SecureRandom {
     package static func words() -> (UInt64, UInt64) { (word(), word()) }
 }
 
+extension Sequence<UInt8> {
+    /// Two lower-case hex digits a byte.
+    var hexDigits: String { map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined() }
+}
+
 /// SHA-1, only for the names that other programs give to things by it: nothing is kept secret or trusted by it.
 package enum SHA1 {
     /// 40 lower-case hex digits.
     package static func hex(_ bytes: [UInt8]) -> String {
-        digest(bytes).map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+        digest(bytes).hexDigits
     }
 
     package static func digest(_ bytes: [UInt8]) -> [UInt8] {

@@ -22,7 +22,7 @@ package struct PresharedKey: Sendable {
         }
         let marked = HKDFSHA256.key(
             secret: secret, salt: Array("longwire link mark 1".utf8), information: Array(group.utf8))
-        mark = marked.prefix(8).map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()
+        mark = marked.prefix(8).hexDigits
         identity = Array("longwire link 1 \(mark) \(group)".utf8)
         key = HKDFSHA256.key(secret: secret, salt: Array("longwire link 1".utf8), information: Array(group.utf8))
     }

@@ -90,6 +90,8 @@ package enum RegisterError: Error, Hashable, Sendable, CustomStringConvertible {
     case partCountDiffers(Int)
     /// A gateway without a listener for links is the only one of its cluster.
     case worksAlone(address: String)
+    /// A living gateway has the caller's address.
+    case addressTaken(NodeID, address: String)
     case isFull
     case unknownNode(NodeID)
     /// `longwire store copy` works on the cluster, or was cut off while it wrote to it.
@@ -107,7 +109,10 @@ package enum RegisterError: Error, Hashable, Sendable, CustomStringConvertible {
             "cluster.parts is \(count) since the cluster's first start; set it so, or use another cluster.name"
         case .worksAlone(let address):
             "another gateway\(address.isEmpty ? "" : " at \(address)") has this cluster.name; gateways work as one when each has cluster.listen"
-        case .isFull: "the cluster has 1023 gateways, or gave that many numbers within a day"
+        case .addressTaken(let node, let address):
+            "cluster.advertise: gateway \(node) has the address \(address), too; give each gateway an address of its own, or stop the other one"
+        case .isFull:
+            "all 1023 numbers of gateways are in use, or were within a day by gateways that did not stop cleanly; stop what starts gateways over and over, and wait: a number is free a day after its gateway ended"
         case .isCopied(isTarget: true, let other):
             "the cluster gets a copy of \(other) that has not ended: wait for longwire store copy, or, if it was cut off, run it again with --replace"
         case .isCopied(isTarget: false, let other):

@@ -1,4 +1,5 @@
-/// A gateway's number within its cluster, 1 to 1,023: given at its join, and given again after a day at the earliest.
+/// A gateway's number within its cluster, 1 to 1,023: given at its join. It is given again after a clean stop, or else a day
+/// after the gateway ended.
 package struct NodeID: Hashable, Comparable, Sendable, CustomStringConvertible {
     package static let range: ClosedRange<UInt16> = 1...1_023
 

@@ -33,6 +33,11 @@ package struct RegisterState: Sendable {
         if let alone = members.values.first(where: { $0.info.address.isEmpty || request.info.address.isEmpty }) {
             throw .worksAlone(address: alone.info.address)
         }
+        if let twin = members.first(where: {
+            $0.value.info.address == request.info.address && $0.value.instance != request.instance
+        }) {
+            throw .addressTaken(twin.key, address: request.info.address)
+        }
         let constants = constants ?? request.constants
         self.constants = constants
         if entries.isEmpty { entries = Array(repeating: PartEntry(), count: constants.partCount) }
@@ -104,6 +109,8 @@ package struct RegisterState: Sendable {
             entries[part].state = .released(heir: nil)
         }
         members[node] = nil
+        // Nothing of a gateway that has left cleanly is under way.
+        used[node] = nil
         forget(node)
         version = nonce
     }

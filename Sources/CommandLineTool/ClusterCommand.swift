@@ -21,7 +21,7 @@ enum ClusterCommand {
     static let drain = CommandSyntax(
         name: "cluster drain", summary: "Has a gateway give all its parts to the others, or takes that back.",
         options: [
-            .value("node", "N", "The gateway's number. Default: the one that is asked."),
+            .value("node", "GATEWAY", "The gateway's address or number. Default: the gateway that is asked."),
             .flag("undo", "Lets it have parts again."),
         ] + waiting + AdminClient.options,
         notes: [
@@ -32,11 +32,7 @@ enum ClusterCommand {
     ) { arguments, context in
         let client = try AdminClient(Credentials(arguments, context))
         let before = try ClusterView(try client.send(.get, "/v1/cluster"))
-        let node = try arguments.number("node", in: 1...1_023).map { Int($0) } ?? before.node
-        guard before.nodes.contains(where: { $0.number == node }) else {
-            throw CommandFailure.refused(
-                "no gateway of cluster \(before.name) has the number \(node); see longwire cluster status")
-        }
+        let node = try number(arguments, "node", before) ?? before.node
         var body: [(String, JSONText)] = [("node", .integer(Int64(node)))]
         if arguments.has("undo") {
             body.append(("undo", .bool(true)))
@@ -61,7 +57,8 @@ enum ClusterCommand {
         name: "cluster move", summary: "Has a gateway serve a part, for as long as the gateway is there.",
         options: [
             .value("part", "P", "The part."),
-            .value("to", "N", "The gateway's number. Without it the part goes where the cluster would place it."),
+            .value(
+                "to", "GATEWAY", "The gateway's address or number. Without it the part goes where the cluster would place it."),
         ] + waiting + AdminClient.options,
         notes: [
             "Ends when the part is served there; exit code 1 when it is not after the time. Its devices are told to come back, "
@@ -72,19 +69,34 @@ enum ClusterCommand {
             throw CommandFailure.usage("--part is missing: the number that cluster status shows")
         }
         var body: [(String, JSONText)] = [("part", .integer(part))]
-        let target = try arguments.number("to", in: 1...1_023)
-        if let target { body.append(("to", .integer(target))) }
         let client = try AdminClient(Credentials(arguments, context))
+        var target: Int?
+        if arguments.text("to") != nil {
+            target = try number(arguments, "to", try ClusterView(try client.send(.get, "/v1/cluster")))
+        }
+        if let target { body.append(("to", .integer(Int64(target)))) }
         _ = try client.send(.post, "/v1/cluster/move", body: JSONText.object(body).text)
         guard let target else {
             context.write("part \(part) goes where the cluster places it")
             return .done
         }
-        return try wait(client, arguments, context, until: { $0.owner(of: Int(part)) == Int(target) }) { view, isDone in
+        return try wait(client, arguments, context, until: { $0.owner(of: Int(part)) == target }) { view, isDone in
             let owner = view.owner(of: Int(part))
             if isDone { return "part \(part) is served by gateway \(target)" }
             return "part \(part) is \(owner.map { "served by gateway \($0)" } ?? "on its way")"
         }
+    }
+
+    /// The number of the gateway that an option names by its address or its number; `nil` without the option.
+    ///
+    /// A number changes with each start of a gateway, its address does not.
+    private static func number(_ arguments: ParsedArguments, _ option: String, _ view: ClusterView) throws -> Int? {
+        guard let text = arguments.text(option) else { return nil }
+        guard let node = view.nodes.first(where: { $0.address == text || "\($0.number)" == text }) else {
+            throw CommandFailure.refused(
+                "no gateway of cluster \(view.name) has the address or number \(text); see longwire cluster status")
+        }
+        return node.number
     }
 
     // MARK: Output

@@ -226,6 +226,38 @@ struct RedisRegisterTests {
         #expect(throws: RegisterError.replaced) { try register.leave(first.node, instance: 77) }
     }
 
+    @Test("an address belongs to one living gateway; its own join may be repeated, and a stopped one may come again")
+    func addresses() throws {
+        guard let server = try RedisServerProcess() else { return }
+        let register = register(server, name: "addresses")
+        defer { register.close() }
+        let first = try register.join(JoinRequest(instance: 1, info: info(1), constants: constants()))
+        #expect(throws: RegisterError.addressTaken(first.node, address: "10.0.0.1:7100")) {
+            try register.join(JoinRequest(instance: 2, info: info(1), constants: constants()))
+        }
+        // The reply of a join may be lost.
+        let again = try register.join(JoinRequest(instance: 1, info: info(1), constants: constants()))
+        try register.leave(first.node, instance: 1)
+        try register.leave(again.node, instance: 1)
+        let next = try register.join(JoinRequest(instance: 2, info: info(1), constants: constants()))
+        #expect(next.snapshot.members.count == 1)
+    }
+
+    @Test("gateways that stop cleanly use up no numbers")
+    func numbers() throws {
+        guard let server = try RedisServerProcess() else { return }
+        let register = register(server, name: "numbers")
+        defer { register.close() }
+        var model = RegisterState(timing: Self.timing)
+        for instance in 1...UInt64(NodeID.range.upperBound) + 2 {
+            let request = JoinRequest(instance: instance, info: info(1), constants: constants())
+            let joined = try register.join(request)
+            #expect(try model.join(request, now: 1, nonce: instance).node == joined.node)
+            try register.leave(joined.node, instance: instance)
+            try model.leave(joined.node, instance: instance, now: 1, nonce: instance)
+        }
+    }
+
     @Test("a clock that cannot be right is not kept, and one that is there is replaced")
     func wrongClock() throws {
         guard let server = try RedisServerProcess() else { return }

@@ -63,7 +63,7 @@ package final class RedisRegister: ClusterRegister {
                 "\(constants.format)", "\(constants.partCount)", key.joined(), "\(constants.queueEpoch)",
                 "\(timing.numberRest)", "\(NodeID.range.upperBound)",
             ], mustBeDurable: false)
-        let parts = try reader(reply)
+        let parts = try reader(reply, address: request.info.address)
         guard let number = UInt16(parts.detail), let node = NodeID(number) else { throw .malformed("no number") }
         let fields = try parts.array(9).map(\.text)
         guard fields.count == 4, let format = fields[0].flatMap({ Int($0) }),
@@ -211,7 +211,9 @@ package final class RedisRegister: ClusterRegister {
         }
     }
 
-    private func reader(_ reply: RedisReply, isChecked: Bool = true) throws(RegisterError) -> Parts {
+    private func reader(
+        _ reply: RedisReply, isChecked: Bool = true, address: String = ""
+    ) throws(RegisterError) -> Parts {
         guard let all = reply.array, all.count >= 2, let status = all[0].text, let detail = all[1].text else {
             throw .malformed("a reply without status")
         }
@@ -222,6 +224,9 @@ package final class RedisRegister: ClusterRegister {
         case "format": throw .formatDiffers(Int(detail) ?? 0)
         case "parts": throw .partCountDiffers(Int(detail) ?? 0)
         case "alone": throw .worksAlone(address: detail)
+        case "taken":
+            guard let node = UInt16(detail).flatMap({ NodeID($0) }) else { throw .malformed("the number \(detail)") }
+            throw .addressTaken(node, address: address)
         case "full": throw .isFull
         case "copyTo": throw .isCopied(isTarget: true, other: detail)
         case "copyFrom": throw .isCopied(isTarget: false, other: detail)

@@ -11,7 +11,7 @@ internal import Redis
 /// - `l`: nodes by the end of their leases
 /// - `o`: part → `epoch:state:node`
 /// - `w`: `drain:NODE` → 1, `pin:PART` → node
-/// - `u`: node → the server's time at which its number was used last
+/// - `u`: node → the server's time at which its number was used last; gone when it left cleanly
 enum RegisterScripts {
     /// The first two arguments are the version after a change and the lease.
     ///
@@ -68,6 +68,9 @@ enum RegisterScripts {
             for i = 2, #members, 2 do
                 local address = string.match(members[i], 'address=(%S+)')
                 if ARGV[5] == '0' or not address then return {'alone', address or ''} end
+                if address == string.match(ARGV[4], 'address=(%S+)') and string.match(members[i], '^%d+') ~= ARGV[3] then
+                    return {'taken', members[i - 1]}
+                end
             end
             if not format then
                 call('HSET', c, 'format', ARGV[6], 'parts', ARGV[7], 'tokenKey', ARGV[8], 'queueEpoch', ARGV[9])
@@ -157,6 +160,7 @@ enum RegisterScripts {
             end
             call('ZREM', l, id)
             call('HDEL', n, id)
+            call('HDEL', u, id)
             forget(id)
             changed()
             return {'ok', ''}

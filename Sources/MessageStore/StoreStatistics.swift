@@ -16,6 +16,8 @@ package struct StoreStatistics: Sendable, Equatable {
         package init() {}
     }
 
+    /// The operator's setting that makes the store refuse writes; `nil` for any other reason, and without one.
+    package var refusalReason: String?
     package var batchCount = 0
     package var groupCount = 0
     /// Batches in the largest group.

@@ -38,6 +38,13 @@ package struct ServiceManager: Sendable {
     /// The process serves.
     package func tellReady(_ status: String) { tell("READY=1\nSTATUS=\(status)") }
 
+    /// The process starts and waits for something; the manager's start timeout begins again.
+    package func tellWaiting(_ status: String, atMostMilliseconds milliseconds: UInt64) {
+        // A status is one line.
+        let line = status.split(whereSeparator: \.isNewline).joined(separator: "; ")
+        tell("STATUS=\(line)\nEXTEND_TIMEOUT_USEC=\(milliseconds * 1_000)")
+    }
+
     /// The process reads its configuration again; `tellReady` ends that.
     package func tellReloading() {
         tell("RELOADING=1\nMONOTONIC_USEC=\(SystemClock.monotonicNanoseconds / 1_000)")

@@ -13,7 +13,7 @@ enum RedisOptions {
         .value("server-name", "NAME", "What the servers' certificates must name. Default: each server's host."),
         .value("certificate", "FILE", "PEM chain that this side shows, with --tls."),
         .value("key", "FILE", "Its key."),
-        .value("min-replicas", "N", "Replicas that each primary must have, 0 to 5. Default: 1."),
+        .value("min-replicas", "N", "Connected replicas that each primary must have, 0 to 5. Default: 1."),
     ]
 
     /// The servers named `host:port`, with commas between.
@@ -52,7 +52,8 @@ extension StoreCommands {
             .value("cluster", "NAME", "The cluster's name, which keys begin with. Default: longwire.")
         ],
         notes: [
-            "Prints a line for each problem, with what to change. Exit code 1 when there is one; 0 with warnings alone."
+            "Prints a line for each problem, with the change that corrects it. Exit code 1 when there is one; 0 with warnings and "
+                + "settings that cannot be read alone. A lack of replicas is a warning unless --min-replicas is given."
         ]
     ) { arguments, context in
         do {
@@ -60,8 +61,14 @@ extension StoreCommands {
             let found = try RedisSettings.check(
                 cluster, name: arguments.text("cluster") ?? RedisEngine.Configuration().name,
                 minReplicas: try RedisOptions.minReplicas(arguments))
-            for warning in found where warning.isWarning { context.write("warning: \(warning)") }
-            let problems = found.filter { !$0.isWarning }
+            // Without the option it is not known how many replicas the gateways ask for.
+            let isCountKnown = arguments.text("min-replicas") != nil
+            let problems = found.filter {
+                $0.kind == .wrong || $0.kind == .passing && (isCountKnown || !$0.isReplicaCount)
+            }
+            for finding in found where !problems.contains(finding) {
+                context.write("\(finding.kind == .unread ? "not checked" : "warning"): \(finding)")
+            }
             guard problems.isEmpty else {
                 throw CommandFailure.refused(problems.map(\.description).joined(separator: "\n"))
             }

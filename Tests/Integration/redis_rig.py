@@ -342,6 +342,13 @@ class Gate:
         self.close()
 
 
+def shipped_settings():
+    """The lines of deploy/redis/redis.conf, which operators use."""
+    page = pathlib.Path(__file__).resolve().parents[2] / "deploy" / "redis" / "redis.conf"
+    lines = [line.split(None, 1) for line in page.read_text().splitlines() if line and not line.startswith("#")]
+    return {name: value.strip('"') for name, value in lines}
+
+
 class RedisRig:
     """Servers that are connected as a cluster, or as one primary with replicas; see the file's head."""
 
@@ -366,11 +373,11 @@ class RedisRig:
         """What the server is started with, by the names of redis.conf."""
         port = "tls-port" if self.tls else "port"
         settings = {
-            "bind": server.host, "protected-mode": "no", "port": "0", port: str(server.port), "daemonize": "no",
-            "appendonly": "yes", "appendfsync": "always", "save": "", "maxmemory-policy": "noeviction", "maxmemory": "1gb",
-            "repl-diskless-sync": "yes", "repl-diskless-sync-delay": "0", "repl-diskless-load": "swapdb",
-            "repl-ping-replica-period": "1", "loglevel": "notice", "shutdown-timeout": "0", "databases": "1",
+            **shipped_settings(), "bind": server.host, "protected-mode": "no", "port": "0", port: str(server.port),
+            "daemonize": "no", "maxmemory": "1gb", "loglevel": "notice", "shutdown-timeout": "0", "databases": "1",
         }
+        if not self.is_cluster:
+            settings = {name: value for name, value in settings.items() if not name.startswith("cluster-")}
         if self.tls:
             settings |= {
                 "tls-cert-file": str(self.tls[0]), "tls-key-file": str(self.tls[1]), "tls-ca-cert-file": str(self.tls[0]),
@@ -379,9 +386,8 @@ class RedisRig:
             settings |= {"requirepass": self.password, "masterauth": self.password}
         if self.is_cluster:
             settings |= {
-                "cluster-enabled": "yes", "cluster-config-file": "nodes.conf", "cluster-port": str(server.bus_port),
-                "cluster-node-timeout": str(self.node_timeout), "cluster-replica-validity-factor": "0",
-                "cluster-require-full-coverage": "no", "cluster-allow-replica-migration": "no"}
+                "cluster-config-file": "nodes.conf", "cluster-port": str(server.bus_port),
+                "cluster-node-timeout": str(self.node_timeout)}
             if self.gates:
                 settings |= {
                     "cluster-announce-hostname": GATE_HOST, "cluster-preferred-endpoint-type": "hostname"}

@@ -505,10 +505,11 @@ def test_parts_are_shown_moved_and_given_away_by_command(rig):
         code, text = longwire(cluster, "cluster", "status")
         assert code == 0 and len(json.loads(text)["nodes"]) == 3, "a pipe gets JSON"
         target = next(node for node in cluster.owners() if node != cluster.owners()[5])
-        code, text = longwire(cluster, "cluster", "move", "--part", "5", "--to", str(target))
+        address = next(one["address"] for one in cluster.map_of(cluster[0])["nodes"] if one["node"] == target)
+        code, text = longwire(cluster, "cluster", "move", "--part", "5", "--to", address)
         assert code == 0 and f"part 5 is served by gateway {target}" in text
         assert cluster.owners()[5] == target
-        code, text = longwire(cluster, "cluster", "drain", "--node", str(target))
+        code, text = longwire(cluster, "cluster", "drain", "--node", address)
         assert code == 0 and "left" in text and "has given all its parts away" in text, text
         assert target not in cluster.owners() and None not in cluster.owners()
         drained = next(one for one in cluster if cluster.map_of(one)["node"] == target)
@@ -519,7 +520,7 @@ def test_parts_are_shown_moved_and_given_away_by_command(rig):
         code, text = longwire(cluster, "cluster", "move", "--part", "200")
         assert code == 1 and "no such part" in text
         code, text = longwire(cluster, "cluster", "drain", "--node", "999")
-        assert code == 1 and "has the number 999" in text
+        assert code == 1 and "has the address or number 999" in text
 
 
 def readiness(gateway):
@@ -560,6 +561,58 @@ def test_wrong_settings_of_the_servers_are_refused_with_the_line_to_change(rig):
             assert "appendfsync" in str(failure.value) and "always" in str(failure.value)
         finally:
             cluster.__exit__()
+
+
+def test_a_start_waits_while_redis_is_in_passing_trouble(tmp_path):
+    """No server, a server that loads, a missing replica: not ready, with the reason, and no exit; then it serves."""
+    with RedisRig(primaries=1, replicas=1, is_cluster=False) as small:
+        for server in small.servers:
+            server.kill()
+        cluster = Cluster(small, count=1)
+        gateway = cluster[0]
+        try:
+            gateway.config.write_text(json.dumps(gateway.sections))
+            gateway.config.chmod(0o600)
+            gateway._log = open(gateway.folder / "log", "ab")
+            gateway.process = gateway.spawn()
+
+            def waits_for(word):
+                with contextlib.suppress(OSError):
+                    status, said, reason = readiness(gateway)
+                    return status == 503 and said == "starting" and word in (reason or "")
+                return False
+
+            eventually(lambda: waits_for("no server of"), "a start that waits for a server")
+            assert gateway.call("GET", "/healthz", port=gateway.admin) == {"status": "ok"}
+            with pytest.raises(Refused) as refused:
+                gateway.call("GET", "/readyz")
+            assert refused.value.status == 503, "the push API's listener answers health checks, too"
+            small.servers[0].start()
+            eventually(lambda: waits_for("connected replicas"), "a start that waits for a replica")
+            assert gateway.process.poll() is None and "startWaits" in gateway.log()
+            # A signal ends the wait cleanly.
+            assert gateway.stop() == 0
+            gateway.process = gateway.spawn()
+            eventually(lambda: waits_for("connected replicas"), "a start that waits again")
+            small.servers[1].start()
+            small.servers[1].call("REPLICAOF", small.servers[0].host, small.servers[0].port)
+            eventually(gateway.is_ready, "readiness of the gateway")
+        finally:
+            cluster.__exit__()
+
+
+def test_a_second_gateway_with_the_same_address_does_not_start(rig):
+    with Cluster(rig, count=1, limits=QUICK) as cluster:
+        twin = cluster.make(1)
+        twin.sections["cluster"]["advertise"] = f"127.0.0.1:{cluster[0].cluster_port}"
+        try:
+            with pytest.raises(AssertionError) as failure:
+                twin.start()
+            assert "cluster.advertise" in str(failure.value) and f"{cluster[0].cluster_port}" in str(failure.value)
+            assert twin.process.wait(30) == 78
+        finally:
+            twin.__exit__()
+        assert len(cluster.map_of(cluster[0])["nodes"]) == 1
 
 
 def test_a_refused_call_says_that_it_may_be_repeated(rig, new_device):

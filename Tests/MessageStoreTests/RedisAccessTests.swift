@@ -64,7 +64,7 @@ struct RedisAccessTests {
         }
         try Self.work(cluster("longwire", "right"), epoch: 1)
         let problems = try RedisSettings.check(cluster("longwire", "right"), name: "test", minReplicas: 0)
-        #expect(problems.map(\.name) == ["maxmemory"] && problems[0].isWarning)
+        #expect(problems.map(\.name) == ["maxmemory"] && problems[0].kind == .advice)
         // Every right that is taken away is named, with the line that gives it; following the line is enough.
         for right in Set(RedisRights.probes(name: "test", isCluster: false, waitsForDisks: false).map(\.right)) {
             let isOfKeys = right.hasPrefix("~")
@@ -72,11 +72,11 @@ struct RedisAccessTests {
             try setUser("poor", ["reset"])
             try setUser("poor", kept)
             let found = try RedisSettings.check(cluster("poor", "right"), name: "test", minReplicas: 0)
-            let problem = try #require(found.first { !$0.isWarning }, "\(right)")
+            let problem = try #require(found.first { $0.kind != .advice }, "\(right)")
             #expect(problem.description.contains("ACL SETUSER <user> \(right)"), "\(problem)")
             try setUser("poor", [right])
             let left = try RedisSettings.check(cluster("poor", "right"), name: "test", minReplicas: 0)
-            #expect(!left.contains { !$0.isWarning }, "\(left)")
+            #expect(!left.contains { $0.kind != .advice }, "\(left)")
         }
         do {
             _ = try RedisFixture(cluster("longwire", "wrong"), Self.configuration, epoch: 9)

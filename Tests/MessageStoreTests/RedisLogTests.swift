@@ -561,7 +561,7 @@ struct RedisLogTests {
         }
         // Nothing bounds their memory: said, and not refused.
         let warnings = try check(1)
-        #expect(warnings.map(\.name) == ["maxmemory", "maxmemory"] && !warnings.contains { !$0.isWarning })
+        #expect(warnings.map(\.name) == ["maxmemory", "maxmemory"] && !warnings.contains { $0.kind != .advice })
         #expect(warnings[0].description.contains("in redis.conf: maxmemory"))
         for server in 0...1 { try servers.command(server, "CONFIG", "SET", "maxmemory", "1gb") }
         let (found, foundOfTwo) = (try check(1), try check(2))
@@ -573,6 +573,36 @@ struct RedisLogTests {
         #expect(problems.map(\.name) == ["appendfsync", "appendonly", "maxmemory-policy"])
         #expect(problems.map(\.server) == [servers.addresses[0], servers.addresses[1], servers.addresses[1]])
         #expect(problems[0].description.contains("CONFIG SET appendfsync always"))
+        #expect(problems.allSatisfy { $0.kind == .wrong })
+    }
+
+    @Test("publishes are refused while a server has settings that lose what was accepted, set at run time")
+    func settingsAtRunTime() throws {
+        let servers = try RedisServers()
+        var configuration = RedisFixture.configuration()
+        (configuration.watchMilliseconds, configuration.settingsMilliseconds) = (20, 20)
+        let fixture = try RedisFixture(servers.makeCluster(), configuration, epoch: 1)
+        defer { fixture.close() }
+        let changes = [
+            (0, "appendfsync", "no", "always"), (1, "appendonly", "no", "yes"),
+            (1, "maxmemory-policy", "allkeys-lru", "noeviction"),
+        ]
+        for (server, name, wrong, right) in changes {
+            #expect(fixture.store.acceptsWrites)
+            try servers.command(server, "CONFIG", "SET", name, wrong)
+            try fixture.wait("refusal for \(name)") { !fixture.store.acceptsWrites }
+            #expect(fixture.engine.statistics.refusalReason?.contains(name) == true)
+            try servers.command(server, "CONFIG", "SET", name, right)
+            try fixture.wait("acceptance after \(name)") { fixture.store.acceptsWrites }
+        }
+        let kinds = fixture.witness.events.compactMap { event -> Bool? in
+            switch event {
+            case .settingsWrong: true
+            case .settingsRight: false
+            default: nil
+            }
+        }
+        #expect(kinds == [true, false, true, false, true, false])
     }
 }
 

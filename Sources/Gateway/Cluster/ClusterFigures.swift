@@ -58,7 +58,7 @@ package struct ClusterHealth: Sendable, Equatable {
     package enum Fault: String, Sendable {
         /// It gives its parts away.
         case draining
-        /// Its lease has run out: the register in Redis cannot be reached.
+        /// Its lease has run out, and no part is left that it can serve.
         case redisAway
         /// It has no link to any of several other gateways.
         case clusterCut
@@ -79,12 +79,15 @@ package struct ClusterHealth: Sendable, Equatable {
 
     /// Judges what is known.
     ///
-    /// A gateway is not ready when another one would serve better. Parts without owner are missing everywhere alike, so
-    /// they are told and do not take every gateway from its balancer; only when all are missing, nothing is lost by it.
-    /// Of two gateways without a link neither is better.
+    /// A gateway is not ready when another one would serve better. Parts without owner are missing at every gateway, so they
+    /// are reported and do not take every gateway from its balancer, unless all parts are missing. Of two gateways without a
+    /// link neither is better. Without the register no gateway renews its lease and none can take parts over, so a gateway
+    /// whose parts still take writes stays ready.
+    ///
+    /// - Parameter hasWorkingPart: the log of a part here takes writes, as far as is known.
     package static func judge(
         membership: Membership.Health, owners: [Int], node: Int, otherLinks: [(address: String, isUp: Bool)],
-        renewedAt: Int64, now: Int64
+        renewedAt: Int64, now: Int64, hasWorkingPart: Bool
     ) -> ClusterHealth {
         var health = ClusterHealth()
         health.node = node
@@ -93,7 +96,7 @@ package struct ClusterHealth: Sendable, Equatable {
         health.linksDown = otherLinks.filter { !$0.isUp }.map(\.address).sorted()
         switch membership {
         case .registerUnreachable:
-            health.fault = .redisAway
+            if !hasWorkingPart { health.fault = .redisAway }
             health.redisAwaySince = renewedAt
         case .drains: health.fault = .draining
         case .serves, .ownsNothing:
@@ -111,10 +114,10 @@ package struct ClusterHealth: Sendable, Equatable {
         var words: [String] = []
         switch fault {
         case .draining: words.append("this gateway gives its parts to the others")
-        case .redisAway: words.append("the register in Redis cannot be reached: the lease has run out")
         case .clusterCut: words.append("this gateway reaches no other one")
-        case .noOwner, nil: break
+        case .redisAway, .noOwner, nil: break
         }
+        if redisAwaySince != nil { words.append("the register in Redis cannot be reached: the lease has run out") }
         if !partsWithoutOwner.isEmpty {
             let list = partsWithoutOwner.map { "\($0)" }.joined(separator: ", ")
             words.append(partsWithoutOwner.count == 1 ? "no owner for part \(list)" : "no owner for parts \(list)")
@@ -138,13 +141,13 @@ extension MembershipRunner.View {
         }
     }
 
-    func health(_ context: ClusterContext, _ links: ClusterLinks) -> ClusterHealth {
+    func health(_ context: ClusterContext, _ links: ClusterLinks, hasWorkingPart: Bool) -> ClusterHealth {
         let now = SystemClock.monotonicTime
         let others = others(links)
         return ClusterHealth.judge(
             membership: membership.health(now: now), owners: context.allOwners, node: context.node,
             otherLinks: others.map { ($0.address, $0.isUp) },
-            renewedAt: ClockCheck.now() - (now - membership.renewedAt), now: now)
+            renewedAt: ClockCheck.now() - (now - membership.renewedAt), now: now, hasWorkingPart: hasWorkingPart)
     }
 
     func figures(_ context: ClusterContext, _ links: ClusterLinks, _ counts: ClusterFigures.Counts) -> ClusterFigures {

@@ -9,7 +9,7 @@ internal import PushAPI
 internal import Redis
 internal import Wire
 
-/// Why a gateway cannot join its cluster.
+/// The reason for which a gateway cannot join its cluster: a wrong setting, here or at the servers.
 struct ClusterFailure: Error, CustomStringConvertible {
     let description: String
 }
@@ -37,10 +37,13 @@ final class ClusterNode {
 
     /// Checks the servers' settings, and joins.
     ///
-    /// - Throws: `ClusterFailure` with every problem and what to do, `ListenFailure` for `cluster.listen`, `StoreError`.
+    /// Waits as long as the servers are in trouble that ends by itself.
+    ///
+    /// - Throws: `ClusterFailure` with every wrong setting and its remedy, `ListenFailure` for `cluster.listen`, `StoreError`,
+    ///   `StartInterrupted`.
     init(
         _ configuration: GatewayConfiguration, loops: [EventLoop], log: Log, time: SharedTime, spares: SpareBatches,
-        acceptsClock: Bool
+        acceptsClock: Bool, wait: StartWait
     ) throws {
         guard let redis = configuration.redis, let settings = configuration.cluster else {
             preconditionFailure("a cluster needs store.redis")
@@ -49,17 +52,14 @@ final class ClusterNode {
         let servers = RedisCluster(
             seeds: redis.nodes.map { RedisAddress(host: $0.host, port: $0.port) },
             network: RedisSockets(try Self.access(redis)))
-        for warning in try Self.check(servers, settings.name, redis) {
-            log.write(.warning, .redisEvent, [.detail: .text(warning.description)])
-        }
-        if !acceptsClock, let problem = try ClockCheck.problem(servers) {
-            throw ClusterFailure(description: problem + ", or with --accept-clock")
+        for finding in try Self.check(servers, settings.name, redis, acceptsClock: acceptsClock, wait) {
+            log.write(.warning, .redisEvent, [.detail: .text(finding.description)])
         }
         let instance = SecureRandom.word()
         let info = Self.info(settings)
         register = RedisRegister(servers, name: settings.name, minReplicas: redis.minReplicas)
         let sentAt = SystemClock.monotonicTime
-        let joined = try Self.join(register, settings, instance, info)
+        let joined = try Self.join(register, settings, instance, info, wait)
         if let other = joined.snapshot.members.first(where: {
             $0.key != joined.node && !info.sharesSecret(with: $0.value.info)
         }) {
@@ -135,23 +135,37 @@ final class ClusterNode {
         } catch { throw ClusterFailure(description: "store.redis.tls: \(error)") }
     }
 
-    /// Refuses servers that do not keep what the store promises; returns what an operator should know besides.
+    /// Refuses servers whose settings do not keep what the store promises, and waits for the others.
+    ///
+    /// - Returns: the findings that do not stop a start.
     private static func check(
-        _ servers: RedisCluster, _ name: String, _ redis: RedisConfiguration
+        _ servers: RedisCluster, _ name: String, _ redis: RedisConfiguration, acceptsClock: Bool, _ wait: StartWait
     ) throws -> [RedisProblem] {
-        let found: [RedisProblem]
-        do throws(RedisError) {
-            found = try RedisSettings.check(servers, name: name, minReplicas: redis.minReplicas)
-        } catch {
-            throw ClusterFailure(
-                description: "store.redis: no server of \(redis.nodes.map(\.description).joined(separator: ", ")) "
-                    + "answers: \(error)")
+        while true {
+            var trouble = ""
+            var found: [RedisProblem] = []
+            do throws(RedisError) {
+                found = try RedisSettings.check(servers, name: name, minReplicas: redis.minReplicas)
+                // A machine that has just started may have a wrong clock until NTP has answered.
+                if !acceptsClock, !found.contains(where: { $0.kind == .passing }),
+                    let problem = try ClockCheck.problem(servers)
+                {
+                    trouble = problem + ", or with --accept-clock"
+                }
+            } catch {
+                guard error.isPassing else { throw ClusterFailure(description: "store.redis: \(error)") }
+                trouble =
+                    "store.redis: no server of \(redis.nodes.map(\.description).joined(separator: ", ")) answers: \(error)"
+            }
+            let wrong = found.filter { $0.kind == .wrong || $0.kind == .unread && !redis.assumesFsync }
+            guard wrong.isEmpty else {
+                throw ClusterFailure(description: wrong.map(\.description).joined(separator: "\n"))
+            }
+            let passing = found.filter { $0.kind == .passing }
+            if !passing.isEmpty { trouble = passing.map(\.description).joined(separator: "\n") }
+            guard !trouble.isEmpty else { return found }
+            try wait.pause(for: trouble)
         }
-        let problems = found.filter { !$0.isWarning }
-        guard problems.isEmpty else {
-            throw ClusterFailure(description: problems.map(\.description).joined(separator: "\n"))
-        }
-        return found
     }
 
     /// The first is used, each is accepted.
@@ -174,9 +188,10 @@ final class ClusterNode {
         return info
     }
 
-    /// Joins; a gateway that works alone waits until the lease of one before it has run out.
+    /// Joins; a gateway that works alone waits until the lease of its predecessor has run out.
     private static func join(
-        _ register: RedisRegister, _ settings: ClusterConfiguration, _ instance: UInt64, _ info: MemberInfo
+        _ register: RedisRegister, _ settings: ClusterConfiguration, _ instance: UInt64, _ info: MemberInfo,
+        _ wait: StartWait
     ) throws -> JoinReply {
         let constants = ClusterConstants(
             format: RegisterKeys.format, partCount: settings.partCount, tokenKey: SecureRandom.bytes(32),
@@ -188,11 +203,13 @@ final class ClusterNode {
                 return try register.join(request)
             } catch {
                 switch error {
-                case .worksAlone, .unavailable:
+                case .unavailable, .isFull: break
+                case .worksAlone, .addressTaken:
+                    // A predecessor that was killed keeps its lease for a moment.
                     guard SystemClock.monotonicTime < end else { throw ClusterFailure(description: "\(error)") }
-                    Pause.milliseconds(100)
                 default: throw ClusterFailure(description: "\(error)")
                 }
+                try wait.pause(for: "\(error)")
             }
         }
     }
@@ -267,11 +284,11 @@ final class ClusterNode {
 
     /// What the admin API shows of the cluster, and what it asks for.
     private func openPages(_ name: String) {
-        let (runner, links, counts) = (runner, links, counts)
+        let (runner, links, counts, engine) = (runner, links, counts, engine)
         context.setPages(
             ClusterContext.Pages(
                 status: { runner.view.status(name) },
-                health: { runner.view.health($0, links) },
+                health: { runner.view.health($0, links, hasWorkingPart: engine.hasWorkingPart) },
                 figures: { runner.view.figures($0, links, counts.withLock { $0 }) },
                 wish: { request, done in
                     guard let wish = ClusterWish(request, own: runner.view.node, parts: runner.view.partCount) else {
@@ -359,8 +376,8 @@ extension RedisEngine.Event {
     /// Something that was reported durable may be gone, or a part stands still until an operator acts.
     fileprivate var isError: Bool {
         switch self {
-        case .entriesLost, .streamLost, .entriesMissing, .foreignEntry: true
-        case .commitFailed, .waitingForReplicas, .memoryFilled, .memoryFreed, .spillFailed: false
+        case .entriesLost, .streamLost, .entriesMissing, .foreignEntry, .settingsWrong: true
+        case .commitFailed, .waitingForReplicas, .memoryFilled, .memoryFreed, .settingsRight, .spillFailed: false
         }
     }
 }

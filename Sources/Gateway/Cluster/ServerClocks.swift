@@ -31,7 +31,7 @@ extension ClockCheck {
             let side = offset > 0 ? "ahead of" : "behind"
             return
                 "the clock of this machine is \(abs(offset)) ms \(side) that of Redis at \(primary.address), and \(longestOffset) ms are allowed: "
-                + "synchronise both by NTP (chronyc tracking, timedatectl timesync-status) and start again"
+                + "synchronise both by NTP (chronyc tracking, timedatectl timesync-status); the gateway starts once they agree"
         }
         return nil
     }

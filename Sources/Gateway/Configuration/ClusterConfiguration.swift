@@ -22,6 +22,8 @@ package struct RedisConfiguration: Sendable, Equatable {
     package var tls: TLS?
     /// The fewest replicas that must have a change before it counts as durable.
     package var minReplicas = 1
+    /// The operator vouches for `appendfsync always` on servers that hide the setting.
+    package var assumesFsync = false
 
     package init(nodes: [HostPort]) { self.nodes = nodes }
 }
@@ -108,6 +110,7 @@ extension ConfigurationReader {
         if let count = object.integer("minReplicas", in: 0...ClusterConfiguration.replicaLimit) {
             redis.minReplicas = Int(count)
         }
+        if let assumes = object.boolean("assumesFsync") { redis.assumesFsync = assumes }
         object.finish()
         return nodes.isEmpty ? nil : redis
     }

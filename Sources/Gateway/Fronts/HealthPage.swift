@@ -30,15 +30,29 @@ enum HealthPage {
         writer.integer(Int64(context.loopCount))
         writer.key("queueEpoch")
         writer.string("\(context.queueEpoch)")
-        if let cluster { write(cluster, acceptsWrites: context.store.acceptsWrites, to: &writer) }
+        if let cluster { write(cluster, context.store, to: &writer) }
         writer.endObject()
         return APIResponse(status: word == "ready" ? 200 : 503, body: writer.bytes)
+    }
+
+    /// The answer of a start that waits for `reason`; in the envelope of Getui's errors, so that its SDKs try again.
+    static func starting(_ reason: String, isHealth: Bool) -> APIResponse {
+        var writer = JSONWriter(capacity: 256)
+        writer.beginObject()
+        writer.key("status")
+        writer.string(isHealth ? "ok" : "starting")
+        if !isHealth {
+            writer.key("reason")
+            writer.string(reason)
+        }
+        writer.endObject()
+        return APIResponse(status: isHealth ? 200 : 503, body: writer.bytes)
     }
 
     private static let busyReason = "Redis refuses or holds up the writes of some parts: see storeBusy in the log"
 
     /// What the cluster adds; `reason` also tells what is missing on a gateway that is ready.
-    private static func write(_ cluster: ClusterHealth, acceptsWrites: Bool, to writer: inout JSONWriter) {
+    private static func write(_ cluster: ClusterHealth, _ store: any StoreService, to writer: inout JSONWriter) {
         writer.key("node")
         writer.integer(Int64(cluster.node))
         writer.key("partsOwned")
@@ -57,9 +71,11 @@ enum HealthPage {
             for address in cluster.linksDown { writer.string(address) }
             writer.endArray()
         }
-        if let reason = cluster.reason ?? (acceptsWrites ? nil : Self.busyReason) {
+        let refusal = store.acceptsWrites ? nil : store.statistics.refusalReason ?? Self.busyReason
+        let reasons = [cluster.reason, refusal].compactMap { $0 }
+        if !reasons.isEmpty {
             writer.key("reason")
-            writer.string(reason)
+            writer.string(reasons.joined(separator: "; "))
         }
     }
 }

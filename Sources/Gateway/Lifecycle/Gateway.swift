@@ -298,7 +298,8 @@ final class Gateway {
         let store = context.store.statistics
         if store.spillFailureCount != spillFailureCount {
             spillFailureCount = store.spillFailureCount
-            log.write(.error, .spillFailed, [.error: .text(store.lastSpillFailure ?? "")])
+            // Redis servers refuse moves in each failover; the engine logs that itself (`redisEvent`).
+            if node == nil { log.write(.error, .spillFailed, [.error: .text(store.lastSpillFailure ?? "")]) }
         }
         requestWatch.look(at: store.requests, log)
         traceWatch.look(at: store.traces, log)

@@ -19,7 +19,7 @@ struct GatewayStart {
     /// Opens the store first: a second gateway on the same folder is told which process is the first, and that says more
     /// than a busy port.
     ///
-    /// - Throws: `StoreError`, `ClusterFailure`, `SystemError`.
+    /// - Throws: `StoreError`, `ClusterFailure`, `StartInterrupted`, `SystemError`.
     init(
         _ configuration: GatewayConfiguration, _ descriptors: DescriptorBudget, log: Log, time: SharedTime,
         acceptsClock: Bool, stepping: Gateway.Stepping?
@@ -29,7 +29,9 @@ struct GatewayStart {
                 embedded: configuration, descriptors, log: log, time: time, acceptsClock: acceptsClock,
                 stepping: stepping)
         } else {
-            try self.init(cluster: configuration, log: log, time: time, acceptsClock: acceptsClock)
+            let wait = StartWait(configuration, log: log)
+            defer { wait.end() }
+            try self.init(cluster: configuration, log: log, time: time, acceptsClock: acceptsClock, wait: wait)
         }
     }
 
@@ -83,7 +85,7 @@ struct GatewayStart {
 
     /// Joins a cluster; the gateway has no part yet.
     private init(
-        cluster configuration: GatewayConfiguration, log: Log, time: SharedTime, acceptsClock: Bool
+        cluster configuration: GatewayConfiguration, log: Log, time: SharedTime, acceptsClock: Bool, wait: StartWait
     ) throws {
         let set = LoopSet()
         var joined: ClusterNode?
@@ -92,7 +94,7 @@ struct GatewayStart {
             let spares = SpareBatches()
             let node = try ClusterNode(
                 configuration, loops: set.loops, log: log, time: time, spares: spares,
-                acceptsClock: acceptsClock)
+                acceptsClock: acceptsClock, wait: wait)
             joined = node
             let clock = GatewayClock(
                 ClockReader.reading(), bootID: ClockReader.bootID(),

@@ -85,6 +85,9 @@ package enum LongwiredMain {
         do {
             gateway = try Gateway(configuration, generated: generated, log: log, acceptsClock: parsed.acceptsClock)
             try gateway.start()
+        } catch is StartInterrupted {
+            log.write(.info, .stopped)
+            return ExitCode.success.rawValue
         } catch {
             let code = exitCode(of: error)
             log.write(.error, .fatal, [.error: .text("\(error)"), .exitCode: LogValue(code.rawValue)])
@@ -104,7 +107,7 @@ package enum LongwiredMain {
     private static func exitCode(of error: any Error) -> ExitCode {
         switch error {
         case is StoreError: .store
-        case is ListenFailure, is TLSFailure, is DescriptorShortage: .configuration
+        case is ListenFailure, is TLSFailure, is DescriptorShortage, is ClusterFailure: .configuration
         default: .internal
         }
     }

@@ -10,6 +10,9 @@ package enum LogName: String, Sendable, CaseIterable {
     case stopping
     /// The last line of a clean stop.
     case stopped
+    /// A start waits for something that ends by itself, such as a Redis server that loads its data; logged when the reason
+    /// changes, and every minute. Fields: reason, milliseconds (waited).
+    case startWaits
     /// The gateway cannot start or go on; the process ends with `exitCode`.
     case fatal
     /// SIGHUP came because the terminal that the gateway was started from closed; a clean stop follows.

@@ -25,6 +25,10 @@ final class LogContext: @unchecked Sendable {
     let spilledDeletions = Atomic<Int>(0)
     /// A server's memory is filled beyond its share.
     let isMemoryFilled = Atomic<Bool>(false)
+    /// The servers' settings under which accepted messages may be lost; empty: none.
+    let wrongSettings = Lock("")
+    /// `wrongSettings` has some; for the path of a publish.
+    let hasWrongSettings = Atomic<Bool>(false)
     /// What all primaries use and may use; 0 where one of them has no bound.
     let memory = Lock<(usedByteCount: Int, byteLimit: Int)>((0, 0))
     let earlyDrops = Lock(EarlyDrops())
@@ -65,7 +69,7 @@ final class LogContext: @unchecked Sendable {
     func acceptsWrites(beside untoldByteCount: Int) -> Bool {
         moving + untoldByteCount < configuration.uncommittedByteLimit
             && logBytes.load(ordering: .relaxed) <= configuration.logByteLimit
-            && !isMemoryFilled.load(ordering: .relaxed)
+            && !isMemoryFilled.load(ordering: .relaxed) && !hasWrongSettings.load(ordering: .relaxed)
     }
 
     /// What is left before `acceptsWrites` ends is for those who need little.
@@ -77,6 +81,6 @@ final class LogContext: @unchecked Sendable {
     func hasRoomForLists(beside untoldByteCount: Int) -> Bool {
         moving + untoldByteCount < configuration.uncommittedByteLimit / 2
             && logBytes.load(ordering: .relaxed) <= configuration.logByteLimit
-            && !isMemoryFilled.load(ordering: .relaxed)
+            && !isMemoryFilled.load(ordering: .relaxed) && !hasWrongSettings.load(ordering: .relaxed)
     }
 }

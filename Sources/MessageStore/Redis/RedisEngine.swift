@@ -48,6 +48,8 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
         package var flushMilliseconds: UInt64 = 5_000
         package var tickMilliseconds = Limits.spillerTickMilliseconds
         package var watchMilliseconds: UInt64 = 1_000
+        /// The servers' settings are read again after this, and those of a new server at once.
+        package var settingsMilliseconds: UInt64 = 60_000
         /// Without threads: `step` does what they would do, for tests.
         package var isStepped = false
         /// Gateway time in milliseconds, for the age of request and trace rows; `nil` as long as it is not known.
@@ -99,6 +101,9 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
         /// Memory is filled beyond its share, or no more.
         case memoryFilled(server: String, usedByteCount: Int, byteLimit: Int)
         case memoryFreed
+        /// Servers have settings under which an accepted message may be lost; publishes are refused.
+        case settingsWrong(String)
+        case settingsRight
         /// Rows could not leave memory; tried again.
         case spillFailed(reason: String)
 
@@ -119,6 +124,9 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
                     + "stops and is taken anew; \(mending), and let nothing but gateways write to keys that begin with {lw:"
             case .memoryFilled(let server, let used, let limit):
                 "Redis at \(server) uses \(used) of \(limit) bytes: new messages are refused until some leave"
+            case .settingsWrong(let problems):
+                "new messages are refused, since accepted ones could be lost: \(problems)"
+            case .settingsRight: "all Redis servers have the required settings again: new messages are accepted"
             case .memoryFreed: "Redis has memory again: new messages are accepted"
             case .spillFailed(let reason): "rows could not be moved out of memory: \(reason)"
             }
@@ -254,6 +262,13 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
         return parts.isEmpty || parts.contains { !$0.log.isStuck }
     }
 
+    /// Whether a part is open here whose log takes writes, as far as is known; false when no server answers.
+    package var hasWorkingPart: Bool {
+        let primaries = cluster.primaries
+        return !primaries.allSatisfy { cluster.isSilent($0.address) }
+            && parts.all.contains { !$0.log.isStuck && !$0.log.isLost }
+    }
+
     package func requestSpill() { for part in parts.all { part.requestSpill() } }
 
     package func close() {
@@ -285,6 +300,8 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
         case .watch:
             let client = RedisClient(cluster)
             Self.look(context, client)
+            var settings = SettingsWatch()
+            settings.look(context, client)
             client.close()
             return true
         }
@@ -311,6 +328,8 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
         let drops = context.earlyDrops.withLock { $0 }
         result.requests = retention(.requests, drops.requestCount, drops.requestMilliseconds)
         result.traces = retention(.traces, drops.traceCount, drops.traceMilliseconds)
+        let wrongSettings = context.wrongSettings.withLock { $0 }
+        if !wrongSettings.isEmpty { result.refusalReason = wrongSettings }
         result.failedCommitCount = context.failedCommits.load(ordering: .relaxed)
         let reads = context.reads.withLock { $0 }
         (result.readTimes, result.totalReadTime) = (reads.commitTimes, reads.totalCommitTime)
@@ -341,10 +360,40 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
 
     private static func watch(_ context: LogContext, _ isOpen: Monitor<Bool>) {
         let client = RedisClient(context.cluster)
+        var settings = SettingsWatch()
         while isOpen.wait(atMostMilliseconds: context.configuration.watchMilliseconds, while: { $0 }, then: { $0 }) {
             look(context, client)
+            settings.look(context, client)
         }
         client.close()
+    }
+
+    /// The settings of all servers that durability depends on, read once a minute and when a server joins the map.
+    private struct SettingsWatch {
+        /// The findings at each server of the map; a server that does not answer keeps its last ones.
+        private var problems: [RedisAddress: [RedisProblem]] = [:]
+        private var lookedAt: UInt64?
+
+        mutating func look(_ context: LogContext, _ client: RedisClient) {
+            let servers = context.cluster.primaries.flatMap { [$0.address] + $0.replicas }
+            problems = problems.filter { servers.contains($0.key) }
+            let isDue = lookedAt.map { $0 + context.configuration.settingsMilliseconds <= context.now } ?? true
+            if isDue { lookedAt = context.now }
+            for server in servers where isDue || problems[server] == nil {
+                guard !context.cluster.isSilent(server),
+                    let found = RedisSettings.durabilityProblems(at: server, client)
+                else { continue }
+                problems[server] = found
+            }
+            let all = servers.flatMap { problems[$0] ?? [] }.map(\.description).joined(separator: "; ")
+            let before = context.wrongSettings.withLock { old in
+                defer { old = all }
+                return old
+            }
+            guard all != before else { return }
+            context.hasWrongSettings.store(!all.isEmpty, ordering: .relaxed)
+            context.report(all.isEmpty ? .settingsRight : .settingsWrong(all))
+        }
     }
 
     /// Asks one of the primaries that were silent; readers and workers go by the answer (`RedisCluster.isSilent`).

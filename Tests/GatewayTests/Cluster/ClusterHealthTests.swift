@@ -8,10 +8,11 @@ import Testing
 struct ClusterHealthTests {
     private func judge(
         _ membership: Membership.Health = .serves, owners: [Int] = [1, 2, 3, 1],
-        links: [(address: String, isUp: Bool)] = [("a:1", true), ("b:1", true)]
+        links: [(address: String, isUp: Bool)] = [("a:1", true), ("b:1", true)], hasWorkingPart: Bool = false
     ) -> ClusterHealth {
         ClusterHealth.judge(
-            membership: membership, owners: owners, node: 1, otherLinks: links, renewedAt: 5_000, now: 9_000)
+            membership: membership, owners: owners, node: 1, otherLinks: links, renewedAt: 5_000, now: 9_000,
+            hasWorkingPart: hasWorkingPart)
     }
 
     @Test("what is well has no reason")
@@ -34,6 +35,13 @@ struct ClusterHealthTests {
     func redisAway() {
         let health = judge(.registerUnreachable)
         #expect(health.fault == .redisAway && health.redisAwaySince == 5_000)
+        #expect(health.reason == "the register in Redis cannot be reached: the lease has run out")
+    }
+
+    @Test("without the register, a gateway whose parts take writes stays ready, with the reason")
+    func registerAwayAlone() {
+        let health = judge(.registerUnreachable, hasWorkingPart: true)
+        #expect(health.fault == nil && health.redisAwaySince == 5_000)
         #expect(health.reason == "the register in Redis cannot be reached: the lease has run out")
     }
 

@@ -1,0 +1,105 @@
+internal import Configuration
+internal import Cryptography
+internal import EventLoops
+internal import Glibc
+internal import Platform
+internal import PushAPI
+
+/// A start was interrupted by SIGTERM or SIGINT.
+struct StartInterrupted: Error {}
+
+/// The wait of a start for a trouble that ends by itself, such as Redis servers that load their data.
+///
+/// While a start waits, it answers health checks on the HTTP and admin listeners: `/healthz` with 200, all else with 503 and
+/// the reason. It logs each new reason once and the present one every minute, extends the service manager's start timeout,
+/// and obeys SIGTERM and SIGINT. Used by the control thread, which must block these signals.
+final class StartWait {
+    /// The time between two attempts.
+    private static let pauseMilliseconds = 250
+    private static let logMilliseconds: UInt64 = 60_000
+    /// Longer than an attempt that asks several silent servers.
+    private static let extensionMilliseconds: UInt64 = 60_000
+
+    private let configuration: GatewayConfiguration
+    private let log: Log
+    private let manager: ServiceManager
+    private let reason = Lock("")
+    private var loop: EventLoop?
+    private var loggedAt: UInt64 = 0
+    private var began: UInt64 = 0
+
+    init(_ configuration: GatewayConfiguration, log: Log, manager: ServiceManager = ServiceManager()) {
+        (self.configuration, self.log, self.manager) = (configuration, log, manager)
+    }
+
+    deinit { precondition(loop == nil, "StartWait dropped without end()") }
+
+    /// Waits until the next attempt is due.
+    ///
+    /// - Parameter trouble: what the start waits for, and the step that ends it.
+    /// - Throws: `StartInterrupted`; `ListenFailure` or `TLSFailure` when a health check's listener cannot be opened.
+    func pause(for trouble: String) throws {
+        let now = SystemClock.monotonicMilliseconds
+        if began == 0 { began = now }
+        let isNew = reason.withLock { reason in
+            defer { reason = trouble }
+            return reason != trouble
+        }
+        if isNew || now - loggedAt >= Self.logMilliseconds {
+            loggedAt = now
+            log.write(.warning, .startWaits, [.reason: .text(trouble), .milliseconds: LogValue(Int64(now - began))])
+        }
+        manager.tellWaiting("Waiting: \(trouble)", atMostMilliseconds: Self.extensionMilliseconds)
+        if loop == nil { try open() }
+        var signals = sigset_t()
+        sigemptyset(&signals)
+        for number in [SIGTERM, SIGINT] { sigaddset(&signals, number) }
+        var moment = timespec(tv_sec: 0, tv_nsec: Self.pauseMilliseconds * 1_000_000)
+        guard sigtimedwait(&signals, nil, &moment) < 0 else { throw StartInterrupted() }
+    }
+
+    /// Closes the listeners, so that the gateway can open its own on the same ports.
+    func end() {
+        loop?.stop()
+        loop?.join()
+        loop = nil
+    }
+
+    private func open() throws {
+        let loop = try EventLoop(index: 0, name: "start")
+        self.loop = loop
+        do {
+            let certificates = try ListenerCertificates(configuration)
+            let contexts = Dictionary(uniqueKeysWithValues: certificates.entries.map { ($0.name, $0.tls) })
+            for (name, listener) in [("http", configuration.http), ("admin", configuration.admin)] {
+                try open(listener.plain, listener.balancers, nil, on: loop)
+                if let tls = listener.tls { try open(tls.address, listener.balancers, contexts[name], on: loop) }
+            }
+            try loop.start()
+        } catch {
+            end()
+            throw error
+        }
+    }
+
+    private func open(
+        _ address: ListenAddress?, _ balancers: [AddressRange], _ tls: TLSContext?, on loop: EventLoop
+    ) throws {
+        // Port 0 would be another port than the gateway's.
+        guard let address, address.port != 0 else { return }
+        var settings = HTTPServer.Configuration()
+        settings.tls = tls
+        settings.connectionLimit = 256
+        settings.unixSeconds = { UInt64(ClockReader.wall() / 1_000) }
+        let server = HTTPServer(
+            on: loop, configuration: settings, judge: { _ in .take(byteLimit: 0, isProven: false) },
+            handler: { [reason] exchange in Self.answer(exchange, reason.withLock { $0 }) })
+        try server.listen(try ListeningSocket(address.description), balancers: balancers)
+    }
+
+    private static func answer(_ exchange: HTTPExchange, _ reason: String) {
+        let isHealth = exchange.rawTarget == "/healthz"
+        let response = HealthPage.starting(reason, isHealth: isHealth)
+        exchange.respond(status: response.status, contentType: "application/json;charset=utf-8", body: response.body)
+    }
+}

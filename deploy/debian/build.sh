@@ -131,7 +131,8 @@ make_longwire() {
     install -D -m 0640 deploy/debian/longwire/gateway.json5 "$root/etc/longwire/gateway.json5"
     install -D -m 0644 deploy/systemd/longwired.service "$root/lib/systemd/system/longwired.service"
     install -D -m 0644 deploy/systemd/longwire.sysusers "$root/usr/lib/sysusers.d/longwire.conf"
-    install -D -m 0644 -t "$root/usr/share/longwire" deploy/systemd/60-longwire.conf deploy/systemd/journald-longwire.conf
+    install -D -m 0644 -t "$root/usr/share/longwire" deploy/systemd/60-longwire.conf deploy/systemd/journald-longwire.conf \
+        deploy/redis/redis.conf
     install_documents "$root" README.md README.zh-CN.md CHANGELOG.md docs/*.md docs/openapi.yaml
     finish "$root"
 }

@@ -1,0 +1,147 @@
+"""The steps of docs/Cluster.md, "Three machines, step by step", carried out block by block on three loopback addresses.
+
+Each block's text is the page's own but for addresses, ports and folders: machine 10.0.0.N is 127.0.0.N, and every port is a free one.
+"""
+
+import contextlib
+import pathlib
+import re
+import shutil
+import socket
+import subprocess
+
+import longwire_client
+import pytest
+from gateway import Gateway, Refused, binary, eventually
+from ports import free_ports
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PAGES = ["Cluster.md", "Cluster.zh-CN.md"]
+BLOCK = re.compile(r"^   ```(\w+) (\w+)\n(.*?)^   ```$", re.M | re.S)
+
+
+def blocks(page):
+    """The page's blocks with a name, without their indentation."""
+    text = (ROOT / "docs" / page).read_text()
+    return {name: re.sub(r"^   ", "", body, flags=re.M) for _, name, body in BLOCK.findall(text)}
+
+
+class Site:
+    """Three machines as the page makes them: folders, servers and gateways."""
+
+    def __init__(self, page, folder):
+        self.blocks, self.folder, self.processes = blocks(page), folder, []
+        self.ports, self.gateways = {}, []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in self.processes:
+            process.kill()
+        for process in self.processes:
+            process.wait()
+        for gateway in self.gateways:
+            gateway.__exit__()
+
+    def localize(self, text, machine=1):
+        """The block with this machine's own addresses, free ports and folders in place of the page's."""
+        def address(match):
+            host, port = match.group(1), int(match.group(2))
+            return f"127.0.0.{host}:{self.port(host, port)}"
+
+        text = re.sub(r"10\.0\.0\.(\d):(\d+)", address, text).replace("10.0.0.1", f"127.0.0.{machine}")
+        return text.replace("/etc/redis/", f"{self.folder}/").replace("/var/lib/", f"{self.folder}/{machine}/")
+
+    def port(self, host, port):
+        key = (str(host), port)
+        while key not in self.ports:
+            (real,) = free_ports(1)
+            # redis-cli expects a server's bus 10,000 above its port.
+            with contextlib.suppress(OSError), socket.socket() as bus:
+                bus.bind(("", real + 10_000))
+                self.ports[key] = real
+        return self.ports[key]
+
+    def start_servers(self):
+        shutil.copy(ROOT / "deploy/redis/redis.conf", self.folder / "longwire.conf")
+        (self.folder / "longwire.acl").write_text(self.blocks["acl"])
+        for machine in (1, 2, 3):
+            for port in (6379, 6380, 6381):
+                text = self.localize(self.blocks["redis"], machine).replace("redis/6379", f"redis/{port}")
+                # On one host the kernel would choose the address that a connection comes from.
+                own = f"port {self.port(machine, port)}\nbind-source-addr 127.0.0.{machine}"
+                text = re.sub(r"^port .*$", own, text, flags=re.M)
+                folder = self.folder / str(machine) / "redis" / str(port)
+                folder.mkdir(parents=True)
+                path = folder / "redis.conf"
+                path.write_text(text)
+                with open(folder / "log", "ab") as log:
+                    self.processes.append(
+                        subprocess.Popen(["redis-server", str(path)], stdin=subprocess.DEVNULL, stdout=log, stderr=log))
+
+    def run(self, name, answer=None):
+        """Runs a block of shell commands in the first machine's folder."""
+        text = self.localize(self.blocks[name]).replace("longwire redis", f"{binary('longwire')} redis")
+        done = subprocess.run(
+            ["bash", "-euc", text], cwd=self.folder, input=answer, capture_output=True, text=True, timeout=120, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    def start_gateways(self):
+        for machine in (1, 2, 3):
+            gateway = Gateway()
+            text = self.blocks["gateway"]
+            # The nodes of Redis are named by all machines' addresses, everything else by the machine's own.
+            own = re.sub(r'listen: "10\.0\.0\.1:', f'listen: "10.0.0.{machine}:', text)
+            gateway.config.write_text(self.localize(own, machine))
+            gateway.config.chmod(0o600)
+            shutil.copytree(self.folder / "secrets", gateway.folder / "secrets")
+            gateway.host = f"127.0.0.{machine}"
+            gateway.device, gateway.http = self.port(machine, 7000), self.port(machine, 7080)
+            gateway.admin = self.port(machine, 7081)
+            gateway._log = open(gateway.folder / "log", "ab")
+            self.gateways.append(gateway)
+            gateway.process = gateway.spawn()
+        for gateway in self.gateways:
+            eventually(gateway.is_ready, "readiness of the gateway")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_three_machines_of_the_page_work_as_written(page, tmp_path):
+    with Site(page, tmp_path) as site:
+        site.start_servers()
+        code, text = site.run("secrets")
+        assert code == 0, text
+
+        # The servers have just been started.
+        password = ["--user", "admin", "-a", "ADMIN-PASSWORD", "--no-auth-warning"]
+        for (host, port), real in list(site.ports.items()):
+            if port in (6379, 6380, 6381):
+                words = ["redis-cli", "-h", f"127.0.0.{host}", "-p", str(real), *password, "ping"]
+                eventually(lambda words=words: subprocess.run(words, capture_output=True, check=False).stdout == b"PONG\n", "a server")
+        create, check = site.blocks["create"].split("longwire redis check")
+        site.blocks |= {"create": create, "check": "longwire redis check" + check}
+        code, text = site.run("create", answer="yes\n")
+        assert code == 0, text
+        eventually(lambda: site.run("check")[0] == 0, "a check without a problem")
+        if page != PAGES[0]:
+            return  # The gateways' block is compared with the English page's below.
+        site.start_gateways()
+        app = {"appId": "shop", "appSecret": "REPLACE-app-secret"}
+        device = longwire_client.Device("127.0.0.2", site.gateways[1].device, app["appId"])
+        try:
+            device.register(app["appSecret"])
+            nodes = site.gateways[2].call(
+                "GET", "/v1/cluster", port=site.gateways[2].admin,
+                headers={"Authorization": "Bearer " + (tmp_path / "secrets/admin").read_text().strip()})
+            assert len(nodes["nodes"]) == 3, nodes
+        finally:
+            device.close()
+        with pytest.raises(Refused):
+            site.gateways[0].call("GET", "/v1/cluster", port=site.gateways[0].admin)
+
+
+def test_the_pages_blocks_are_the_same_in_both_languages():
+    english, chinese = (blocks(page) for page in PAGES)
+    assert set(english) == {"redis", "acl", "create", "secrets", "gateway"}
+    assert english == chinese

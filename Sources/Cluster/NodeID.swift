@@ -1,5 +1,6 @@
-/// A gateway's number within its cluster, 1 to 1,023: given at its join. It is given again after a clean stop, or else a day
-/// after the gateway ended.
+/// A gateway's number within its cluster, 1 to 1,023, given at its join.
+///
+/// It is given again after a clean stop, or else a day after the gateway ended.
 package struct NodeID: Hashable, Comparable, Sendable, CustomStringConvertible {
     package static let range: ClosedRange<UInt16> = 1...1_023
 

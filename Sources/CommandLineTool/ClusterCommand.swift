@@ -58,7 +58,7 @@ enum ClusterCommand {
         options: [
             .value("part", "P", "The part."),
             .value(
-                "to", "GATEWAY", "The gateway's address or number. Without it the part goes where the cluster would place it."),
+                "to", "GATEWAY", "The gateway's address or number. Default: where the cluster would place the part."),
         ] + waiting + AdminClient.options,
         notes: [
             "Ends when the part is served there; exit code 1 when it is not after the time. Its devices are told to come back, "

@@ -84,7 +84,15 @@ package struct ClusterHealth: Sendable, Equatable {
     /// link neither is better. Without the register no gateway renews its lease and none can take parts over, so a gateway
     /// whose parts still take writes stays ready.
     ///
-    /// - Parameter hasWorkingPart: the log of a part here takes writes, as far as is known.
+    /// - Parameters:
+    ///   - membership: this gateway's standing in the register.
+    ///   - owners: the number of each part's owner; 0 for a part without one.
+    ///   - node: this gateway's number.
+    ///   - otherLinks: the other gateways and whether there is a link to each.
+    ///   - renewedAt: the last renewal of the lease, in milliseconds since 1970.
+    ///   - now: the monotonic time, in milliseconds.
+    ///   - hasWorkingPart: the log of a part here takes writes, as far as is known.
+    /// - Returns: the fault that takes the gateway from its balancer, if any, and what is missing.
     package static func judge(
         membership: Membership.Health, owners: [Int], node: Int, otherLinks: [(address: String, isUp: Bool)],
         renewedAt: Int64, now: Int64, hasWorkingPart: Bool

@@ -157,7 +157,8 @@ package enum RedisSettings {
             guard line.isDurability else { return nil }
             return RedisProblem(
                 kind: .unread, server: server, name: line.name, found: "unknown (\(reason))", required: line.required,
-                remedy: "let the user read it: ACL SETUSER <user> +config|get; or, if you have set it so on every server, "
+                remedy:
+                    "let the user read it: ACL SETUSER <user> +config|get; or, if you have set it so on every server, "
                     + "vouch for it with store.redis.assumesFsync true")
         }
         let value = line.required.isEmpty ? "\"\"" : line.required
@@ -196,7 +197,8 @@ package enum RedisSettings {
         guard let about = replies[0].text, let replication = replies[1].text else {
             let fault = replies[0].fault ?? replies[1].fault
             return add(
-                fault?.isPassing == true ? .passing : .wrong, "INFO", "refused (\(fault?.text ?? "no text"))", "allowed",
+                fault?.isPassing == true ? .passing : .wrong, "INFO", "refused (\(fault?.text ?? "no text"))",
+                "allowed",
                 "give the user the command: ACL SETUSER <user> +info")
         }
         if let loading = replies[2].text.map({ RedisInformation($0)["loading"] }), loading == "1" {
@@ -204,7 +206,9 @@ package enum RedisSettings {
         }
         let version = RedisInformation(about).version
         if version < (6, 2, 0) {
-            add(.wrong, "redis_version", "\(version.0).\(version.1).\(version.2)", "6.2 or later", "install a later Redis")
+            add(
+                .wrong, "redis_version", "\(version.0).\(version.1).\(version.2)", "6.2 or later",
+                "install a later Redis")
         }
         for (line, value) in zip(lines, values) {
             if let problem = problem(line, value, server) { problems.append(problem) }

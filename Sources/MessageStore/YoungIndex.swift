@@ -95,6 +95,8 @@ struct YoungIndex: ~Copyable {
     private var rewritten = AgeList()
     private var others = AgeList()
     private(set) var slotCount = 0
+    /// Owners may derive from what a peer sends: nobody outside can choose keys that collide.
+    private let seed = UInt64.random(in: 0...(.max))
 
     init() {}
 
@@ -120,10 +122,10 @@ struct YoungIndex: ~Copyable {
         return word ^ word >> 29
     }
 
-    @inline(__always) private static func partitionHash(_ key: StoreKey) -> UInt64 {
+    @inline(__always) private func partitionHash(_ key: StoreKey) -> UInt64 {
         let place = UInt64(key.table.rawValue) << 16 | UInt64(key.bucket.index)
-        return mix(
-            key.ownerLow &* 0x9E37_79B9_7F4A_7C15 ^ key.ownerHigh &* 0xC2B2_AE3D_27D4_EB4F
+        return Self.mix(
+            seed ^ key.ownerLow &* 0x9E37_79B9_7F4A_7C15 ^ key.ownerHigh &* 0xC2B2_AE3D_27D4_EB4F
                 ^ place &* 0xFF51_AFD7_ED55_8CCD)
     }
 
@@ -140,12 +142,12 @@ struct YoungIndex: ~Copyable {
         }
     }
 
-    func find(_ key: StoreKey) -> UInt32? { find(key, Self.slotHash(key, Self.partitionHash(key))) }
+    func find(_ key: StoreKey) -> UInt32? { find(key, Self.slotHash(key, partitionHash(key))) }
 
     /// The slot of a key, made if there is none (then `isNew` is set).
     mutating func findOrInsert(_ key: StoreKey) -> UInt32 {
-        let partitionHash = Self.partitionHash(key)
-        let hash = Self.slotHash(key, partitionHash)
+        let ofPartition = partitionHash(key)
+        let hash = Self.slotHash(key, ofPartition)
         if let found = find(key, hash) { return found }
         let index = takeSlot()
         let slot = self[index]
@@ -156,7 +158,7 @@ struct YoungIndex: ~Copyable {
             itemBefore: noSlot, itemAfter: noSlot, partition: noSlot, bucket: key.bucket.index,
             table: key.table.rawValue, isDeleted: true, mayBeCold: false, isCollected: false, isNew: true)
         slotTable.insert(hash, index)
-        if key.hasItems { link(index, partitionHash, key) }
+        if key.hasItems { link(index, ofPartition, key) }
         slotCount += 1
         return index
     }
@@ -166,9 +168,9 @@ struct YoungIndex: ~Copyable {
         let slot = self[index]
         unlinkAge(index)
         let key = slot.pointee.key
-        let partitionHash = Self.partitionHash(key)
-        if slot.pointee.partition != noSlot { unlink(index, partitionHash) }
-        slotTable.remove(Self.slotHash(key, partitionHash), index)
+        let ofPartition = partitionHash(key)
+        if slot.pointee.partition != noSlot { unlink(index, ofPartition) }
+        slotTable.remove(Self.slotHash(key, ofPartition), index)
         slot.pointee.version &+= 1
         putSlot(index)
         slotCount -= 1
@@ -289,7 +291,7 @@ struct YoungIndex: ~Copyable {
     /// The first slot of `key`'s partition with an item at or after `key.item`, deleted ones included.
     func firstSlot(from key: StoreKey) -> UInt32 {
         guard key.hasItems else { return find(key) ?? noSlot }
-        guard let found = findPartition(key, Self.partitionHash(key)) else { return noSlot }
+        guard let found = findPartition(key, partitionHash(key)) else { return noSlot }
         let first = partition(found).pointee.first
         guard key.item > 0, self[first].pointee.item < key.item else { return first }
         if let exact = find(key) { return exact }

@@ -1,7 +1,6 @@
 /// A hash table from two words to a small number, in one flat buffer: open addressing, linear probing, no tombstones.
 ///
-/// Both words are mixed well enough for keys that differ in a few bits only, such as a bucket and a day; an adversary
-/// who chooses keys is not provided against, since ids are minted here.
+/// Both words are mixed well enough for keys that differ in a few bits only, such as a bucket and a day.
 public struct WideMap: ~Copyable {
     private struct Place {
         var high: UInt64
@@ -14,7 +13,15 @@ public struct WideMap: ~Copyable {
 
     public private(set) var count = 0
 
-    public init(capacity: Int = 64) {
+    /// Keys may derive from what a peer sends: without a secret in the hash, keys that are chosen to collide would make each
+    /// look-up a walk through all of them.
+    private let seed: (UInt64, UInt64)
+
+    /// - Parameters:
+    ///   - capacity: keys that fit before the table grows.
+    ///   - seed: random; tests may want the same each time.
+    public init(capacity: Int = 64, seed: (UInt64, UInt64) = (.random(in: 0...(.max)), .random(in: 0...(.max)))) {
+        self.seed = seed
         var rounded = 16
         while rounded * 3 < capacity * 4 { rounded *= 2 }
         mask = rounded - 1
@@ -76,8 +83,8 @@ public struct WideMap: ~Copyable {
     }
 
     private func home(_ high: UInt64, _ low: UInt64) -> Int {
-        var mixed = low ^ high &* 0x9E37_79B9_7F4A_7C15
-        mixed = (mixed ^ mixed >> 32) &* 0xD6E8_FEB8_6659_FD93
+        var mixed = (low ^ seed.0) &* 0x9E37_79B9_7F4A_7C15
+        mixed = (mixed ^ mixed >> 32 ^ high ^ seed.1) &* 0xD6E8_FEB8_6659_FD93
         return Int(truncatingIfNeeded: mixed ^ mixed >> 32) & mask
     }
 

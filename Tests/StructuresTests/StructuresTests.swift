@@ -91,6 +91,17 @@ import Testing
 }
 
 @Suite("Wide map") struct WideMapTests {
+    @Test("agrees with a dictionary under keys that meet in one place without a seed, whatever the seed", arguments: [0, 1, 2])
+    func seeds(seed: UInt64) {
+        var map = WideMap(seed: (seed, ~seed))
+        // Both words together gave nothing but 5 before there was a seed.
+        let keys = (0..<5_000 as Range<UInt64>).map { ($0, $0 &* 0x9E37_79B9_7F4A_7C15 ^ 5) }
+        for (index, key) in keys.enumerated() { map.set(key.0, key.1, UInt32(index)) }
+        for (index, key) in keys.enumerated() { #expect(map[key.0, key.1] == UInt32(index)) }
+        for key in keys.dropLast() { _ = map.remove(key.0, key.1) }
+        #expect(map.count == 1 && map[keys[4_999].0, keys[4_999].1] == 4_999)
+    }
+
     @Test("agrees with a dictionary over random work, colliding keys included")
     func model() {
         var random = SeededGenerator(seed: 11)

@@ -191,6 +191,29 @@ struct RedisHostileTests {
         #expect(due == Set(1...Self.rowCount))
     }
 
+    @Test("a batch that fails midway, on a key of another program's, is written whole when it comes again")
+    func foreignKey() {
+        let cluster = SimulatedCluster(seed: 1)
+        func run() -> RedisReply {
+            let rows = ["HSET", "2", "2", "field", "value"]
+            let alarms = ["ZADD", "3", "2", "1", "alarm"]
+            return SimulatedNetwork.reply(
+                cluster.intrude(
+                    ["EVAL", RedisScripts.batch.source, "3", "{g}marks", "{g}rows", "{g}alarms", "1", "7", "0"] + rows
+                        + alarms))
+        }
+        _ = cluster.intrude(["SET", "{g}alarms", "foreign"])
+        #expect(run().fault != nil)
+        _ = cluster.intrude(["DEL", "{g}alarms"])
+        #expect(run().fault == nil)
+        #expect(SimulatedNetwork.reply(cluster.look("ZSCORE", "{g}alarms", "alarm")).text == "1")
+        #expect(SimulatedNetwork.reply(cluster.look("HGET", "{g}marks", "done")).text == "1-7")
+        // It changes nothing when it comes once more.
+        _ = cluster.intrude(["DEL", "{g}alarms"])
+        #expect(run().fault == nil)
+        #expect(SimulatedNetwork.reply(cluster.look("EXISTS", "{g}alarms")).text ?? "0" == "0")
+    }
+
     @Test("marks with huge numbers are sums all the same")
     func hugeMarks() throws {
         let cluster = SimulatedCluster(seed: 1)

@@ -78,7 +78,8 @@ enum RedisScripts {
     /// arguments follow, and these.
     ///
     /// A batch whose number was reached changes nothing: it was sent again, or it is late. The
-    /// first write may be refused for want of memory, and then nothing was changed.
+    /// first write may be refused for want of memory, and then nothing was changed. The number is noted last: a command that
+    /// fails midway, on a key that another program has written, leaves the batch to be sent again.
     ///
     /// A row that was there before adds nothing to a sum: a replay that was cut off is repeated. So a batch of which some
     /// rows were there adds its bytes by their share. Answers the sums, or 1 without any.
@@ -88,7 +89,7 @@ enum RedisScripts {
         if own[1] and tonumber(own[1]) > tonumber(ARGV[1]) then
             return redis.error_reply('FENCED ' .. own[1])
         end
-        local done = 0
+        local done, isNew = 0, false
         if own[2] then
             local epoch, number = string.match(own[2], '^(%d+)-(%d+)$')
             if epoch == ARGV[1] then done = tonumber(number) end
@@ -99,7 +100,8 @@ enum RedisScripts {
             redis.call('HSET', KEYS[1], 'done', own[2])
             at = #ARGV + 1
         else
-            redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'done', ARGV[1] .. '-' .. ARGV[2])
+            redis.call('HSET', KEYS[1], 'epoch', ARGV[1])
+            isNew = true
         end
         local new = {}
         while at <= #ARGV do
@@ -125,6 +127,7 @@ enum RedisScripts {
             end
             sums[index] = sum
         end
+        if isNew then redis.call('HSET', KEYS[1], 'done', ARGV[1] .. '-' .. ARGV[2]) end
         if sumCount > 0 then return sums end
         return 1
         """)

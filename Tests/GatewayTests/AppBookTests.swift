@@ -2,6 +2,7 @@ import Configuration
 import Delivery
 import PushAPI
 import Testing
+import Wire
 
 @testable import Gateway
 
@@ -50,6 +51,21 @@ struct AppBookTests {
         else { throw Unexpected(text: "refused") }
         #expect(again == app && none.isEmpty && book.version == 1)
         #expect(refusal(act(.create, "", "{\"appId\":\"shop\",\"maxAttempts\":2}"))?.0 == .conflict)
+    }
+
+    @Test("a process makes a bounded number of apps in its life; one that it has had already comes again")
+    mutating func lifetime() throws {
+        let body = Array("{\"appId\":\"shop\"}".utf8)
+        let create = AppChange(.create, appID: "", body: body)
+        var seen = Set((1..<UInt64(AppBook.lifetimeAppCount)).map { AppKey($0) })
+        guard case .done = book.judge(create, surroundings, seen: seen, now: now) else { throw Unexpected(text: "full") }
+        seen.insert(AppKey(.max))
+        let full = try #require(refusal(book.judge(create, surroundings, seen: seen, now: now)))
+        #expect(full.0 == .conflict && full.1.contains("restart it, then create the app"))
+        seen.insert(AppKey(appID: "shop"))
+        guard case .done = book.judge(create, surroundings, seen: seen, now: now) else { throw Unexpected(text: "full") }
+        // An index of 16 bits names them all, beside as many that only the store knows.
+        #expect(2 * AppBook.lifetimeAppCount + 1_000 < Int(UInt16.max))
     }
 
     @Test("a body is held to the configuration's rules, with its words")

@@ -30,12 +30,21 @@ extension Shard {
     func knownDevice(_ cid: DeviceID) -> DeviceSlot? { devices.find(cid) }
 
     /// The app's place; an app that the configuration does not name (any more) gets a place without settings.
+    ///
+    /// Apps that only the store knows share one place from `Self.unlistedAppLimit` on: their devices are served no more before a
+    /// restart, and are never another app's.
     mutating func appIndex(_ key: AppKey) -> UInt16 {
-        if let index = appPlaces[key] { return UInt16(truncatingIfNeeded: index) }
+        if let index = appPlaces[key] { return UInt16(index) }
+        guard apps.count < Self.unlistedAppLimit || key == Self.crowdedOut else { return appIndex(Self.crowdedOut) }
         addApp(AppSettings(key: key, appID: "", apnsTopic: ""))
         retiredApps.insert(key)
-        return UInt16(truncatingIfNeeded: apps.count - 1)
+        return UInt16(apps.count - 1)
     }
+
+    /// The rest of what an index of 16 bits can name is for apps that are served (`AppBook.lifetimeAppCount`).
+    private static let unlistedAppLimit = 32_000
+    /// No app's key.
+    private static let crowdedOut = AppKey(0)
 
     func isFree(_ slot: DeviceSlot) -> Bool {
         let device = devices.at(slot)

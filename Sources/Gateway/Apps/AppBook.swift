@@ -62,6 +62,8 @@ struct AppBook: Sendable {
     static let longestOverlapSeconds: Int64 = 366 * 86_400
     /// Bytes of settings in one piece of news.
     private static let newsByteCount = 256 << 10
+    /// Apps that one process serves, those that were deleted included: a device names its app by an index of 16 bits.
+    static let lifetimeAppCount = 32_000
     /// Far above any number of changes.
     static let versionLimit: UInt64 = 1 << 62
 
@@ -123,9 +125,13 @@ struct AppBook: Sendable {
     // MARK: Acts
 
     /// Judges an act; what `done` says is in force when its row is durable, and `put` or `remove` was called.
-    func judge(_ change: AppChange, _ surroundings: AppSurroundings, now: GatewayTime) -> AppResult {
+    ///
+    /// - Parameter seen: every app that the process has served so far.
+    func judge(
+        _ change: AppChange, _ surroundings: AppSurroundings, seen: Set<AppKey> = [], now: GatewayTime
+    ) -> AppResult {
         do throws(Refused) {
-            if change.act == .create { return try create(change.body, surroundings, now) }
+            if change.act == .create { return try create(change.body, surroundings, seen, now) }
             try requireManaged(change.appID, surroundings)
             guard var app = apps[AppKey(appID: change.appID)], app.appID == change.appID else {
                 throw Refused(.unknown, "no such app")
@@ -173,7 +179,7 @@ struct AppBook: Sendable {
     }
 
     private func create(
-        _ body: [UInt8], _ surroundings: AppSurroundings, _ now: GatewayTime
+        _ body: [UInt8], _ surroundings: AppSurroundings, _ seen: Set<AppKey>, _ now: GatewayTime
     ) throws(Refused) -> AppResult {
         let members = try Self.object(body)
         for file in ["appSecretFile", "masterSecretFile"] where members.contains(where: { $0.key == file }) {
@@ -208,6 +214,12 @@ struct AppBook: Sendable {
         }
         guard apps.count < ConfigurationLimits.appCount else {
             throw Refused(.conflict, "there are \(apps.count) apps already, which is all that the admin API makes")
+        }
+        guard seen.count < Self.lifetimeAppCount || seen.contains(AppKey(appID: app.appID)) else {
+            throw Refused(
+                .conflict,
+                "this gateway has had \(seen.count) apps since its start and keeps a place for each of them; restart it, "
+                    + "then create the app")
         }
         var made = ManagedApp(
             appID: app.appID, appKey: app.appKey, appSecrets: app.appSecrets.map { ManagedSecret(exposed: $0.exposed) },

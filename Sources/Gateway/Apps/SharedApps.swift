@@ -21,6 +21,8 @@ final class SharedApps: Sendable {
         var told: Set<String> = []
         /// Of the last snapshot.
         var registry = AppRegistry()
+        /// Every app that was served, those that are gone included.
+        var seen: Set<AppKey> = []
     }
 
     private let state: Lock<State>
@@ -99,6 +101,7 @@ final class SharedApps: Sendable {
         let snapshot = GatewaySnapshot(
             state.configuration, descriptors, managed: managed, isComplete: state.isKnown)
         state.registry = snapshot.registry
+        state.seen.formUnion(snapshot.settings.map(\.key))
         return snapshot
     }
 
@@ -122,7 +125,7 @@ final class SharedApps: Sendable {
     }
 
     func judge(_ change: AppChange, now: GatewayTime) -> AppResult {
-        state.withLock { $0.book.judge(change, $0.surroundings, now: now) }
+        state.withLock { $0.book.judge(change, $0.surroundings, seen: $0.seen, now: now) }
     }
 
     func news(since version: UInt64) -> AppNews { state.withLock { $0.book.news(since: version) } }

@@ -33,6 +33,9 @@ struct AppShares {
     private var shares: [Share] = []
     private var places: [AppKey: Int] = [:]
     private var restingCount = 0
+    /// Places of the apps that have taken something in this turn, or whose connections rest: an app that is gone costs a turn
+    /// nothing.
+    private var busy: [Int] = []
     /// Several apps publish, on whichever loops.
     var isContended = false
 
@@ -55,6 +58,7 @@ struct AppShares {
     /// - Returns: the app when `SharedActivity` is to know of it: at its first publish, and then once a second.
     @inline(__always)
     mutating func took(_ place: Int, now: UInt64) -> AppKey? {
+        noteBusy(place)
         shares[place].taken += 1
         shares[place].underWay += 1
         guard now >= shares[place].notedAt + SharedActivity.noteMilliseconds || shares[place].notedAt == 0 else {
@@ -67,27 +71,38 @@ struct AppShares {
     @inline(__always)
     mutating func answered(_ place: Int, count: Int = 1) { shares[place].underWay -= count }
 
+    @inline(__always)
+    private mutating func noteBusy(_ place: Int) {
+        guard shares[place].taken == 0, shares[place].resting.isEmpty else { return }
+        busy.append(place)
+    }
+
     /// A connection of the app reads nothing until its turn comes.
     mutating func rest(_ place: Int, _ connection: Connection) {
+        noteBusy(place)
         shares[place].resting.append(connection)
         restingCount += 1
     }
 
     /// Several apps publish, and one has used up its slice.
-    var isSliceUsedUp: Bool { isContended && shares.contains { $0.taken >= Self.publishesPerTurn } }
+    var isSliceUsedUp: Bool { isContended && busy.contains { shares[$0].taken >= Self.publishesPerTurn } }
 
     /// A new slice for everybody; the connections that may go on, those that rested longest first.
     ///
     /// While the loop pauses (`LoopPace`), those who have used up their slices get none.
     mutating func turnEnded(isPausing: Bool = false) -> [Connection] {
+        defer {
+            let shares = shares
+            busy.removeAll { shares[$0].taken == 0 && shares[$0].resting.isEmpty }
+        }
         guard !isPausing else {
-            for place in shares.indices where shares[place].taken < Self.publishesPerTurn { shares[place].taken = 0 }
+            for place in busy where shares[place].taken < Self.publishesPerTurn { shares[place].taken = 0 }
             return []
         }
-        for place in shares.indices { shares[place].taken = 0 }
+        for place in busy { shares[place].taken = 0 }
         guard restingCount > 0 else { return [] }
         var resumed: [Connection] = []
-        for place in shares.indices where !shares[place].resting.isEmpty && mayTake(place) {
+        for place in busy where !shares[place].resting.isEmpty && mayTake(place) {
             let count = min(shares[place].resting.count, isContended ? Self.resumedPerTurn : .max)
             resumed += shares[place].resting[..<count]
             shares[place].resting.removeFirst(count)

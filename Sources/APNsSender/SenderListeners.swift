@@ -33,7 +33,12 @@ final class SenderListeners {
     private static let headerByteLimit = 16 << 10
 
     private let loop: EventLoop
-    private let bodies = HTTPBodyBudget(byteLimit: bodyByteLimit, networkByteLimit: addressBodyByteLimit)
+    private let budget: PeerBudget = {
+        var rules = PeerBudget.Rules(requests: bodyByteLimit, requestsOfNetwork: addressBodyByteLimit, others: 0)
+        // The proof of a hook's call is about its body.
+        rules.strangersRequests = rules.requests
+        return PeerBudget(rules)
+    }()
     private var secured: [(name: String, server: HTTPServer)] = []
     private(set) var addresses: [(name: String, address: String)] = []
 
@@ -64,7 +69,7 @@ final class SenderListeners {
             var settings = HTTPServer.Configuration()
             settings.headerByteLimit = Self.headerByteLimit
             settings.bodyByteLimit = bodyByteLimit
-            settings.bodies = bodies
+            settings.budget = budget
             settings.tls = tls
             settings.unixSeconds = { SystemClock.wallMilliseconds / 1_000 }
             let socket = try ListeningSocket("\(address)")

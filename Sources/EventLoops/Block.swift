@@ -22,6 +22,8 @@ extension UnsafeMutablePointer<Block> {
 struct BlockPool {
     private var free: Block.Pointer?
     private var freeCount = 0
+    /// Of the blocks that streams have.
+    private(set) var usedByteCount = 0
 
     private static let pooledCapacity = Limits.blockByteCount - MemoryLayout<Block>.stride
 
@@ -30,6 +32,7 @@ struct BlockPool {
             free = block.pointee.next
             freeCount -= 1
             block.pointee.next = nil
+            usedByteCount += Self.pooledCapacity
             return block
         }
         let capacity = max(byteCount, Self.pooledCapacity)
@@ -37,10 +40,12 @@ struct BlockPool {
             byteCount: MemoryLayout<Block>.stride + capacity, alignment: MemoryLayout<Block>.alignment)
         let block = memory.bindMemory(to: Block.self, capacity: 1)
         block.initialize(to: Block(next: nil, start: 0, end: 0, capacity: UInt32(capacity)))
+        usedByteCount += capacity
         return block
     }
 
     mutating func put(_ block: Block.Pointer) {
+        usedByteCount -= Int(block.pointee.capacity)
         guard Int(block.pointee.capacity) == Self.pooledCapacity, freeCount < Limits.pooledBlockCount else {
             UnsafeMutableRawPointer(block).deallocate()
             return

@@ -118,8 +118,7 @@ extension ByteStream {
             begin -= count
             total += count
             begin.copyMemory(from: block.bytes + Int(block.pointee.start), byteCount: count)
-            slot.pointee.unconsumed = nil
-            table.pointee.pool.put(block)
+            forgetUnconsumed(slot, block)
         }
         let consumed = delegate.received(UnsafeRawBufferPointer(start: begin, count: total), on: self)
         guard isOpen else { return }
@@ -136,5 +135,12 @@ extension ByteStream {
         block.bytes.copyMemory(from: base, byteCount: bytes.count)
         block.pointee.end = UInt32(bytes.count)
         slot.pointee.unconsumed = block
+        if slot.pointee.newcomer != .no { table.pointee.strangerByteCount += Int(block.pointee.capacity) }
+    }
+
+    func forgetUnconsumed(_ slot: StreamSlot.Pointer, _ block: Block.Pointer) {
+        slot.pointee.unconsumed = nil
+        if slot.pointee.newcomer != .no { table.pointee.strangerByteCount -= Int(block.pointee.capacity) }
+        table.pointee.pool.put(block)
     }
 }

@@ -99,6 +99,7 @@ public struct ByteStream {
                     try TLSSession(accepting: context, descriptor: descriptor)
                 }
             place.pointee.flags.insert(.isHandshaking)
+            if place.pointee.tls?.isServing ?? false { table.pointee.handshakeCount += 1 }
             setTimeout(afterMilliseconds: Limits.handshakeMilliseconds)
         } catch {
             // It never began, so it is no waiter that left.
@@ -136,7 +137,10 @@ public struct ByteStream {
     /// Ends a stream whose handshake is not over; the caller tells of it.
     func endHandshake(_ reason: String) {
         guard let slot, isInHandshake else { return }
-        if let tls = slot.pointee.tls, tls.isGated { table.pointee.gate?.finished() }
+        if let tls = slot.pointee.tls {
+            if tls.isServing { table.pointee.handshakeCount -= 1 }
+            if tls.isGated { table.pointee.gate?.finished() }
+        }
         slot.pointee.flags.remove(.isHandshaking)
         finish(.tlsFailed(reason))
     }
@@ -156,12 +160,13 @@ public struct ByteStream {
     private func noteHandshake(_ slot: StreamSlot.Pointer, _ reason: CloseReason?) {
         guard let tls = slot.pointee.tls else { return noteWaiter(reason) }
         guard tls.isServing else { return }
+        table.pointee.handshakeCount -= 1
         if tls.isGated { table.pointee.gate?.finished() }
         guard let hook = table.pointee.onHandshake else { return }
         switch reason {
         case nil: hook(.done)
         case .timedOut: hook(.timedOut)
-        case .closedHere: hook(.displaced)
+        case .closedHere, .budgetSpent: hook(.displaced)
         case .loopStopped: break
         case .tlsFailed(let text): hook(.failed(tls.failure, text: text, from: peer, listener: tls.listener))
         case .endOfStream, .failed, .webSocketFailed, .outboxFull, .unconsumedOverflow:
@@ -175,7 +180,7 @@ public struct ByteStream {
         guard let hook = table.pointee.onHandshake else { return }
         switch reason {
         case .timedOut: hook(.timedOut)
-        case .closedHere: hook(.displaced)
+        case .closedHere, .budgetSpent: hook(.displaced)
         case .loopStopped: break
         default:
             hook(.failed(.ended, text: "the client left while it waited for its turn", from: peer, listener: ""))
@@ -328,8 +333,7 @@ public struct ByteStream {
 
     private func dropUnconsumed(_ slot: StreamSlot.Pointer) {
         guard let block = slot.pointee.unconsumed else { return }
-        slot.pointee.unconsumed = nil
-        table.pointee.pool.put(block)
+        forgetUnconsumed(slot, block)
     }
 
     // MARK: Events
@@ -386,6 +390,10 @@ public struct ByteStream {
         get { slot.map { $0.pointee.newcomer != .no } ?? false }
         nonmutating set {
             guard let slot, slot.pointee.newcomer != .no || newValue else { return }
+            let kept = slot.pointee.unconsumed.map { Int($0.pointee.capacity) } ?? 0
+            if newValue != (slot.pointee.newcomer != .no) {
+                table.pointee.strangerByteCount += newValue ? kept : -kept
+            }
             // What waited is read in its turn all the same.
             slot.pointee.newcomer = newValue ? .isRead : .no
         }

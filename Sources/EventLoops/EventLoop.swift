@@ -278,6 +278,7 @@ package final class EventLoop: @unchecked Sendable {
         StreamTable.readNewcomers(on: self)
         for hook in beforeFlush { hook() }
         StreamTable.flushDirty(on: self)
+        StreamTable.settleBudget(on: self)
         for hook in afterFlush { hook() }
     }
 
@@ -322,6 +323,7 @@ package final class EventLoop: @unchecked Sendable {
             guard streams.pointee.hasDeferredWork else { break }
             round += 1
         }
+        StreamTable.endBudget(on: self)
         for mailbox in mailboxes { mailbox.loopStops() }
         // The hooks hold what was wired to this loop; letting go of them ends those cycles.
         (mailboxes, stopHooks, tickHooks, beforeFlush, afterFlush) = ([], [], [], [], [])

@@ -33,7 +33,7 @@ final class HTTPConnection: StreamDelegate {
     /// As `DetachedConnection.countedNetwork`.
     let countedNetwork: UInt64
     /// What the body under way has reserved.
-    private var share = HTTPBodyBudget.Share()
+    private var share = PeerBudget.Share()
 
     init(_ connection: DetachedConnection, server: HTTPServer) {
         (self.server, loop, peer) = (server, server.loop, connection.peer)
@@ -56,7 +56,7 @@ final class HTTPConnection: StreamDelegate {
 
     deinit {
         // An exchange may have held the request beyond the connection's end.
-        server.configuration.bodies?.release(&share, network: network)
+        server.configuration.budget?.release(&share, network: network)
     }
 
     var peerHost: String { peer?.host ?? "" }
@@ -138,6 +138,7 @@ final class HTTPConnection: StreamDelegate {
     private func admitBody() -> Bool {
         let announced = reader.announcedByteCount ?? 0
         if reader.announcedByteCount != nil, announced <= Limits.freeBodyByteCount {
+            guard heldHeadByteCount == 0 || reserve(heldHeadByteCount) else { return false }
             // Refused behind its body, a request costs its sender no connection: clients renew a stale token on theirs.
             reader.allow(byteLimit: announced)
             if reader.expectsContinue { _ = write("HTTP/1.1 100 Continue\r\n\r\n") }
@@ -152,7 +153,8 @@ final class HTTPConnection: StreamDelegate {
                 refuse(HTTPHead.Refusal(status: 413, reason: "the body is too large"))
                 return false
             }
-            guard reserve(announced) else { return false }
+            if isProven { server.configuration.budget?.prove(&share) }
+            guard reserve(announced + heldHeadByteCount) else { return false }
             reader.allow(byteLimit: limit)
             if isProven { server.room.move(self, to: .working, now: loop.now) }
             if reader.expectsContinue { _ = write("HTTP/1.1 100 Continue\r\n\r\n") }
@@ -170,8 +172,13 @@ final class HTTPConnection: StreamDelegate {
         return reserve(reader.receivedByteCount + Limits.reservedBodyByteCount)
     }
 
+    /// A long head that waits for its body.
+    private var heldHeadByteCount: Int {
+        reader.headByteCount > Limits.freeBodyByteCount ? reader.headByteCount : 0
+    }
+
     private func reserve(_ byteCount: Int) -> Bool {
-        guard let bodies = server.configuration.bodies, !bodies.grow(&share, to: byteCount, network: network) else {
+        guard let budget = server.configuration.budget, !budget.grow(&share, to: byteCount, network: network) else {
             return true
         }
         end(with: server.configuration.busyReply)
@@ -181,7 +188,7 @@ final class HTTPConnection: StreamDelegate {
     /// Forgets the request and gives back what it held.
     private func forgetRequest() {
         reader.next()
-        server.configuration.bodies?.release(&share, network: network)
+        server.configuration.budget?.release(&share, network: network)
     }
 
     // MARK: What an exchange sees

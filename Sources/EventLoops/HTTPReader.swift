@@ -31,7 +31,8 @@ package struct HTTPReader: ~Copyable {
     private var head = HTTPHead()
     private var chunks = HTTPChunks()
     private var buffer: HTTPRequestBuffer
-    private var headByteCount = 0
+    /// Bytes of the whole head; 0 until its end has come.
+    private(set) var headByteCount = 0
     /// Something of a request has come.
     package private(set) var hasBegun = false
 

@@ -2,8 +2,9 @@ internal import Platform
 
 /// Room for the HTTP connections of one loop, of all servers that share it; full, it makes room for a newcomer.
 ///
-/// Strangers may connect as they like and say nothing. So that they do not keep others out, a newcomer to a full room
-/// takes the place of the connection that has waited longest without a request. One whose request is under way stays.
+/// Strangers may connect as they like and say nothing, or send half a request. So that they do not keep others out, a
+/// newcomer to a full room takes the place of the connection that has waited longest: one of the address that has most of
+/// them, if that has more than the newcomer's own. One whose request is under way stays.
 package final class HTTPRoom {
     /// What a connection is doing, as far as making room is concerned.
     enum Place {
@@ -25,6 +26,10 @@ package final class HTTPRoom {
     /// Newcomers turned away because nobody could make room.
     package private(set) var refusedCount: UInt64 = 0
 
+    /// Connections by `SocketAddress.network`, and the network that has most of them, give or take those that left.
+    private var counts: [UInt64: Int] = [:]
+    private var crowd: UInt64 = 0
+
     private var over = HTTPConnectionList()
     private var idle = HTTPConnectionList()
     private var unproven = HTTPConnectionList()
@@ -35,7 +40,7 @@ package final class HTTPRoom {
     /// Counts a newcomer in, in another's place if need be; false when it must be turned away.
     func enter(_ network: UInt64, now: UInt64) -> Bool {
         if count >= limit {
-            guard let displaced = longestWaiting(network, now: now) else {
+            guard let displaced = disposable(for: network, now: now) else {
                 refusedCount += 1
                 return false
             }
@@ -43,12 +48,17 @@ package final class HTTPRoom {
             displaced.displace()
         }
         count += 1
+        let own = counts[network, default: 0] + 1
+        counts[network] = own
+        if own > counts[crowd, default: 0] { crowd = network }
         return true
     }
 
     func leave(_ connection: HTTPConnection) {
         move(connection, to: .working, now: 0)
         count -= 1
+        let rest = counts[connection.network, default: 0] - 1
+        counts[connection.network] = rest > 0 ? rest : nil
     }
 
     /// Remembers what a connection does from now on.
@@ -69,11 +79,23 @@ package final class HTTPRoom {
         }
     }
 
-    private func longestWaiting(_ network: UInt64, now: UInt64) -> HTTPConnection? {
-        over.longest(network, since: now &- min(now, Limits.farewellMilliseconds))
-            ?? idle.longest(network, since: now)
-            ?? over.longest(network, since: now)
-            ?? unproven.longest(network, since: now &- min(now, Limits.unprovenMilliseconds))
+    /// The connection that makes room for a newcomer.
+    private func disposable(for network: UInt64, now: UInt64) -> HTTPConnection? {
+        let aWhileAgo = now &- min(now, Limits.unprovenMilliseconds)
+        let crowdCount = counts[crowd, default: 0]
+        if let gone = over.longest(network, since: now &- min(now, Limits.farewellMilliseconds)) { return gone }
+        guard crowdCount > counts[network, default: 0] else {
+            // The newcomer's own connections go first, and others only after a second.
+            return idle.longest(network, since: now, isBound: true) ?? over.longest(network, since: now, isBound: true)
+                ?? unproven.longest(network, since: aWhileAgo, isBound: true)
+                ?? idle.longest(network, since: aWhileAgo) ?? over.longest(network, since: now)
+                ?? unproven.longest(network, since: aWhileAgo)
+        }
+        // With a large part of the room, a crowd has no time to send its requests in.
+        let since = crowdCount > limit / 4 ? now : aWhileAgo
+        return idle.longest(crowd, since: now, isBound: true) ?? over.longest(crowd, since: now, isBound: true)
+            ?? unproven.longest(crowd, since: since, isBound: true) ?? idle.longest(network, since: aWhileAgo)
+            ?? over.longest(network, since: now) ?? unproven.longest(network, since: aWhileAgo)
     }
 }
 
@@ -100,8 +122,8 @@ private struct HTTPConnectionList {
 
     /// The one that has been here longest, at least since `moment`, and can be closed without harm.
     ///
-    /// Among the first few one of the newcomer's own network goes first: who comes in numbers displaces himself.
-    func longest(_ network: UInt64, since moment: UInt64) -> HTTPConnection? {
+    /// Among the first few one of the network goes first; with `isBound` no other goes.
+    func longest(_ network: UInt64, since moment: UInt64, isBound: Bool = false) -> HTTPConnection? {
         var found: HTTPConnection?
         var next = first
         var looks = Limits.displacementLookCount
@@ -110,7 +132,7 @@ private struct HTTPConnectionList {
             next = connection.after
             guard connection.isDisposable else { continue }
             if connection.network == network { return connection }
-            if found == nil { found = connection }
+            if found == nil, !isBound { found = connection }
         }
         return found
     }

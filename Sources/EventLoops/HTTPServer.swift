@@ -22,7 +22,7 @@ package final class HTTPServer: Resident {
         /// Open connections on this loop, unless the server shares an `HTTPRoom` with others.
         package var connectionLimit = 4096
         /// For bodies that do not come together with their heads.
-        package var bodies: HTTPBodyBudget?
+        package var budget: PeerBudget?
         /// Answers a request for whose body there is no room now.
         package var busyReply = HTTPReply(status: 503, body: Array("too many requests are under way, retry\n".utf8))
         /// For HTTPS.

@@ -19,7 +19,8 @@ package enum HandshakeEvent {
 ///
 /// A handshake costs as much as some hundred messages, and every stranger can ask for one. A stream beyond the bounds
 /// waits, oldest first, before OpenSSL has anything to do for it: it is a descriptor and a slot. One whose turn would
-/// come later than `Rules.waitMilliseconds` ends at once. When too many stand still at once the oldest of them makes room.
+/// come later than `Rules.waitMilliseconds` ends at once. When too many stand still, the oldest of them makes room after a
+/// second. It does so at once when its address has a quarter of them and more than the newcomer's.
 /// A beginning costs little: the signature is made when the ClientHello is read. So steps are counted, too, and streams
 /// beyond a turn's go on in a later one.
 ///
@@ -48,6 +49,7 @@ package final class HandshakeGate {
     private struct Begun {
         let stream: ByteStream
         let at: UInt64
+        let network: UInt64
     }
 
     /// Handshakes that begin in one turn, and steps of handshakes: what a message of a session waits for behind them.
@@ -64,6 +66,8 @@ package final class HandshakeGate {
     private var stepRest = HandshakeGate.turnCount
     /// Oldest first, with some that are over among them.
     private var begun = Ring<Begun>()
+    /// Entries of `begun` by their network.
+    private var crowds: [UInt64: Int] = [:]
     /// Handshakes that may begin, in thousandths.
     private var credit: Int
     private var seenAt: UInt64
@@ -84,6 +88,8 @@ package final class HandshakeGate {
         loop.onStop { [unowned self] in
             waiting.removeAll()
             late.removeAll()
+            begun.removeAll()
+            crowds = [:]
             waitingCount = 0
         }
     }
@@ -96,7 +102,7 @@ package final class HandshakeGate {
     /// Lets a stream begin its handshake now or later, or ends it.
     func arrive(_ stream: ByteStream, _ context: TLSContext) {
         refill()
-        if waitingCount == 0, take() { return begin(stream, context, hasWaited: false) }
+        if waitingCount == 0, take(for: stream) { return begin(stream, context, hasWaited: false) }
         let expected = UInt64(waitingCount) * 1_000 / UInt64(max(1, rules.perSecond))
         guard expected < rules.waitMilliseconds else { return refuse(stream) }
         waiting.append(Waiting(stream: stream, context: context, until: loop.now + rules.waitMilliseconds))
@@ -145,7 +151,7 @@ package final class HandshakeGate {
                 _ = waiting.popFirst()
                 waitingCount -= 1
                 refuse(first.stream)
-            } else if take() {
+            } else if take(for: first.stream) {
                 _ = waiting.popFirst()
                 waitingCount -= 1
                 begin(first.stream, first.context, hasWaited: true)
@@ -162,32 +168,42 @@ package final class HandshakeGate {
         seenAt = now
     }
 
-    private func take() -> Bool {
-        guard turnRest > 0, credit >= 1_000, hasPlace() else { return false }
+    private func take(for stream: ByteStream) -> Bool {
+        guard turnRest > 0, credit >= 1_000, hasPlace(for: stream) else { return false }
         turnRest -= 1
         credit -= 1_000
         return true
     }
 
     /// Whether one more may be under way; the oldest that stands still makes room.
-    private func hasPlace() -> Bool {
+    private func hasPlace(for stream: ByteStream) -> Bool {
         while let oldest = begun.first {
             guard oldest.stream.isInHandshake else {
-                _ = begun.popFirst()
+                forgetOldest()
                 continue
             }
             guard underWayCount >= rules.atOnce else { return true }
-            guard loop.now >= oldest.at + Self.protectedMilliseconds else { return false }
-            _ = begun.popFirst()
+            let own = crowds[stream.peer?.network ?? 0, default: 0]
+            let isCrowd = crowds[oldest.network, default: 0] > max(1, own, rules.atOnce / 4)
+            guard isCrowd || loop.now >= oldest.at + Self.protectedMilliseconds else { return false }
+            forgetOldest()
             loop.streams.pointee.onHandshake?(.displaced)
             oldest.stream.endHandshake("too many handshakes were under way, and this one stood still for longest")
         }
         return underWayCount < rules.atOnce
     }
 
+    private func forgetOldest() {
+        guard let oldest = begun.popFirst() else { return }
+        let rest = crowds[oldest.network, default: 0] - 1
+        crowds[oldest.network] = rest > 0 ? rest : nil
+    }
+
     private func begin(_ stream: ByteStream, _ context: TLSContext, hasWaited: Bool) {
         underWayCount += 1
-        begun.append(Begun(stream: stream, at: loop.now))
+        let network = stream.peer?.network ?? 0
+        begun.append(Begun(stream: stream, at: loop.now, network: network))
+        crowds[network, default: 0] += 1
         stream.beginServing(context, through: self, hasWaited: hasWaited)
     }
 

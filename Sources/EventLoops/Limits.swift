@@ -37,7 +37,7 @@ package enum Limits {
     /// Bytes a delegate may leave unconsumed: one maximum frame (64 KiB and header) and one more receive behind it.
     package static let unconsumedByteCount = 160 * 1024
     /// Bytes read from one stream in one turn; the rest waits until every other stream had its turn.
-    static let readByteCountPerTurn = 256 * 1024
+    package static let readByteCountPerTurn = 256 * 1024
 
     /// A stream's outbox unless its owner says otherwise: a window of frames; it must hold a maximum frame.
     package static let outboxByteCount = 256 * 1024
@@ -57,6 +57,11 @@ package enum Limits {
     package static let handshakeMilliseconds: UInt64 = 10_000
     /// How long a closing stream may take to flush and to receive the peer's own end.
     package static let closeMilliseconds: UInt64 = 2_000
+
+    /// Memory of OpenSSL for a handshake under way: 24 KiB were measured for one that stands still.
+    package static let handshakeByteCount = 32 * 1024
+    /// A loop reports changes of what its streams hold from this size on.
+    static let budgetStepByteCount = 64 * 1024
 
     /// Buckets of the wheel of timeouts: at one tick a bucket 102 s around; longer timeouts pass by and stay.
     static let wheelBucketCount = 2048

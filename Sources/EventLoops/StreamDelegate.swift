@@ -18,6 +18,8 @@ public enum CloseReason: Equatable, Sendable {
     case outboxFull
     /// The delegate left more received bytes unconsumed than may be kept.
     case unconsumedOverflow
+    /// Peers make the process hold more than it may, and the stream's address holds most (`PeerBudget`).
+    case budgetSpent
     /// The loop stopped.
     case loopStopped
 }

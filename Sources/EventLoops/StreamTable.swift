@@ -88,6 +88,15 @@ struct StreamTable: ~Copyable {
     /// Empty while none ever was.
     private var countedNetworks: [UInt64] = []
     private var addressGuard: AddressGuard?
+    /// The budget that the streams count to, and the bytes that were reported to it last.
+    var budget: PeerBudget?
+    var toldBytes = PeerBudget.StreamBytes()
+    /// TLS handshakes under way that clients began here.
+    var handshakeCount = 0
+    /// Unconsumed bytes of newcomers.
+    var strangerByteCount = 0
+    /// Streams to other gateways.
+    var links: [ByteStream] = []
     /// Slots with something to send; one that has changed hands meanwhile is not marked as dirty, or stands here twice.
     var dirty: [StreamSlot.Pointer] = []
     var readAgain: [ByteStream] = []
@@ -188,7 +197,21 @@ struct StreamTable: ~Copyable {
         openCount -= 1
     }
 
+    /// Shows every stream with the network that it is counted to; 0: to none.
+    func forEachTaken(_ body: (StreamSlot.Pointer, UInt64) -> Void) {
+        for chunk in chunks {
+            for offset in 0..<Limits.slabSlotCount where chunk[offset].flags.contains(.isTaken) {
+                body(chunk + offset, countedNetwork(of: chunk + offset))
+            }
+        }
+    }
+
     // MARK: Addresses
+
+    func countedNetwork(of slot: StreamSlot.Pointer) -> UInt64 {
+        let number = Int(slot.pointee.number)
+        return number < countedNetworks.count ? countedNetworks[number] : 0
+    }
 
     mutating func noteCounted(_ counted: CountedAddress, _ slot: StreamSlot.Pointer) {
         let missing = chunks.count * Limits.slabSlotCount - countedNetworks.count

@@ -95,7 +95,7 @@ struct YoungIndex: ~Copyable {
     private var rewritten = AgeList()
     private var others = AgeList()
     private(set) var slotCount = 0
-    /// Owners may derive from what a peer sends: nobody outside can choose keys that collide.
+    /// A secret: owners may derive from a peer's bytes, and a peer must not choose keys that collide.
     private let seed = UInt64.random(in: 0...(.max))
 
     init() {}

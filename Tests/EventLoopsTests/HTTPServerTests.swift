@@ -421,6 +421,59 @@ struct HTTPServerTests {
         }
     }
 
+    @Test("a crowd of one address that sends half requests makes room for other addresses, and takes none of theirs")
+    func crowdOfHalfRequests() throws {
+        var configuration = HTTPServer.Configuration()
+        configuration.connectionLimit = 16
+        try withServer(configuration) { loop, served in
+            let connected = { loop.run { served.server?.room.count } ?? nil }
+            // Not yet a request, as amid a slow client's TLS handshake.
+            let calm = try (2..<6).map { try TestClient(port: served.port, source: $0) }
+            var crowd: [TestClient] = []
+            for _ in 0..<40 {
+                let client = try TestClient(port: served.port, source: 9)
+                try client.send("POST /half HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf")
+                crowd.append(client)
+            }
+            #expect(comes { connected() == 16 })
+            for source in 12..<20 as Range<UInt32> {
+                let client = try TestClient(port: served.port, source: source)
+                try client.send("GET /whole HTTP/1.1\r\nHost: x\r\n\r\n")
+                #expect(try client.receiveAnswer().head.hasPrefix("HTTP/1.1 200"))
+            }
+            for client in calm {
+                try client.send("GET /calm HTTP/1.1\r\nHost: x\r\n\r\n")
+                #expect(try client.receiveAnswer().head.hasPrefix("HTTP/1.1 200"))
+            }
+        }
+    }
+
+    @Test("requests that nothing vouches for have half of the budget, however many addresses send them")
+    func strangersShare() throws {
+        var configuration = HTTPServer.Configuration()
+        let budget = PeerBudget(.init(requests: 200_000, requestsOfNetwork: 90_000, others: 1 << 20))
+        configuration.budget = budget
+        try withServer(configuration, judge: Self.judge) { _, served in
+            // Heads of 40,000 bytes without an end, then one with its end and a small body to come.
+            var strangers: [TestClient] = []
+            for source in 2..<6 as Range<UInt32> {
+                let client = try TestClient(port: served.port, source: source)
+                let head = "GET / HTTP/1.1\r\nHost: x\r\nX: " + String(repeating: "h", count: 40_000)
+                try client.send(source == 5 ? head + "\r\nContent-Length: 9\r\n\r\n" : head)
+                strangers.append(client)
+            }
+            #expect(comes { budget.refusedCount == 2 })
+            #expect(budget.requestByteCount <= 100_000)
+            let honest = try TestClient(port: served.port)
+            let body = String(repeating: "b", count: 85_000)
+            try honest.send("POST / HTTP/1.1\r\nHost: x\r\ntoken: t\r\nContent-Length: 85000\r\n\r\n")
+            try honest.send(body)
+            #expect(try honest.receiveAnswer().body == body)
+            for client in strangers { client.close() }
+            #expect(comes { budget.requestByteCount == 0 })
+        }
+    }
+
     /// Takes bodies up to 100,000 bytes from who says a word, and says no in words of its own.
     private static let judge: @Sendable (HTTPRequestHead) -> HTTPJudgement = { head in
         guard head.header("token") != nil else { return .refuse(HTTPReply(status: 401, body: Array("who?".utf8))) }
@@ -441,8 +494,8 @@ struct HTTPServerTests {
         ])
     func judgedBodies(headers: String, what: String, status: String, words: String) throws {
         var configuration = HTTPServer.Configuration()
-        let bodies = HTTPBodyBudget(byteLimit: 300_000, networkByteLimit: 200_000)
-        configuration.bodies = bodies
+        let budget = PeerBudget(.init(requests: 300_000, requestsOfNetwork: 200_000, others: 1 << 20))
+        configuration.budget = budget
         try withServer(configuration, judge: Self.judge) { _, served in
             let client = try TestClient(port: served.port)
             try client.send("POST / HTTP/1.1\r\nHost: x\r\n\(headers)\r\n\r\n")
@@ -462,7 +515,7 @@ struct HTTPServerTests {
                 #expect(answer.body == words && answer.head.contains("Connection: close"))
                 #expect(served.requests.values.isEmpty)
             }
-            #expect(bodies.byteCount == 0)
+            #expect(budget.requestByteCount == 0)
         }
     }
 
@@ -475,19 +528,19 @@ struct HTTPServerTests {
     @Test("bodies under way are bounded together and by address; what is over the bound is told to come back")
     func bodyBudget() throws {
         var configuration = HTTPServer.Configuration()
-        let bodies = HTTPBodyBudget(byteLimit: 250_000, networkByteLimit: 200_000)
-        configuration.bodies = bodies
+        let budget = PeerBudget(.init(requests: 250_000, requestsOfNetwork: 200_000, others: 1 << 20))
+        configuration.budget = budget
         try withServer(configuration, judge: Self.judge) { _, served in
             let head = "POST / HTTP/1.1\r\nHost: x\r\ntoken: t\r\nContent-Length: 90000\r\n\r\n"
             let under = try (0..<2).map { _ in try TestClient(port: served.port) }
             for client in under { try client.send(head + "begun") }
             // They are on their way once their bytes are reserved.
-            #expect(comes { bodies.byteCount >= 180_000 })
+            #expect(comes { budget.requestByteCount >= 180_000 })
             let late = try TestClient(port: served.port)
             try late.send(head)
             #expect(try late.receiveAnswer().head.hasPrefix("HTTP/1.1 503"))
             under[0].close()
-            #expect(comes { bodies.byteCount <= 90_000 })
+            #expect(comes { budget.requestByteCount <= 90_000 })
             let next = try TestClient(port: served.port)
             try next.send(head + String(repeating: "n", count: 90_000))
             #expect(try next.receiveAnswer().body.count == 90_000)

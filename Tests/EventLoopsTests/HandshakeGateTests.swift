@@ -1,5 +1,6 @@
 import Cryptography
 import EventLoops
+import Glibc
 import Platform
 import Testing
 
@@ -42,13 +43,18 @@ private struct GatedServer {
     /// Handshakes under way, as the gate counts them.
     var underWayCount: Int? { loop.run { [gate] in gate.value.underWayCount } }
 
+    func waitUntilUnderWay(_ count: Int) {
+        for _ in 0..<20_000 where underWayCount != count { usleep(1_000) }
+        #expect(underWayCount == count)
+    }
+
     /// Streams that wait, as the gate counts them.
     var waitingCount: Int? { loop.run { [gate] in gate.value.waitingCount } }
 
     /// Waits until the loop has told `count` times of an event.
     func waitUntil(_ word: String, count: Int = 1) { told.wait { $0.filter { $0 == word }.count >= count } }
 
-    func silentClient() throws -> TestClient { try TestClient(port: port) }
+    func silentClient(source: UInt32? = nil) throws -> TestClient { try TestClient(port: port, source: source) }
 
     /// How a client's handshake ends that begins now.
     func handshake() throws -> TLSSession.Progress { try TestClient(port: port).startTLS(trusting) }
@@ -99,6 +105,19 @@ struct HandshakeGateTests {
             silent[1].close()
             server.waitUntil("failed: ended")
             #expect(server.underWayCount == 0)
+        }
+    }
+
+    @Test("a crowd of one address makes room for another address at once")
+    func crowd() throws {
+        // A handshake that waited for the usual second would be refused.
+        try withServer(HandshakeGate.Rules(atOnce: 4, perSecond: 10_000, waitMilliseconds: 100)) { server in
+            let crowd = try (0..<4).map { _ in try server.silentClient(source: 9) }
+            server.waitUntilUnderWay(4)
+            #expect(try server.handshake() == .done)
+            server.waitUntil("done")
+            #expect(server.told.values == ["displaced", "done"])
+            for client in crowd { client.close() }
         }
     }
 

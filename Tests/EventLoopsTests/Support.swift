@@ -69,7 +69,8 @@ final class TestClient {
     private var tls: TLSSession?
     private var isOpen = true
 
-    init(port: UInt16, receiveBufferByteCount: CInt? = nil) throws {
+    /// `source`: the client's address is 127.0.0.`source`.
+    init(port: UInt16, receiveBufferByteCount: CInt? = nil, source: UInt32? = nil) throws {
         descriptor = socket(AF_INET, CInt(SOCK_STREAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0)
         var address = sockaddr_in()
         address.sin_family = sa_family_t(AF_INET)
@@ -84,6 +85,15 @@ final class TestClient {
         if var receiveBufferByteCount {
             setsockopt(
                 descriptor, SOL_SOCKET, SO_RCVBUF, &receiveBufferByteCount, socklen_t(MemoryLayout<CInt>.size))
+        }
+        if let source {
+            var own = sockaddr_in()
+            own.sin_family = sa_family_t(AF_INET)
+            own.sin_addr.s_addr = UInt32(0x7F00_0000 + source).bigEndian
+            let isBound = withUnsafeBytes(of: &own) { bytes in
+                bytes.withMemoryRebound(to: sockaddr.self) { bind(descriptor, $0.baseAddress, socklen_t(bytes.count)) }
+            }
+            guard isBound == 0 else { throw SystemError.last("bind") }
         }
         let result = withUnsafeBytes(of: &address) { bytes in
             bytes.withMemoryRebound(to: sockaddr.self) { connect(descriptor, $0.baseAddress, socklen_t(bytes.count)) }

@@ -58,12 +58,16 @@ struct AppBookTests {
         let body = Array("{\"appId\":\"shop\"}".utf8)
         let create = AppChange(.create, appID: "", body: body)
         var seen = Set((1..<UInt64(AppBook.lifetimeAppCount)).map { AppKey($0) })
-        guard case .done = book.judge(create, surroundings, seen: seen, now: now) else { throw Unexpected(text: "full") }
+        guard case .done = book.judge(create, surroundings, seen: seen, now: now) else {
+            throw Unexpected(text: "full")
+        }
         seen.insert(AppKey(.max))
         let full = try #require(refusal(book.judge(create, surroundings, seen: seen, now: now)))
         #expect(full.0 == .conflict && full.1.contains("restart it, then create the app"))
         seen.insert(AppKey(appID: "shop"))
-        guard case .done = book.judge(create, surroundings, seen: seen, now: now) else { throw Unexpected(text: "full") }
+        guard case .done = book.judge(create, surroundings, seen: seen, now: now) else {
+            throw Unexpected(text: "full")
+        }
         // An index of 16 bits names them all, beside as many that only the store knows.
         #expect(2 * AppBook.lifetimeAppCount + 1_000 < Int(UInt16.max))
     }

@@ -5,12 +5,13 @@ import json
 import resource
 import socket
 import threading
+import time
 
 import pytest
 from conftest import QUICK
 from gateway import HANDOFF_TOKEN, Refused, eventually
-from hostile import Watch, raw
-from longwire_client import Sender
+from hostile import Watch, hello_frame, raw
+from longwire_client import Sender, pb
 from test_hostile_http import answer_of, head
 
 PATIENT = {**QUICK, "helloTimeoutMilliseconds": 60_000, "httpRequestTimeoutSeconds": 60, "httpIdleTimeoutSeconds": 600}
@@ -180,3 +181,102 @@ def test_bodies_under_way_are_bounded_together_and_by_address(own_gateway, new_d
     assert told == 1
     for one in others:
         one.close()
+
+
+# Sums over many connections
+
+
+def from_address(last, port, data=b""):
+    """A connection of the address 127.0.0.`last` that has sent these bytes."""
+    one = socket.create_connection(("127.0.0.1", port), timeout=10, source_address=(f"127.0.0.{last}", 0))
+    one.sendall(data)
+    return one
+
+
+def test_half_requests_of_one_address_keep_no_other_out(own_gateway):
+    gateway = own_gateway(loops=1, limits={**PATIENT, "httpConnections": 40})
+    half = head(f"/v2/{gateway.app['appId']}/auth", 4_096) + b"{" + b" " * 100
+    crowd = []
+    for _ in range(3):
+        for _ in range(40):
+            with contextlib.suppress(OSError):
+                crowd.append(from_address(9, gateway.http, half))
+        for _ in range(4):
+            assert gateway.authenticate()
+    for one in crowd:
+        one.close()
+
+
+def test_half_hellos_take_bounded_memory_and_devices_still_come(own_gateway, new_device):
+    gateway = own_gateway(limits={**PATIENT, "peerBytes": 16 << 20})
+    device = new_device(gateway)
+    half = hello_frame(gateway, device)
+    half = bytes([half[0]]) + (20_000).to_bytes(3, "big") + b"\0" * 19_000
+    crowd = []
+    for _ in range(600):
+        with contextlib.suppress(OSError):
+            crowd.append(from_address(9, gateway.device, half))
+    watch = Watch(gateway)
+    eventually(lambda: watch.metrics()["longwire_peer_streams_closed_total"] > 0)
+    # A quarter is for devices before their Hello, and each loop may hold 64 KiB that are not reported yet.
+    eventually(lambda: watch.metrics()['longwire_peer_bytes{kind="streams"}'] < 5 << 20)
+    assert device.ping().nonce >= 1
+    newcomer = new_device(gateway)
+    assert newcomer.ping().nonce >= 1
+    for one in crowd:
+        one.close()
+
+
+def test_a_burst_of_upstream_messages_takes_bounded_memory(own_gateway, new_device):
+    gateway = own_gateway(app={"upstream": {}}, limits={**PATIENT, "peerBytes": 16 << 20})
+    devices = [new_device(gateway) for _ in range(40)]
+    before = Watch(gateway).resident()
+    burst = [pb.Upstream(request=number, payload=b"%05d" % number + b"x" * 16_379) for number in range(1, 66)]
+    codes = [None] * len(devices)
+
+    def send(place):
+        devices[place].connection.send(*burst)
+        codes[place] = [devices[place].receive(pb.UpstreamResult).code for _ in burst]
+
+    threads = [threading.Thread(target=send, args=(place,)) for place in range(len(devices))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {code for one in codes for code in one} <= {0, 100, 101, 102}
+    metrics = Watch(gateway).metrics()
+    assert metrics["longwire_peer_refusals_total"] > 0
+    assert metrics['longwire_peer_bytes{kind="upstream"}'] == 0
+    assert Watch(gateway).resident() - before < 64 << 20
+    # A refused message is accepted when the device sends it again.
+    device = devices[-1]
+    place = codes[-1].index(102) if 102 in codes[-1] else None
+    if place is not None:
+        device.connection.send(burst[place])
+        assert device.receive(pb.UpstreamResult).code in (0, 100, 101)
+
+
+def test_strangers_use_up_no_authentications_and_voiding_counts(own_gateway):
+    gateway = own_gateway(app={"push": {"authenticationsPerMinute": 8}})
+    wait_out_minute()
+    for number in range(20):
+        body = {"appkey": gateway.app["appKey"], "timestamp": str(int(time.time() * 1000)), "sign": "0000"}
+        with pytest.raises(Refused) as refused:
+            gateway.call("POST", f"/v2/{gateway.app['appId']}/auth", body)
+        assert refused.value.body["code"] == 20001, number
+    tokens = [gateway.authenticate() for _ in range(4)]
+    for token in tokens:
+        path = f"/v2/{gateway.app['appId']}/auth/{token}"
+        assert gateway.call("DELETE", path)["code"] == 0
+        # It is void already: nothing is written, and nothing counts.
+        assert gateway.call("DELETE", path)["code"] == 0
+    with pytest.raises(Refused) as refused:
+        gateway.authenticate()
+    assert refused.value.body["code"] == 10003
+
+
+def wait_out_minute():
+    """Returns when enough of this minute is left for some dozen calls."""
+    left = 60 - time.time() % 60
+    if left < 20:
+        eventually(lambda: 60 - time.time() % 60 > 20, "the next minute")

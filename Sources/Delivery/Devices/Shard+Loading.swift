@@ -41,7 +41,7 @@ extension Shard {
         return UInt16(apps.count - 1)
     }
 
-    /// The rest of what an index of 16 bits can name is for apps that are served (`AppBook.lifetimeAppCount`).
+    /// An index of 16 bits also names the apps that are served (`AppBook.lifetimeAppCount`).
     private static let unlistedAppLimit = 32_000
     /// No app's key.
     private static let crowdedOut = AppKey(0)

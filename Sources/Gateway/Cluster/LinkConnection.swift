@@ -30,6 +30,7 @@ class LinkConnection: StreamDelegate {
         stream = ByteStream(
             attaching: connection, on: desk.loop, delegate: self, outboxByteLimit: LinkLimits.outboxByteCount,
             tls: desk.settings.tls, serverName: serverName)
+        stream?.isLink()
         stream?.setTimeout(afterMilliseconds: desk.settings.times.identificationMilliseconds)
     }
 

@@ -49,6 +49,7 @@ final class RelayTrunk: StreamDelegate {
         stream = ByteStream(
             attaching: connection, on: loop, delegate: self, outboxByteLimit: LinkLimits.trunkOutboxByteCount,
             tls: settings.tls, serverName: LinkDesk.serverName)
+        stream?.isLink()
         let block = LinkBlock()
         let start = block.beginFrame(.trunk)
         block.put(hello.bytes)
@@ -63,6 +64,7 @@ final class RelayTrunk: StreamDelegate {
         isUp = true
         stream = ByteStream(
             attaching: connection, on: loop, delegate: self, outboxByteLimit: LinkLimits.trunkOutboxByteCount)
+        stream?.isLink()
         awaitDevices()
     }
 

@@ -1,5 +1,6 @@
 package import Campaigns
 package import Delivery
+package import EventLoops
 package import PushAPI
 
 /// Every number of `limits` in the configuration, in force.
@@ -56,6 +57,10 @@ package struct GatewayLimits: Sendable {
     /// Bodies of requests under way, of all listeners; one holds at least the largest body.
     package fileprivate(set) var httpBodyBytes = 256 << 20
     package fileprivate(set) var httpBodyBytesPerAddress = 128 << 20
+    /// Other bytes that peers make the process hold: half frames, unread output, TLS handshakes, upstream messages.
+    ///
+    /// A quarter of it serves 4,096 handshakes of strangers at once.
+    package fileprivate(set) var peerBytes = 512 << 20
     package fileprivate(set) var httpHeaderBytes = 64 << 10
     /// From a request's first byte to its last.
     package fileprivate(set) var httpRequestTimeoutSeconds: Int64 = 15
@@ -99,6 +104,11 @@ package struct GatewayLimits: Sendable {
         (limits.tagsPerDevice, limits.tagCharactersPerDevice) = (users.tagsPerDevice, users.tagTotalCharacters)
         (limits.tagCharacters, limits.aliasCharacters) = (users.tagCharacters, users.aliasCharacters)
         return limits
+    }
+
+    /// The bytes that peers may make the process hold, by use.
+    package var peerRules: PeerBudget.Rules {
+        PeerBudget.Rules(requests: httpBodyBytes, requestsOfNetwork: httpBodyBytesPerAddress, others: peerBytes)
     }
 
     /// What calls of a kind are held to; `nil` where nothing bounds them, or an app's own rates do.
@@ -194,6 +204,7 @@ package struct LimitKey: Sendable {
         key(
             "httpBodyBytesPerAddress", \.httpBodyBytesPerAddress,
             Int64(PushAPI.Limits.requestBodyByteCount)...(1 << 40), restart: true),
+        key("peerBytes", \.peerBytes, (16 << 20)...(1 << 40), restart: true),
         key("httpHeaderBytes", \.httpHeaderBytes, 1_024...(1 << 20), restart: true),
         key("httpRequestTimeoutSeconds", \.httpRequestTimeoutSeconds, 1...600, restart: true),
         key("httpIdleTimeoutSeconds", \.httpIdleTimeoutSeconds, 1...86_400, restart: true),

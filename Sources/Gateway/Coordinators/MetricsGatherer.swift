@@ -34,7 +34,9 @@ extension GatewayContext {
         (figures.deviceConnections, figures.senderConnections) = (deviceConnections.value, senderConnections.value)
         figures.isEmptying = isEmptying
         figures.addressRefusals = addresses.counts
-        figures.bodyBytes = bodies.byteCount
+        figures.bodyBytes = peerBudget.requestByteCount
+        (figures.upstreamBytes, figures.streamBytes) = (peerBudget.upstreamByteCount, peerBudget.streamByteCount)
+        (figures.budgetRefusals, figures.budgetClosings) = (peerBudget.refusedCount, peerBudget.closedCount)
         figures.store = store.statistics
         figures.acceptsWrites = store.acceptsWrites
         figures.hook = hook.withLock { $0 }?.figures

@@ -109,6 +109,9 @@ final class DeviceSessions: StreamDelegate {
         return ByteStream(record.pointee.stream, on: owner.loop)
     }
 
+    /// The address that the session's stream is counted to; 0: to none.
+    func countedNetwork(of session: SessionRef) -> UInt64 { stream(of: session)?.countedNetwork ?? 0 }
+
     /// The session that a stream is of; `nil` when it is over already.
     private func session(of stream: ByteStream, tag: UInt32) -> SessionRef? {
         guard let record = table.pointee.records.existing(tag), record.pointee.phase == .open,

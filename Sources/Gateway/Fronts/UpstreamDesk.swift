@@ -8,6 +8,8 @@ internal import Wire
 ///
 /// When one is refused with an order to come again, those that wait behind it are refused, too: the device sends all of them
 /// again, and none overtakes another.
+///
+/// Messages that wait or are under way count to the process's budget, to their app and to their address (`PeerBudget`).
 final class UpstreamDesk {
     /// What an `UpstreamResult` says (docs/Errors.md, "UpdateResult and UpstreamResult codes").
     ///
@@ -36,9 +38,17 @@ final class UpstreamDesk {
         fileprivate var comesAgain: Bool { rawValue >= 100 }
     }
 
+    /// A message with the room that it has reserved until it is settled.
+    private struct Parcel {
+        let upstream: Upstream
+        let share: PeerBudget.UpstreamShare
+    }
+
+    /// A lane exists while one of its messages is under way.
     private struct Lane {
-        var waiting: [Upstream] = []
-        var isUnderWay = false
+        var waiting: [Parcel] = []
+        /// One was refused: those behind it come again with it.
+        var isRefusing = false
     }
 
     /// Messages of one session that wait here; a client that follows the protocol has fewer out.
@@ -54,40 +64,65 @@ final class UpstreamDesk {
         guard 1...Wire.Limits.upstreamPayloadByteCount ~= upstream.payload.count else {
             return tell(session, upstream, .badPayload)
         }
-        guard let lane = lanes[session], lane.isUnderWay else {
-            lanes[session] = Lane(isUnderWay: true)
-            return send(upstream, of: session)
+        guard let source = owner.core.pointee.seat.source(of: session), takesUpstream(source.app) else {
+            return refuse(upstream, of: session, .noConsumer)
         }
-        guard lane.waiting.count < Self.waitingLimit else { return tell(session, upstream, .busy) }
-        lanes[session]?.waiting.append(upstream)
+        let lane = lanes[session]
+        guard lane.map({ !$0.isRefusing && $0.waiting.count < Self.waitingLimit }) ?? true,
+            let share = owner.context.peerBudget.takeUpstream(
+                upstream.payload.count + Self.parcelByteCount, app: source.app.word,
+                network: owner.sessions.countedNetwork(of: session))
+        else { return refuse(upstream, of: session, .busy) }
+        let parcel = Parcel(upstream: upstream, share: share)
+        if lane == nil {
+            lanes[session] = Lane()
+            send(parcel, of: session)
+        } else {
+            lanes[session]?.waiting.append(parcel)
+        }
     }
+
+    /// Memory of a message beside its payload.
+    private static let parcelByteCount = 256
+
+    private func takesUpstream(_ app: AppKey) -> Bool { owner.registry[app]?.takesUpstream ?? false }
 
     /// The session is over; what is under way may still be taken.
     func forget(_ session: SessionRef) {
-        if !lanes.isEmpty { lanes[session] = nil }
+        guard !lanes.isEmpty, let lane = lanes.removeValue(forKey: session) else { return }
+        for parcel in lane.waiting { owner.context.peerBudget.giveBack(parcel.share) }
     }
 
-    private func send(_ upstream: Upstream, of session: SessionRef) {
-        guard let source = owner.core.pointee.seat.source(of: session), let app = owner.registry[source.app],
-            app.takesUpstream
-        else { return settle(upstream, of: session, .noConsumer) }
+    private func refuse(_ upstream: Upstream, of session: SessionRef, _ code: Code) {
+        if code.comesAgain { lanes[session]?.isRefusing = true }
+        tell(session, upstream, code)
+    }
+
+    private func send(_ parcel: Parcel, of session: SessionRef) {
+        guard let source = owner.core.pointee.seat.source(of: session), takesUpstream(source.app) else {
+            return settle(parcel, of: session, .noConsumer)
+        }
         let message = UpstreamMessage(
-            app: source.app, cid: source.cid, request: upstream.request, payload: upstream.payload,
-            task: upstream.taskID)
+            app: source.app, cid: source.cid, request: parcel.upstream.request, payload: parcel.upstream.payload,
+            task: parcel.upstream.taskID)
         let home = source.app.home.loop(of: owner.loopCount)
         // In a turn of its own: an answer from this loop itself may come at once.
         owner.inNextTurn { member in
             member.campaigns.coordinator.ask(home, .feed(.upstream(message))) { (answer: TaskAnswer) in
-                member.upstream.settle(upstream, of: session, Code(answer))
+                member.upstream.settle(parcel, of: session, Code(answer))
             }
         }
     }
 
-    private func settle(_ upstream: Upstream, of session: SessionRef, _ code: Code) {
+    private func settle(_ parcel: Parcel, of session: SessionRef, _ code: Code) {
+        owner.context.peerBudget.giveBack(parcel.share)
         guard var lane = lanes[session] else { return }
-        tell(session, upstream, code)
+        tell(session, parcel.upstream, code)
         if code.comesAgain {
-            for waiting in lane.waiting { tell(session, waiting, code) }
+            for waiting in lane.waiting {
+                owner.context.peerBudget.giveBack(waiting.share)
+                tell(session, waiting.upstream, code)
+            }
             lane.waiting = []
         }
         guard !lane.waiting.isEmpty else {

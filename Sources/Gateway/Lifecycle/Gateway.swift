@@ -220,7 +220,7 @@ final class Gateway {
     func httpServer(on member: GatewayLoop, _ service: HTTPService, tls: TLSContext?) -> HTTPServer {
         var settings = HTTPServer.Configuration()
         settings.headerByteLimit = configuration.limits.httpHeaderBytes
-        settings.bodies = context.bodies
+        settings.budget = context.peerBudget
         settings.requestMilliseconds = UInt64(configuration.limits.httpRequestTimeoutSeconds * 1_000)
         settings.idleMilliseconds = UInt64(configuration.limits.httpIdleTimeoutSeconds * 1_000)
         settings.unixSeconds = { UInt64(ClockReader.wall() / 1_000) }

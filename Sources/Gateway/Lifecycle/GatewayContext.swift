@@ -52,8 +52,8 @@ final class GatewayContext: Sendable {
     let addresses = AddressGuard()
     /// Devices that connect and leave over and over; once a connection, so a lock does.
     let flaps = Lock(FlapBook())
-    /// Bodies of HTTP requests under way.
-    let bodies: HTTPBodyBudget
+    /// The budget of the bytes that peers make the process hold.
+    let peerBudget: PeerBudget
     /// Set while the gateway empties itself of its devices.
     let emptying = Lock<Emptying?>(nil)
     private let empties = Atomic<Bool>(false)
@@ -65,7 +65,7 @@ final class GatewayContext: Sendable {
         loopCount: Int, eventLoopCount: Int, cluster: ClusterContext?, log: Log, store: any StoreService, isFsync: Bool,
         queueEpoch: UInt64,
         tokenKey: [UInt8],
-        revokedTokens: Set<TokenID>, startedAt: GatewayTime, bodies: HTTPBodyBudget,
+        revokedTokens: Set<TokenID>, startedAt: GatewayTime, peerBudget: PeerBudget,
         spares: SpareBatches = SpareBatches()
     ) throws {
         (hookWakeup, feedWakeup) = (try Wakeup(), try Wakeup())
@@ -76,7 +76,7 @@ final class GatewayContext: Sendable {
         (self.loopCount, self.eventLoopCount, self.cluster) = (loopCount, eventLoopCount, cluster)
         (self.log, self.store, self.isFsync) = (log, store, isFsync)
         (self.queueEpoch, self.tokenKey, self.revokedTokens) = (queueEpoch, tokenKey, revokedTokens)
-        (self.bodies, self.spares) = (bodies, spares)
+        (self.peerBudget, self.spares) = (peerBudget, spares)
     }
 
     /// This gateway's number in its cluster; 0 where there is none.

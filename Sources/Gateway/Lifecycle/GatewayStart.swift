@@ -58,7 +58,7 @@ struct GatewayStart {
                 loopCount: count, eventLoopCount: count, cluster: nil, log: log, store: store,
                 isFsync: configuration.durability == .fsync, queueEpoch: meta.queueEpoch, tokenKey: meta.tokenKey,
                 revokedTokens: meta.revoked, startedAt: clock.mapping.time(atBoot: ClockReader.boot()),
-                bodies: Self.bodies(configuration))
+                peerBudget: PeerBudget(configuration.limits.peerRules))
             context.rates.restore(meta.rates, now: clock.mapping.time(atBoot: ClockReader.boot()))
             context.online.restore(points: meta.onlinePoints, peaks: meta.onlinePeaks)
             context.testDevices.restore(meta.testDevices)
@@ -107,7 +107,7 @@ struct GatewayStart {
                 loopCount: count, eventLoopCount: set.loops.count, cluster: node.context, log: log, store: node.engine,
                 isFsync: true,
                 queueEpoch: node.queueEpoch, tokenKey: node.tokenKey, revokedTokens: [], startedAt: now,
-                bodies: Self.bodies(configuration), spares: spares)
+                peerBudget: PeerBudget(configuration.limits.peerRules), spares: spares)
             loops = set.loops
             starts = (0..<count).map { ShardStart(vacant: now, LoopShare(index: $0, count: count)) }
             (self.clock, meta, self.node) = (clock, nil, node)
@@ -116,12 +116,6 @@ struct GatewayStart {
             set.close()
             throw error
         }
-    }
-
-    private static func bodies(_ configuration: GatewayConfiguration) -> HTTPBodyBudget {
-        HTTPBodyBudget(
-            byteLimit: configuration.limits.httpBodyBytes,
-            networkByteLimit: configuration.limits.httpBodyBytesPerAddress)
     }
 
     static func tell(of unreadAppCount: Int, _ log: Log) {

@@ -33,8 +33,7 @@ struct AppShares {
     private var shares: [Share] = []
     private var places: [AppKey: Int] = [:]
     private var restingCount = 0
-    /// Places of the apps that have taken something in this turn, or whose connections rest: an app that is gone costs a turn
-    /// nothing.
+    /// Places of the apps that have published in this turn, or whose connections wait: a turn looks at no other app.
     private var busy: [Int] = []
     /// Several apps publish, on whichever loops.
     var isContended = false

@@ -6,6 +6,7 @@ extension GatewayLoop {
     /// To be called for one part of an event loop, which stays as long as that does.
     func openHandshakeGate() {
         loop.handshakeGate = HandshakeGate(on: loop, rules: handshakeRules)
+        loop.peerBudget = context.peerBudget
         loop.onHandshake { [unowned self] in note($0) }
     }
 

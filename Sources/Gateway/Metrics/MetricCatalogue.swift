@@ -419,6 +419,18 @@ package enum MetricCatalogue {
             "Bytes reserved for the bodies of HTTP requests under way.",
             .process { $0.bodyBytes }),
         Metric(
+            "longwire_peer_bytes", .gauge, unit: .bytes,
+            "Bytes that peers make the process hold beside requests: upstream messages, and what streams have.",
+            .process([.kind: "upstream"]) { $0.upstreamBytes }, .process([.kind: "streams"]) { $0.streamBytes }),
+        Metric(
+            "longwire_peer_refusals_total", .counter,
+            "Requests and upstream messages refused for now, since peers held as many bytes as they may.",
+            .process { UInt64(max(0, $0.budgetRefusals)) }),
+        Metric(
+            "longwire_peer_streams_closed_total", .counter,
+            "Connections closed to make room, since their address held most bytes.",
+            .process { UInt64(max(0, $0.budgetClosings)) }),
+        Metric(
             "longwire_http_request_seconds", .histogram, unit: .microseconds,
             "From a whole HTTP request to its answer, without long polls.", .timer(.request)),
     ]

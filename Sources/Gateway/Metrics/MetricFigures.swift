@@ -18,6 +18,11 @@ package struct MetricFigures: Sendable {
     package var isEmptying = false
     var addressRefusals: [AddressRefusal.Kind: Int] = [:]
     package var bodyBytes = 0
+    /// Other bytes that peers make the process hold, and the refusals and closed connections that kept them in bounds.
+    package var upstreamBytes = 0
+    package var streamBytes = 0
+    package var budgetRefusals = 0
+    package var budgetClosings = 0
     package var store = StoreStatistics()
     package var acceptsWrites = true
     /// `nil` without a hook.

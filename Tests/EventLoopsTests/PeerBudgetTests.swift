@@ -1,0 +1,150 @@
+import Cryptography
+import Glibc
+import Platform
+import Testing
+
+@testable import EventLoops
+
+@Suite("Budget of peers' bytes")
+struct PeerBudgetTests {
+    private static func rules(others: Int) -> PeerBudget.Rules {
+        PeerBudget.Rules(requests: 1 << 20, requestsOfNetwork: 1 << 20, others: others)
+    }
+
+    @Test("upstream messages are bounded in all, by app and by address, and give back what they took")
+    func upstream() throws {
+        let budget = PeerBudget(Self.rules(others: 4_000))
+        var shares: [PeerBudget.UpstreamShare] = []
+        func take(_ app: UInt64, _ network: UInt64) -> Bool {
+            guard let share = budget.takeUpstream(100, app: app, network: network) else { return false }
+            shares.append(share)
+            return true
+        }
+        for number in 0..<10 as Range<UInt64> { #expect(take(1, 100 + number)) }
+        #expect(!take(1, 7), "the app has its quarter")
+        for number in 0..<6 as Range<UInt64> { #expect(take(2 + number, 7)) }
+        #expect(!take(1, 7) && budget.refusedCount == 2)
+        for number in 0..<4 as Range<UInt64> { #expect(take(20 + number, 7)) }
+        #expect(!take(30, 0), "all have half of everything")
+        #expect(budget.upstreamByteCount == 2_000)
+        budget.giveBack(shares.removeLast())
+        #expect(!take(1, 7) && take(30, 7))
+        for share in shares { budget.giveBack(share) }
+        #expect(budget.upstreamByteCount == 0 && take(1, 7))
+    }
+
+    @Test("an address has its quarter of upstream messages, whichever apps it names")
+    func upstreamOfNetwork() {
+        let budget = PeerBudget(Self.rules(others: 4_000))
+        for app in 0..<10 as Range<UInt64> { #expect(budget.takeUpstream(100, app: app, network: 7) != nil) }
+        #expect(budget.takeUpstream(100, app: 10, network: 7) == nil)
+        #expect(budget.takeUpstream(100, app: 10, network: 8) != nil)
+        // No guard counts it.
+        #expect(budget.takeUpstream(100, app: 11, network: 0) != nil)
+    }
+
+    /// A server on a loop with a budget, whose streams leave everything unconsumed.
+    private func serve(
+        _ rules: PeerBudget.Rules, areNewcomers: Bool = false,
+        _ body: (EventLoop, PeerBudget, UInt16, Probe<CloseReason>) throws -> Void
+    ) throws {
+        let budget = PeerBudget(rules)
+        try withLoop { loop in
+            let ended = Probe<CloseReason>()
+            _ = loop.run { loop.peerBudget = budget }
+            let port = try loop.listen { connection in
+                _ = ByteStream(attaching: connection, on: loop, delegate: Silent(ended), isNewcomer: areNewcomers)
+            }
+            try body(loop, budget, port, ended)
+        }
+        #expect(budget.streamByteCount == 0)
+    }
+
+    /// Waits for the whole frame.
+    private final class Silent: StreamDelegate {
+        let ended: Probe<CloseReason>
+        init(_ ended: Probe<CloseReason>) { self.ended = ended }
+        override func received(_ bytes: UnsafeRawBufferPointer, on stream: ByteStream) -> Int { 0 }
+        override func closed(_ stream: ByteStream, _ reason: CloseReason) { ended.note(reason) }
+    }
+
+    /// Says far more than a socket takes.
+    private final class Talkative: StreamDelegate {
+        let ended: Probe<CloseReason>
+        init(_ ended: Probe<CloseReason>) { self.ended = ended }
+        override func received(_ bytes: UnsafeRawBufferPointer, on stream: ByteStream) -> Int {
+            #expect(stream.write(byteCount: 32 << 20) { $0.initializeMemory(as: UInt8.self, repeating: 5) })
+            return bytes.count
+        }
+        override func closed(_ stream: ByteStream, _ reason: CloseReason) { ended.note(reason) }
+    }
+
+    @Test("half frames beyond the budget end the largest holders; who holds little stays", arguments: [false, true])
+    func halfFrames(areNewcomers: Bool) throws {
+        // 512 KiB of streams, 256 KiB of strangers.
+        try serve(Self.rules(others: 1 << 20), areNewcomers: areNewcomers) { _, budget, port, ended in
+            let small = try TestClient(port: port)
+            try small.send([UInt8](repeating: 1, count: 100))
+            var large: [TestClient] = []
+            for _ in 0..<16 {
+                let client = try TestClient(port: port)
+                try? client.send([UInt8](repeating: 2, count: 60_000))
+                large.append(client)
+            }
+            ended.wait { $0.contains(.budgetSpent) }
+            let limit = areNewcomers ? budget.rules.strangersStreams : budget.rules.streams
+            let slack = Limits.budgetStepByteCount
+            for _ in 0..<20_000 where budget.streamByteCount > limit + slack { usleep(1_000) }
+            #expect(budget.streamByteCount <= limit + slack)
+            #expect(ended.values.allSatisfy { $0 == .budgetSpent } && budget.closedCount == ended.values.count)
+            #expect(ended.values.count < 17)
+            #expect(!Sockets.isPeerGone(descriptor: small.descriptor), "the small one stays")
+        }
+    }
+
+    @Test("output that peers do not take counts, and the slowest reader ends")
+    func slowReaders() throws {
+        let budget = PeerBudget(Self.rules(others: 8 << 20))
+        try withLoop { loop in
+            let ended = Probe<CloseReason>()
+            let port = try loop.listen { connection in
+                _ = ByteStream(
+                    attaching: connection, on: loop, delegate: Talkative(ended), outboxByteLimit: 64 << 20)
+            }
+            _ = loop.run { loop.peerBudget = budget }
+            let slow = try TestClient(port: port, receiveBufferByteCount: 4096)
+            try slow.send([1])
+            ended.wait { $0 == [.budgetSpent] }
+            #expect(budget.streamByteCount <= budget.rules.streams)
+            _ = loop.run { loop.peerBudget = nil }
+            #expect(budget.streamByteCount == 0)
+        }
+    }
+
+    @Test("TLS handshakes that stand still count as strangers' bytes, and end beyond them")
+    func handshakes() throws {
+        let budget = PeerBudget(Self.rules(others: 16 * Limits.handshakeByteCount))
+        try withTemporaryDirectory { folder in
+            let (server, trusting) = try makeContexts(in: folder)
+            try withLoop { loop in
+                let ended = Probe<CloseReason>()
+                _ = loop.run { loop.peerBudget = budget }
+                let port = try loop.listen { connection in
+                    _ = ByteStream(
+                        attaching: connection, on: loop, delegate: Silent(ended), tls: server, isNewcomer: true)
+                }
+                // Four fit; of the next ones some make room.
+                let silent = try (0..<12).map { _ in try TestClient(port: port) }
+                ended.wait { $0.count >= 7 }
+                #expect(ended.values.allSatisfy { $0 == .budgetSpent })
+                for client in silent { client.close() }
+                ended.wait { $0.count == 12 }
+                let honest = try TestClient(port: port)
+                #expect(try honest.startTLS(trusting) == .done)
+                for _ in 0..<20_000 where budget.streamByteCount > Limits.budgetStepByteCount { usleep(1_000) }
+                #expect(budget.streamByteCount <= Limits.budgetStepByteCount)
+            }
+        }
+        #expect(budget.streamByteCount == 0)
+    }
+}

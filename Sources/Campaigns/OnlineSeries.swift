@@ -24,6 +24,14 @@ package struct OnlineSeries: Sendable, Equatable {
         return left
     }
 
+    /// Forgets points of more than a day ago, whose app may have none that follow; returns their times.
+    package mutating func takeOld(now: GatewayTime) -> [GatewayTime] {
+        let oldest = Self.place(now) - Self.step * Int64(Self.pointCount)
+        let left = points.filter { $0.time <= oldest }.map(\.time)
+        points.removeAll { $0.time <= oldest }
+        return left
+    }
+
     package static func == (left: OnlineSeries, right: OnlineSeries) -> Bool {
         left.points.map(\.time) == right.points.map(\.time) && left.points.map(\.count) == right.points.map(\.count)
     }

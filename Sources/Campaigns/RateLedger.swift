@@ -97,6 +97,15 @@ package struct RateLedger: Sendable {
             .map { ($0.key.app, $0.key.kind, $0.value.day.span, $0.value.day.used) }
     }
 
+    /// Forgets uses of days before the last one; returns whose day's uses have rows.
+    package mutating func takeOld(now: GatewayTime) -> [(app: AppKey, kind: RateKind)] {
+        let old = uses.filter { use in
+            use.value.day.span < now / RateCount.day - 1 && use.value.minute.span < now / RateCount.minute - 1
+        }
+        for key in old.keys { uses[key] = nil }
+        return old.keys.filter(\.kind.isBoundedByDay).map { ($0.app, $0.kind) }
+    }
+
     /// All that is counted, as a gateway is told of it.
     package var totals: [RateTotal] {
         uses.map { RateTotal(key: $0.key, minute: $0.value.minute, day: $0.value.day) }

@@ -156,6 +156,11 @@ extension APIResponse {
 
     /// Nothing can be accepted now (the store is behind, the loops' mailboxes are full): safe to repeat as it is.
     package static let busy = APIResponse.getui(.busy, "the gateway is busy, nothing was accepted, retry")
+    /// The app has as many void tokens as are remembered.
+    package static let tooManyRevoked = APIResponse.getui(
+        .authenticationRate,
+        "the app has \(Limits.revokedTokensOfApp) void tokens that have not expired; void no more until their day is over"
+    )
     /// A question could not be answered because a device's record could not be read.
     package static let statusUnreadable = APIResponse.getui(.busy, "a device's record cannot be read now, retry")
     /// The gateway is starting or stopping.

@@ -83,6 +83,10 @@ package enum Limits {
     package static let timestampTolerance: Int64 = 600_000
     /// Getui: a token is valid for 24 hours.
     package static let tokenLifetime: Int64 = 86_400_000
+    /// Void tokens of one app that a gateway remembers until they expire: a client voids one when it stops.
+    package static let revokedTokensOfApp = 10_000
+    /// Those of all apps: what a joining gateway learns of them with one answer.
+    package static let revokedTokens = 200_000
     /// Path segments of the longest route, and then some; a longer path is no route.
     package static let pathSegmentCount = 12
 

@@ -19,7 +19,7 @@ package enum PublicAction {
     /// Tasks of several messages, and reports.
     case campaign(CampaignAction)
     /// Remember durably that this token is void, tell all loops, then answer.
-    case revokeToken(TokenID, APIResponse)
+    case revokeToken(TokenID, of: AppKey, APIResponse)
     /// Ask the device's loop to record the events; then `ReceiptRequest.answer`.
     case receipt(ReceiptRequest)
     case healthz
@@ -212,7 +212,6 @@ extension PublicAPI {
         guard let sign = body?["sign"] else { throw .null("sign") }
         guard let signBytes = sign.stringBytes else { throw .type("sign") }
         guard appKeyBytes.elementsEqual(app.appKey.utf8) else { throw .invalid("appkey") }
-        try take(.authentication, app, now: now)
 
         // The sign covers the timestamp as it was written, be it a number or a string.
         let timestampText: String
@@ -233,6 +232,8 @@ extension PublicAPI {
             if constantTimeEquals(Array(expected.utf8), given) { isSigned = true }
         }
         guard isSigned else { throw .invalid("sign") }
+        // Behind the proof: an app's id and key are no secrets, and strangers must not use up the app's rate.
+        try take(.authentication, app, now: now)
 
         let expiresAt = now + Limits.tokenLifetime
         var writer = JSONWriter(capacity: 192)
@@ -257,6 +258,9 @@ extension PublicAPI {
             tokens.isAuthentic(token)
         else { throw .invalid("token") }
         let answer = APIResponse.getui(.ok, "")
-        return tokens.isInForce(token, now: now) ? .revokeToken(token.id, answer) : .respond(answer)
+        guard tokens.isInForce(token, now: now) else { return .respond(answer) }
+        // A row that lives as long as the token.
+        try take(.authentication, app, now: now)
+        return .revokeToken(token.id, of: app.key, answer)
     }
 }

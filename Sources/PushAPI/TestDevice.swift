@@ -40,6 +40,11 @@ package struct TestDeviceBook: Sendable {
 
     package mutating func put(_ device: TestDevice, app: AppKey) { devices[app, default: [:]][device.cid] = device }
 
+    /// Forgets the devices of an app; returns them.
+    package mutating func removeAll(of app: AppKey) -> [DeviceID] {
+        devices.removeValue(forKey: app).map { Array($0.keys) } ?? []
+    }
+
     /// Carries the request out: what the rows must say then, and what came of it.
     package mutating func perform(
         _ request: TestDeviceRequest, known: Set<DeviceID>, limit: Int, now: GatewayTime

@@ -21,7 +21,7 @@ package struct TokenID: Hashable, Sendable, Codable {
 /// A value: each loop holds a snapshot, and a revocation posts a new one to all of them.
 package struct TokenAuthority: Sendable {
     private let key: [UInt8]
-    private var revoked: Set<TokenID>
+    private var revoked: RevokedTokens
     /// Tokens that were issued before this time are refused: which of them are void is not known yet.
     private var trustedFrom: GatewayTime?
 
@@ -29,7 +29,9 @@ package struct TokenAuthority: Sendable {
     ///   - key: at least 32 secret random bytes that outlive a restart, or every token dies with the process.
     ///   - revoked: the revocations that are still of use.
     ///   - trustedFrom: those of tokens that were issued before this time are not among them (`knowsRevoked`).
-    package init(key: [UInt8], revoked: Set<TokenID> = [], trustedFrom: GatewayTime? = nil) {
+    package init(
+        key: [UInt8], revoked: RevokedTokens = RevokedTokens(), trustedFrom: GatewayTime? = nil
+    ) {
         (self.key, self.revoked, self.trustedFrom) = (key, revoked, trustedFrom)
     }
 
@@ -39,10 +41,15 @@ package struct TokenAuthority: Sendable {
     /// From now on this token counts for nothing.
     package mutating func revoke(_ token: TokenID) { revoked.insert(token) }
 
-    /// Drops revocations of tokens that have expired anyway.
-    package mutating func forgetExpired(now: GatewayTime) { revoked = revoked.filter { $0.expiresAt > now } }
+    /// Whether there are revocations of tokens that have expired anyway.
+    package func hasExpired(now: GatewayTime) -> Bool { revoked.hasExpired(now: now) }
 
-    package var revokedTokens: Set<TokenID> { revoked }
+    /// Drops up to `limit` of those; returns them.
+    package mutating func forgetExpired(now: GatewayTime, limit: Int) -> [TokenID] {
+        revoked.popExpired(now: now, limit: limit)
+    }
+
+    package var revokedTokens: RevokedTokens { revoked }
 
     /// A new token's text.
     package func issue(for app: AppKey, expiresAt: GatewayTime, random: UInt64) -> String {

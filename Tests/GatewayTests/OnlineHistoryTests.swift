@@ -1,4 +1,6 @@
+import Campaigns
 import Delivery
+import PushAPI
 import Testing
 import Wire
 
@@ -7,6 +9,34 @@ import Wire
 @Suite("How many devices were connected")
 struct OnlineHistoryTests {
     private static let app = AppKey(7)
+
+    @Test("what is too old leaves, of apps that no look finds any more, too, and says which rows go")
+    func old() {
+        let (history, day) = (OnlineHistory(), Int64(86_400_000))
+        let gone = AppKey(8)
+        for app in [Self.app, gone] {
+            _ = history.notePoint(1, app: app, at: 100 * day)
+            _ = history.notePeak(1, app: app, day: 100)
+        }
+        _ = history.notePoint(2, app: Self.app, at: 102 * day)
+        #expect(history.takeOld(now: 101 * day - 1).points.isEmpty)
+        let old = history.takeOld(now: 102 * day)
+        #expect(old.points.map(\.app) == [gone] && old.points.map(\.time) == [100 * day] && old.peaks.isEmpty)
+        #expect(history.points(of: Self.app).map(\.count) == [2] && history.points(of: gone).isEmpty)
+        #expect(history.peak(of: gone, day: 100) == 1)
+        let later = history.takeOld(now: (101 + PushAPI.Limits.reportDays) * day)
+        #expect(Set(later.peaks.map(\.app)) == [Self.app, gone] && later.peaks.allSatisfy { $0.day == 100 })
+        #expect(history.takeOld(now: (101 + PushAPI.Limits.reportDays) * day).peaks.isEmpty)
+    }
+
+    @Test("what an app has used of its day goes two days later, with its row")
+    func oldRates() {
+        let (rates, day) = (SharedRates(), Int64(86_400_000))
+        rates.restore([(Self.app, UInt64(RateKind.list.rawValue), 100, 7)], now: 100 * day)
+        #expect(rates.takeOld(now: 101 * day).isEmpty)
+        #expect(rates.takeOld(now: 102 * day).map(\.app) == [Self.app])
+        #expect(rates.dayCounts().isEmpty)
+    }
 
     @Test("a day's peak is what any look found, not only that of a ten-minute point")
     func peaks() {

@@ -7,9 +7,18 @@ import Testing
 enum SmallGateway {
     /// Starts it, lets the test do something with it and stops it.
     static func run(loops: Int = 1, _ body: (Gateway) throws -> Void) throws {
+        try run(loops: loops, lives: 1) { gateway, _ in try body(gateway) }
+    }
+
+    /// Starts and stops it several times on the same data; `body` is told how often it was started before.
+    static func run(loops: Int = 1, lives: Int, _ body: (Gateway, Int) throws -> Void) throws {
         let folder = TemporaryFolder()
         let path = "\(folder.path)/data"
         defer { remove(path) }
+        for life in 0..<lives { try run(loops: loops, at: path) { try body($0, life) } }
+    }
+
+    private static func run(loops: Int, at path: String, _ body: (Gateway) throws -> Void) throws {
         let text = """
             {demo: true, loops: \(loops), device: {listen: '127.0.0.1:0'}, senders: {listen: 'off'},
              http: {listen: '127.0.0.1:0'}, admin: {listen: '127.0.0.1:0'},
@@ -45,8 +54,8 @@ enum SmallGateway {
     }
 
     /// Waits, some seconds at most.
-    static func isSet(_ flag: Flag) -> Bool {
-        for _ in 0..<6_000 {
+    static func isSet(_ flag: Flag, atMost looks: Int = 6_000) -> Bool {
+        for _ in 0..<looks {
             if flag.isSet { return true }
             usleep(10_000)
         }

@@ -1,3 +1,4 @@
+import Campaigns
 import Cryptography
 import Delivery
 import Testing
@@ -9,7 +10,7 @@ import Wire
 struct AuthenticationTests {
     private let fixture = Fixture()
     /// The reference's vector: demoKey, 1700000000000, demoSecret.
-    private static let sign = "d8e7a07d5f80cc821739f613fbc36fb1a1b28957ef40191d662caccc5ac0ce40"
+    static let sign = "d8e7a07d5f80cc821739f613fbc36fb1a1b28957ef40191d662caccc5ac0ce40"
 
     private func authenticate(
         _ body: String, app: String = "demoApp", now: GatewayTime = Fixture.now
@@ -96,6 +97,46 @@ struct AuthenticationTests {
 
     private struct Unexpected: Error {}
 
+    /// Refuses what it is asked for beyond a number, and counts that.
+    private final class Counting: RateKeeper {
+        var left: Int
+        init(left: Int) { self.left = left }
+        func take(_: RateKind, app: AppKey, limits: RateLimits, now: GatewayTime) -> RateBook.Verdict {
+            guard left > 0 else { return .minuteExceeded }
+            left -= 1
+            return .granted
+        }
+    }
+
+    @Test("only authentications with the right sign use up the app's rate")
+    func strangersUseNothingUp() throws {
+        let rates = Counting(left: 1)
+        fixture.api.rates = rates
+        func body(_ timestamp: String, _ sign: String) -> String {
+            #"{"appkey":"demoKey","timestamp":"\#(timestamp)","sign":"\#(sign)"}"#
+        }
+        for (timestamp, sign) in [("1700000000000", "0000"), ("1700000000001", Self.sign), ("1", "x"), ("now", "x")] {
+            #expect(try authenticate(body(timestamp, sign)).text.contains("20001"))
+        }
+        #expect(rates.left == 1)
+        #expect(try authenticate(body("1700000000000", Self.sign)).status == 200)
+        #expect(try authenticate(body("1700000000000", Self.sign)).text.contains("10003"))
+    }
+
+    @Test("voiding a token counts as an authentication, and voiding one that is void already counts nothing")
+    func voiding() throws {
+        let rates = Counting(left: 1)
+        fixture.api.rates = rates
+        let token = fixture.token
+        let action = fixture.call(.delete, "/v2/demoApp/auth/\(token)")
+        guard case .revokeToken(let id, let app, _) = action else { throw Unexpected() }
+        #expect(app == fixture.app.key)
+        #expect(rates.left == 0)
+        #expect(fixture.call(.delete, "/v2/demoApp/auth/\(token)").response?.text.contains("10003") == true)
+        fixture.api.tokens.revoke(id)
+        #expect(fixture.call(.delete, "/v2/demoApp/auth/\(token)").response?.text.contains(#""code":0"#) == true)
+    }
+
     @Test("the timestamp may be ten minutes off and no more", arguments: [-1, 1] as [Int64])
     func tolerance(direction: Int64) throws {
         let body = #"{"appkey":"demoKey","timestamp":1700000000000,"sign":"\#(Self.sign)"}"#
@@ -130,7 +171,7 @@ struct AuthenticationTests {
     func revocation() throws {
         let token = fixture.token
         guard
-            case .revokeToken(let id, let answer) = fixture.call(
+            case .revokeToken(let id, _, let answer) = fixture.call(
                 .delete, Array("/v2/demoApp/auth/\(token)".utf8), Array("null".utf8), token: nil)
         else {
             Issue.record("not revoked")

@@ -372,7 +372,7 @@ struct TaskRouteTests {
         #expect(status == 403 && text.contains(#""code":30015"#))
         let alias = #"{"taskid":"\#(listTask.text)","audience":{"alias":["a"]}}"#
         #expect(fixture.refused(.post, "push/list/alias", alias).1.contains(#""code":30015"#))
-        let auth = #"{"appkey":"demoKey","timestamp":"\#(Fixture.now)","sign":"x"}"#
+        let auth = #"{"appkey":"demoKey","timestamp":"\#(Fixture.now)","sign":"\#(AuthenticationTests.sign)"}"#
         let answer = fixture.call(.post, "/v2/demoApp/auth", auth).response
         #expect(answer?.status == 401 && answer?.text.contains(#""code":10003"#) == true)
         var app = fixture.app

@@ -55,7 +55,9 @@ struct DocumentedCodeTests {
         case .methodNotAllowed: return call(.get, "push/single/cid")
         case .badToken: return call(.post, "push/single/cid", message, token: "")
         case .authenticationRate:
-            return spent(.minuteExceeded, "auth", #"{"appkey":"demoKey","timestamp":"1","sign":"x"}"#)
+            let sign = AuthenticationTests.sign
+            let body = #"{"appkey":"demoKey","timestamp":"\#(Fixture.now)","sign":"\#(sign)"}"#
+            return spent(.minuteExceeded, "auth", body)
         case .noDetail:
             let task = TaskID(kind: .list, month: 11, day: 21, random: (1, 2))
             guard case .detail(let query) = try fixture.campaign(.get, "task/detail/\(Self.cid)/\(task.text)") else {

@@ -86,7 +86,7 @@ struct TokenTests {
         }
     }
 
-    @Test("a token ends at its time or when it is revoked, and old revocations are forgotten")
+    @Test("a token ends at its time or when it is revoked")
     func end() throws {
         var authority = authority
         let token = try token(authority)
@@ -94,7 +94,41 @@ struct TokenTests {
         #expect(!authority.isInForce(token, now: 1_000))
         authority.revoke(token.id)
         #expect(!authority.isInForce(token, now: 1))
-        authority.forgetExpired(now: 1_000)
-        #expect(authority.revokedTokens.isEmpty)
+    }
+
+    @Test("void tokens are forgotten with their hour, some at a time, and no others")
+    func forgotten() {
+        var authority = authority
+        let hour: Int64 = 3_600_000
+        for number in 0..<10 as Range<UInt64> {
+            authority.revoke(TokenID(expiresAt: hour + Int64(number), random: number))
+            authority.revoke(TokenID(expiresAt: 3 * hour, random: number))
+        }
+        authority.revoke(TokenID(expiresAt: 3 * hour, random: 9))
+        #expect(authority.revokedTokens.count == 20)
+        // Their hour is not over, though they have expired.
+        #expect(!authority.hasExpired(now: 2 * hour - 1))
+        let none = authority.forgetExpired(now: 2 * hour - 1, limit: 99)
+        #expect(none.isEmpty)
+        #expect(authority.hasExpired(now: 2 * hour))
+        let first = authority.forgetExpired(now: 2 * hour, limit: 4)
+        let rest = authority.forgetExpired(now: 2 * hour, limit: 99)
+        #expect(first.count == 4 && Set(first + rest).count == 10)
+        #expect((first + rest).allSatisfy { $0.expiresAt < 2 * hour })
+        #expect(!authority.hasExpired(now: 2 * hour) && authority.revokedTokens.count == 10)
+        #expect(authority.revokedTokens.all.allSatisfy { $0.expiresAt == 3 * hour })
+    }
+
+    @Test("an app voids a bounded number of tokens until they expire, and takes nothing from another app")
+    func bounded() {
+        var book = RevocationBook()
+        let hour: Int64 = 3_600_000
+        func take(_ expiresAt: GatewayTime, _ random: Int, of app: AppKey, now: GatewayTime) -> Bool {
+            book.take(TokenID(expiresAt: expiresAt, random: UInt64(random)), of: app, now: now)
+        }
+        for number in 0..<Limits.revokedTokensOfApp { #expect(take(hour, number, of: key, now: 0)) }
+        #expect(!take(2 * hour, 1, of: key, now: hour))
+        #expect(take(2 * hour, 1, of: AppKey(43), now: hour))
+        #expect(take(2 * hour, 1, of: key, now: 2 * hour), "the hour of the others is over")
     }
 }

@@ -1,4 +1,5 @@
 internal import Delivery
+internal import Platform
 internal import PushAPI
 internal import Wire
 
@@ -35,6 +36,7 @@ final class AppKeeper {
             MetaRows.write(app, isDeleted: isDeleted, on: owner) { [self] in
                 isWriting = false
                 waiting.removeFirst()
+                if isDeleted { forget(app.key) }
                 owner.context.apps.put(app, isDeleted: isDeleted, on: owner.context, now: owner.now)
                 owner.context.tellEveryGateway(.appsChanged(app.version))
                 // Behind the new snapshot in every loop's queue, the asking one's included.
@@ -48,6 +50,16 @@ final class AppKeeper {
                 for (_, origin) in all { owner.answer(.gateway(origin, .busy)) }
             }
         }
+    }
+}
+
+extension AppKeeper {
+    /// Removes what only the deleted app's calls would remove; counts of its past end by their age (`CampaignKeeper`).
+    private func forget(_ app: AppKey) {
+        for cid in owner.context.testDevices.removeAll(of: app) {
+            MetaRows.write(.remove(cid), app: app, on: owner)
+        }
+        owner.context.revocations.withLock { $0.forget(app) }
     }
 }
 

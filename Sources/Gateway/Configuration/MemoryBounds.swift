@@ -1,5 +1,6 @@
 internal import Delivery
 internal import EventLoops
+internal import PushAPI
 
 /// The most memory that peers can make one gateway hold by its limits, a line for each use.
 ///
@@ -37,6 +38,7 @@ struct MemoryBounds {
             Line(name: "youngMessages", byteCount: Int(limits.journalBytes)),
             Line(name: "devices", byteCount: loops * limits.shardLimits.cachedDeviceCount * Self.deviceByteCount),
             Line(name: "proofs", byteCount: ReplayGuard.proofLimit * Self.proofByteCount),
+            Line(name: "voidTokens", byteCount: loops * PushAPI.Limits.revokedTokens * Self.tokenByteCount),
         ]
     }
 
@@ -49,4 +51,6 @@ struct MemoryBounds {
     private static let deviceByteCount = 256
     /// A registration's or a sender's Hello that was taken, by `ReplayGuard`.
     private static let proofByteCount = 24
+    /// In a set that has just doubled.
+    private static let tokenByteCount = 64
 }

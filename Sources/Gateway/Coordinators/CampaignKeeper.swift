@@ -41,6 +41,29 @@ final class OnlineHistory: Sendable {
         }
     }
 
+    /// Forgets what is too old to be shown, of apps that are gone, too.
+    ///
+    /// - Returns: whose rows are to be removed.
+    func takeOld(now: GatewayTime) -> (points: [(app: AppKey, time: GatewayTime)], peaks: [(app: AppKey, day: UInt32)])
+    {
+        state.withLock { state in
+            var points: [(app: AppKey, time: GatewayTime)] = []
+            for app in state.series.keys {
+                points += (state.series[app]?.takeOld(now: now) ?? []).map { (app, $0) }
+                if state.series[app]?.points.isEmpty ?? true { state.series[app] = nil }
+            }
+            let firstDay = max(0, now) / 86_400_000 - PushAPI.Limits.reportDays
+            var peaks: [(app: AppKey, day: UInt32)] = []
+            for app in state.peaks.keys {
+                let old = (state.peaks[app] ?? [:]).keys.filter { Int64($0) < firstDay }
+                for day in old { state.peaks[app]?[day] = nil }
+                peaks += old.map { (app, $0) }
+                if state.peaks[app]?.isEmpty ?? true { state.peaks[app] = nil }
+            }
+            return (points, peaks)
+        }
+    }
+
     func restore(
         points: [(app: AppKey, time: Int64, count: Int)], peaks: [(app: AppKey, day: UInt32, count: Int)]
     ) {
@@ -86,7 +109,18 @@ final class CampaignKeeper {
                 notePeak(count, app)
                 if place > lastPoint { notePoint(count, app, place) }
             }
+            if place > lastPoint { removeOld() }
             lastPoint = max(lastPoint, place)
+        }
+    }
+
+    /// Every ten minutes: rows of apps that are gone, which no later count of theirs replaces.
+    private func removeOld() {
+        let old = owner.context.online.takeOld(now: owner.now)
+        for point in old.points { MetaRows.deleteOnline(app: point.app, at: point.time, on: owner) }
+        for peak in old.peaks { MetaRows.deletePeak(app: peak.app, day: peak.day, on: owner) }
+        for use in owner.context.rates.takeOld(now: owner.now) {
+            MetaRows.deleteRate(app: use.app, kind: UInt64(use.kind.rawValue), on: owner)
         }
     }
 

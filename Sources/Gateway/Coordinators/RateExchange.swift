@@ -101,6 +101,13 @@ final class SharedRates: RateKeeper, Sendable {
         state.withLock { $0.ledger.dayCounts() }
     }
 
+    /// Forgets uses of earlier days than yesterday.
+    ///
+    /// - Returns: the counts whose rows are to be removed.
+    func takeOld(now: GatewayTime) -> [(app: AppKey, kind: RateKind)] {
+        state.withLock { $0.ledger.takeOld(now: now) }
+    }
+
     /// Begins to count where the rows end.
     func restore(_ rows: [(app: AppKey, kind: UInt64, day: Int64, count: Int)], now: GatewayTime) {
         state.withLock { state in

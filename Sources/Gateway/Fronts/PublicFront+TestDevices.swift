@@ -18,6 +18,9 @@ final class SharedTestDevices: Sendable {
         }
     }
 
+    /// The app is gone; returns the devices whose rows are to be removed.
+    func removeAll(of app: AppKey) -> [DeviceID] { book.withLock { $0.removeAll(of: app) } }
+
     /// Carries the request out in memory.
     func perform(
         _ request: TestDeviceRequest, known: Set<DeviceID>, limit: Int, now: GatewayTime

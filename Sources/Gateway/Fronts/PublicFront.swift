@@ -1,6 +1,7 @@
 internal import Campaigns
 internal import Delivery
 internal import EventLoops
+internal import Platform
 internal import PushAPI
 internal import Wire
 
@@ -68,7 +69,10 @@ final class PublicFront {
     }
 
     /// Void tokens that have not expired.
-    var revokedTokens: [TokenID] { Array(api.tokens.revokedTokens) }
+    var revokedTokens: [TokenID] { api.tokens.revokedTokens.all.filter { $0.expiresAt > owner.now } }
+
+    /// Whether one more may be remembered.
+    var hasRoomForRevoked: Bool { api.tokens.revokedTokens.count < PushAPI.Limits.revokedTokens }
 
     /// Gateways whose clocks are further apart do not start.
     private static let clockMargin: Int64 = 2_000
@@ -77,13 +81,22 @@ final class PublicFront {
     func learnRevoked(_ tokens: [TokenID]) {
         for token in tokens { api.tokens.revoke(token) }
         api.tokens.knowsRevoked()
-        api.tokens.forgetExpired(now: owner.now)
     }
 
     func revoke(_ token: TokenID) {
         api.tokens.revoke(token)
-        api.tokens.forgetExpired(now: owner.now)
     }
+
+    /// Forgets some void tokens whose day is over, and removes their rows where those are written.
+    func forgetExpiredTokens() {
+        guard api.tokens.hasExpired(now: owner.now) else { return }
+        let expired = api.tokens.forgetExpired(now: owner.now, limit: Self.expiredTokensAtOnce)
+        guard owner.isHere(0) else { return }
+        for token in expired { MetaRows.delete(token, on: owner) }
+    }
+
+    /// Tokens removed in a second, each with a batch of its own.
+    private static let expiredTokensAtOnce = 256
 
     /// Looks at a request whose body has not come along: who may not send it, or so much of it, is told before it is kept.
     func judge(_ head: HTTPRequestHead) -> HTTPJudgement {
@@ -142,7 +155,10 @@ final class PublicFront {
             owner.campaigns.perform(action, byteCount: exchange.body.count) { [weak self] response in
                 self?.respond(exchange, response)
             }
-        case .revokeToken(let token, let response):
+        case .revokeToken(let token, let app, let response):
+            guard owner.context.revocations.withLock({ $0.take(token, of: app, now: owner.now) }) else {
+                return respond(exchange, .tooManyRevoked)
+            }
             owner.ask(Bucket(0), .revoke(token)) { [weak self] answer in
                 if case .revoked = answer { self?.respond(exchange, response) } else { self?.respond(exchange, .busy) }
             }

@@ -21,7 +21,7 @@ final class GatewayContext: Sendable {
     let queueEpoch: UInt64
     let tokenKey: [UInt8]
     /// Revocations known at the start; later ones reach each loop by message.
-    let revokedTokens: Set<TokenID>
+    let revokedTokens: RevokedTokens
     let startedAt: GatewayTime
     /// What `/readyz` and `/metrics` say of the process.
     let status = Lock(GatewayStatus())
@@ -43,6 +43,8 @@ final class GatewayContext: Sendable {
     /// What apps have used of their rates, and how many of their devices were connected.
     let rates = SharedRates()
     let quotas = SharedQuotas()
+    /// How many tokens of each app are void.
+    let revocations = Lock(RevocationBook())
     let online = OnlineHistory()
     let testDevices = SharedTestDevices()
     /// The apps of the file and of the admin API.
@@ -65,7 +67,7 @@ final class GatewayContext: Sendable {
         loopCount: Int, eventLoopCount: Int, cluster: ClusterContext?, log: Log, store: any StoreService, isFsync: Bool,
         queueEpoch: UInt64,
         tokenKey: [UInt8],
-        revokedTokens: Set<TokenID>, startedAt: GatewayTime, peerBudget: PeerBudget,
+        revokedTokens: RevokedTokens, startedAt: GatewayTime, peerBudget: PeerBudget,
         spares: SpareBatches = SpareBatches()
     ) throws {
         (hookWakeup, feedWakeup) = (try Wakeup(), try Wakeup())

@@ -57,7 +57,7 @@ struct GatewayStart {
             context = try GatewayContext(
                 loopCount: count, eventLoopCount: count, cluster: nil, log: log, store: store,
                 isFsync: configuration.durability == .fsync, queueEpoch: meta.queueEpoch, tokenKey: meta.tokenKey,
-                revokedTokens: meta.revoked, startedAt: clock.mapping.time(atBoot: ClockReader.boot()),
+                revokedTokens: RevokedTokens(meta.revoked), startedAt: clock.mapping.time(atBoot: ClockReader.boot()),
                 peerBudget: PeerBudget(configuration.limits.peerRules))
             context.rates.restore(meta.rates, now: clock.mapping.time(atBoot: ClockReader.boot()))
             context.online.restore(points: meta.onlinePoints, peaks: meta.onlinePeaks)
@@ -106,7 +106,7 @@ struct GatewayStart {
             context = try GatewayContext(
                 loopCount: count, eventLoopCount: set.loops.count, cluster: node.context, log: log, store: node.engine,
                 isFsync: true,
-                queueEpoch: node.queueEpoch, tokenKey: node.tokenKey, revokedTokens: [], startedAt: now,
+                queueEpoch: node.queueEpoch, tokenKey: node.tokenKey, revokedTokens: RevokedTokens(), startedAt: now,
                 peerBudget: PeerBudget(configuration.limits.peerRules), spares: spares)
             loops = set.loops
             starts = (0..<count).map { ShardStart(vacant: now, LoopShare(index: $0, count: count)) }

@@ -8,7 +8,7 @@ internal import Wire
 /// machine.
 package struct MetaRows: Sendable {
     /// Raw values are stored.
-    enum Kind: UInt64 {
+    enum Kind: UInt64, CaseIterable {
         case tokenKey = 1, queueEpoch, clock, revokedToken, onlinePoint, onlinePeak, rate, testDevice
         case foldedDay, foldedLife  // CounterFold.RowKind
         case app, appsVersion
@@ -108,6 +108,10 @@ package struct MetaRows: Sendable {
         ) {}
     }
 
+    static func deleteRate(app: AppKey, kind: UInt64, on loop: GatewayLoop) {
+        loop.deleteMeta(high: Kind.rate.rawValue, low: app.word, item: kind)
+    }
+
     /// Writes or removes the row of a test device.
     static func write(_ change: TestDeviceChange, app: AppKey, on loop: GatewayLoop) {
         switch change {
@@ -165,6 +169,14 @@ package struct MetaRows: Sendable {
         loop.putMeta(
             high: Kind.revokedToken.rawValue, low: token.random, item: UInt64(bitPattern: token.expiresAt), [1],
             done: done, failed: failed)
+    }
+}
+
+extension MetaRows {
+    /// Removes the row of a void token that has expired.
+    static func delete(_ token: TokenID, on loop: GatewayLoop) {
+        loop.deleteMeta(
+            high: Kind.revokedToken.rawValue, low: token.random, item: UInt64(bitPattern: token.expiresAt))
     }
 }
 

@@ -286,6 +286,7 @@ final class GatewayLoop {
             compareBroadcasts()
             exchangeRates()
             webhooks.tick()
+            publicFront.forgetExpiredTokens()
             if isHere(0) {
                 campaignKeeper.tick()
                 counterKeeper?.tick()

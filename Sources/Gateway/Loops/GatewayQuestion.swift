@@ -68,6 +68,10 @@ extension GatewayLoop {
         case .testDevices(let request, let known, let limit):
             testDevices(request, known: known, limit: limit, origin: origin)
         case .revoke(let token):
+            guard publicFront.hasRoomForRevoked, store.acceptsWrites else {
+                answer(.gateway(origin, .busy))
+                break
+            }
             MetaRows.write(token, on: self) { [unowned self] in
                 context.tellEveryGateway(.tokenRevoked(token))
                 // Behind the revocation in every loop's queue, the asking one's included.

@@ -45,6 +45,28 @@ public final class FileStateStore: StateStore {
         return state
     }
 
+    /// Removes the drafts of clients that were killed while they wrote; to be called by the one client that has the file.
+    ///
+    /// A draft that cannot be removed stays until the next start.
+    func removeDrafts() {
+        let split = path.lastIndex(of: "/")
+        let folder = split.map { String(path[...$0]) } ?? "./"
+        let name = (split.map { path[path.index(after: $0)...] } ?? path[...]) + ".new"
+        guard let entries = opendir(folder) else { return }
+        defer { _ = closedir(entries) }
+        while let entry = readdir(entries) {
+            let found = withUnsafePointer(to: &entry.pointee.d_name) { field in
+                field.withMemoryRebound(to: CChar.self, capacity: MemoryLayout.size(ofValue: field.pointee)) {
+                    String(cString: $0)
+                }
+            }
+            // `init` adds a number in base 36.
+            let rest = found.dropFirst(name.count)
+            guard found.hasPrefix(name), 1...13 ~= rest.utf8.count, UInt64(rest, radix: 36) != nil else { continue }
+            _ = unlink(folder + found)
+        }
+    }
+
     private func read() throws -> [UInt8]? {
         let descriptor = open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else {

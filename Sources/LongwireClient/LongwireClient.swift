@@ -161,6 +161,7 @@ public final class LongwireClient: Sendable {
             throw LongwireClientError(
                 code: .badConfiguration, message: "this device is not registered yet, and no appSecret is given")
         }
+        (store as? FileStateStore)?.removeDrafts()
         return state
     }
 

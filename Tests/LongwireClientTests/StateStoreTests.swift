@@ -95,6 +95,31 @@ struct StateStoreTests {
         }
     }
 
+    @Test("what a killed client left of its writing is removed at the next start, and nothing else is")
+    func drafts() throws {
+        try withFolder { folder in
+            let path = folder + "/device.state"
+            try FileStateStore(path: path).save(sample())
+            let kept = [
+                "device.state.damaged", "device.state.new", "device.state.new-copy", "other.state.new1",
+                "xdevice.state.new1",
+            ]
+            for name in kept + ["device.state.new3w5e11264sgsf", "device.state.new1"] {
+                try Data("half".utf8).write(to: URL(fileURLWithPath: folder + "/" + name))
+            }
+            // A reader in another process, an extension for one, leaves alone what the client writes.
+            _ = try FileStateStore(path: path).load()
+            #expect(try FileManager.default.contentsOfDirectory(atPath: folder).count == kept.count + 3)
+            let client = LongwireClient(
+                configuration: ClientConfiguration(host: "127.0.0.1", port: 1, appID: sample().appID),
+                store: FileStateStore(path: path))
+            try client.start()
+            client.stop()
+            #expect(
+                Set(try FileManager.default.contentsOfDirectory(atPath: folder)) == Set(kept + ["device.state"]))
+        }
+    }
+
     @Test("a file that cannot be understood or written is an error that names it, never an empty state")
     func damaged() throws {
         try withFolder { folder in

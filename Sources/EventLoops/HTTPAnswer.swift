@@ -69,6 +69,8 @@ struct HTTPAnswer {
         case 408: "Request Timeout"
         case 409: "Conflict"
         case 413: "Content Too Large"
+        case 414: "URI Too Long"
+        case 415: "Unsupported Media Type"
         case 417: "Expectation Failed"
         case 426: "Upgrade Required"
         case 429: "Too Many Requests"

@@ -1,6 +1,6 @@
 /// Puts a chunked body together (RFC 9112, section 7.1), from bytes that come in any pieces.
 ///
-/// Extensions and trailers are checked for length and passed over.
+/// Extensions and trailers are checked for their form and length, and passed over.
 struct HTTPChunks {
     private enum Place { case size, data, dataEnd, trailer, done }
 
@@ -27,15 +27,13 @@ struct HTTPChunks {
                 if missing == 0 { place = .dataEnd }
                 continue
             }
-            guard let end = bytes[offset...].firstIndex(of: 0x0A) else {
+            guard let end = try Self.endOfLine(UnsafeRawBufferPointer(rebasing: bytes[offset...]), place) else {
                 guard bytes.count - offset <= Limits.chunkLineByteCount else { throw Self.malformed }
                 return offset
             }
-            guard end > offset, bytes[end - 1] == 0x0D, end - offset <= Limits.chunkLineByteCount else {
-                throw Self.malformed
-            }
-            let line = UnsafeRawBufferPointer(rebasing: bytes[offset..<end - 1])
-            offset = end + 1
+            guard end <= Limits.chunkLineByteCount else { throw Self.malformed }
+            let line = UnsafeRawBufferPointer(rebasing: bytes[offset..<offset + end - 1])
+            offset += end + 1
             switch place {
             case .size:
                 missing = try Self.size(line)
@@ -43,12 +41,11 @@ struct HTTPChunks {
                     throw HTTPHead.Refusal(status: 413, reason: "the body is too large")
                 }
                 place = missing == 0 ? .trailer : .data
-            case .dataEnd:
-                guard line.isEmpty else { throw Self.malformed }
-                place = .size
+            case .dataEnd: place = .size
             case .trailer:
                 lineByteCount += line.count
                 guard lineByteCount <= Limits.chunkLineByteCount else { throw Self.malformed }
+                guard line.isEmpty || Self.isField(line) else { throw Self.malformed }
                 if line.isEmpty { place = .done }
             case .data, .done: break
             }
@@ -58,23 +55,84 @@ struct HTTPChunks {
 
     private static let malformed = HTTPHead.Refusal(status: 400, reason: "the chunks cannot be read")
 
+    /// The offset of the LF that ends the first line.
+    ///
+    /// Bytes that cannot become a line are refused as soon as they arrive: a client that waits for its answer sends no more.
+    private static func endOfLine(_ bytes: UnsafeRawBufferPointer, _ place: Place) throws(HTTPHead.Refusal) -> Int? {
+        var hasReturn = false
+        for index in bytes.indices {
+            let byte = bytes[index]
+            if byte == 0x0A {
+                guard hasReturn else { throw malformed }
+                return index
+            }
+            guard !hasReturn else { throw malformed }
+            hasReturn = byte == 0x0D
+            // Behind a chunk's data its line's end comes at once.
+            guard hasReturn || place != .dataEnd && (byte >= 0x20 && byte != 0x7F || byte == 0x09) else {
+                throw malformed
+            }
+        }
+        return nil
+    }
+
+    private static func isField(_ line: UnsafeRawBufferPointer) -> Bool {
+        guard let colon = line.firstIndex(of: 0x3A), colon > 0 else { return false }
+        return line[..<colon].allSatisfy { HTTPHead.isToken($0) }
+    }
+
+    /// The size at the front of a line; an extension may follow it.
     private static func size(_ line: UnsafeRawBufferPointer) throws(HTTPHead.Refusal) -> Int {
         var size = 0
-        var digits = 0
-        for byte in line {
+        var count = 0
+        digits: for byte in line {
             let value: UInt8
             switch byte {
             case 0x30...0x39: value = byte - 0x30
             case 0x41...0x46: value = byte - 0x41 + 10
             case 0x61...0x66: value = byte - 0x61 + 10
-            case 0x3B where digits > 0: return size  // an extension
-            default: throw malformed
+            default: break digits
             }
-            digits += 1
-            guard digits <= 8 else { throw HTTPHead.Refusal(status: 413, reason: "the body is too large") }
+            count += 1
+            guard size < 1 << 28 else { throw HTTPHead.Refusal(status: 413, reason: "the body is too large") }
             size = size << 4 | Int(value)
         }
-        guard digits > 0 else { throw malformed }
+        guard count > 0, areExtensions(UnsafeRawBufferPointer(rebasing: line[count...])) else { throw malformed }
         return size
+    }
+
+    /// Semicolons with a name each, and perhaps a value: a word, or a text in quotes (RFC 9112, section 7.1.1).
+    private static func areExtensions(_ bytes: UnsafeRawBufferPointer) -> Bool {
+        var place = 0
+        func skipBlanks() { while place < bytes.count, bytes[place] == 0x20 || bytes[place] == 0x09 { place += 1 } }
+        func skipWord() -> Bool {
+            let start = place
+            while place < bytes.count, HTTPHead.isToken(bytes[place]) { place += 1 }
+            return place > start
+        }
+        while place < bytes.count {
+            skipBlanks()
+            guard place < bytes.count, bytes[place] == 0x3B else { return false }
+            place += 1
+            skipBlanks()
+            guard skipWord() else { return false }
+            let end = place
+            skipBlanks()
+            guard place < bytes.count, bytes[place] == 0x3D else {
+                place = end
+                continue
+            }
+            place += 1
+            skipBlanks()
+            guard place < bytes.count, bytes[place] == 0x22 else {
+                guard skipWord() else { return false }
+                continue
+            }
+            place += 1
+            while place < bytes.count, bytes[place] != 0x22 { place += bytes[place] == 0x5C ? 2 : 1 }
+            guard place < bytes.count else { return false }
+            place += 1
+        }
+        return true
     }
 }

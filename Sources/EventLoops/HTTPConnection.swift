@@ -230,9 +230,7 @@ final class HTTPConnection: StreamDelegate {
     func upgrade(
         judging judge: (WebSocketGreeting.Request) -> WebSocketGreeting.Verdict
     ) -> (status: Int, connection: DetachedConnection?) {
-        let answer = WebSocketGreeting.answer(
-            isGet: reader.method == .get, isHTTP10: reader.isHTTP10, target: reader.target,
-            value: { reader.value(UnsafeRawBufferPointer(start: $0.utf8Start, count: $0.utf8CodeUnitCount)) }, judge)
+        let answer = WebSocketGreeting.answer(reader, judge)
         defer { forgetRequest() }
         switch answer {
         case .accepted(let bytes):
@@ -273,7 +271,7 @@ final class HTTPConnection: StreamDelegate {
             _ = write(
                 HTTPAnswer(
                     status: reply.status, contentType: reply.contentType, headers: reply.headers, body: body,
-                    showsBody: true, isLast: true, isHTTP10: false), date: server.date())
+                    showsBody: reader.method != .head, isLast: true, isHTTP10: false), date: server.date())
         }
         forgetRequest()
         sayGoodbye()

@@ -38,9 +38,9 @@ package final class HTTPExchange {
     /// The address that requests are counted to; 0: to none.
     package var countedNetwork: UInt64 { connection?.countedNetwork ?? 0 }
 
-    /// The request target as it was sent, never normalised: `//v2/x` stays so.
+    /// Path and query as they were sent, never normalised: `//v2/x` stays so.
     ///
-    /// An absolute URI is shown whole.
+    /// Of an absolute URI what stands behind its host, which may be nothing.
     package var rawTarget: String { String(decoding: rawTargetBytes, as: UTF8.self) }
 
     /// The same bytes without a copy; good until the answer.
@@ -48,7 +48,7 @@ package final class HTTPExchange {
         connection?.targetBytes() ?? UnsafeRawBufferPointer(start: nil, count: 0)
     }
 
-    /// The first header of that name, in any case; `nil` if there is none.
+    /// A header that has one value, in any case; `nil` if there is none, or several lines that differ.
     package func header(_ name: String) -> String? {
         var name = name
         return name.withUTF8 { name in

@@ -1,8 +1,10 @@
+internal import Glibc
+
 /// The request line and the headers of one request, checked: where each part stands in the bytes it was read from.
 ///
 /// Strict where two readers of the same bytes could disagree (RFC 9112, sections 3, 5.1, 6.3 and 11.2). Lines end with
 /// CRLF only, no line is folded, and only a name stands before a colon. A length is given once, in digits, and not
-/// together with chunks.
+/// together with chunks. A request names its host once.
 package struct HTTPHead {
     /// Why a request is not taken; the connection ends with the answer.
     package struct Refusal: Error {
@@ -22,8 +24,23 @@ package struct HTTPHead {
         case chunks
     }
 
+    /// The values of a header that has one.
+    enum Field {
+        case absent
+        /// One line, or several that say the same.
+        case one(Range)
+        case several
+    }
+
     private(set) var method = HTTPMethod.get
+    /// Path and query, or `*` for the whole server.
+    ///
+    /// Of an absolute URI what stands before its path is left out, and the path may be empty then.
     private(set) var target = Range(start: 0, end: 0)
+    /// The host and port that the request is for, from its absolute URI or its header `Host`.
+    ///
+    /// Empty in HTTP/1.0 without either.
+    private(set) var host = Range(start: 0, end: 0)
     private(set) var body = Body.length(0)
     /// The client can take another request's answer on this connection.
     private(set) var keepsAlive = true
@@ -31,6 +48,7 @@ package struct HTTPHead {
     /// The body comes when the client has been told to go on.
     private(set) var expectsContinue = false
     private var saidClose = false
+    private var isAbsolute = false
     /// Names and values, in order.
     private var fields: [(name: Range, value: Range)] = []
 
@@ -38,13 +56,55 @@ package struct HTTPHead {
     mutating func removeAll() {
         fields.removeAll(keepingCapacity: true)
         (method, target, body) = (.get, Range(start: 0, end: 0), .length(0))
+        (host, isAbsolute) = (Range(start: 0, end: 0), false)
         (keepsAlive, saidClose, isHTTP10, expectsContinue) = (true, false, false, false)
     }
 
-    /// The first header of that name, in any case; `bytes` begin with the head that was read.
-    func value(_ name: UnsafeRawBufferPointer, in bytes: UnsafeRawBufferPointer) -> Range? {
-        for field in fields where Self.equals(name, bytes, field.name) { return field.value }
-        return nil
+    /// A header that has one value, by its name in any case; `bytes` begin with the head that was read.
+    func field(_ name: UnsafeRawBufferPointer, in bytes: UnsafeRawBufferPointer) -> Field {
+        var found: Range?
+        for field in fields where Self.equals(name, bytes, field.name) {
+            guard let first = found else {
+                found = field.value
+                continue
+            }
+            guard Self.areSame(first, field.value, bytes) else { return .several }
+        }
+        return found.map { .one($0) } ?? .absent
+    }
+
+    /// Whether a header that is a list names `word`, in any of its lines.
+    func lists(
+        _ word: StaticString, in name: StaticString, _ bytes: UnsafeRawBufferPointer, inAnyCase: Bool = true
+    ) -> Bool {
+        for field in fields where Self.equals(name, bytes, field.name) {
+            var elements = Elements(field.value)
+            while let element = elements.next(bytes) {
+                guard Self.equals(word, bytes, element) else { continue }
+                if inAnyCase || Self.isExactly(word, bytes, element) { return true }
+            }
+        }
+        return false
+    }
+
+    /// The elements of a list (RFC 9110, section 5.6.1); empty ones are passed over.
+    private struct Elements {
+        private var place: Int32
+        private let end: Int32
+
+        init(_ value: Range) { (place, end) = (value.start, value.end) }
+
+        mutating func next(_ bytes: UnsafeRawBufferPointer) -> Range? {
+            while place < end {
+                var (first, last) = (place, place)
+                while last < end, bytes[Int(last)] != 0x2C { last += 1 }
+                place = last + 1
+                while first < last, HTTPHead.isBlank(bytes[Int(first)]) { first += 1 }
+                while last > first, HTTPHead.isBlank(bytes[Int(last) - 1]) { last -= 1 }
+                if first < last { return Range(start: first, end: last) }
+            }
+            return nil
+        }
     }
 
     // MARK: Reading
@@ -62,6 +122,13 @@ package struct HTTPHead {
         // The last two bytes are the empty line's own.
         while place < head.count - 2 { place = try readField(at: place) }
         try interpret(bodyLimit: bodyLimit)
+    }
+
+    /// Looks at a request line alone, its CRLF included.
+    static func check(requestLine: UnsafeRawBufferPointer) throws(Refusal) {
+        var head = HTTPHead()
+        head.bytes = requestLine
+        _ = try head.readRequestLine()
     }
 
     /// The offset of the line's CR; nothing in a line may be a control character but a tab.
@@ -93,7 +160,7 @@ package struct HTTPHead {
         guard bytes[end - 3] == 0x31 else { throw Refusal(status: 505, reason: "the server speaks HTTP/1.1") }
         isHTTP10 = bytes[end - 1] == 0x30
         keepsAlive = !isHTTP10
-        for place in first + 1..<second where bytes[place] == 0x09 { throw malformed }
+        for place in first + 1..<second where bytes[place] == 0x09 || bytes[place] == 0x23 { throw malformed }
         target = Range(start: Int32(first + 1), end: Int32(second))
         guard
             let known = HTTPMethod.allCases.first(where: { method in
@@ -104,7 +171,64 @@ package struct HTTPHead {
             throw Refusal(status: 501, reason: "the method is not supported")
         }
         method = known
+        try readTarget()
         return end + 2
+    }
+
+    /// A path, an absolute URI, or `*` for the whole server (RFC 9112, section 3.2).
+    private mutating func readTarget() throws(Refusal) {
+        if bytes[Int(target.start)] == 0x2F { return }
+        if method == .options, Self.equals("*", bytes, target) { return }
+        let schemes: [StaticString] = ["http://", "https://"]
+        for scheme in schemes {
+            let start = target.start + Int32(scheme.utf8CodeUnitCount)
+            guard start < target.end, Self.equals(scheme, bytes, Range(start: target.start, end: start)) else {
+                continue
+            }
+            var end = start
+            while end < target.end, bytes[Int(end)] != 0x2F, bytes[Int(end)] != 0x3F { end += 1 }
+            (host, isAbsolute) = (Range(start: start, end: end), true)
+            guard isHost(host) else { break }
+            target.start = end
+            return
+        }
+        throw Refusal(status: 400, reason: "the target is neither a path nor an http URI")
+    }
+
+    /// A name or address, and a port (RFC 9110, section 7.2; RFC 3986, section 3.2.2).
+    private func isHost(_ range: Range) -> Bool {
+        var place = Int(range.start)
+        let end = Int(range.end)
+        guard place < end else { return false }
+        if bytes[place] == 0x5B {
+            guard let close = find(0x5D, place..<end) else { return false }
+            var address = [UInt8](repeating: 0, count: 16)
+            let text = String(decoding: bytes[place + 1..<close], as: UTF8.self)
+            guard inet_pton(AF_INET6, text, &address) == 1 else { return false }
+            place = close + 1
+        } else {
+            while place < end, bytes[place] != 0x3A {
+                if bytes[place] == 0x25 {
+                    guard place + 2 < end, Self.isHexDigit(bytes[place + 1]), Self.isHexDigit(bytes[place + 2]) else {
+                        return false
+                    }
+                    place += 3
+                } else {
+                    guard Self.isHostByte(bytes[place]) else { return false }
+                    place += 1
+                }
+            }
+            guard place > Int(range.start) else { return false }
+        }
+        guard place < end else { return true }
+        guard bytes[place] == 0x3A else { return false }
+        var port = 0
+        for place in place + 1..<end {
+            guard (0x30...0x39).contains(bytes[place]) else { return false }
+            port = port * 10 + Int(bytes[place] - 0x30)
+            guard port <= 65_535 else { return false }
+        }
+        return true
     }
 
     private mutating func readField(at start: Int) throws(Refusal) -> Int {
@@ -116,8 +240,8 @@ package struct HTTPHead {
             throw Refusal(status: 400, reason: "a header's name has characters that do not belong there")
         }
         var (first, last) = (colon + 1, end)
-        while first < last, bytes[first] == 0x20 || bytes[first] == 0x09 { first += 1 }
-        while last > first, bytes[last - 1] == 0x20 || bytes[last - 1] == 0x09 { last -= 1 }
+        while first < last, Self.isBlank(bytes[first]) { first += 1 }
+        while last > first, Self.isBlank(bytes[last - 1]) { last -= 1 }
         guard fields.count < Limits.headerCount else {
             throw Refusal(status: 431, reason: "there are too many headers")
         }
@@ -130,45 +254,90 @@ package struct HTTPHead {
 
     private mutating func interpret(bodyLimit: Int) throws(Refusal) {
         var length: Int?
-        var isChunked = false
+        var codings = Codings()
+        var (named, origin, authorization): (Range?, Range?, Range?)
         for field in fields {
             let value = Int(field.value.start)..<Int(field.value.end)
             switch field.name.end - field.name.start {
+            case 4 where Self.equals("host", bytes, field.name):
+                guard named == nil else { throw Refusal(status: 400, reason: "Host is given more than once") }
+                guard isHost(field.value) else {
+                    throw Refusal(status: 400, reason: "Host is not a name or address with or without a port")
+                }
+                named = field.value
             case 14 where Self.equals("content-length", bytes, field.name):
                 guard length == nil else {
                     throw Refusal(status: 400, reason: "Content-Length is given more than once")
                 }
                 length = try number(value)
-            case 17 where Self.equals("transfer-encoding", bytes, field.name):
-                guard !isChunked else {
-                    throw Refusal(status: 400, reason: "Transfer-Encoding is given more than once")
-                }
-                guard Self.equals("chunked", bytes, value) else {
-                    throw Refusal(status: 501, reason: "the only transfer encoding is chunked")
-                }
-                isChunked = true
-            case 10 where Self.equals("connection", bytes, field.name): readConnection(value)
-            case 6 where Self.equals("expect", bytes, field.name):
-                guard Self.equals("100-continue", bytes, value) else {
-                    throw Refusal(status: 417, reason: "the only expectation is 100-continue")
-                }
-                expectsContinue = !isHTTP10
+            case 17 where Self.equals("transfer-encoding", bytes, field.name): read(field.value, into: &codings)
+            case 10 where Self.equals("connection", bytes, field.name): readConnection(field.value)
+            case 6 where Self.equals("expect", bytes, field.name): try readExpectation(field.value)
+            case 6 where Self.equals("origin", bytes, field.name): try note(field.value, in: &origin)
+            case 13 where Self.equals("authorization", bytes, field.name): try note(field.value, in: &authorization)
             default: break
             }
         }
+        guard named != nil || isHTTP10 else { throw Refusal(status: 400, reason: "the request names no host") }
+        // The host of an absolute URI counts, and not the header's.
+        if !isAbsolute, let named { host = named }
         if saidClose { keepsAlive = false }
-        if isChunked {
+        if codings.isGiven {
             // The two disagree about where the request ends, and a proxy in front of us may read it the other way.
             guard length == nil else {
                 throw Refusal(status: 400, reason: "Content-Length and Transfer-Encoding are both given")
             }
             guard !isHTTP10 else { throw Refusal(status: 400, reason: "HTTP/1.0 knows no chunks") }
+            guard codings.endsInChunks, codings.chunkedCount == 1 else {
+                throw Refusal(status: 400, reason: "the last transfer encoding is chunked, which is given once")
+            }
+            guard !codings.hasOthers else {
+                throw Refusal(status: 501, reason: "the only transfer encoding is chunked")
+            }
         }
-        guard method != .head || !isChunked && (length ?? 0) == 0 else {
+        guard method != .head || !codings.isGiven && (length ?? 0) == 0 else {
             throw Refusal(status: 400, reason: "this method takes no body")
         }
         guard (length ?? 0) <= bodyLimit else { throw Refusal(status: 413, reason: "the body is too large") }
-        body = isChunked ? .chunks : .length(length ?? 0)
+        body = codings.isGiven ? .chunks : .length(length ?? 0)
+    }
+
+    /// The transfer encodings of all lines.
+    private struct Codings {
+        var isGiven = false
+        var chunkedCount = 0
+        var endsInChunks = false
+        var hasOthers = false
+    }
+
+    private func read(_ value: Range, into codings: inout Codings) {
+        codings.isGiven = true
+        var elements = Elements(value)
+        while let element = elements.next(bytes) {
+            codings.endsInChunks = Self.equals("chunked", bytes, element)
+            if codings.endsInChunks { codings.chunkedCount += 1 } else { codings.hasOthers = true }
+        }
+    }
+
+    private mutating func readExpectation(_ value: Range) throws(Refusal) {
+        var elements = Elements(value)
+        while let element = elements.next(bytes) {
+            guard Self.equals("100-continue", bytes, element) else {
+                throw Refusal(status: 417, reason: "the only expectation is 100-continue")
+            }
+            expectsContinue = !isHTTP10
+        }
+    }
+
+    /// Notes a credential or an origin; several that differ could be read in two ways.
+    private func note(_ value: Range, in first: inout Range?) throws(Refusal) {
+        guard let known = first else {
+            first = value
+            return
+        }
+        guard Self.areSame(known, value, bytes) else {
+            throw Refusal(status: 400, reason: "Authorization or Origin is given with several values")
+        }
     }
 
     private func number(_ range: Swift.Range<Int>) throws(Refusal) -> Int {
@@ -185,16 +354,11 @@ package struct HTTPHead {
     }
 
     /// `close` ends the connection in any version, `keep-alive` keeps one of HTTP/1.0.
-    private mutating func readConnection(_ range: Swift.Range<Int>) {
-        var start = range.lowerBound
-        while start < range.upperBound {
-            let end = find(0x2C, start..<range.upperBound) ?? range.upperBound
-            var (first, last) = (start, end)
-            while first < last, bytes[first] == 0x20 || bytes[first] == 0x09 { first += 1 }
-            while last > first, bytes[last - 1] == 0x20 || bytes[last - 1] == 0x09 { last -= 1 }
-            if Self.equals("close", bytes, first..<last) { saidClose = true }
-            if Self.equals("keep-alive", bytes, first..<last) { keepsAlive = true }
-            start = end + 1
+    private mutating func readConnection(_ value: Range) {
+        var elements = Elements(value)
+        while let element = elements.next(bytes) {
+            if Self.equals("close", bytes, element) { saidClose = true }
+            if Self.equals("keep-alive", bytes, element) { keepsAlive = true }
         }
     }
 
@@ -209,14 +373,7 @@ package struct HTTPHead {
         UnsafeBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount)
     }
 
-    /// Whether the bytes are `text`, in any case; `text` is in lower case or has no letters that could be.
-    private static func equals(_ text: StaticString, _ bytes: UnsafeRawBufferPointer, _ range: Swift.Range<Int>) -> Bool
-    {
-        equals(
-            UnsafeRawBufferPointer(Self.bytes(text)), bytes,
-            Range(start: Int32(range.lowerBound), end: Int32(range.upperBound)))
-    }
-
+    /// Whether the bytes are `text`, in any case.
     private static func equals(_ text: StaticString, _ bytes: UnsafeRawBufferPointer, _ range: Range) -> Bool {
         equals(UnsafeRawBufferPointer(Self.bytes(text)), bytes, range)
     }
@@ -230,11 +387,34 @@ package struct HTTPHead {
         return true
     }
 
+    private static func isExactly(_ text: StaticString, _ bytes: UnsafeRawBufferPointer, _ range: Range) -> Bool {
+        UnsafeRawBufferPointer(rebasing: bytes[Int(range.start)..<Int(range.end)]).elementsEqual(Self.bytes(text))
+    }
+
+    private static func areSame(_ one: Range, _ other: Range, _ bytes: UnsafeRawBufferPointer) -> Bool {
+        bytes[Int(one.start)..<Int(one.end)].elementsEqual(bytes[Int(other.start)..<Int(other.end)])
+    }
+
+    @inline(__always) private static func isBlank(_ byte: UInt8) -> Bool { byte == 0x20 || byte == 0x09 }
+
+    private static func isHexDigit(_ byte: UInt8) -> Bool {
+        (0x30...0x39).contains(byte) || (0x41...0x46).contains(byte & 0xDF)
+    }
+
+    /// Letters, digits and what else a name in a URI may have: unreserved characters and delimiters within a part.
+    private static func isHostByte(_ byte: UInt8) -> Bool {
+        switch byte {
+        case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, 0x2D, 0x2E, 0x5F, 0x7E: true
+        case 0x21, 0x24, 0x26...0x2C, 0x3B, 0x3D: true
+        default: false
+        }
+    }
+
     @inline(__always) private static func lowered(_ byte: UInt8) -> UInt8 {
         (0x41...0x5A).contains(byte) ? byte | 0x20 : byte
     }
 
-    private static func isToken(_ byte: UInt8) -> Bool {
+    static func isToken(_ byte: UInt8) -> Bool {
         switch byte {
         case 0x30...0x39, 0x41...0x5A, 0x61...0x7A: true
         case 0x21, 0x23...0x27, 0x2A, 0x2B, 0x2D, 0x2E, 0x5E, 0x5F, 0x60, 0x7C, 0x7E: true

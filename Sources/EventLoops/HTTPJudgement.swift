@@ -24,7 +24,7 @@ package enum HTTPJudgement {
 package struct HTTPRequestHead {
     let connection: HTTPConnection
     package let method: HTTPMethod
-    /// The request target as it was sent.
+    /// Path and query; see `HTTPExchange.rawTarget`.
     package let target: UnsafeRawBufferPointer
     /// What the body has at least: what was announced, or for chunks what has come and more than was allowed; 0 before.
     package let bodyByteCount: Int
@@ -34,7 +34,7 @@ package struct HTTPRequestHead {
     package var countedNetwork: UInt64 { connection.countedNetwork }
     package var peerHost: String { connection.peerHost }
 
-    /// The first header of that name, in any case.
+    /// As `HTTPExchange.headerBytes`.
     package func header(_ name: StaticString) -> UnsafeRawBufferPointer? {
         connection.value(UnsafeRawBufferPointer(start: name.utf8Start, count: name.utf8CodeUnitCount))
     }

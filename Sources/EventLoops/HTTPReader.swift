@@ -3,8 +3,8 @@ internal import Glibc
 /// Cuts one connection's bytes into requests, one at a time: no socket, no clock.
 package struct HTTPReader: ~Copyable {
     private enum Place {
-        /// Gathers a head; `searched` of its bytes were looked through.
-        case head(searched: Int)
+        /// Gathers a head; `searched` of its bytes were looked through, and its last line begins at `line`.
+        case head(searched: Int, line: Int)
         /// The head is here, and the caller must say whether its body is wanted.
         case judging
         case body(missing: Int)
@@ -27,7 +27,7 @@ package struct HTTPReader: ~Copyable {
     /// Of the request under way.
     private var bodyByteLimit: Int
     private let isJudged: Bool
-    private var place = Place.head(searched: 0)
+    private var place = Place.head(searched: 0, line: 0)
     private var head = HTTPHead()
     private var chunks = HTTPChunks()
     private var buffer: HTTPRequestBuffer
@@ -58,8 +58,8 @@ package struct HTTPReader: ~Copyable {
             let rest = UnsafeRawBufferPointer(rebasing: bytes[offset...])
             switch place {
             case .complete: return (offset, .complete)
-            case .head(let searched):
-                let count = try takeHead(rest, searched: searched)
+            case .head(let searched, let line):
+                let count = try takeHead(rest, searched: searched, line: line)
                 guard count > 0 else { return (offset, step) }
                 offset += count
                 if head.expectsContinue { step = .expectsContinue }
@@ -108,7 +108,7 @@ package struct HTTPReader: ~Copyable {
         head.removeAll()
         headByteCount = 0
         hasBegun = false
-        place = .head(searched: 0)
+        place = .head(searched: 0, line: 0)
     }
 
     /// Between requests it holds no memory for their bytes.
@@ -129,10 +129,41 @@ package struct HTTPReader: ~Copyable {
     /// What has come of the body.
     var receivedByteCount: Int { max(0, buffer.count - headByteCount) }
 
+    /// Path and query, or `*`; without the scheme and the host of an absolute URI.
     package var target: UnsafeRawBufferPointer { part(head.target) }
+    /// The host and port that the request is for.
+    package var host: UnsafeRawBufferPointer { part(head.host) }
 
+    /// The value of a header that has one.
+    enum Field {
+        case absent
+        case one(UnsafeRawBufferPointer)
+        /// Several lines that differ.
+        case several
+    }
+
+    func field(_ name: StaticString) -> Field { field(Self.bytes(name)) }
+
+    private func field(_ name: UnsafeRawBufferPointer) -> Field {
+        switch head.field(name, in: buffer.bytes) {
+        case .absent: .absent
+        case .one(let range): .one(part(range))
+        case .several: .several
+        }
+    }
+
+    /// The one value of a header; `nil` if there is none, or several that differ.
     package func value(_ name: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {
-        head.value(name, in: buffer.bytes).map { part($0) }
+        if case .one(let value) = field(name) { value } else { nil }
+    }
+
+    /// Whether a header that is a list names `word`, in any of its lines.
+    func lists(_ word: StaticString, in name: StaticString, inAnyCase: Bool = true) -> Bool {
+        head.lists(word, in: name, buffer.bytes, inAnyCase: inAnyCase)
+    }
+
+    private static func bytes(_ text: StaticString) -> UnsafeRawBufferPointer {
+        UnsafeRawBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount)
     }
 
     /// `Limits.bodyPaddingByteCount` zeros stand behind it.
@@ -147,45 +178,74 @@ package struct HTTPReader: ~Copyable {
     /// Takes bytes of a head, and all that belongs to it if its end is among them; says how many those were, 0 when it
     /// takes more to know.
     private mutating func takeHead(
-        _ bytes: UnsafeRawBufferPointer, searched: Int
+        _ bytes: UnsafeRawBufferPointer, searched: Int, line: Int
     ) throws(HTTPHead.Refusal) -> Int {
         hasBegun = true
+        var line = line
         // An empty line before a request, which old clients send behind a body, is passed over.
         if searched == 0, bytes[0] == 0x0D {
             guard bytes.count > 1 else { return 0 }
             if bytes[1] == 0x0A { return 2 }
         }
-        if searched == 0, let end = Self.endOfHead(bytes, from: 0) {
-            guard end <= headerByteLimit else { throw Self.tooLarge }
+        if searched == 0, let end = try endOfHead(bytes, from: 0, line: &line) {
             buffer.append(UnsafeRawBufferPointer(rebasing: bytes[..<end]))
             try readHead()
             return end
         }
         let before = buffer.count
         buffer.append(bytes)
-        if let end = Self.endOfHead(buffer.bytes, from: max(0, searched - 3)) {
-            guard end <= headerByteLimit else { throw Self.tooLarge }
+        if searched > 0, let end = try endOfHead(buffer.bytes, from: searched, line: &line) {
             buffer.removeLast(to: end)
             try readHead()
             return end - before
         }
-        guard buffer.count <= headerByteLimit else { throw Self.tooLarge }
-        place = .head(searched: buffer.count)
+        place = .head(searched: buffer.count, line: line)
         return bytes.count
     }
 
-    private static let tooLarge = HTTPHead.Refusal(status: 431, reason: "the headers are too large")
-
-    private static func endOfHead(_ bytes: UnsafeRawBufferPointer, from start: Int) -> Int? {
+    /// The end of the head that `bytes` begin with, if it is there; up to `searched` all is in order.
+    ///
+    /// The first thing that is wrong is refused as soon as its last byte is here, however the bytes were cut: a client that
+    /// ends its lines otherwise gets its answer at once, and none waits for an end that the other side does not see.
+    private func endOfHead(
+        _ bytes: UnsafeRawBufferPointer, from searched: Int, line: inout Int
+    ) throws(HTTPHead.Refusal) -> Int? {
         guard let base = bytes.baseAddress else { return nil }
-        var place = start
-        // From line end to line end: the one that has another right before it is the empty line's.
-        while place < bytes.count, let found = memchr(base + place, 0x0A, bytes.count - place) {
-            let end = UnsafeRawPointer(found) - base + 1
-            if end >= 4, bytes[end - 2] == 0x0D, bytes[end - 3] == 0x0A, bytes[end - 4] == 0x0D { return end }
-            place = end
+        let known = min(bytes.count, headerByteLimit)
+        // A CR that was the last byte is looked at again, with what follows it.
+        var start = max(line, searched - 1)
+        while start < known {
+            let end = memchr(base + start, 0x0A, known - start).map { UnsafeRawPointer($0) - base } ?? known
+            let first = memchr(base + start, 0x0D, end - start).map { UnsafeRawPointer($0) - base }
+            // CR and LF come together: neither stands alone.
+            guard first == end - 1 || end == known && first == nil else { throw firstRefusal(in: bytes, line: line) }
+            if end == known { break }
+            if first == line { return end + 1 }
+            line = end + 1
+            start = line
+        }
+        let requestLine = memchr(base, 0x0A, known).map { UnsafeRawPointer($0) - base + 1 }
+        if let requestLine, requestLine > searched {
+            try HTTPHead.check(requestLine: UnsafeRawBufferPointer(rebasing: bytes[..<requestLine]))
+        }
+        guard bytes.count <= headerByteLimit else {
+            throw requestLine == nil
+                ? HTTPHead.Refusal(status: 414, reason: "the request line is too long")
+                : HTTPHead.Refusal(status: 431, reason: "the headers are too large")
         }
         return nil
+    }
+
+    /// A line that does not end with CRLF is refused, unless the request line before it is wrong already.
+    private func firstRefusal(in bytes: UnsafeRawBufferPointer, line: Int) -> HTTPHead.Refusal {
+        if line > 0, let end = bytes.firstIndex(of: 0x0A) {
+            do throws(HTTPHead.Refusal) {
+                try HTTPHead.check(requestLine: UnsafeRawBufferPointer(rebasing: bytes[...end]))
+            } catch {
+                return error
+            }
+        }
+        return HTTPHead.Refusal(status: 400, reason: "a line does not end with CR and LF")
     }
 
     private mutating func readHead() throws(HTTPHead.Refusal) {

@@ -29,17 +29,14 @@ package enum WebSocketGreeting {
 
     /// The parts of a request that a server's own rules look at.
     package struct Request {
-        /// As it was sent.
+        /// Path and query.
         package var target: UnsafeRawBufferPointer
         package var host: UnsafeRawBufferPointer
         /// The site whose page asks; `nil` for a program that is no browser.
         package var origin: UnsafeRawBufferPointer?
 
         /// The page comes from the very host and port that it asks.
-        package var isSameOrigin: Bool {
-            guard let origin, let scheme = WebSocketGreeting.place(of: "://", in: origin) else { return false }
-            return WebSocketGreeting.areEqual(UnsafeRawBufferPointer(rebasing: origin[(scheme + 3)...]), host)
-        }
+        package var isSameOrigin: Bool { origin.flatMap { WebOrigin($0) }?.isServed(at: host) ?? false }
     }
 
     /// The one subprotocol there is: the frames of Proto/README.md.
@@ -63,33 +60,35 @@ package enum WebSocketGreeting {
         } catch {
             return refusal(error.status, error.reason)
         }
-        return answer(
-            isGet: reader.method == .get, isHTTP10: reader.isHTTP10, target: reader.target,
-            value: { reader.value(UnsafeRawBufferPointer(start: $0.utf8Start, count: $0.utf8CodeUnitCount)) }, judge)
+        return answer(reader, judge)
     }
 
-    /// Answers a request that was read already; `value` gives a header's.
-    static func answer(
-        isGet: Bool, isHTTP10: Bool, target: UnsafeRawBufferPointer,
-        value: (StaticString) -> UnsafeRawBufferPointer?, _ judge: (Request) -> Verdict
-    ) -> Answer {
-        guard let host = value("host") else { return refusal(400, "the request names no host") }
-        if case .refuse(let status, let reason) = judge(Request(target: target, host: host, origin: value("origin"))) {
-            return refusal(status, reason)
+    /// Answers a request that was read already.
+    static func answer(_ reader: borrowing HTTPReader, _ judge: (Request) -> Verdict) -> Answer {
+        let isShown = reader.method != .head
+        func refusal(_ status: Int, _ reason: StaticString) -> Answer { Self.refusal(status, reason, isShown: isShown) }
+        let origin: UnsafeRawBufferPointer?
+        switch reader.field("origin") {
+        case .absent: origin = nil
+        case .one(let value): origin = value
+        case .several: return refusal(400, "the request has several origins")
         }
-        guard isGet, !isHTTP10 else { return refusal(400, "a WebSocket begins with a GET of HTTP/1.1") }
-        guard lists("websocket", value("upgrade")), lists("upgrade", value("connection")) else {
+        let request = Request(target: reader.target, host: reader.host, origin: origin)
+        if case .refuse(let status, let reason) = judge(request) { return refusal(status, reason) }
+        guard reader.method == .get else { return refusal(405, "a WebSocket begins with GET") }
+        guard !reader.isHTTP10 else { return refusal(400, "a WebSocket begins with HTTP/1.1") }
+        guard reader.lists("websocket", in: "upgrade"), reader.lists("upgrade", in: "connection") else {
             return refusal(426, "a WebSocket is served here: send Upgrade: websocket and Connection: Upgrade")
         }
-        guard let version = value("sec-websocket-version"), areEqual(version, bytes("13")) else {
+        guard case .one(let version) = reader.field("sec-websocket-version"), version.elementsEqual("13".utf8) else {
             return refusal(426, "the version of WebSockets is 13")
         }
-        guard let key = value("sec-websocket-key"), Base64.decode(key, .standard)?.count == 16 else {
+        guard case .one(let key) = reader.field("sec-websocket-key"), Base64.decode(key, .standard)?.count == 16 else {
             return refusal(400, "Sec-WebSocket-Key has to be 16 bytes in base 64")
         }
         var text = Array("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n".utf8)
         text += Array("Sec-WebSocket-Accept: \(accept(key))\r\n".utf8)
-        if lists(subprotocol, value("sec-websocket-protocol")) {
+        if reader.lists(subprotocol, in: "sec-websocket-protocol", inAnyCase: false) {
             text += Array("Sec-WebSocket-Protocol: \(subprotocol)\r\n".utf8)
         }
         return .accepted(text + [0x0D, 0x0A])
@@ -100,45 +99,12 @@ package enum WebSocketGreeting {
         Base64.encode(SHA1.digest(Array(key) + Array("258EAFA5-E914-47DA-95CA-C5AB0DC85B11".utf8)), .standard)
     }
 
-    private static func refusal(_ status: Int, _ reason: StaticString) -> Answer {
+    private static func refusal(_ status: Int, _ reason: StaticString, isShown: Bool = true) -> Answer {
         var text = "HTTP/1.1 \(status) \(HTTPAnswer.reason(status))\r\nContent-Type: text/plain\r\n"
+        if status == 405 { text += "Allow: GET\r\n" }
         if status == 426 { text += "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n" }
-        text += "Content-Length: \(reason.utf8CodeUnitCount + 1)\r\nConnection: close\r\n\r\n\(reason)\n"
+        text += "Content-Length: \(reason.utf8CodeUnitCount + 1)\r\nConnection: close\r\n\r\n"
+        if isShown { text += "\(reason)\n" }
         return .refused(status: status, Array(text.utf8))
-    }
-
-    // MARK: Texts
-
-    private static func bytes(_ text: StaticString) -> UnsafeRawBufferPointer {
-        UnsafeRawBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount)
-    }
-
-    /// Whether a comma-separated header names `word`, in any case.
-    private static func lists(_ word: StaticString, _ value: UnsafeRawBufferPointer?) -> Bool {
-        guard let value else { return false }
-        var start = 0
-        while start <= value.count {
-            let end = value[start...].firstIndex(of: 0x2C) ?? value.count
-            var (first, last) = (start, end)
-            while first < last, value[first] == 0x20 || value[first] == 0x09 { first += 1 }
-            while last > first, value[last - 1] == 0x20 || value[last - 1] == 0x09 { last -= 1 }
-            if areEqual(UnsafeRawBufferPointer(rebasing: value[first..<last]), bytes(word)) { return true }
-            start = end + 1
-        }
-        return false
-    }
-
-    /// In any case.
-    package static func areEqual(_ one: UnsafeRawBufferPointer, _ other: UnsafeRawBufferPointer) -> Bool {
-        func lowered(_ byte: UInt8) -> UInt8 { (0x41...0x5A).contains(byte) ? byte | 0x20 : byte }
-        return one.count == other.count && zip(one, other).allSatisfy { lowered($0) == lowered($1) }
-    }
-
-    private static func place(of text: StaticString, in value: UnsafeRawBufferPointer) -> Int? {
-        let wanted = bytes(text)
-        guard value.count >= wanted.count else { return nil }
-        return (0...value.count - wanted.count).first { place in
-            wanted.indices.allSatisfy { value[place + $0] == wanted[$0] }
-        }
     }
 }

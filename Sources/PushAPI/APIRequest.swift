@@ -5,7 +5,7 @@ package struct APIRequest {
     package enum Method: Sendable { case get, head, post, put, patch, delete, other }
 
     package var method: Method
-    /// The request target as it came: raw path and query, nothing decoded.
+    /// Path and query as they came, nothing decoded.
     package var target: UnsafeRawBufferPointer
     /// The header `token`, if there is one.
     package var token: UnsafeRawBufferPointer?
@@ -37,12 +37,7 @@ package struct RequestPath {
     package private(set) var isTooDeep = false
 
     package init(_ target: UnsafeRawBufferPointer) {
-        var path = target[...]
-        for scheme in ["http://", "https://"] where path.starts(with: scheme.utf8) {
-            // The absolute form: the path begins at the first slash after the host.
-            let rest = path.dropFirst(scheme.utf8.count)
-            path = rest.firstIndex(of: UInt8(ascii: "/")).map { rest[$0...] } ?? rest.suffix(0)
-        }
+        let path = target[...]
         bytes.reserveCapacity(path.count)
         var place = path.startIndex
         var start = 0
@@ -75,6 +70,15 @@ package struct RequestPath {
     package var count: Int { ends.count }
 
     package subscript(index: Int) -> ArraySlice<UInt8> { bytes[(index == 0 ? 0 : ends[index - 1])..<ends[index]] }
+
+    /// Whether these are its segments, all of them.
+    package func isMade(of segments: StaticString...) -> Bool {
+        count == segments.count
+            && segments.indices.allSatisfy { index in
+                self[index].elementsEqual(
+                    UnsafeBufferPointer(start: segments[index].utf8Start, count: segments[index].utf8CodeUnitCount))
+            }
+    }
 
     package func text(_ index: Int) -> String { String(decoding: self[index], as: UTF8.self) }
 

@@ -110,7 +110,7 @@ struct TLSStreamTests {
                 let delegates = Probe<Unchecked<TestDelegate>>()
                 let port = try loop.serve(tls: server) { echo(delegates) }
                 let client = try TestClient(port: port)
-                try client.send("GET / HTTP/1.1\r\n\r\n")
+                try client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
                 _ = client.receiveAll()
                 let delegate = try #require(delegates.values.first).value
                 let reasons = delegate.ended.wait { !$0.isEmpty }

@@ -173,13 +173,18 @@ struct WebSocketReaderTests {
     struct FailedGreeting: Error {}
 
     static let changes: [(from: String, to: String, status: Int)] = [
-        ("GET", "POST", 400), ("HTTP/1.1\r\nH", "HTTP/1.0\r\nH", 400), ("Host: 127.0.0.1:7000\r\n", "", 400),
+        ("GET", "POST", 405), ("HTTP/1.1\r\nH", "HTTP/1.0\r\nH", 400), ("Host: 127.0.0.1:7000\r\n", "", 400),
         ("Upgrade: websocket\r\n", "", 426), ("Upgrade: websocket", "Upgrade: h2c", 426),
         ("Upgrade: websocket", "Upgrade: h2c, WebSocket", 101), ("keep-alive, Upgrade", "keep-alive", 426),
         ("keep-alive, Upgrade", "UPGRADE", 101), ("Version: 13", "Version: 8", 426),
         ("Version: 13", "Version: 13, 8", 426),
         ("dGhlIHNhbXBsZSBub25jZQ==", "c2hvcnQ=", 400), ("dGhlIHNhbXBsZSBub25jZQ==", "!", 400),
         ("Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n", "", 400), ("13\r\n", "13\r\nContent-Length: 3\r\n", 413),
+        ("Upgrade: websocket", "Upgrade: h2c\r\nUpgrade: websocket", 101),
+        ("keep-alive, Upgrade", "keep-alive\r\nConnection: upgrade", 101),
+        ("13\r\n", "13\r\nSec-WebSocket-Version: 8\r\n", 426),
+        ("13\r\n", "13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n", 400),
+        ("13\r\n", "13\r\nOrigin: http://a\r\nOrigin: http://b\r\n", 400), ("13\r\n", "13\r\nHost: b\r\n", 400),
         ("13\r\n", "13\r\nTransfer-Encoding: chunked\r\nContent-Length: 0\r\n", 400),
         ("13\r\n", "13\r\nSec-WebSocket-Extensions: permessage-deflate\r\n", 101), ("Host:", "Host :", 400),
     ]
@@ -193,7 +198,11 @@ struct WebSocketReaderTests {
     @Test("the subprotocol is named when it was offered, and an extension never")
     func subprotocols() throws {
         let offered = Self.request.components(around: "13\r\n")
-        for (list, isNamed) in [("longwire.v1", true), ("other, longwire.v1", true), ("longwire.v2", false)] {
+        for (list, isNamed) in [
+            ("longwire.v1", true), ("other, longwire.v1", true), ("longwire.v2", false), ("LONGWIRE.V1", false),
+            ("other\r\nSec-WebSocket-Protocol: longwire.v1", true),
+            ("longwire.v1\r\nSec-WebSocket-Protocol: other", true),
+        ] {
             let text = "\(offered.before)13\r\nSec-WebSocket-Protocol: \(list)\r\n\(offered.after)"
             guard case .accepted(let bytes) = answer(text) else { throw FailedGreeting() }
             #expect(String(decoding: bytes, as: UTF8.self).contains("Protocol: longwire.v1\r\n") == isNamed)
@@ -205,7 +214,7 @@ struct WebSocketReaderTests {
         for (origin, isSame) in [
             ("http://127.0.0.1:7000", true), ("https://127.0.0.1:7000", true), ("http://127.0.0.1:7001", false),
             ("http://evil.example", false), ("null", false), ("127.0.0.1:7000", false),
-            ("http://127.0.0.1:7000.evil", false),
+            ("http://127.0.0.1:7000.evil", false), ("HTTP://127.0.0.1:7000", true), ("http://127.0.0.1", false),
         ] {
             let parts = Self.request.components(around: "13\r\n")
             var seen: Bool?
@@ -214,6 +223,18 @@ struct WebSocketReaderTests {
                 return .refuse(status: 403, "")
             }
             #expect(seen == isSame)
+        }
+        for (host, origin, isSame) in [
+            ("example.com", "https://example.com", true), ("example.com:443", "https://example.com", true),
+            ("Example.com", "https://example.com:443", true), ("example.com:", "https://example.com", true),
+            ("example.com:80", "https://example.com", false), ("example.com:443", "http://example.com", false),
+            ("example.com:80", "http://example.com", true), ("example.com", "http://example.com:80", true),
+            ("[::1]:80", "http://[::1]", true), ("[::1]", "http://[::1]:7081", false),
+            ("example.com", "https://evil.example", false), ("example.com", "https://example.com/", false),
+            ("example.com", "https://a@example.com", false), ("example.com:8443", "https://example.com:08443", true),
+        ] {
+            let isServed = Array(host.utf8).withUnsafeBytes { WebOrigin(origin)?.isServed(at: $0) ?? false }
+            #expect(isServed == isSame, "\(host) \(origin)")
         }
         var seen: Bool?
         _ = answer(Self.request) {

@@ -145,8 +145,8 @@ struct ConfigurationReader {
         var webSockets = GatewayConfiguration.WebSockets()
         webSockets.isEnabled = object.boolean("enabled") ?? true
         for text in object.strings("origins", limit: Self.originLimit) ?? [] {
-            if Self.isOrigin(text) {
-                webSockets.origins.append(text)
+            if let origin = Self.origin(text) {
+                webSockets.origins.append(origin)
             } else {
                 object.report(
                     "origins",
@@ -157,11 +157,12 @@ struct ConfigurationReader {
         return webSockets
     }
 
-    /// As a browser writes the header `Origin`: no path, and no port that the scheme implies.
-    private static func isOrigin(_ text: String) -> Bool {
-        guard let scheme = ["https://", "http://"].first(where: { text.hasPrefix($0) }) else { return false }
+    /// As a browser writes the header `Origin`: no path, and everything in lower case.
+    private static func origin(_ text: String) -> WebOrigin? {
+        guard let scheme = ["https://", "http://"].first(where: { text.hasPrefix($0) }) else { return nil }
         let place = text.dropFirst(scheme.count)
-        return 1...255 ~= place.utf8.count && !place.hasSuffix(scheme == "https://" ? ":443" : ":80")
+        let isPlain =
+            1...255 ~= place.utf8.count
             && place.utf8.allSatisfy {
                 switch $0 {
                 case 0x30...0x3A, 0x61...0x7A, UInt8(ascii: "."), UInt8(ascii: "-"), UInt8(ascii: "["),
@@ -170,6 +171,7 @@ struct ConfigurationReader {
                 default: false
                 }
             }
+        return isPlain ? WebOrigin(text) : nil
     }
 
     private func readListener(

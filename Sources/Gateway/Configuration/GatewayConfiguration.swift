@@ -32,7 +32,7 @@ package struct GatewayConfiguration: Sendable, Equatable {
     package struct WebSockets: Sendable, Equatable {
         package var isEnabled = true
         /// Sites whose pages may be devices, as a browser names them: `https://app.example.com`.
-        package var origins: [String] = []
+        package var origins: [WebOrigin] = []
     }
 
     package struct TLSListener: Sendable, Equatable {

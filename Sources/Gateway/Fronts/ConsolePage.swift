@@ -1,5 +1,6 @@
 internal import Console
 internal import EventLoops
+internal import PushAPI
 
 /// The console's files on the admin listener: `/console` and what lies below it.
 ///
@@ -29,7 +30,9 @@ enum ConsolePage {
     }
 
     /// Whether a request target is the WebSocket of the page that is a device.
-    static func isDevice(_ target: UnsafeRawBufferPointer) -> Bool { target.elementsEqual("/console/device".utf8) }
+    static func isDevice(_ target: UnsafeRawBufferPointer) -> Bool {
+        RequestPath(target).isMade(of: "console", "device")
+    }
 
     /// The file that `target` names, or why there is none.
     static func reply(_ method: HTTPMethod, _ target: UnsafeRawBufferPointer) -> HTTPReply {

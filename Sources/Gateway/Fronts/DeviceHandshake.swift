@@ -160,12 +160,13 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
     private func becomeWebSocket(_ bytes: UnsafeRawBufferPointer, _ stream: ByteStream) -> Int {
         let origins = owner.snapshot.webSockets.origins
         let answer = WebSocketGreeting.answer(bytes) { request in
-            guard request.target.elementsEqual(Self.webSocketTarget.utf8) else {
+            // A query is the client's own, and slashes are read as in the push API's paths.
+            guard RequestPath(request.target).isMade(of: "v1", "device") else {
                 return .refuse(status: 404, "devices find their WebSocket at /v1/device")
             }
             // A program that is no browser sends no origin, and no page of a foreign site can make it.
-            guard let origin = request.origin else { return .accept }
-            return origins.contains { $0.utf8.elementsEqual(origin) }
+            guard let text = request.origin else { return .accept }
+            return WebOrigin(text).map { origins.contains($0) } ?? false
                 ? .accept : .refuse(status: 403, "device.webSocket.origins does not list this page's origin")
         }
         switch answer {
@@ -190,8 +191,6 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         hasWaitedLonger = false
         owner.renewHandshake(self)
     }
-
-    private static let webSocketTarget = "/v1/device"
 
     override func receivedEmpty(_ frameCount: Int, on stream: ByteStream) {
         emptyFrameCount += frameCount

@@ -22,7 +22,7 @@ enum HTTPFuzz {
                 request.value?.contains { $0 == 0x0D || $0 == 0x0A || $0 == 0 } != true, "a header with a line break")
         }
         if let refusal = whole.refusal {
-            try require([400, 413, 417, 431, 501, 505].contains(refusal), "a refusal with status \(refusal)")
+            try require([400, 413, 414, 417, 431, 501, 505].contains(refusal), "a refusal with status \(refusal)")
         }
     }
 

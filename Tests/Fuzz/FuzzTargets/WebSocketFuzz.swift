@@ -38,7 +38,8 @@ enum WebSocketFuzz {
                 }
             }
         case .refused(let status, let bytes):
-            try require([400, 403, 413, 417, 426, 431, 501, 505].contains(status), "a refusal with status \(status)")
+            try require(
+                [400, 403, 405, 413, 414, 417, 426, 431, 501, 505].contains(status), "a refusal with status \(status)")
             try require(bytes.starts(with: Array("HTTP/1.1 \(status) ".utf8)), "an answer with another status")
         }
     }

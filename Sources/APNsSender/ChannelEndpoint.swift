@@ -17,12 +17,13 @@ enum ChannelEndpoint {
         }
         let given = head.header("authorization").map { Array($0) } ?? []
         guard isKnown(given, tokens) else {
-            return .refuse(HTTPReply(status: 401, contentType: jsonType, body: unauthorized))
+            return .refuse(HTTPReply(status: 401, contentType: jsonType, headers: [asksForBearer], body: unauthorized))
         }
         return .take(byteLimit: SenderListeners.adminBodyByteLimit, isProven: true)
     }
 
     private static let jsonType = "application/json"
+    private static let asksForBearer = (name: "WWW-Authenticate", value: "Bearer")
     private static let closed = ChannelReport.error("forbidden", "closed: give admin.tokenFile in the configuration")
     private static let unauthorized = ChannelReport.error(
         "unauthorized", "Authorization: Bearer with a token of admin.tokenFile is missing")
@@ -44,7 +45,7 @@ enum ChannelEndpoint {
         }
         let given = Array((exchange.header("authorization") ?? "").utf8)
         guard isKnown(given, tokens) else {
-            exchange.respond(status: 401, body: unauthorized)
+            exchange.respond(status: 401, headers: [asksForBearer], body: unauthorized)
             return true
         }
         let wanted: ChannelWish
@@ -52,12 +53,15 @@ enum ChannelEndpoint {
             switch (exchange.method, path) {
             case (.post, "/v1/broadcasts"): wanted = try ChannelWish(broadcast: Array(exchange.body))
             case (.post, _): wanted = try ChannelWish(creation: Array(exchange.body))
-            case (.get, "/v1/channels"):
+            case (.get, "/v1/channels"), (.head, "/v1/channels"):
                 wanted = try ChannelWish(query: target.dropFirst(path.count + 1), deletes: false)
             case (.delete, "/v1/channels"):
                 wanted = try ChannelWish(query: target.dropFirst(path.count + 1), deletes: true)
             default:
-                refuse(exchange, 405, "methodNotAllowed", "POST, and for channels GET and DELETE")
+                let allow = path == "/v1/channels" ? "GET, HEAD, POST, DELETE" : "POST"
+                exchange.respond(
+                    status: 405, headers: [("Allow", allow)],
+                    body: ChannelReport.error("methodNotAllowed", "POST, and for channels GET and DELETE"))
                 return true
             }
         } catch {

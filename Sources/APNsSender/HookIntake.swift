@@ -11,7 +11,7 @@ enum HookIntake {
 
     /// Before its body is kept, a call must look like one of the gateway's.
     static func judge(_ head: HTTPRequestHead) -> HTTPJudgement {
-        guard head.method == .post else { return refusal(405, "POST only") }
+        guard head.method == .post else { return refusal(405, "POST only", headers: [allow]) }
         guard head.header("webhook-id") != nil, head.header("webhook-signature") != nil,
             let time = head.header("webhook-timestamp").flatMap({ Int64(String(decoding: $0, as: UTF8.self)) }),
             isFresh(time)
@@ -19,8 +19,12 @@ enum HookIntake {
         return .take(byteLimit: bodyByteLimit, isProven: false)
     }
 
-    private static func refusal(_ status: Int, _ text: String) -> HTTPJudgement {
-        .refuse(HTTPReply(status: status, body: Array((text + "\n").utf8)))
+    private static let allow = (name: "Allow", value: "POST")
+
+    private static func refusal(
+        _ status: Int, _ text: String, headers: [(name: String, value: String)] = []
+    ) -> HTTPJudgement {
+        .refuse(HTTPReply(status: status, headers: headers, body: Array((text + "\n").utf8)))
     }
 
     private static func isFresh(_ time: Int64) -> Bool {
@@ -29,7 +33,7 @@ enum HookIntake {
     }
 
     static func handle(_ exchange: HTTPExchange, _ sender: Sender, _ link: GatewayLink, secrets: [HookSecret]) {
-        guard exchange.method == .post else { return refuse(exchange, 405, "POST only") }
+        guard exchange.method == .post else { return refuse(exchange, 405, "POST only", headers: [allow]) }
         let body = Array(exchange.body)
         guard isSigned(exchange, body, secrets) else { return refuse(exchange, 401, "the signature does not fit") }
         // 503: the gateway keeps the batch and posts it again.
@@ -69,7 +73,10 @@ enum HookIntake {
         return zip(left, right).reduce(0) { $0 | $1.0 ^ $1.1 } == 0
     }
 
-    private static func refuse(_ exchange: HTTPExchange, _ status: Int, _ text: String) {
-        exchange.respond(status: status, contentType: "text/plain;charset=utf-8", body: Array((text + "\n").utf8))
+    private static func refuse(
+        _ exchange: HTTPExchange, _ status: Int, _ text: String, headers: [(name: String, value: String)] = []
+    ) {
+        exchange.respond(
+            status: status, contentType: "text/plain;charset=utf-8", headers: headers, body: Array((text + "\n").utf8))
     }
 }

@@ -85,21 +85,28 @@ final class SenderProgram {
         _ exchange: HTTPExchange, _ sender: Sender, _ desk: ChannelDesk, _ link: GatewayLink,
         _ certificates: CertificateEnds, leases: Bool, now: UInt64
     ) {
-        switch (exchange.method, exchange.rawTarget) {
-        case (.get, "/metrics"):
+        let path = exchange.rawTarget.prefix { $0 != "?" }
+        guard ["/metrics", "/healthz", "/readyz"].contains(path) else {
+            return exchange.respond(
+                status: 404, contentType: "text/plain;charset=utf-8",
+                body: Array("/metrics, /healthz, /readyz, /v1/channels and /v1/broadcasts are here\n".utf8))
+        }
+        guard exchange.method == .get || exchange.method == .head else {
+            return exchange.respond(
+                status: 405, contentType: "text/plain;charset=utf-8", headers: [("Allow", "GET, HEAD")],
+                body: Array("this page is read with GET\n".utf8))
+        }
+        switch path {
+        case "/metrics":
             exchange.respond(
                 status: 200, contentType: "text/plain;version=0.0.4;charset=utf-8",
                 body: SenderPages.metrics(sender, desk, link.figures, certificates, now: now))
-        case (.get, "/healthz"):
+        case "/healthz":
             exchange.respond(status: 200, contentType: "text/plain;charset=utf-8", body: Array("ok\n".utf8))
-        case (.get, "/readyz"):
+        default:
             let (isReady, text) = SenderPages.readiness(sender, link.figures, leases: leases, now: now)
             exchange.respond(
                 status: isReady ? 200 : 503, contentType: "text/plain;charset=utf-8", body: Array((text + "\n").utf8))
-        default:
-            exchange.respond(
-                status: 404, contentType: "text/plain;charset=utf-8",
-                body: Array("/metrics, /healthz, /readyz, /v1/channels and /v1/broadcasts are here\n".utf8))
         }
     }
 

@@ -19,7 +19,8 @@ package final class FakePage {
         let target = exchange.rawTarget
         let path = String(target.prefix { $0 != "?" })
         let query = Self.fields(target.dropFirst(path.count + 1))
-        switch (exchange.method, path) {
+        let method = exchange.method == .head ? .get : exchange.method
+        switch (method, path) {
         case (.get, "/"):
             exchange.respond(status: 200, contentType: "text/html; charset=utf-8", body: Array(Self.html.utf8))
         case (.get, "/phones"):

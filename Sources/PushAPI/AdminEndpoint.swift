@@ -41,7 +41,7 @@ package enum AdminEndpoint: Sendable, Hashable, CaseIterable {
         .init("/v1/backup", [.get(.backupState), .post(.backup)]),
         .init("/v1/drain", [.get(.drainState), .post(.drain)]),
         .init("/metrics", [.get(.metrics)]),
-        .init("/healthz", [.get(.healthz), .head(.healthz)]),
-        .init("/readyz", [.get(.readyz), .head(.readyz)]),
+        .init("/healthz", [.get(.healthz)]),
+        .init("/readyz", [.get(.readyz)]),
     ])
 }

@@ -66,8 +66,8 @@ package enum PublicEndpoint: Sendable, Hashable {
         .init("/v2/{appId}/report/online_user", [.get(.onlineReport)]),
         .init("/v2/{appId}/receipt", [.post(.receipt)]),
         .init("/v2/{appId}/log/upload", [.post(.uploadLog)]),
-        .init("/v2/check", [.get(.check), .head(.check)]),
-        .init("/healthz", [.get(.healthz), .head(.healthz)]),
-        .init("/readyz", [.get(.readyz), .head(.readyz)]),
+        .init("/v2/check", [.get(.check)]),
+        .init("/healthz", [.get(.healthz)]),
+        .init("/readyz", [.get(.readyz)]),
     ])
 }

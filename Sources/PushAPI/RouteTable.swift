@@ -10,9 +10,13 @@ package struct RouteTable<Endpoint: Sendable>: Sendable {
         package let methods: [RouteMethod<Endpoint>]
         let allow: String
 
+        /// HEAD is served wherever GET is: the same, and the server leaves the body out.
         init(_ path: String, _ methods: [RouteMethod<Endpoint>]) {
-            (self.path, self.methods) = (path, methods)
-            allow = methods.map { "\($0.method)".uppercased() }.joined(separator: ", ")
+            self.path = path
+            self.methods = methods.flatMap {
+                $0.method == .get ? [$0, RouteMethod(method: .head, endpoint: $0.endpoint)] : [$0]
+            }
+            allow = self.methods.map { "\($0.method)".uppercased() }.joined(separator: ", ")
         }
     }
 
@@ -76,7 +80,6 @@ package struct RouteMethod<Endpoint: Sendable>: Sendable {
     let endpoint: Endpoint
 
     static func get(_ endpoint: Endpoint) -> Self { Self(method: .get, endpoint: endpoint) }
-    static func head(_ endpoint: Endpoint) -> Self { Self(method: .head, endpoint: endpoint) }
     static func post(_ endpoint: Endpoint) -> Self { Self(method: .post, endpoint: endpoint) }
     static func put(_ endpoint: Endpoint) -> Self { Self(method: .put, endpoint: endpoint) }
     static func patch(_ endpoint: Endpoint) -> Self { Self(method: .patch, endpoint: endpoint) }

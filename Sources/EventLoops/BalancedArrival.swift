@@ -7,8 +7,12 @@ final class BalancedArrival {
     enum Outcome {
         /// The client's address, or the balancer's own where it speaks for itself.
         case arrived(CInt, SocketAddress)
-        /// The balancer left, or said nothing in time.
+        /// The balancer left without a byte, as a check does whether somebody listens here.
+        case probed
+        /// The balancer left amid its header.
         case left
+        /// It did not send its header in time.
+        case late
         case refused(ProxyHeader.Fault)
     }
 
@@ -17,6 +21,8 @@ final class BalancedArrival {
     private let done: (BalancedArrival, Outcome) -> Void
     private var event: UnsafeMutablePointer<event>?
     private var awaitedByteCount = 0
+    /// Some of a header was seen.
+    private var hasBegun = false
 
     /// Takes a non-blocking socket; `done` is called once on the loop, unless the arrival is dropped before.
     init?(
@@ -38,7 +44,7 @@ final class BalancedArrival {
             Glibc.close(descriptor)
             return nil
         }
-        wake(atBytes: ProxyHeader.fixedByteCount)
+        wake(atBytes: ProxyHeader.leastByteCount)
     }
 
     /// Closes the connection without a word.
@@ -62,13 +68,14 @@ final class BalancedArrival {
     }
 
     private func ready(_ what: Int16) {
-        guard what & Int16(EV_READ) != 0 else { return end(.left) }
+        guard what & Int16(EV_READ) != 0 else { return end(.late) }
         withUnsafeTemporaryAllocation(byteCount: Limits.proxyHeaderByteCount, alignment: 1) { room in
             let count = recv(descriptor, room.baseAddress, room.count, CInt(MSG_PEEK | MSG_DONTWAIT))
             guard count > 0 else {
                 if count < 0, errno == EAGAIN || errno == EINTR { return }
-                return end(.left)
+                return end(hasBegun ? .left : .probed)
             }
+            hasBegun = true
             switch ProxyHeader(UnsafeRawBufferPointer(rebasing: room[..<count])) {
             case .incomplete(let byteCount):
                 // Woken for fewer bytes than were waited for: no more come.

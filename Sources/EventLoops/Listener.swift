@@ -19,6 +19,9 @@ package final class Listener: Resident {
     /// When, in the loop's time.
     package private(set) var refusedHeaderAt: UInt64 = 0
 
+    /// Connections of balancers that ended without a byte: checks whether somebody listens.
+    package private(set) var probeCount: UInt64 = 0
+
     private let loop: EventLoop
     private let descriptor: CInt
     private let balancers: [AddressRange]
@@ -49,7 +52,7 @@ package final class Listener: Resident {
     /// - Parameters:
     ///   - loop: the loop of the caller.
     ///   - socket: taken here.
-    ///   - balancers: whose connections begin with a PROXY header of version 2; it names the client, and `connected` sees the
+    ///   - balancers: whose connections begin with a PROXY header; it names the client, and `connected` sees the
     ///     connection without it. Connections from elsewhere have none.
     ///   - door: without it everyone is let in.
     ///   - connected: called on the loop.
@@ -195,7 +198,9 @@ package final class Listener: Resident {
         switch outcome {
         case .arrived(let descriptor, let client):
             letIn(.init(descriptor: descriptor, client: client), peer: client)
-        case .left: refuse(arrival.balancer, "it sent no whole PROXY header in time")
+        case .probed: probeCount += 1
+        case .left: refuse(arrival.balancer, "it left before its PROXY header was whole")
+        case .late: refuse(arrival.balancer, "it sent no whole PROXY header in time")
         case .refused(let fault): refuse(arrival.balancer, "\(fault)")
         }
     }

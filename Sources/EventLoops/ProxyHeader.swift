@@ -1,9 +1,10 @@
 internal import CLibevent
 internal import Glibc
 
-/// The header of the PROXY protocol, version 2: a balancer's word on whose connection it passes on, before the first byte.
+/// The header of the PROXY protocol: a balancer's word on whose connection it passes on, before the first byte.
 ///
-/// Source: "The PROXY protocol", versions 1 & 2, section 2.2 (haproxy.org/download/3.0/doc/proxy-protocol.txt).
+/// Version 1 is a line of text, version 2 is binary. Source: "The PROXY protocol", versions 1 & 2, sections 2.1 and 2.2
+/// (haproxy.org/download/3.0/doc/proxy-protocol.txt).
 enum ProxyHeader: Equatable {
     /// The header has this many bytes, as far as is known yet.
     case incomplete(byteCount: Int)
@@ -14,8 +15,8 @@ enum ProxyHeader: Equatable {
     enum Fault: Equatable {
         /// The bytes begin otherwise.
         case missing
-        /// The readable form of version 1.
-        case version1
+        /// A line of version 1 that is none.
+        case line
         case otherVersion
         case tooLong
         /// The addresses do not fit into the length.
@@ -26,13 +27,18 @@ enum ProxyHeader: Equatable {
     /// Signature, version and command, family, length.
     static let fixedByteCount = 16
     private static let signature: [UInt8] = [0x0D, 0x0A, 0x0D, 0x0A, 0x00, 0x0D, 0x0A, 0x51, 0x55, 0x49, 0x54, 0x0A]
-    private static let version1 = Array("PROXY ".utf8)
+    /// The bytes of the shortest line of version 1, one without a client.
+    static let leastByteCount = 15
+    /// The line of version 1 at most, its end included.
+    private static let lineByteCount = 107
+    private static let lineStart = Array("PROXY ".utf8)
 
     init(_ bytes: UnsafeRawBufferPointer) {
         let known = min(bytes.count, Self.signature.count)
         guard bytes[..<known].elementsEqual(Self.signature[..<known]) else {
-            let start = bytes.prefix(Self.version1.count)
-            self = .refused(start.elementsEqual(Self.version1) ? .version1 : .missing)
+            let start = min(bytes.count, Self.lineStart.count)
+            let isLine = bytes[..<start].elementsEqual(Self.lineStart[..<start])
+            self = isLine ? Self.line(bytes) : .refused(.missing)
             return
         }
         guard bytes.count >= Self.fixedByteCount else {
@@ -71,14 +77,52 @@ enum ProxyHeader: Equatable {
         default: self = .refused(.command)
         }
     }
+
+    /// Reads `PROXY TCP4 192.0.2.7 192.0.2.1 4000 7000`, `TCP6`, or `UNKNOWN` and anything behind it.
+    private static func line(_ bytes: UnsafeRawBufferPointer) -> ProxyHeader {
+        let known = bytes.prefix(lineByteCount)
+        guard let end = known.firstIndex(where: { $0 == 0x0D || $0 == 0x0A }) else {
+            guard bytes.count < lineByteCount else { return .refused(.line) }
+            return .incomplete(byteCount: max(bytes.count + 1, leastByteCount))
+        }
+        guard known[end] == 0x0D, end + 1 < lineByteCount else { return .refused(.line) }
+        guard end + 1 < bytes.count else { return .incomplete(byteCount: end + 2) }
+        guard bytes[end + 1] == 0x0A else { return .refused(.line) }
+        let text = String(decoding: bytes[lineStart.count..<end], as: UTF8.self)
+        let words = text.split(separator: " ", omittingEmptySubsequences: false)
+        if words[0] == "UNKNOWN" { return .complete(byteCount: end + 2, client: nil) }
+        let families = ["TCP4": AF_INET, "TCP6": AF_INET6]
+        guard words.count == 5, let family = families[String(words[0])],
+            let host = address(words[1], family), address(words[2], family) != nil,
+            let source = port(words[3]), port(words[4]) != nil
+        else { return .refused(.line) }
+        let digits = [UInt8(source >> 8), UInt8(truncatingIfNeeded: source)]
+        let client = host.withUnsafeBytes { host in
+            digits.withUnsafeBytes { SocketAddress(host: host[...], port: $0[...]) }
+        }
+        return .complete(byteCount: end + 2, client: client)
+    }
+
+    private static func address(_ text: Substring, _ family: CInt) -> [UInt8]? {
+        var bytes = [UInt8](repeating: 0, count: family == AF_INET ? 4 : 16)
+        // A zero byte would end the text early.
+        guard !text.utf8.contains(0), inet_pton(family, String(text), &bytes) == 1 else { return nil }
+        return bytes
+    }
+
+    private static func port(_ text: Substring) -> UInt16? {
+        guard let port = UInt16(text), "\(port)" == text else { return nil }
+        return port
+    }
 }
 
 extension ProxyHeader.Fault: CustomStringConvertible {
     var description: String {
         switch self {
-        case .missing: "its first bytes are no PROXY header: let the balancer send PROXY protocol version 2"
-        case .version1: "it sends PROXY protocol version 1: switch the balancer to version 2 (HAProxy: send-proxy-v2)"
-        case .otherVersion: "its PROXY header is of a version other than 2"
+        case .missing:
+            "its first bytes are no PROXY header: configure the balancer to send the PROXY protocol, version 1 or 2"
+        case .line: "its PROXY line of version 1 cannot be read"
+        case .otherVersion: "its binary PROXY header is of a version other than 2"
         case .tooLong: "its PROXY header is longer than \(Limits.proxyHeaderByteCount) bytes"
         case .short: "its PROXY header is too short for its addresses"
         case .command: "its PROXY header has an unknown command"

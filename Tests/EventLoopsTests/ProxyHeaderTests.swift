@@ -3,7 +3,7 @@ import Testing
 
 @testable import EventLoops
 
-@Suite("PROXY protocol, version 2")
+@Suite("PROXY protocol")
 struct ProxyHeaderTests {
     static let signature: [UInt8] = [13, 10, 13, 10, 0, 13, 10, 81, 85, 73, 84, 10]
 
@@ -38,9 +38,65 @@ struct ProxyHeaderTests {
         }
     }
 
+    static let lines: [(text: String, client: String?)] = [
+        ("PROXY TCP4 192.0.2.7 10.0.0.1 12345 80", "192.0.2.7:12345"),
+        ("PROXY TCP4 0.0.0.0 255.255.255.255 0 65535", "0.0.0.0:0"),
+        ("PROXY TCP6 2001:db8::9 2001:db8::1 12345 80", "[2001:db8::9]:12345"),
+        ("PROXY TCP6 ::ffff:192.0.2.7 ::1 1 2", "[::ffff:192.0.2.7]:1"),
+        (
+            "PROXY TCP6 ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff 65535 65535",
+            "[ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff]:65535"
+        ),
+        ("PROXY UNKNOWN", nil), ("PROXY UNKNOWN ffff:f...f 65535 65535", nil),
+        ("PROXY UNKNOWN " + String(repeating: "a", count: 91), nil),
+    ]
+
+    @Test("a line of version 1 names the client; each of its prefixes is incomplete", arguments: lines)
+    func line(text: String, client: String?) throws {
+        let whole = Array("\(text)\r\n".utf8)
+        guard case .complete(whole.count, let found) = parse(whole + [0x47, 0x0D, 0x0A]) else {
+            Issue.record("\(parse(whole))")
+            return
+        }
+        #expect(found?.description == client)
+        for count in 1..<whole.count {
+            guard case .incomplete(let wanted) = parse(Array(whole[..<count])) else {
+                Issue.record("\(count) bytes of \(text)")
+                continue
+            }
+            #expect(wanted > count && wanted <= max(whole.count, 15))
+        }
+    }
+
+    @Test(
+        "a line of version 1 that is none is refused",
+        arguments: [
+            "PROXY TCP4 192.0.2.7 10.0.0.1 12345 80\n", "PROXY TCP4 192.0.2.7 10.0.0.1 12345 80\rx",
+            "PROXY TCP4 192.0.2.7 10.0.0.1 12345\r\n",
+            "PROXY TCP4 192.0.2.7 10.0.0.1 12345 80 \r\n", "PROXY TCP4  192.0.2.7 10.0.0.1 12345 80\r\n",
+            "PROXY  TCP4 192.0.2.7 10.0.0.1 1 2\r\n",
+            "PROXY TCP4 192.0.2.07 10.0.0.1 1 2\r\n", "PROXY TCP4 192.0.2 10.0.0.1 1 2\r\n",
+            "PROXY TCP4 192.0.2.256 10.0.0.1 1 2\r\n",
+            "PROXY TCP4 ::1 ::1 1 2\r\n", "PROXY TCP6 192.0.2.7 10.0.0.1 1 2\r\n", "PROXY TCP6 1::2::3 ::1 1 2\r\n",
+            "PROXY TCP6 [::1] ::1 1 2\r\n",
+            "PROXY TCP4 192.0.2.7 10.0.0.1 01 2\r\n", "PROXY TCP4 192.0.2.7 10.0.0.1 1 65536\r\n",
+            "PROXY TCP4 192.0.2.7 10.0.0.1 -1 2\r\n",
+            "PROXY TCP4 192.0.2.7 10.0.0.1 +1 2\r\n", "PROXY TCP4 192.0.2.7 10.0.0.1 1 \r\n",
+            "PROXY tcp4 192.0.2.7 10.0.0.1 1 2\r\n",
+            "PROXY TCP5 192.0.2.7 10.0.0.1 1 2\r\n", "PROXY UDP4 192.0.2.7 10.0.0.1 1 2\r\n", "PROXY \r\n",
+            "PROXY UNKNOWNX\r\n", "PROXY unknown\r\n",
+            "PROXY TCP4 192.0.2.7\u{0} 10.0.0.1 1 2\r\n", "PROXY\tTCP4 192.0.2.7 10.0.0.1 1 2\r\n",
+            "proxy TCP4 192.0.2.7 10.0.0.1 1 2\r\n",
+            "PROXY UNKNOWN \(String(repeating: "a", count: 92))\r\n",
+            "PROXY UNKNOWN \(String(repeating: "a", count: 200))",
+        ])
+    func badLine(text: String) {
+        let fault: ProxyHeader.Fault = text.hasPrefix("PROXY ") ? .line : .missing
+        #expect(parse(Array(text.utf8)) == .refused(fault))
+    }
+
     @Test("what is no header is refused, and no bytes trap")
     func refused() {
-        #expect(parse(Array("PROXY TCP4 1.2.3.4".utf8)) == .refused(.version1))
         #expect(parse(Array("GET / HTTP/1.1\r\n".utf8)) == .refused(.missing))
         #expect(parse(Self.header(command: 0x11)) == .refused(.otherVersion))
         #expect(parse(Self.header(command: 0x22)) == .refused(.command))
@@ -49,7 +105,8 @@ struct ProxyHeaderTests {
         #expect(parse(Self.signature + [0x21, 0x11, 0xFF, 0xFF]) == .refused(.tooLong))
         var random = SystemRandomNumberGenerator()
         for _ in 0..<20_000 {
-            var bytes = Self.header()
+            var bytes =
+                Bool.random(using: &random) ? Self.header() : Array("PROXY TCP4 192.0.2.7 10.0.0.1 12345 80\r\n".utf8)
             for _ in 0..<Int.random(in: 1...4, using: &random) {
                 bytes[Int.random(in: 0..<bytes.count, using: &random)] = UInt8.random(in: 0...255, using: &random)
             }
@@ -105,6 +162,24 @@ struct ProxyHeaderTests {
                 count += 1
                 seen.wait { $0 == Array(repeating: "192.0.2.7", count: count) }
             }
+            let line = Array("PROXY TCP4 192.0.2.7 10.0.0.1 12345 80\r\n".utf8)
+            for cut in [1, 5, 6, 15, 20, line.count - 1, line.count] {
+                let client = try TestClient(port: port)
+                try client.send(Array(line[..<cut]))
+                usleep(20_000)
+                try client.send(Array(line[cut...]) + [1, 2, 3])
+                count += 1
+                seen.wait { $0 == Array(repeating: "192.0.2.7", count: count) }
+            }
+            // A check whether somebody listens ends with nothing said, by a FIN or by a reset.
+            for isReset in [false, true] {
+                let probe = try TestClient(port: port)
+                if isReset { probe.reset() } else { probe.close() }
+            }
+            let probes = Probe<UInt64>()
+            _ = loop.run { loop.onTick { _ in probes.note(listener.value?.probeCount ?? 0) } }
+            probes.wait { $0.last == 2 }
+            #expect(loop.run { listener.value?.refusedHeaderCount } == 0)
             let bad = try TestClient(port: port)
             try bad.send(Array("GET / HTTP/1.1\r\n\r\n".utf8))
             // Bytes that the gateway never read make the kernel reset the connection.

@@ -1,4 +1,4 @@
-"""TCP balancers before the gateway: PROXY headers of version 2, written by hand and by HAProxy."""
+"""TCP balancers before the gateway: PROXY headers of both versions, written by hand and by HAProxy."""
 
 import contextlib
 import socket
@@ -20,6 +20,11 @@ def header(client="203.0.113.9", port=4_000):
     """What a balancer says of a client."""
     addresses = socket.inet_aton(client) + socket.inet_aton("192.0.2.1") + struct.pack(">HH", port, 7_000)
     return SIGNATURE + struct.pack(">BBH", 0x21, 0x11, len(addresses)) + addresses
+
+
+def line(client="203.0.113.9", port=4_000):
+    """The same as version 1 says it."""
+    return f"PROXY TCP4 {client} 192.0.2.1 {port} 7000\r\n".encode()
 
 
 @pytest.fixture(scope="module")
@@ -47,10 +52,11 @@ def registration(gateway):
 
 
 def test_the_guard_on_plain_registration_sees_the_client_and_not_the_balancer(gateway):
-    for client, code in (("203.0.113.9", 403), ("127.0.0.9", None)):
+    for client, code, write in (
+        ("203.0.113.9", 403, header), ("127.0.0.9", None, header), ("203.0.113.9", 403, line), ("127.0.0.9", None, line)):
         connection = Connection("127.0.0.1", gateway.device)
         # The header in pieces, and the Hello right behind it.
-        whole = header(client)
+        whole = write(client)
         connection.socket.sendall(whole[:7])
         time.sleep(0.05)
         connection.socket.sendall(whole[7:] + registration(gateway))
@@ -62,8 +68,8 @@ def test_the_guard_on_plain_registration_sees_the_client_and_not_the_balancer(ga
 
 
 def test_a_connection_without_a_header_ends_with_a_reason_in_the_log_and_a_count(gateway):
-    readable = b"PROXY TCP4 203.0.113.9 192.0.2.1 4000 7000\r\n"
-    for start in (registration(gateway), readable, header()[:20], SIGNATURE + b"\x21\x11\xff\xff"):
+    unreadable = b"PROXY TCP4 203.0.113.9 192.0.2.1 4000\r\n"
+    for start in (registration(gateway), unreadable, header()[:20], SIGNATURE + b"\x21\x11\xff\xff"):
         with socket.create_connection(("127.0.0.1", gateway.device), timeout=20) as one:
             with contextlib.suppress(OSError):
                 one.sendall(start)
@@ -73,18 +79,34 @@ def test_a_connection_without_a_header_ends_with_a_reason_in_the_log_and_a_count
     eventually(lambda: "longwire_proxy_headers_refused_total 4" in gateway.metrics(), "the count")
 
 
+def test_a_check_whether_somebody_listens_is_counted_apart_and_not_warned_of(own_gateway):
+    gateway = own_gateway()
+    gateway.stop()
+    gateway.sections["device"]["balancers"] = ["127.0.0.0/8"]
+    gateway.start()
+    for is_reset in (False, True) * 3:
+        one = socket.create_connection(("127.0.0.1", gateway.device), timeout=5)
+        if is_reset:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        one.close()
+    eventually(lambda: "longwire_balancer_probes_total 6" in gateway.metrics(), "the count")
+    assert "longwire_proxy_headers_refused_total 0" in gateway.metrics()
+    assert "proxyHeaderRefused" not in gateway.log()
+
+
 def is_open(port):
     with contextlib.suppress(OSError):
         socket.create_connection(("127.0.0.1", port), timeout=5).close()
         return True
 
 
-def test_devices_with_and_without_tls_and_calls_come_through_haproxy(gateway, certificate, tmp_path, monkeypatch):
+@pytest.mark.parametrize("version", ["send-proxy", "send-proxy-v2"])
+def test_devices_with_and_without_tls_and_calls_come_through_haproxy(gateway, certificate, tmp_path, monkeypatch, version):
     ports = dict(zip(("device", "device_tls", "http"), free_ports(3)))
     text = "defaults\n  mode tcp\n  timeout connect 5s\n  timeout client 60s\n  timeout server 60s\n"
     for name, port in ports.items():
         text += f"listen {name}\n  bind 127.0.0.1:{port}\n"
-        text += f"  server one 127.0.0.1:{getattr(gateway, name)} send-proxy-v2\n"
+        text += f"  server one 127.0.0.1:{getattr(gateway, name)} {version}\n"
     (tmp_path / "haproxy.cfg").write_text("global\n  maxconn 200\n" + text)
     process = subprocess.Popen(["/usr/sbin/haproxy", "-db", "-f", tmp_path / "haproxy.cfg"])
     try:

@@ -16,6 +16,9 @@ extension GatewayLoop {
 
     /// At most a line a second, whatever a balancer sends.
     func reportRefusedHeaders() {
+        let probes = listeners.reduce(0) { $0 + $1.probeCount }
+        metrics.count(.balancerProbes, Int(probes - reportedProbes))
+        reportedProbes = probes
         let count = listeners.reduce(0) { $0 + $1.refusedHeaderCount }
         guard count > reportedHeaders else { return }
         metrics.count(.proxyHeadersRefused, Int(count - reportedHeaders))

@@ -51,6 +51,7 @@ final class GatewayLoop {
     var listeners: [Listener] = []
     var reportedAcceptFailures: UInt64 = 0
     var reportedHeaders: UInt64 = 0
+    var reportedProbes: UInt64 = 0
     /// Which drain this loop goes through its sessions for, and how far it has come.
     var emptyingNumber: Int64 = 0
     var emptyingCursor: UInt32 = 0

@@ -30,7 +30,7 @@ package struct LoopMetrics: Sendable, Equatable {
 package enum LoopCounter: Int, Sendable, CaseIterable {
     case deviceAccepted, senderAccepted
     case deviceDisplaced, senderDisplaced, deviceTurnedAway, senderTurnedAway, devicesRelayed
-    case proxyHeadersRefused
+    case proxyHeadersRefused, balancerProbes
     case newcomersWaited, newcomersSentAway
     case publishPauses
     case flappingNoted, flappingRefused

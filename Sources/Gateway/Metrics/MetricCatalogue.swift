@@ -147,6 +147,9 @@ package enum MetricCatalogue {
             "longwire_proxy_headers_refused_total", .counter,
             "Connections of balancers that ended without a good PROXY header.", .counter(.proxyHeadersRefused)),
         Metric(
+            "longwire_balancer_probes_total", .counter,
+            "Connections of balancers that ended without a byte, as health checks do.", .counter(.balancerProbes)),
+        Metric(
             "longwire_address_refusals_total", .counter,
             "Connections and requests refused because their network address has all it may have, by kind.",
             AddressRefusal.Kind.allCases.map { kind in

@@ -41,7 +41,9 @@ extension ByteStream {
             guard isOpen else { return }
         }
         // It was closed while it moved.
-        if slot.pointee.flags.contains(.isWebSocket), endWebSocketIfDue() { return }
+        if slot.pointee.flags.contains(.isWebSocket), !slot.pointee.flags.contains(.isClosing), endWebSocketIfDue() {
+            return
+        }
         readAvailable()
     }
 
@@ -85,6 +87,8 @@ extension ByteStream {
                 deliver(slot, freshByteCount: count)
             } else if !slot.pointee.flags.contains(.isClosing) {
                 receiveFrames(slot, UnsafeMutableRawBufferPointer(rebasing: buffer[..<count]))
+            } else if awaitsClose(slot) {
+                receiveClose(slot, UnsafeMutableRawBufferPointer(rebasing: buffer[..<count]))
             }
             guard isOpen else { return }
             // A short read has emptied the socket, so that the next byte makes an edge, unless the peer's end is

@@ -11,6 +11,22 @@ extension ByteStream {
     package func beginWebSocket() {
         guard let slot, !slot.pointee.flags.contains(.isWebSocket) else { return }
         slot.pointee.flags.insert(.isWebSocket)
+        awaitQuiet(slot)
+    }
+
+    /// Lets the client be pinged when nothing is sent to it for a while.
+    func awaitQuiet(_ slot: StreamSlot.Pointer) {
+        table.pointee.setDeadline(slot, at: loop.now + loop.webSocketQuietMilliseconds, isPing: true)
+    }
+
+    /// Sends a ping, since proxies end connections on which nothing passes.
+    ///
+    /// The pong counts for nothing: a browser answers for a page that stands still. The heartbeat decides whether the
+    /// device is alive.
+    func pingIfQuiet() {
+        guard let slot, slot.pointee.flags.isDisjoint(with: [.isClosing, .isHandshaking]) else { return }
+        if slot.pointee.outbox.byteCount == 0 { writeControl(WebSocketSession.ping, []) }
+        awaitQuiet(slot)
     }
 
     /// Writes bytes that are no message: an answer before the first frame, or a control frame.
@@ -28,6 +44,7 @@ extension ByteStream {
         let kept = slot.pointee.webSocket
         var reader = kept?.reader ?? WebSocketReader()
         var ending = kept?.ending
+        var hasClientClosed = false
         var (offset, filled, emptyCount) = (0, 0, 0)
         reading: while true {
             let rest = UnsafeRawBufferPointer(rebasing: bytes[offset...])
@@ -44,9 +61,12 @@ extension ByteStream {
                 case .pong: emptyCount += 1
                 case .close(let code):
                     ending = .init(code: code ?? .normal, reason: .endOfStream)
+                    hasClientClosed = true
                     break reading
                 }
             } catch {
+                offset += reader.faultByteCount
+                hasClientClosed = reader.isBetweenFrames
                 ending = .init(code: error.code, reason: .webSocketFailed("\(error.reason)"))
                 break reading
             }
@@ -54,10 +74,10 @@ extension ByteStream {
         // Before the delegate, which may move the stream.
         if reader.isBetweenMessages, ending == nil {
             if kept != nil { slot.pointee.webSocket = nil }
-        } else if let kept {
-            (kept.reader, kept.ending) = (reader, ending)
         } else {
-            slot.pointee.webSocket = WebSocketSession(reader, ending)
+            let session = kept ?? WebSocketSession()
+            (session.reader, session.ending, session.hasClientClosed) = (reader, ending, hasClientClosed)
+            if kept == nil { slot.pointee.webSocket = session }
         }
         if emptyCount > 0 {
             slot.pointee.delegate?.receivedEmpty(emptyCount, on: self)
@@ -67,13 +87,28 @@ extension ByteStream {
             deliver(slot, freshByteCount: filled)
             guard isOpen else { return }
         }
-        endWebSocketIfDue()
+        if endWebSocketIfDue(), awaitsClose(slot) {
+            receiveClose(slot, UnsafeMutableRawBufferPointer(rebasing: bytes[offset...]))
+        }
+    }
+
+    /// Whether our close frame is on its way and the client's has not come.
+    func awaitsClose(_ slot: StreamSlot.Pointer) -> Bool {
+        slot.pointee.flags.contains(.isWebSocket) && slot.pointee.webSocket?.hasClientClosed != true
+    }
+
+    /// Looks for the client's close frame alone in what a closing WebSocket receives; our half ends behind it.
+    func receiveClose(_ slot: StreamSlot.Pointer, _ bytes: UnsafeMutableRawBufferPointer) {
+        guard let start = bytes.baseAddress else { return }
+        let session = slot.pointee.webSocket ?? WebSocketSession()
+        slot.pointee.webSocket = session
+        session.hasClientClosed = session.reader.passOver(UnsafeRawBufferPointer(bytes), into: start)
+        if session.hasClientClosed { markDirty(slot) }
     }
 
     /// Answers the client's close, or tells it what it broke; the delegate is told of the end now.
     ///
     /// True when the stream is ending.
-    @discardableResult
     func endWebSocketIfDue() -> Bool {
         guard let slot, let ending = slot.pointee.webSocket?.ending else { return false }
         guard !slot.pointee.flags.contains(.isClosing) else { return true }

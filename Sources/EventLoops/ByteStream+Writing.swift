@@ -47,6 +47,7 @@ extension ByteStream {
         WebSocketSession.Head.write(WebSocketSession.binary, payload: byteCount, to: room)
         fill(UnsafeMutableRawBufferPointer(rebasing: room[headByteCount...]))
         commit(byteCount: headByteCount + byteCount)
+        if slot.pointee.side.pointee.isPing { awaitQuiet(slot) }
         return true
     }
 
@@ -113,11 +114,15 @@ extension ByteStream {
             slot.pointee.flags.remove(.owesDrained)
             table.pointee.drained.append(self)
         }
-        if slot.pointee.flags.contains(.isClosing), !slot.pointee.flags.contains(.isShut) {
-            slot.pointee.flags.insert(.isShut)
-            slot.pointee.tls?.sayGoodbye()
-            shutdown(slot.pointee.descriptor, CInt(SHUT_WR))
-        }
+        if slot.pointee.flags.contains(.isClosing), !awaitsClose(slot) { endOutput(slot) }
+    }
+
+    /// Says that nothing more comes: in TLS, then in TCP.
+    func endOutput(_ slot: StreamSlot.Pointer) {
+        guard !slot.pointee.flags.contains(.isShut) else { return }
+        slot.pointee.flags.insert(.isShut)
+        slot.pointee.tls?.sayGoodbye()
+        shutdown(slot.pointee.descriptor, CInt(SHUT_WR))
     }
 
     /// One call over the outbox's first blocks.

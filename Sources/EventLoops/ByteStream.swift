@@ -195,6 +195,7 @@ public struct ByteStream {
         }
         // A moved TLS session may hold decrypted bytes that no edge will announce.
         if !content.leftover.isEmpty || content.tls != nil || content.isWebSocket { enqueueReadAgain() }
+        if content.isWebSocket { awaitQuiet(place) }
         if !content.unsent.isEmpty { content.unsent.withUnsafeBytes { _ = writeRaw($0) } }
     }
 
@@ -222,7 +223,8 @@ public struct ByteStream {
 
     /// Sets the stream's one timeout, in place of an earlier one; cheap enough to be called for each received frame.
     ///
-    /// During a TLS handshake and while closing, the stream's own bound for that holds instead.
+    /// During a TLS handshake and while closing, the stream's own bound for that holds instead. A WebSocket is not pinged
+    /// while it has a timeout.
     package func setTimeout(afterMilliseconds milliseconds: UInt64) {
         guard let slot, !slot.pointee.flags.contains(.isClosing) else { return }
         table.pointee.setDeadline(slot, at: loop.now + milliseconds)
@@ -230,7 +232,7 @@ public struct ByteStream {
 
     package func clearTimeout() {
         guard let slot, slot.pointee.flags.isDisjoint(with: [.isClosing, .isHandshaking]) else { return }
-        table.pointee.clearDeadline(slot)
+        if slot.pointee.flags.contains(.isWebSocket) { awaitQuiet(slot) } else { table.pointee.clearDeadline(slot) }
     }
 
     func timeoutFired() {
@@ -240,7 +242,10 @@ public struct ByteStream {
             slot.pointee.flags.remove(.isHandshaking)
             return finish(.tlsFailed("the handshake timed out"))
         }
-        if slot.pointee.flags.contains(.isClosing) { return finish(.closedHere) }
+        if slot.pointee.flags.contains(.isClosing) {
+            if slot.pointee.outbox.byteCount == 0 { endOutput(slot) }
+            return finish(.closedHere)
+        }
         slot.pointee.delegate?.timedOut(self)
     }
 
@@ -255,7 +260,8 @@ public struct ByteStream {
     /// Sends what is in the outbox, then closes properly: our half first, then on the peer's end or the deadline.
     ///
     /// From now on input is ignored and output refused. Waiting for the peer's end keeps a reset from overtaking our
-    /// last bytes. A WebSocket's close frame, with `code`, goes behind what is in the outbox.
+    /// last bytes. A WebSocket's close frame, with `code`, goes behind what is in the outbox, and our half ends when the
+    /// client's close frame is here (RFC 6455, section 7.1.1).
     package func closeAfterFlush(
         code: WebSocketCode = .normal, deadlineMilliseconds: UInt64 = Limits.closeMilliseconds
     ) {

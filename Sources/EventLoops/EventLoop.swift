@@ -248,6 +248,9 @@ package final class EventLoop: @unchecked Sendable {
     /// Set before the loop starts, or on the loop.
     package var closingStreamLimit = Int.max
 
+    /// As `Limits` has it; for tests.
+    var webSocketQuietMilliseconds = Limits.webSocketQuietMilliseconds
+
     /// Waits for the end of the loop's thread; the caller owns the loop afterwards.
     package func join() {
         precondition(!isInLoop || !isRunning.load(ordering: .relaxed), "a loop cannot join itself")

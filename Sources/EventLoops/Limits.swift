@@ -70,6 +70,9 @@ package enum Limits {
     /// Rounds of last callbacks when a loop stops: a callback may close a neighbour, not start new work for ever.
     static let stopRoundCount = 16
 
+    /// A WebSocket on which the server has sent nothing for so long is pinged: proxies end what is silent for 60 s, some
+    /// after 30.
+    static let webSocketQuietMilliseconds: UInt64 = 25_000
     /// What stands before a WebSocket's payload at most, unmasked.
     static let webSocketHeadByteCount = 10
 

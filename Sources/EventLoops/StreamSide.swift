@@ -24,6 +24,8 @@ struct StreamSide {
     var previousInBucket: UInt32 = StreamTable.none
     var bucket: UInt16 = 0
     var newcomer = Newcomer.no
+    /// The deadline is that of a WebSocket's next ping, and not its delegate's.
+    var isPing = false
     var unconsumed: Block.Pointer?
     var tls: TLSSession?
     var webSocket: WebSocketSession?

@@ -237,15 +237,16 @@ struct StreamTable: ~Copyable {
     }
 
     /// Sets the one deadline of a slot, in constant time; a later one only changes the number: the old bucket finds out.
-    mutating func setDeadline(_ slot: StreamSlot.Pointer, at milliseconds: UInt64) {
+    mutating func setDeadline(_ slot: StreamSlot.Pointer, at milliseconds: UInt64, isPing: Bool = false) {
         let new = max(tick(at: milliseconds), currentTick + 1)
         // An entry of an earlier rotation is looked at in its bucket once a rotation, and moved there.
         if slot.pointee.flags.contains(.isInWheel), new >= slot.pointee.side.pointee.deadline {
             slot.pointee.side.pointee.deadline = new
-            return
+        } else {
+            unlink(slot)
+            link(slot, deadline: new)
         }
-        unlink(slot)
-        link(slot, deadline: new)
+        slot.pointee.side.pointee.isPing = isPing
     }
 
     mutating func clearDeadline(_ slot: StreamSlot.Pointer) {
@@ -280,9 +281,9 @@ struct StreamTable: ~Copyable {
     }
 
     /// Takes out what is due up to `now`, and moves on what is not.
-    private mutating func takeDue(now: UInt64) -> [ByteStream] {
+    private mutating func takeDue(now: UInt64) -> [(stream: ByteStream, isPing: Bool)] {
         let target = UInt32(truncatingIfNeeded: (now > startedAt ? now - startedAt : 0) / Limits.tickMilliseconds)
-        var due: [ByteStream] = []
+        var due: [(ByteStream, Bool)] = []
         // After a long stall one rotation visits every bucket.
         let first = max(currentTick + 1, target > UInt32(buckets.count) ? target - UInt32(buckets.count) + 1 : 0)
         guard first <= target else { return due }
@@ -292,11 +293,11 @@ struct StreamTable: ~Copyable {
             while number != Self.none {
                 let slot = slot(number)
                 let side = slot.pointee.side
-                let deadline = side.pointee.deadline
+                let (deadline, isPing) = (side.pointee.deadline, side.pointee.isPing)
                 number = side.pointee.nextInBucket
                 if deadline <= target {
                     clearDeadline(slot)
-                    due.append(ByteStream(slot))
+                    due.append((ByteStream(slot), isPing))
                 } else if Int(deadline) % Limits.wheelBucketCount != Int(side.pointee.bucket) {
                     unlink(slot)
                     link(slot, deadline: deadline)
@@ -349,7 +350,9 @@ struct StreamTable: ~Copyable {
     }
 
     static func fireTimeouts(on loop: EventLoop, now: UInt64) {
-        for stream in loop.streams.pointee.takeDue(now: now) { stream.timeoutFired() }
+        for (stream, isPing) in loop.streams.pointee.takeDue(now: now) {
+            if isPing { stream.pingIfQuiet() } else { stream.timeoutFired() }
+        }
     }
 
     static func runDeferred(on loop: EventLoop) {

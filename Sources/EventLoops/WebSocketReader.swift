@@ -61,8 +61,15 @@ package struct WebSocketReader {
     /// Payload of the frame that is still to come.
     private var missing: UInt64 = 0
     private var control: [UInt8] = []
+    /// Our close is on its way: of what the client still sends only the end of its frames matters.
+    private var isPassingOver = false
+    /// How many bytes the call of `take` that threw was done with.
+    private(set) var faultByteCount = 0
 
     package init() {}
+
+    /// The last bytes ended a frame.
+    var isBetweenFrames: Bool { place == .head && headByteCount == 0 }
 
     /// Nothing of a frame has come whose rest has not, and no message is open.
     package var isBetweenMessages: Bool { place == .head && headByteCount == 0 && !isInMessage }
@@ -81,7 +88,14 @@ package struct WebSocketReader {
         while true {
             switch place {
             case .head:
-                guard try gatherHead(bytes, &taken) else { return (taken, .incomplete) }
+                let isWhole: Bool
+                do throws(Fault) { isWhole = try gatherHead(bytes, &taken) } catch {
+                    faultByteCount = taken
+                    throw error
+                }
+                guard isWhole else { return (taken, .incomplete) }
+                // Nothing behind its head matters, and its payload may be of any length.
+                if isPassingOver, kind == .close { return (taken, .close(nil)) }
             case .payload:
                 guard missing > 0 else {
                     place = .end
@@ -102,7 +116,31 @@ package struct WebSocketReader {
             case .end:
                 place = .head
                 headByteCount = 0
+                faultByteCount = taken
                 return (taken, try ended())
+            }
+        }
+    }
+
+    /// Takes what comes behind our own close, however wrong it is: nothing is refused twice.
+    ///
+    /// - Returns: whether the client's close is among it.
+    mutating func passOver(_ bytes: UnsafeRawBufferPointer, into target: UnsafeMutableRawPointer) -> Bool {
+        isPassingOver = true
+        var offset = 0
+        while true {
+            let rest = UnsafeRawBufferPointer(rebasing: bytes[offset...])
+            do throws(Fault) {
+                let taken = try take(rest, into: target)
+                offset += taken.byteCount
+                switch taken.step {
+                case .incomplete: return false
+                case .close: return true
+                case .payload, .frameEnd, .ping, .pong: continue
+                }
+            } catch {
+                // A close whose code or reason is wrong is one all the same.
+                return true
             }
         }
     }
@@ -112,21 +150,31 @@ package struct WebSocketReader {
     /// Gathers a frame's head; false when more bytes are needed.
     private mutating func gatherHead(_ bytes: UnsafeRawBufferPointer, _ taken: inout Int) throws(Fault) -> Bool {
         // The usual head is whole: it is read where it lies.
-        var wanted = 2
-        while true {
-            while Int(headByteCount) < wanted {
-                guard taken < bytes.count else { return false }
-                head[Int(headByteCount)] = bytes[taken]
-                headByteCount += 1
-                taken += 1
-            }
-            guard wanted == 2 else { break }
+        guard gather(2, bytes, &taken) else { return false }
+        if isPassingOver {
+            kind = head[0] & 0x0F == Kind.close.rawValue ? .close : .continuation
+            isFinal = true
+        } else {
             try checkStart()
-            wanted = 6 + lengthByteCount
         }
+        guard gather(2 + (isMasked ? 4 : 0) + lengthByteCount, bytes, &taken) else { return false }
         try readLength()
         return true
     }
+
+    /// Gathers a head's first bytes; false when more are needed.
+    @inline(__always)
+    private mutating func gather(_ wanted: Int, _ bytes: UnsafeRawBufferPointer, _ taken: inout Int) -> Bool {
+        while Int(headByteCount) < wanted {
+            guard taken < bytes.count else { return false }
+            head[Int(headByteCount)] = bytes[taken]
+            headByteCount += 1
+            taken += 1
+        }
+        return true
+    }
+
+    private var isMasked: Bool { head[1] & 0x80 != 0 }
 
     private var lengthByteCount: Int {
         switch head[1] & 0x7F {
@@ -140,7 +188,7 @@ package struct WebSocketReader {
     private mutating func checkStart() throws(Fault) {
         guard head[0] & 0x70 == 0 else { throw Self.broken("reserved bits are set, and no extension was agreed on") }
         guard let kind = Kind(rawValue: head[0] & 0x0F) else { throw Self.broken("a frame has a reserved opcode") }
-        guard head[1] & 0x80 != 0 else { throw Self.broken("a client's frame is not masked") }
+        guard isMasked else { throw Self.broken("a client's frame is not masked") }
         (self.kind, isFinal) = (kind, head[0] & 0x80 != 0)
         switch kind {
         case .text: throw Fault(code: .unsupportedData, reason: "messages are binary here")
@@ -160,13 +208,15 @@ package struct WebSocketReader {
         if count > 0 {
             length = 0
             for index in 2..<2 + count { length = length << 8 | UInt64(head[index]) }
-            guard length > (count == 2 ? 125 : 0xFFFF) else {
+            guard length > (count == 2 ? 125 : 0xFFFF) || isPassingOver else {
                 throw Self.broken("a frame's length is not written in as few bytes as it takes")
             }
-            guard length <= UInt64(Int64.max) else { throw Self.broken("a frame's length has its highest bit set") }
+            guard length <= UInt64(Int64.max) || isPassingOver else {
+                throw Self.broken("a frame's length has its highest bit set")
+            }
         }
         mask = 0
-        for index in (0..<4).reversed() { mask = mask << 8 | UInt32(head[2 + count + index]) }
+        for index in (0..<4).reversed() where isMasked { mask = mask << 8 | UInt32(head[2 + count + index]) }
         (missing, hasPayload, place) = (length, false, .payload)
         if kind == .binary { isInMessage = true }
         control.removeAll(keepingCapacity: false)

@@ -1,12 +1,12 @@
-/// What a WebSocket keeps between two reads: what it is reading of a message, and how the client ended it.
+/// The state of a WebSocket between two reads: the part of a message that has come, and how the WebSocket ends.
 ///
 /// An idle WebSocket has none. It moves with its connection from loop to loop.
 final class WebSocketSession {
-    var reader: WebSocketReader
+    var reader = WebSocketReader()
     /// The client closed or broke the protocol while its stream was on its way to another loop.
     var ending: Ending?
-
-    init(_ reader: WebSocketReader, _ ending: Ending?) { (self.reader, self.ending) = (reader, ending) }
+    /// The client's close frame has come, behind which it sends nothing.
+    var hasClientClosed = false
 
     /// How the stream is to end.
     struct Ending {
@@ -35,5 +35,6 @@ final class WebSocketSession {
     /// First bytes of our frames, each with FIN.
     static let binary: UInt8 = 0x82
     static let close: UInt8 = 0x88
+    static let ping: UInt8 = 0x89
     static let pong: UInt8 = 0x8A
 }

@@ -71,7 +71,77 @@ struct WebSocketStreamTests {
             try client.send(ClientFrame.binary([1]).bytes + ClientFrame(opcode: 1, payload: [0x61]).bytes)
             ended.wait { $0 == [.webSocketFailed("messages are binary here")] }
             #expect(seen.values == [[1]])
-            #expect(client.receiveAll() == [0x88, 2, 3, 0xEB])
+            #expect(try client.receive(exactly: 4) == [0x88, 2, 3, 0xEB])
+            // Our half ends with the client's close, and not before it.
+            try client.send(ClientFrame.close(1003).bytes)
+            #expect(client.receiveAll().isEmpty)
+        }
+    }
+
+    @Test(
+        "behind our close only the client's is looked for, whatever comes before it and in whatever pieces",
+        arguments: [0, 1, 2, 3, 5, 8, 13, 21])
+    func awaitingClose(cut: Int) throws {
+        try withLoop { loop in
+            let (ended, closing) = (Probe<CloseReason>(), Probe<Unchecked<ByteStream>>())
+            let port = try serve(on: loop, ended: ended) { _, stream in
+                stream.closeAfterFlush(code: .normal)
+                closing.note(Unchecked(stream))
+            }
+            let client = try TestClient(port: port)
+            try client.send(ClientFrame.binary([1]).bytes)
+            #expect(try client.receive(exactly: 4) == [0x88, 2, 3, 0xE8])
+            // Broken rules, a frame without a mask, and a message that was begun.
+            var rest = ClientFrame(opcode: 1, payload: [0x61]).bytes + [0xF3, 2, 7, 7]
+            rest += ClientFrame.binary([1, 2, 3], isFinal: false).bytes + [0x82, 126, 0, 1, 9]
+            let close: [UInt8] = ClientFrame.close(1000).bytes
+            try client.send(Array(rest[..<cut]))
+            _ = loop.run {}
+            try client.send(Array(rest[cut...]))
+            let stream = try #require(closing.wait { !$0.isEmpty }.first)
+            #expect(loop.run { stream.value.slot.map { $0.pointee.flags.contains(.isShut) } } == false)
+            try client.send(close)
+            #expect(client.receiveAll().isEmpty)
+            client.shutDownWriting()
+            ended.wait { $0 == [.closedHere] }
+        }
+    }
+
+    @Test("a WebSocket on which nothing was sent for a while is pinged, again and again, and its pongs are no payload")
+    func quiet() throws {
+        try withLoop { loop in
+            _ = loop.run { loop.webSocketQuietMilliseconds = 100 }
+            let (seen, empty) = (Probe<[UInt8]>(), Probe<Int>())
+            let port = try serve(on: loop, ended: Probe(), empty: empty) { bytes, _ in seen.note(bytes) }
+            let client = try TestClient(port: port)
+            for _ in 0..<3 {
+                #expect(try client.receive(exactly: 2) == [0x89, 0])
+                try client.send(ClientFrame(opcode: 10).bytes)
+            }
+            try client.send(ClientFrame.binary([1]).bytes)
+            seen.wait { $0 == [[1]] }
+            #expect(empty.values.count == 3)
+        }
+    }
+
+    @Test("a delegate's own timeout stands in for the ping, and the ping comes back behind it")
+    func timeoutBeforePing() throws {
+        try withLoop { loop in
+            _ = loop.run { loop.webSocketQuietMilliseconds = 100 }
+            let (opened, timedOut) = (Probe<Unchecked<ByteStream>>(), Probe<Int>())
+            let port = try loop.listen { [unowned loop] connection in
+                let delegate = TestDelegate()
+                delegate.onTimeout = { _ in timedOut.note(1) }
+                let stream = ByteStream(attaching: connection, on: loop, delegate: delegate)
+                stream.beginWebSocket()
+                stream.setTimeout(afterMilliseconds: 1)
+                opened.note(Unchecked(stream))
+            }
+            let client = try TestClient(port: port)
+            let stream = try #require(opened.wait { !$0.isEmpty }.first)
+            timedOut.wait { $0 == [1] }
+            _ = loop.run { stream.value.clearTimeout() }
+            #expect(try client.receive(exactly: 2) == [0x89, 0])
         }
     }
 

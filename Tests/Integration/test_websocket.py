@@ -222,7 +222,7 @@ def test_requests_that_are_none_are_answered_with_why(gateway):
     for text in (b"GET / HTTP/1.1\r\nX: " + b"a" * 20_000, b"GET \x00\r\n\r\n", b"G" * 9_000):
         with pytest.raises(ws.Refused) as refused:
             ws.WebSocket(gateway.device, request=text)
-        assert refused.value.status in (400, 431)
+        assert refused.value.status in (400, 414, 431)
     # What would come before the answer cannot be told from another request.
     with pytest.raises(ws.Refused) as refused:
         ws.WebSocket(gateway.device, request=ws.head() + frame(PING))
@@ -231,6 +231,105 @@ def test_requests_that_are_none_are_answered_with_why(gateway):
     one = ws.WebSocket(gateway.device, Sec_WebSocket_Extensions="permessage-deflate", Sec_WebSocket_Protocol="longwire.v1")
     assert one.headers["sec-websocket-protocol"] == "longwire.v1"
     one.close()
+
+
+def request(*lines, path="/v1/device", host="x", method="GET", version="HTTP/1.1"):
+    """A request whose header lines are given one by one."""
+    key = "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA=="
+    return "\r\n".join([f"{method} {path} {version}", f"Host: {host}", key, *lines, "", ""]).encode()
+
+
+WANTED = ("Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13")
+REQUESTS = {
+    "as it should be": (request(*WANTED), 101),
+    # Resource name: path and query (section 3).
+    "a query": (request(*WANTED, path="/v1/device?app=shop&x=/"), 101),
+    "an empty query": (request(*WANTED, path="/v1/device?"), 101),
+    "a slash at the end": (request(*WANTED, path="/v1/device/"), 101),
+    "an absolute URI": (request(*WANTED, path="http://x/v1/device?a"), 101),
+    "more of a path": (request(*WANTED, path="/v1/device/x"), 404),
+    "a longer word": (request(*WANTED, path="/v1/devices"), 404),
+    # Lists in several lines, words in any case.
+    "Upgrade in two lines": (request("Upgrade: h2c", *WANTED), 101),
+    "Connection in two lines": (request("Connection: keep-alive", *WANTED), 101),
+    "extensions in two lines": (request(*WANTED, "Sec-WebSocket-Extensions: a", "Sec-WebSocket-Extensions: b"), 101),
+    "words in lower case": (request("upgrade: WEBSOCKET", "connection: upgrade", "sec-websocket-version: 13"), 101),
+    "empty elements": (request("Upgrade: ,websocket,", "Connection: , Upgrade", "Sec-WebSocket-Version: 13"), 101),
+    # Headers that a request must have once.
+    "no Upgrade": (request(*WANTED[1:]), 426),
+    "no Connection": (request(WANTED[0], WANTED[2]), 426),
+    "no version": (request(*WANTED[:2]), 426),
+    "another version": (request(*WANTED[:2], "Sec-WebSocket-Version: 8"), 426),
+    "two versions": (request(*WANTED, "Sec-WebSocket-Version: 8"), 426),
+    "two keys": (request(*WANTED, "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="), 400),
+    "the same key twice": (request(*WANTED, "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA=="), 101),
+    "two origins": (request(*WANTED, "Origin: http://a", "Origin: http://b"), 400),
+    "two hosts": (request(*WANTED, "Host: y"), 400),
+    "a host that is none": (request(*WANTED, host="a b"), 400),
+    "HTTP/1.0": (request(*WANTED, version="HTTP/1.0"), 400),
+    "LF alone": (request(*WANTED).replace(b"\r\n", b"\n"), 400),
+    "an endless line": (b"GET /" + b"a" * 20_000, 414),
+}
+
+
+def answer_to(port, data):
+    """Status, headers and body of what comes back."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as one:
+        one.sendall(data)
+        head = b""
+        while b"\r\n\r\n" not in head:
+            part = one.recv(4_096)
+            assert part, head
+            head += part
+    head, _, body = head.partition(b"\r\n\r\n")
+    first, *lines = head.decode().split("\r\n")
+    return int(first.split()[1]), dict(line.split(": ", 1) for line in lines), body
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_requests_by_section_4_of_rfc_6455(gateway, name):
+    data, status = REQUESTS[name]
+    found, headers, _ = answer_to(gateway.device, data)
+    assert found == status
+    if status == 426:
+        assert headers["Sec-WebSocket-Version"] == "13" and headers["Upgrade"] == "websocket"
+
+
+def test_a_subprotocol_is_found_in_any_line_as_it_was_written(gateway):
+    for lines, is_named in (
+        (["chat, longwire.v1"], True), (["chat", "longwire.v1"], True), (["longwire.v1", "chat"], True), (["chat", "LONGWIRE.V1"], False)):
+        status, headers, _ = answer_to(gateway.device, request(*WANTED, *(f"Sec-WebSocket-Protocol: {line}" for line in lines)))
+        assert status == 101 and headers.get("Sec-WebSocket-Protocol") == ("longwire.v1" if is_named else None)
+
+
+def test_the_consoles_origin_is_its_host_with_the_port_that_the_scheme_implies(gateway):
+    for host, origin, status in (
+        ("example.com", "https://example.com", 101), ("example.com:443", "https://example.com", 101), ("example.com:80", "http://example.com", 101),
+        ("example.com", "http://example.com:80", 101), ("EXAMPLE.com", "https://example.com", 101), ("[::1]:443", "https://[::1]", 101),
+        ("example.com:80", "https://example.com", 403), ("example.com:443", "http://example.com", 403), ("example.com:443", "https://evil.example", 403),
+        ("example.com", "null", 403), ("example.com:8443", "https://example.com", 403),
+    ):
+        data = request(*WANTED, f"Origin: {origin}", path="/console/device?x=1", host=host)
+        assert answer_to(gateway.admin, data)[0] == status, (host, origin)
+    status, headers, body = answer_to(gateway.admin, request(*WANTED, "Origin: http://x", path="/console/device", method="HEAD"))
+    assert (status, headers["Allow"], body) == (405, "GET", b"")
+    status, headers, _ = answer_to(gateway.admin, request(*WANTED, "Origin: http://x", path="/console/device", method="POST"))
+    assert (status, headers["Allow"]) == (405, "GET")
+
+
+def test_the_gateways_half_ends_behind_the_clients_close(gateway):
+    """A client that sees the end of the stream before it has answered the close reports an abnormal end (RFC 6455, section 7.1.1)."""
+    with socket.create_connection(("127.0.0.1", gateway.device), timeout=10) as one:
+        one.sendall(request(*WANTED))
+        assert one.recv(4_096).startswith(b"HTTP/1.1 101 ")
+        one.sendall(frame(TEXT, b"a"))
+        assert one.recv(4_096) == b"\x88\x02\x03\xeb"
+        one.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            one.recv(1)
+        one.setblocking(True)
+        one.sendall(frame(CLOSE, closing(1003)))
+        assert one.recv(1) == b""
 
 
 def test_the_consoles_door_is_for_its_own_page(gateway):
@@ -279,10 +378,11 @@ def test_silence_floods_and_a_reader_that_does_not_read(gateway, web_device):
 
 def test_origins_and_the_switch_change_by_reload(own_gateway):
     gateway = own_gateway(device={})
-    gateway.sections["device"] = {"listen": f"127.0.0.1:{gateway.device}", "webSocket": {"origins": ["https://app.example.com"]}}
+    gateway.sections["device"] = {"listen": f"127.0.0.1:{gateway.device}", "webSocket": {"origins": ["https://app.example.com", "http://app.example.com:80"]}}
     gateway.stop()
     gateway.start()
-    ws.WebSocket(gateway.device, Origin="https://app.example.com").close()
+    for origin in ("https://app.example.com", "https://app.example.com:443", "http://app.example.com", "http://app.example.com:80"):
+        ws.WebSocket(gateway.device, Origin=origin).close()
     with pytest.raises(ws.Refused):
         ws.WebSocket(gateway.device, Origin="https://app.example.com.evil.example")
 

@@ -1,6 +1,7 @@
 """A WebSocket client that is strict with the gateway and lets a test break any rule itself (RFC 6455, by hand)."""
 
 import base64
+import contextlib
 import hashlib
 import os
 import socket
@@ -116,6 +117,10 @@ class WebSocket:
                     if len(self.buffer) >= 2 + more + count:
                         payload = bytes(self.buffer[2 + more : 2 + more + count])
                         del self.buffer[: 2 + more + count]
+                        if opcode == CLOSE:
+                            # The gateway keeps its half open for the answer (RFC 6455, section 7.1.1).
+                            with contextlib.suppress(OSError):
+                                self.send(CLOSE, payload[:2])
                         return opcode, payload
             if not self._fill(deadline):
                 assert not self.buffer, "the stream ends within a frame"

@@ -53,7 +53,7 @@ enum WebSocketFrames {
 
     /// What stands at the front of the gateway's bytes.
     struct Frame {
-        /// 2 for a message's bytes, 0 for more of them, 8 for a close.
+        /// 2 for a message's bytes, 0 for more of them, 8 for a close, 9 for a ping.
         var opcode: UInt8
         var payload: Range<Int>
     }

@@ -180,6 +180,8 @@ extension Worker {
                 guard filled + frame.payload.count <= Limits.receiveByteCount else { break }
                 (messages + filled).copyMemory(from: scratch + frame.payload.lowerBound, byteCount: frame.payload.count)
                 filled += frame.payload.count
+            } else if frame.opcode == 9 {
+                answerWebSocketPing(index, UnsafeRawBufferPointer(rebasing: bytes[frame.payload]))
             }
             offset = frame.payload.upperBound
         }
@@ -187,6 +189,15 @@ extension Worker {
         guard device.pointee.descriptor >= 0 else { return byteCount }
         device.pointee.message.store(messages + used, filled - used)
         return offset
+    }
+
+    private mutating func answerWebSocketPing(_ index: Int, _ payload: UnsafeRawBufferPointer) {
+        guard payload.count <= 125 else { return }
+        // A mask of zeros changes nothing.
+        let pong: [UInt8] = [0x8A, 0x80 | UInt8(payload.count), 0, 0, 0, 0] + payload
+        pong.withUnsafeBytes { bytes in
+            if let start = bytes.baseAddress { put(index, start, bytes.count) }
+        }
     }
 
     private mutating func readFrames(_ index: Int, _ byteCount: Int) -> Int {

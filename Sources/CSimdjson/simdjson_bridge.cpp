@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <vector>
 
 namespace {
 // A parser keeps about 14 bytes for each byte of its largest document. One large batch must not pin that for ever.
@@ -26,6 +27,208 @@ int translate(simdjson::error_code code) {
     default: return LONGWIRE_JSON_BAD_STRUCTURE;
     }
 }
+
+// Errors of a single string or number, which need not spoil the document.
+bool isMendable(simdjson::error_code code) {
+    switch (code) {
+    case simdjson::CAPACITY:
+    case simdjson::MEMALLOC:
+    case simdjson::DEPTH_ERROR:
+    case simdjson::EMPTY:
+    case simdjson::UNCLOSED_STRING: return false;
+    default: return true;
+    }
+}
+
+// A token that simdjson cannot hold: its ordinal number among the tokens of its sort, and the place of its text.
+struct Mark {
+    uint32_t ordinal;
+    uint32_t offset, count;  // Of a number's text; no bytes: it is unreadable.
+};
+
+bool isDigit(uint8_t byte) { return byte >= '0' && byte <= '9'; }
+
+// The count of hex digits' value; -1 when four are not there.
+int hex4(const uint8_t *at, const uint8_t *end) {
+    if (end - at < 4) return -1;
+    int value = 0;
+    for (int place = 0; place < 4; place++) {
+        uint8_t digit = at[place];
+        int nibble = isDigit(digit)                     ? digit - '0'
+                     : digit >= 'a' && digit <= 'f' ? digit - 'a' + 10
+                     : digit >= 'A' && digit <= 'F' ? digit - 'A' + 10
+                                                    : -1;
+        if (nibble < 0) return -1;
+        value = value << 4 | nibble;
+    }
+    return value;
+}
+
+// The bytes of the UTF-8 character at `at`; 0 when there is none.
+size_t utf8Length(const uint8_t *at, const uint8_t *end) {
+    uint8_t first = at[0];
+    if (first < 0x80) return 1;
+    size_t count = first >= 0xC2 && first <= 0xDF   ? 2
+                   : first >= 0xE0 && first <= 0xEF ? 3
+                   : first >= 0xF0 && first <= 0xF4 ? 4
+                                                    : 0;
+    if (count == 0 || size_t(end - at) < count) return 0;
+    for (size_t place = 1; place < count; place++) {
+        if ((at[place] & 0xC0) != 0x80) return 0;
+    }
+    if ((first == 0xE0 && at[1] < 0xA0) || (first == 0xED && at[1] > 0x9F) || (first == 0xF0 && at[1] < 0x90) ||
+        (first == 0xF4 && at[1] > 0x8F))
+        return 0;
+    return count;
+}
+
+// Puts what simdjson can hold in the place of what it cannot, byte for byte, and marks where that was.
+struct Mender {
+    std::vector<Mark> strings, numbers;
+    std::vector<uint8_t> texts;
+    size_t unreadableCount = 0;
+
+    void clear() {
+        // The memory of a rare large document is given back.
+        if (strings.capacity() + numbers.capacity() > smallestCapacity) *this = Mender();
+        strings.clear();
+        numbers.clear();
+        texts.clear();
+        unreadableCount = 0;
+    }
+
+    // False when a string does not end; simdjson's own answer is the right one then.
+    bool mend(uint8_t *at, uint8_t *end) {
+        size_t stringCount = 0, numberCount = 0;
+        while (at < end) {
+            uint8_t byte = *at;
+            if (byte == '"') {
+                bool isUnreadable = false;
+                if (!mendString(at, end, isUnreadable)) return false;
+                if (isUnreadable) {
+                    strings.push_back({uint32_t(stringCount), 0, 0});
+                    unreadableCount++;
+                }
+                stringCount++;
+            } else if (byte == '-' || isDigit(byte)) {
+                mendNumber(at, end, numberCount);
+            } else if (byte == 'N' || byte == 'I') {
+                mendWord(at, end, numberCount);
+            } else {
+                at++;
+            }
+        }
+        return true;
+    }
+
+   private:
+    bool mendString(uint8_t *&at, uint8_t *end, bool &isUnreadable) {
+        at++;
+        while (at < end) {
+            if (*at == '"') {
+                at++;
+                return true;
+            }
+            if (*at == '\\') {
+                if (end - at < 2) return false;
+                size_t count = escapeLength(at, end);
+                if (count == 0) {
+                    *at = '?';
+                    isUnreadable = true;
+                    // The byte behind the backslash is an ordinary one.
+                    count = 1;
+                } else if (count == 1) {
+                    // Half a pair: six characters that simdjson takes.
+                    std::memcpy(at + 2, "fffd", 4);
+                    isUnreadable = true;
+                    count = 6;
+                }
+                at += count;
+            } else if (*at < 0x20) {
+                *at++ = ' ';
+                isUnreadable = true;
+            } else if (size_t count = utf8Length(at, end)) {
+                at += count;
+            } else {
+                *at++ = '?';
+                isUnreadable = true;
+            }
+        }
+        return false;
+    }
+
+    // The bytes of an escape; 1 for half a surrogate pair, 0 for what is none.
+    static size_t escapeLength(const uint8_t *at, const uint8_t *end) {
+        if (at[1] != 'u') return std::memchr("\"\\/bfnrt", at[1], 8) ? 2 : 0;
+        int unit = hex4(at + 2, end);
+        if (unit < 0) return 0;
+        if (unit < 0xD800 || unit > 0xDFFF) return 6;
+        if (unit > 0xDBFF || end - at < 12 || at[6] != '\\' || at[7] != 'u') return 1;
+        int low = hex4(at + 8, end);
+        return low >= 0xDC00 && low <= 0xDFFF ? 12 : 1;
+    }
+
+    // Keeps the text of a number that is no 64-bit integer. What is no number by the grammar stays for simdjson to refuse.
+    void mendNumber(uint8_t *&at, uint8_t *end, size_t &ordinal) {
+        uint8_t *start = at;
+        bool isNegative = *at == '-';
+        if (isNegative) at++;
+        if (at < end && (*at == 'I' || *at == 'N')) return mendWord(at, end, ordinal, start);
+        uint8_t *digits = at;
+        while (at < end && isDigit(*at)) at++;
+        size_t digitCount = size_t(at - digits);
+        bool isNumber = digitCount == 1 || (digitCount > 1 && *digits != '0');
+        bool isInteger = true;
+        if (at < end && *at == '.') {
+            isInteger = false;
+            uint8_t *fraction = ++at;
+            while (at < end && isDigit(*at)) at++;
+            if (at == fraction) isNumber = false;
+        }
+        if (at < end && (*at == 'e' || *at == 'E')) {
+            isInteger = false;
+            at++;
+            if (at < end && (*at == '+' || *at == '-')) at++;
+            uint8_t *exponent = at;
+            while (at < end && isDigit(*at)) at++;
+            if (at == exponent) isNumber = false;
+        }
+        if (isNumber && (!isInteger || !fits(digits, digitCount, isNegative))) {
+            numbers.push_back({uint32_t(ordinal), uint32_t(texts.size()), uint32_t(at - start)});
+            texts.insert(texts.end(), start, at);
+            blank(start, at);
+        }
+        ordinal++;
+    }
+
+    // NaN, Infinity and -Infinity, which writers of JSON make of such values although it has none.
+    void mendWord(uint8_t *&at, uint8_t *end, size_t &ordinal, uint8_t *start = nullptr) {
+        if (!start) start = at;
+        for (const char *word : {"NaN", "Infinity"}) {
+            size_t count = std::strlen(word);
+            if (size_t(end - at) < count || std::memcmp(at, word, count) != 0) continue;
+            at += count;
+            numbers.push_back({uint32_t(ordinal++), 0, 0});
+            unreadableCount++;
+            return blank(start, at);
+        }
+        at++;
+    }
+
+    static void blank(uint8_t *start, uint8_t *end) {
+        std::memset(start, ' ', size_t(end - start));
+        *start = '0';
+    }
+
+    static bool fits(const uint8_t *digits, size_t count, bool isNegative) {
+        const char *most = isNegative ? "9223372036854775808" : "18446744073709551615";
+        size_t length = std::strlen(most);
+        return count < length || (count == length && std::memcmp(digits, most, length) <= 0);
+    }
+};
+
+// The tape's place after the token at `place`; arrays and objects are walked through.
+size_t tapeStep(uint8_t tag) { return tag == 'l' || tag == 'u' || tag == 'd' ? 2 : 1; }
 }  // namespace
 
 struct longwire_json_parser {
@@ -33,11 +236,13 @@ struct longwire_json_parser {
     size_t capacity = 0;
     std::unique_ptr<simdjson::dom::parser> parser;
     std::unique_ptr<uint8_t[]> input;  // simdjson reads up to SIMDJSON_PADDING bytes past the end
+    Mender mender;
 
     int grow(size_t count) {
         size_t wanted = smallestCapacity;
         while (wanted < count) wanted *= 2;
         capacity = 0;
+        mender = Mender();
         input.reset(new (std::nothrow) uint8_t[wanted + simdjson::SIMDJSON_PADDING]);
         parser.reset(new (std::nothrow) simdjson::dom::parser());
         if (!input || !parser) return LONGWIRE_JSON_NO_MEMORY;
@@ -45,6 +250,53 @@ struct longwire_json_parser {
         if (auto error = parser->allocate(wanted, depthLimit + 1)) return translate(error);
         capacity = wanted;
         return LONGWIRE_JSON_OK;
+    }
+
+    simdjson::error_code parse(size_t count) {
+        simdjson::dom::element root;
+        return parser->parse(input.get(), count, false).get(root);
+    }
+
+    uint64_t *tape() { return parser->doc.tape.get(); }
+
+    // Whether a number is on the tape whose text is not what the tape says of it.
+    bool hasFraction() {
+        const uint64_t *words = tape();
+        size_t end = size_t(words[0] & 0x00FFFFFFFFFFFFFFULL);
+        for (size_t place = 1; place < end;) {
+            uint8_t tag = uint8_t(words[place] >> 56);
+            if (tag == 'd') return true;
+            place += tapeStep(tag);
+        }
+        return false;
+    }
+
+    // Writes the marks onto the tape: tokens stand there in the document's order.
+    void mark() {
+        uint64_t *words = tape();
+        size_t end = size_t(words[0] & 0x00FFFFFFFFFFFFFFULL);
+        size_t stringCount = 0, numberCount = 0;
+        auto string = mender.strings.begin();
+        auto number = mender.numbers.begin();
+        for (size_t place = 1; place < end;) {
+            uint8_t tag = uint8_t(words[place] >> 56);
+            size_t step = tapeStep(tag);
+            if (tag == '"') {
+                if (string != mender.strings.end() && string->ordinal == stringCount) {
+                    words[place] = uint64_t('!') << 56;
+                    ++string;
+                }
+                stringCount++;
+            } else if (step == 2) {
+                if (number != mender.numbers.end() && number->ordinal == numberCount) {
+                    words[place] = uint64_t('#') << 56;
+                    words[place + 1] = uint64_t(number->offset) << 32 | number->count;
+                    ++number;
+                }
+                numberCount++;
+            }
+            place += step;
+        }
     }
 };
 
@@ -62,13 +314,33 @@ extern "C" int longwire_json_parse(
     if (count > self->capacity || oversized) {
         if (int error = self->grow(count)) return error;
     }
-    std::memcpy(self->input.get(), bytes, count);
-    std::memset(self->input.get() + count, 0, simdjson::SIMDJSON_PADDING);
-    simdjson::dom::element root;
-    if (auto error = self->parser->parse(self->input.get(), count, false).get(root)) return translate(error);
+    auto copy = [&] {
+        std::memcpy(self->input.get(), bytes, count);
+        std::memset(self->input.get() + count, 0, simdjson::SIMDJSON_PADDING);
+    };
+    copy();
+    self->mender.clear();
+    auto error = self->parse(count);
+    // Most documents need no second look.
+    if (error ? isMendable(error) : self->hasFraction()) {
+        bool isMended = self->mender.mend(self->input.get(), self->input.get() + count) &&
+                        !(self->mender.strings.empty() && self->mender.numbers.empty());
+        if (isMended) {
+            if (auto second = self->parse(count)) {
+                // The first answer is of the text as it came.
+                if (!error) error = second;
+                return translate(error);
+            }
+            error = simdjson::SUCCESS;
+            self->mark();
+        }
+    }
+    if (error) return translate(error);
     const simdjson::dom::document &document = self->parser->doc;
     out->tape = document.tape.get();
     out->tape_count = size_t(out->tape[0] & 0x00FFFFFFFFFFFFFFULL);
     out->strings = document.string_buf.get();
+    out->numbers = self->mender.texts.data();
+    out->unreadable_count = self->mender.unreadableCount;
     return LONGWIRE_JSON_OK;
 }

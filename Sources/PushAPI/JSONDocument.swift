@@ -33,12 +33,18 @@ package final class JSONParser {
     deinit { longwire_json_destroy(raw) }
 
     /// Parses a document; the value is valid until the next call and as long as the parser.
+    ///
+    /// A string or a number that cannot be read spoils itself alone: its kind is `unreadable`.
     package func parse(_ bytes: UnsafeRawBufferPointer) throws(JSONError) -> JSONValue {
         var document = longwire_json_document()
         let code = longwire_json_parse(raw, bytes.baseAddress, bytes.count, &document)
         guard code == Int32(LONGWIRE_JSON_OK) else { throw JSONError(code: code) }
-        return JSONValue(tape: document.tape, strings: document.strings, index: 1)
+        hasUnreadable = document.unreadable_count > 0
+        return JSONValue(tape: document.tape, strings: document.strings, numbers: document.numbers, index: 1)
     }
+
+    /// Some value or key of the last document is `unreadable`.
+    package private(set) var hasUnreadable = false
 }
 
 extension JSONError {
@@ -58,14 +64,25 @@ extension JSONError {
 
 /// One value of a parsed document: two pointers into the parser and a place on its tape.
 package struct JSONValue {
-    package enum Kind: Equatable { case null, bool, integer, double, string, array, object }
+    package enum Kind: Equatable {
+        case null, bool, integer
+        /// A number that is no 64-bit integer.
+        case double
+        case string, array, object
+        /// A string that is no Unicode text, or no number at all (NaN).
+        case unreadable
+    }
 
     private let tape: UnsafePointer<UInt64>
     private let strings: UnsafePointer<UInt8>
+    /// Texts of the numbers that are no 64-bit integers; `nil` when there is none.
+    private let numbers: UnsafePointer<UInt8>?
     private let index: Int
 
-    fileprivate init(tape: UnsafePointer<UInt64>, strings: UnsafePointer<UInt8>, index: Int) {
-        (self.tape, self.strings, self.index) = (tape, strings, index)
+    fileprivate init(
+        tape: UnsafePointer<UInt64>, strings: UnsafePointer<UInt8>, numbers: UnsafePointer<UInt8>?, index: Int
+    ) {
+        (self.tape, self.strings, self.numbers, self.index) = (tape, strings, numbers, index)
     }
 
     private var tag: UInt8 { UInt8(truncatingIfNeeded: tape[index] >> 56) }
@@ -77,7 +94,8 @@ package struct JSONValue {
         case UInt8(ascii: "["): .array
         case UInt8(ascii: "\""): .string
         case UInt8(ascii: "l"), UInt8(ascii: "u"): .integer
-        case UInt8(ascii: "d"): .double
+        case UInt8(ascii: "#"): numberText == nil ? .unreadable : .double
+        case UInt8(ascii: "!"): .unreadable
         case UInt8(ascii: "t"), UInt8(ascii: "f"): .bool
         default: .null
         }
@@ -105,7 +123,21 @@ package struct JSONValue {
     /// An integer above `Int64.max`, which `integer` cannot give.
     var unsignedInteger: UInt64? { tag == UInt8(ascii: "u") ? tape[index + 1] : nil }
 
-    var double: Double? { tag == UInt8(ascii: "d") ? Double(bitPattern: tape[index + 1]) : nil }
+    /// The text of a number that is no 64-bit integer, as it came.
+    var numberText: UnsafeRawBufferPointer? {
+        guard tag == UInt8(ascii: "#") else { return nil }
+        let count = Int(tape[index + 1] & 0xFFFF_FFFF)
+        guard count > 0, let numbers else { return nil }
+        return UnsafeRawBufferPointer(start: numbers + Int(tape[index + 1] >> 32), count: count)
+    }
+
+    /// The nearest double; infinite for a number beyond all of them.
+    var double: Double? {
+        guard let numberText else { return nil }
+        // Nothing that is of use as a number is longer.
+        guard numberText.count <= 400 else { return .infinity }
+        return Double(String(decoding: numberText, as: UTF8.self))
+    }
 
     /// A string's bytes with escapes resolved.
     package var stringBytes: UnsafeRawBufferPointer? {
@@ -121,7 +153,7 @@ package struct JSONValue {
     private var next: Int {
         switch tag {
         case UInt8(ascii: "{"), UInt8(ascii: "["): Int(payload & 0xFFFF_FFFF)
-        case UInt8(ascii: "l"), UInt8(ascii: "u"), UInt8(ascii: "d"): index + 2
+        case UInt8(ascii: "l"), UInt8(ascii: "u"), UInt8(ascii: "#"): index + 2
         default: index + 1
         }
     }
@@ -129,7 +161,9 @@ package struct JSONValue {
     /// The place of the closing bracket; the contents end there.
     private var end: Int { next - 1 }
 
-    private func value(at index: Int) -> JSONValue { JSONValue(tape: tape, strings: strings, index: index) }
+    private func value(at index: Int) -> JSONValue {
+        JSONValue(tape: tape, strings: strings, numbers: numbers, index: index)
+    }
 
     /// True for `{}` and for `[]`, which PHP writes for an empty object.
     package var isEmptyContainer: Bool {
@@ -209,8 +243,19 @@ extension JSONValue {
         return Int64(String(decoding: bytes, as: UTF8.self))
     }
 
+    /// The digits of an integer that 64 bits do not hold.
+    var longIntegerText: UnsafeRawBufferPointer? {
+        guard let numberText, numberText.allSatisfy({ $0 == UInt8(ascii: "-") || $0 & 0xF0 == 0x30 }) else {
+            return nil
+        }
+        return numberText
+    }
+
     /// A text, or an integer written out as one: SDKs without types send numbers for names.
-    var lenientText: String? { string ?? integer.map(String.init) }
+    var lenientText: String? {
+        string ?? integer.map(String.init) ?? unsignedInteger.map(String.init)
+            ?? longIntegerText.map { String(decoding: $0, as: UTF8.self) }
+    }
 
     /// A boolean, or the 0 and 1 (as number or text) that some clients write for one.
     package var lenientBool: Bool? {
@@ -226,4 +271,42 @@ extension JSONValue {
 
     /// True when there is something in it: neither null, nor `[]`, nor `{}`.
     var hasContent: Bool { !isNull && !isEmptyContainer }
+
+    /// True for null, an empty text, `[]` and `{}`: SDKs write these for fields that their callers left out.
+    ///
+    /// Every optional field of a request is read by this rule, and by `isAbsentOrZero` where zero is none of its values.
+    var isAbsent: Bool { !hasContent || equals("") }
+
+    /// Absent, or the zero or the `false` of a type without an absent value.
+    var isAbsentOrZero: Bool { isAbsent || lenientBool == false || double == 0 }
+
+    /// Absent in all its parts, as an object is whose caller filled in nothing; with `zero` its numbers and flags, too.
+    func isHollow(zero: Bool) -> Bool {
+        if kind == .object { return members.allSatisfy { $0.value.isHollow(zero: zero) } }
+        return zero ? isAbsentOrZero : isAbsent
+    }
+
+    /// The value of an optional field; `nil` when it is absent.
+    var given: JSONValue? { isAbsent ? nil : self }
+
+    /// The same for a field that zero is no value of.
+    var givenNonzero: JSONValue? { isAbsentOrZero ? nil : self }
+
+    /// The place of the first value or key inside that cannot be read, as a path below this value.
+    var unreadablePath: String? {
+        switch kind {
+        case .unreadable: return ""
+        case .array:
+            for (index, element) in elements.enumerated() {
+                if let path = element.unreadablePath { return "[\(index)]\(path)" }
+            }
+        case .object:
+            for (key, value) in members {
+                guard let name = key.string else { return ".?" }
+                if let path = value.unreadablePath { return ".\(name.prefix(Limits.notedKeyByteCount))\(path)" }
+            }
+        default: break
+        }
+        return nil
+    }
 }

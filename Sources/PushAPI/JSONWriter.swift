@@ -131,14 +131,6 @@ package struct JSONWriter {
         needsComma = true
     }
 
-    /// The shortest text that reads back as the same number; null for what JSON cannot say.
-    mutating func double(_ value: Double) {
-        guard value.isFinite else { return null() }
-        separate()
-        bytes.append(contentsOf: value.description.utf8)
-        needsComma = true
-    }
-
     package mutating func bool(_ value: Bool) { raw(value ? "true" : "false") }
 
     package mutating func null() { raw("null") }
@@ -150,7 +142,9 @@ package struct JSONWriter {
     }
 
     /// A complete JSON value, embedded as it is.
-    package mutating func raw(_ json: [UInt8]) {
+    package mutating func raw(_ json: [UInt8]) { json.withUnsafeBytes { raw($0) } }
+
+    private mutating func raw(_ json: UnsafeRawBufferPointer) {
         separate()
         bytes.append(contentsOf: json)
         needsComma = true
@@ -197,14 +191,15 @@ package struct JSONWriter {
 }
 
 extension JSONWriter {
-    /// Writes a parsed value again: same members, same order, no white space.
+    /// Writes a parsed value again: same members, same order, same digits, no white space.
     package mutating func value(_ value: JSONValue) {
         switch value.kind {
         case .null: null()
         case .bool: bool(value.bool ?? false)
         case .integer:
             if let number = value.integer { integer(number) } else { integer(value.unsignedInteger ?? 0) }
-        case .double: double(value.double ?? 0)
+        case .double: raw(value.numberText ?? UnsafeRawBufferPointer(start: nil, count: 0))
+        case .unreadable: null()
         case .string: string(bytes: value.stringBytes ?? UnsafeRawBufferPointer(start: nil, count: 0))
         case .array:
             beginArray()

@@ -5,7 +5,7 @@
 /// Texts stay where they are in the parsed document; digits go into a ring of slots, one message needs a few of them.
 final class NumberTexts {
     private static let slotCount = 64
-    /// Of the longest integer: nineteen digits and a sign.
+    /// Of the longest 64-bit integer: twenty digits.
     private static let slotByteCount = 20
 
     private let memory = UnsafeMutableRawBufferPointer.allocate(
@@ -19,11 +19,19 @@ final class NumberTexts {
     /// Digits stand until sixty-three other numbers have been written out.
     func bytes(of value: JSONValue) -> UnsafeRawBufferPointer? {
         if let text = value.stringBytes { return text }
-        guard let number = value.integer else { return nil }
+        if let text = value.longIntegerText { return text }
+        let digits: String
+        if let number = value.integer {
+            digits = String(number)
+        } else if let number = value.unsignedInteger {
+            digits = String(number)
+        } else {
+            return nil
+        }
         let start = next * Self.slotByteCount
         next = (next + 1) % Self.slotCount
         var end = start
-        for digit in String(number).utf8 {
+        for digit in digits.utf8 {
             memory[end] = digit
             end += 1
         }

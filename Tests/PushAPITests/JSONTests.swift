@@ -61,19 +61,65 @@ struct JSONTests {
         "bad texts have their fault named",
         arguments: [
             ("", JSONError.empty), ("{", .badStructure), ("[1,]", .badStructure), ("{\"a\":\"", .badString),
-            ("[\"\\x\"]", .badString), ("[01]", .badNumber), ("[1e999]", .badNumber),
+            ("[01]", .badNumber), ("[1e]", .badNumber), ("[\"\\ud800\",]", .badString), ("[\"\\", .badString),
             ("[[[[[[[[[1]]]]]]]]]", .tooDeep), ("{} {}", .badStructure),
         ] as [(String, JSONError)])
     func faults(text: String, expected: JSONError) {
         #expect(error(Array(text.utf8)) == expected)
     }
 
-    @Test("invalid UTF-8 is refused, size and depth are bounded exactly")
+    @Test("size and depth are bounded exactly, and invalid UTF-8 outside a string is refused")
     func bounds() {
-        #expect(error([0x22, 0xFF, 0x22]) == .badUTF8)
+        #expect(error([0x5B, 0xFF, 0x5D]) == .badUTF8)
         #expect(error(Array("[[[[[[[[1]]]]]]]]".utf8)) == nil)
         #expect(error(Array("[1,2]".utf8), byteLimit: 5) == nil)
         #expect(error(Array("[1,2]".utf8), byteLimit: 4) == .tooLarge)
+    }
+
+    @Test("a string or number that cannot be read spoils itself alone")
+    func unreadable() throws {
+        let bad = [
+            #""\ud83d""#, #""a\ude00b""#, #""\ud83d\u0041""#, #""\ud83d\ud83d\ude00""#, #""\x""#, #""\u12G4""#,
+            "\"a\u{1}b\"",
+            "NaN", "Infinity", "-Infinity",
+        ]
+        for text in bad {
+            try parse(
+                #"{"a":[1,"x",2.5],"b":\#(text),"\u0063":"\"\\\u00e9","d":12345678901234567890123,"e":{"f":\#(text)}}"#
+            ) {
+                value in
+                #expect(value["a"]?.elements.map(\.kind) == [.integer, .string, .double], "\(text)")
+                #expect(value["b"]?.kind == .unreadable && value["b"]?.string == nil, "\(text)")
+                #expect(value["c"]?.string == "\"\\é" && value["e"]?.unreadablePath == ".f", "\(text)")
+                #expect(value["d"]?.lenientText == "12345678901234567890123" && value.unreadablePath == ".b", "\(text)")
+            }
+        }
+        let parser = JSONParser()
+        let latin: [UInt8] = Array("[\"a".utf8) + [0xE9, 0xFF, 0xED, 0xA0, 0x80] + Array("\",\"b\"]".utf8)
+        try latin.withUnsafeBytes { bytes in
+            let value = try parser.parse(bytes)
+            #expect(value.elements.map(\.kind) == [.unreadable, .string] && parser.hasUnreadable)
+        }
+        let plain = Array("[1.5]".utf8)
+        _ = try plain.withUnsafeBytes { try parser.parse($0) }
+        #expect(!parser.hasUnreadable)
+    }
+
+    @Test(
+        "a number that is no 64-bit integer is written with the digits that it came with",
+        arguments: [
+            "1234567890123456789012345", "-9223372036854775809", "18446744073709551616", "1e400", "-1E+400", "1.0",
+            "1e5",
+            "0.1000", "3.14159265358979323846264338327950288", "12345678901234567.89", "-0.0",
+        ])
+    func digits(number: String) throws {
+        let text = #"{"a":\#(number),"b":[7,\#(number),"\#(number)"]}"#
+        try parse(text) { value in
+            var writer = JSONWriter()
+            writer.value(value)
+            #expect(String(decoding: writer.bytes, as: UTF8.self) == text)
+            #expect(value["a"]?.kind == .double && value["a"]?.integer == nil)
+        }
     }
 
     @Test("a parser takes small, large and small documents in turn")

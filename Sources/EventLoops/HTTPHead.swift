@@ -122,6 +122,7 @@ package struct HTTPHead {
         // The last two bytes are the empty line's own.
         while place < head.count - 2 { place = try readField(at: place) }
         try interpret(bodyLimit: bodyLimit)
+        try checkContentCoding()
     }
 
     /// Looks at a request line alone, its CRLF included.
@@ -130,6 +131,25 @@ package struct HTTPHead {
         head.bytes = requestLine
         _ = try head.readRequestLine()
     }
+
+    /// Refuses a body in a content coding, which the readers of bodies would report as bad UTF-8 (RFC 9110, section 15.5.16).
+    private func checkContentCoding() throws(Refusal) {
+        guard body != .length(0) else { return }
+        for field in fields where Self.equals("content-encoding", bytes, field.name) {
+            guard field.value.start < field.value.end, !Self.equals("identity", bytes, field.value) else { continue }
+            let known = Self.contentCodings.first { Self.equals($0.name, bytes, field.value) }
+            throw Refusal(
+                status: 415, reason: known?.reason ?? "the body's Content-Encoding is not taken, send it without one")
+        }
+    }
+
+    private static let contentCodings: [(name: StaticString, reason: StaticString)] = [
+        ("gzip", "Content-Encoding gzip is not taken, send the body without one"),
+        ("x-gzip", "Content-Encoding x-gzip is not taken, send the body without one"),
+        ("deflate", "Content-Encoding deflate is not taken, send the body without one"),
+        ("br", "Content-Encoding br is not taken, send the body without one"),
+        ("zstd", "Content-Encoding zstd is not taken, send the body without one"),
+    ]
 
     /// The offset of the line's CR; nothing in a line may be a control character but a tab.
     private func endOfLine(from start: Int) throws(Refusal) -> Int {

@@ -9,13 +9,17 @@ final class AppDelegate: UIResponder, UIApplicationDelegate, @preconcurrency UNU
     /// Shared with the service extension; both targets have this app group.
     static let group = "group.com.example.app"
 
-    private lazy var folder =
-        FileManager.default.containerURL(forSecurityApplicationGroupIdentifier: Self.group)?.path
-        ?? NSTemporaryDirectory()
+    /// The folder of the device's identity; in one that the system cleans up the device would begin anew.
+    private lazy var folder: String = {
+        guard let group = FileManager.default.containerURL(forSecurityApplicationGroupIdentifier: Self.group) else {
+            fatalError("the app has no group \(Self.group): add it under Signing & Capabilities, App Groups")
+        }
+        return group.path
+    }()
     private var lastTap: MessageID?
     private lazy var client: LongwireClient = {
         var configuration = ClientConfiguration(
-            host: "gateway.example.com", port: 7_001, appID: "demo", appSecret: "demo-app-secret")
+            host: "gateway.example.com", port: 7_443, appID: "demo", appSecret: "demo-app-secret")
         configuration.usesTLS = true
         // A silent push may start the app in the background: say foreground only when it is.
         configuration.applicationState = .background

@@ -10,11 +10,17 @@ package enum ScheduleRules {
         case atOnce
         case later(GatewayTime)
         case outOfRange
+        /// Longer ago than a slow call or a badly kept clock explains: another unit, another time zone, or a mistake.
+        case past
     }
+
+    /// How long ago a time may be that means "now".
+    package static let grace: Int64 = 3_600_000
 
     /// What a `schedule_time` means at `now`.
     package static func judge(_ time: GatewayTime, now: GatewayTime, horizon: Int64 = horizon) -> Verdict {
         guard time > 0, time <= now + horizon else { return .outOfRange }
+        guard time >= now - grace else { return .past }
         return time <= now ? .atOnce : .later(time)
     }
 

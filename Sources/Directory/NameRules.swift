@@ -11,6 +11,9 @@ package enum NameRules {
             }
     }
 
+    /// The same and hyphens.
+    package static func isAliasType(_ text: String) -> Bool { isAlias(text.replacing("-", with: "_")) }
+
     /// No white space and nothing that cannot be seen; tags are answered joined by spaces.
     package static func isTag(_ text: String) -> Bool {
         !text.isEmpty

@@ -2,6 +2,7 @@
 
 package import Campaigns
 package import Delivery
+internal import TextForms
 package import Wire
 
 package enum CampaignAction: Sendable {
@@ -66,8 +67,6 @@ package struct NewTask: Sendable {
     package var group: GroupPlace?
     /// Why no device of the task has a fallback; `.applies`: each device decides.
     package var fallback: PublishOutcome.FallbackReason
-    /// Keys of a tag condition that say nothing about any device here.
-    package var unknownKeys: [String] = []
     package var notes = RequestNotes()
 }
 
@@ -91,11 +90,38 @@ package struct ListCall: Sendable {
     package var audience: Audience
     package var isAsync: Bool
     package var needsAliasDetail: Bool
-    /// cids that cannot be any.
-    package var malformed: [String]
+    /// Texts that are no cid, and aliases that no device has.
+    package var unknown: [String] = []
+    /// Members of the audience that cannot be read.
+    package var refused: [RefusedTarget] = []
     /// (0, 0): the request has no id.
     package var key: CallKey
     package var digest: UInt64
+    package var notes = RequestNotes()
+}
+
+/// A member of an audience that is refused by itself, while the others get the message.
+package struct RefusedTarget: Sendable {
+    enum Kind: String { case cid, alias }
+
+    var index: Int
+    /// As the caller wrote it; empty for what has no text.
+    var name: String
+    var kind: Kind
+    var fault: GetuiFault
+
+    init(_ index: Int, _ value: JSONValue?, _ kind: Kind, _ fault: GetuiFault) {
+        (self.index, self.kind, self.fault) = (index, kind, fault)
+        name = String((value?.lenientText ?? "").prefix(64))
+    }
+
+    /// The refusal of a call whose audience has no other members: the first one's, with its place and text.
+    static func all(_ refused: [RefusedTarget]) -> GetuiFault {
+        guard let first = refused.first else { return .targetUser }
+        var fault = first.fault
+        fault.message += ": \(first.kind.rawValue)[\(first.index)]" + (first.name.isEmpty ? "" : " \(first.name)")
+        return fault
+    }
 }
 
 /// A push to one alias.
@@ -104,9 +130,24 @@ package struct AliasPush: Sendable {
     package var task: TaskID
     package var alias: AliasName
     package var content: MessageContent
+    /// Of the request id, as the first alias that it is used for has it.
     package var key: CallKey
+    /// Of the request id and the alias, for each further alias.
+    package var ownKey: CallKey
     package var digest: UInt64
     package var itemIndex: Int
+
+    /// Whether a push under the same request id was to another alias: then this one is a request of its own.
+    package func isApart(from task: TaskID) -> Bool { task.marked(with: alias) != task }
+}
+
+extension TaskID {
+    private static let aliasMask: UInt64 = 0xFF_FFFF
+
+    /// The id with 24 of its random bits replaced by the alias's.
+    func marked(with alias: AliasName) -> TaskID {
+        TaskID(high: high, low: low & ~Self.aliasMask | alias.low & Self.aliasMask)
+    }
 }
 
 /// A device that is to get a message if its tags are as the condition says.
@@ -123,6 +164,7 @@ package struct TagPush: Sendable {
     package var content: MessageContent
     package var key: CallKey
     package var digest: UInt64
+    package var refused: [RefusedTarget] = []
     package var notes = RequestNotes()
 }
 
@@ -143,6 +185,7 @@ package struct TaskReportQuery: Sendable {
     package var actions: Set<UInt32>
     /// Texts among them that are no number of an action.
     package var unknownActions: [String] = []
+    package var notes = RequestNotes()
 
     /// Without a list all are meant.
     func asks(for action: UInt32) -> Bool {
@@ -154,6 +197,33 @@ package struct GroupReportQuery: Sendable {
     package var app: AppKey
     package var group: String
     package var place: GroupPlace
+    /// The days (since 1970) on which the tasks asked for were made; `nil`: any before, or after.
+    package var firstDay: Int64?
+    package var lastDay: Int64?
+    package var today: Int64
+    package var notes = RequestNotes()
+
+    package func asks(for task: TaskID) -> Bool {
+        guard firstDay != nil || lastDay != nil else { return true }
+        guard let day = task.dayMade(asOf: today) else { return false }
+        return day >= firstDay ?? .min && day <= lastDay ?? .max
+    }
+}
+
+extension TaskID {
+    /// The day (since 1970) on which the task was made: the id has month and day, and tasks are kept for less than a year.
+    fileprivate func dayMade(asOf today: Int64) -> Int64? {
+        let (month, day) = (Int(high >> 48 & 0xFF), Int(high >> 40 & 0xFF))
+        // The gateway that made it may have been a day ahead.
+        let latest = Int(today) + 1
+        let year = CivilDate(daysSince1970: latest).year
+        for year in [year, year - 1] {
+            if let made = CivilDate(year: year, month: month, day: day)?.daysSince1970, made <= latest {
+                return Int64(made)
+            }
+        }
+        return nil
+    }
 }
 
 package struct DayReportQuery: Sendable {

@@ -43,7 +43,6 @@ package enum CampaignAnswer {
                 writer.key("repeat")
                 writer.bool(true)
             }
-            write(task.unknownKeys, as: "unknownKeys", to: &writer)
             task.notes.write(to: &writer)
             writer.endObject()
             writer.endObject()
@@ -171,7 +170,9 @@ package enum CampaignAnswer {
         writer.integer(record.scheduleAt)
         writer.key("targets")
         writer.integer(Int64(cids.count))
-        write(call.malformed + unknown.map(\.description), as: "unknown", to: &writer)
+        write(call.unknown + unknown.map(\.description), as: "unknown", to: &writer)
+        write(call.refused, [], to: &writer)
+        call.notes.write(to: &writer)
         writer.endObject()
         writer.endObject()
         return APIResponse(status: 200, body: writer.bytes)
@@ -216,15 +217,17 @@ package enum CampaignAnswer {
             writer.endObject()
             writer.endObject()
         }
-        return concluded(outcomes, malformed: call.malformed, durability, &writer)
+        return concluded(
+            outcomes, unknown: call.unknown, refused: call.refused, notes: call.notes, durability, &writer)
     }
 
     /// The answer to `push/single/cid_by_tag`: those whose tags were as asked.
     package static func byTag(
-        _ task: TaskID, _ outcomes: [PublishOutcome], notes: RequestNotes = RequestNotes(), durability: Durability
+        _ task: TaskID, _ outcomes: [PublishOutcome], refused: [RefusedTarget] = [],
+        notes: RequestNotes = RequestNotes(), durability: Durability
     ) -> APIResponse {
         let reached = outcomes.filter { PushAnswer.fault(of: $0) == nil }
-        if reached.isEmpty, let refused = outcomes.first, let fault = PushAnswer.fault(of: refused) {
+        if reached.isEmpty, let first = outcomes.first, let fault = PushAnswer.fault(of: first) {
             return fault.response
         }
         var writer = JSONWriter(capacity: 256 + 64 * outcomes.count)
@@ -237,19 +240,19 @@ package enum CampaignAnswer {
         for outcome in reached { statusEntry(outcome, to: &writer) }
         writer.endObject()
         writer.endObject()
-        return concluded(outcomes, malformed: [], notes: notes, durability, &writer)
+        return concluded(outcomes, unknown: [], refused: refused, notes: notes, durability, &writer)
     }
 
     /// Ends an answer with what Longwire says of all of it.
     private static func concluded(
-        _ outcomes: [PublishOutcome], malformed: [String], notes: RequestNotes = RequestNotes(),
+        _ outcomes: [PublishOutcome], unknown: [String], refused: [RefusedTarget], notes: RequestNotes,
         _ durability: Durability, _ writer: inout JSONWriter
     ) -> APIResponse {
         writer.key("longwire")
         writer.beginObject()
         writer.key("durability")
         writer.string(durability.name)
-        summarize(outcomes, malformed: malformed, to: &writer)
+        summarize(outcomes, unknown: unknown, refused: refused, to: &writer)
         notes.write(to: &writer)
         writer.endObject()
         writer.endObject()
@@ -268,10 +271,10 @@ package enum CampaignAnswer {
 
     /// A list's devices by what happened: numbers, and by name only where something is missing.
     private static func summarize(
-        _ outcomes: [PublishOutcome], malformed: [String], to writer: inout JSONWriter
+        _ outcomes: [PublishOutcome], unknown: [String], refused targets: [RefusedTarget], to writer: inout JSONWriter
     ) {
         var live = 0, queued = 0, ignored = 0, repeated = 0, ended = 0
-        var unknown = malformed
+        var unknown = unknown
         var noFallback: [PublishOutcome.FallbackReason: [DeviceID]] = [:]
         var refused: [(cid: DeviceID, fault: GetuiFault)] = []
         for outcome in outcomes {
@@ -294,7 +297,7 @@ package enum CampaignAnswer {
             writer.integer(Int64(ended))
         }
         if ignored > 0 {
-            writer.key("ignored")
+            writer.key("ignoredDevices")
             writer.integer(Int64(ignored))
         }
         if repeated > 0 {
@@ -318,10 +321,27 @@ package enum CampaignAnswer {
             writer.endObject()
         }
         write(unknown, as: "unknown", to: &writer)
-        guard !refused.isEmpty else { return }
+        write(targets, refused, to: &writer)
+    }
+
+    /// Writes the members of an audience that do not get the message: unreadable ones by their places, and devices.
+    private static func write(
+        _ targets: [RefusedTarget], _ devices: [(cid: DeviceID, fault: GetuiFault)], to writer: inout JSONWriter
+    ) {
+        guard !targets.isEmpty || !devices.isEmpty else { return }
         writer.key("refused")
         writer.beginArray()
-        for (cid, fault) in refused {
+        for target in targets {
+            writer.beginObject()
+            writer.member("index", target.index)
+            if !target.name.isEmpty {
+                writer.key(target.kind.rawValue)
+                writer.string(target.name)
+            }
+            writer.envelope(target.fault.code, target.fault.message)
+            writer.endObject()
+        }
+        for (cid, fault) in devices {
             writer.beginObject()
             writer.key("cid")
             writer.string(cid.description)

@@ -15,7 +15,7 @@ struct CarriedTransmission {
     /// - Returns: false when the payload is no text, which JSON cannot carry.
     func write(beside ios: JSONValue?, to writer: inout JSONWriter) -> Bool {
         guard scalarCount(bytes) != nil else { return false }
-        if form == .members, let object = try? parser.parse(bytes), object.kind == .object {
+        if form == .members, let object = try? parser.parse(bytes), object.kind == .object, !parser.hasUnreadable {
             writeMembers(object, beside: ios, to: &writer)
         } else {
             writer.key("payload")

@@ -60,10 +60,11 @@ package enum GetuiCode: Int, Sendable, CaseIterable {
     /// The app has used up one of its quotas, which the text names.
     case appQuota = 30906
 
-    /// Only 200, 400, 401, 403 and 404 let Getui's Java SDK see what was said.
+    /// Only 200, 400, 401, 403 and 404 let Getui's Java SDK see what was said; it repeats a 5xx without looking.
     package var httpStatus: Int {
         switch self {
-        case .ok, .failure, .starting: 200
+        case .ok, .failure: 200
+        case .starting: 503
         case .notFound: 404
         case .methodNotAllowed: 405
         case .badToken, .authenticationRate, .noDetail, .callRate, .badProof: 401
@@ -107,6 +108,8 @@ struct GetuiFault: Error, Equatable {
         GetuiFault(code: .failure, message: "body is not JSON: \(error.explanation)")
     }
 
+    static let starting = GetuiFault(code: .starting, message: "the gateway is not ready, retry")
+
     static let notFound = GetuiFault(code: .notFound, message: "not found.")
     static func methodNotAllowed(_ allowed: String) -> GetuiFault {
         GetuiFault(code: .methodNotAllowed, message: "method not allowed, use \(allowed)", allow: allowed)
@@ -115,6 +118,7 @@ struct GetuiFault: Error, Equatable {
     var response: APIResponse {
         var response = APIResponse.getui(code, message)
         response.allow = allow
+        if code == .starting { response.retryAfterSeconds = 1 }
         return response
     }
 }
@@ -164,7 +168,7 @@ extension APIResponse {
     /// A question could not be answered because a device's record could not be read.
     package static let statusUnreadable = APIResponse.getui(.busy, "a device's record cannot be read now, retry")
     /// The gateway is starting or stopping.
-    package static let starting = APIResponse.getui(.starting, "the gateway is not ready, retry")
+    package static let starting = GetuiFault.starting.response
     /// The caller's network address makes more requests than it may; Getui's SDKs cannot read a 429.
     package static func tooFast(isGetui: Bool, isAboutBytes: Bool = false, retryAfterSeconds: Int) -> APIResponse {
         let act = isAboutBytes ? "sends more request bytes" : "makes more requests"

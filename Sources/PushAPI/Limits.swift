@@ -70,8 +70,8 @@ package enum Limits {
     package static let nativeAPNsByteCount = 32 << 10
     /// A badge is a non-negative 32-bit number: ten digits at most, and the size check counts all ten.
     package static let badgeDigitCount = 10
-    /// Keys of `push_channel.ios` that an answer names, of each sort, and what it shows of each.
-    static let notedKeyCount = 16
+    /// Fields that an answer names, of each sort, and what it shows of each.
+    static let notedKeyCount = 64
     static let notedKeyByteCount = 64
     /// Getui: attachments of one notification.
     package static let multimediaCount = 3

@@ -19,11 +19,16 @@ struct MessageParser {
     private let memberParser = JSONParser(byteLimit: Limits.payloadByteCount)
 
     /// What the answer to the request at hand is to say of it.
-    private(set) var notes = RequestNotes()
+    var notes = RequestNotes()
 
     /// Begins a request.
     mutating func begin() {
         notes = RequestNotes()
+    }
+
+    /// Holds a part of the request to its table.
+    mutating func check(_ object: JSONValue?, _ table: FieldTable, of parser: JSONParser) throws(GetuiFault) {
+        try notes.check(object, table, hasUnreadable: parser.hasUnreadable)
     }
 
     /// Reads the common body of a push to one device.
@@ -34,7 +39,6 @@ struct MessageParser {
         _ body: JSONValue?, app: App, endpoint: StaticString, itemIndex: Int, requestDigest: UInt64, now: GatewayTime
     ) throws(GetuiFault) -> ParsedPush {
         let requestID = try requestID(body?["request_id"])
-        _ = try Self.groupName(body?["group_name"])
         let cid = try Self.target(body?["audience"])
         let settings = try PushSettings(body?["settings"], app: app, scope: .single, now: now)
         let bucket = app.bucket(of: cid)
@@ -55,7 +59,8 @@ struct MessageParser {
     ) throws(GetuiFault) -> MessageContent {
         let payload = try payload(body?["push_message"], app: app)
         let channel = try PushSettings.object(body?["push_channel"], "push_channel")
-        let content = try vendorContent(channel?["ios"], payload, task: task, template: app.apnsTemplate)
+        let ios = channel?["ios"].flatMap { $0.isHollow(zero: false) ? nil : $0 }
+        let content = try vendorContent(ios, payload, task: task, template: app.apnsTemplate)
         if content?.isIDsOnly == true { notes.idsOnly.append(itemIndex) }
 
         var lengths = MessageContent.Lengths()
@@ -102,7 +107,7 @@ struct MessageParser {
     }
 
     static func groupName(_ value: JSONValue?) throws(GetuiFault) -> String {
-        guard let value, value.hasContent else { return "" }
+        guard let value = value?.given else { return "" }
         guard let text = value.lenientText else { throw .type("group_name") }
         let isPlain = text.utf8.allSatisfy { byte in
             switch byte {
@@ -169,29 +174,17 @@ struct MessageParser {
         guard let message else { throw .null("push_message") }
         guard message.hasContent else { throw .empty("push_message") }
         guard message.kind == .object else { throw .type("push_message") }
-        let notification = message["notification"].flatMap { $0.hasContent ? $0 : nil }
-        let transmission = message["transmission"].flatMap { $0.hasContent ? $0 : nil }
-        let revoke = message["revoke"].flatMap { $0.hasContent ? $0 : nil }
-        let given = [notification, transmission, revoke].count { $0 != nil }
-        guard given == 1 else {
+        // A client without optional fields sends all three; its empty ones count only when there is nothing else.
+        let named = [message["notification"], message["transmission"], message["revoke"]]
+        var given = named.map { part in part.flatMap { $0.isHollow(zero: true) && $0.integer == nil ? nil : $0 } }
+        if given.allSatisfy({ $0 == nil }) { given = named.map { part in part.flatMap { $0.hasContent ? $0 : nil } } }
+        guard given.count(where: { $0 != nil }) == 1 else {
             throw .parameter("push_message must have exactly one of notification, transmission and revoke")
         }
-        _ = try PushSettings.integer(message, "network_type", 0...1)
-        try Self.checkDuration(message["duration"])
-        if let revoke { return try self.revoke(revoke) }
-        if let transmission { return Payload(bytes: try self.transmission(transmission, app: app)) }
-        try self.notification(notification)
-        return Payload(notification: notification)
-    }
-
-    /// Getui's window of display, `"startMs-endMs"`: Android's; checked, and a past one is let be, as its SDK sends one.
-    private static func checkDuration(_ value: JSONValue?) throws(GetuiFault) {
-        guard let value, value.hasContent, !value.equals("") else { return }
-        guard let bytes = value.stringBytes else { throw .type("duration") }
-        let ends = String(decoding: bytes, as: UTF8.self).split(separator: "-", omittingEmptySubsequences: false)
-        guard ends.count == 2, let start = Int64(ends[0]), let end = Int64(ends[1]), start >= 0, start < 1 << 52,
-            end < 1 << 52, end > start
-        else { throw .invalid("duration", "\"startMs-endMs\"") }
+        if let revoke = given[2] { return try self.revoke(revoke) }
+        if let transmission = given[1] { return Payload(bytes: try self.transmission(transmission, app: app)) }
+        try self.notification(given[0])
+        return Payload(notification: given[0])
     }
 
     private mutating func revoke(_ value: JSONValue) throws(GetuiFault) -> Payload {
@@ -200,8 +193,6 @@ struct MessageParser {
         guard let bytes = text.stringBytes else { throw .type("old_task_id") }
         guard bytes.count > 0 else { throw .empty("old_task_id") }
         guard let task = TaskID(text: String(decoding: bytes, as: UTF8.self)) else { throw .invalid("old_task_id") }
-        // What to do where the task is not known; here it is known everywhere.
-        if let force = value["force"], force.hasContent, force.lenientBool == nil { throw .type("force") }
         payloadWriter.removeAll()
         payloadWriter.raw(task.bytes)
         return Payload(bytes: nil, revokes: task)

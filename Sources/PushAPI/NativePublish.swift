@@ -220,6 +220,9 @@ package final class NativePublisher {
             } catch {
                 throw .invalid("apns", "it is not JSON: \(error.explanation)")
             }
+            if parser.hasUnreadable, let path = object.unreadablePath {
+                throw .unreadable("apns\(path)")
+            }
             ios = object
             if let content = try renderer.render(ios: object, into: &writer) { return content }
         }

@@ -17,13 +17,13 @@ enum NotificationRules {
             if text.equals("") { throw .empty("\(name)") }
         }
         for (name, limit) in textLimits {
-            guard let text = notification[name], text.hasContent else { continue }
-            if text.integer != nil { continue }  // A text all the same, and never too long.
+            guard let text = notification[name]?.given else { continue }
+            if text.stringBytes == nil, text.lenientText.map({ $0.utf8.count <= limit }) == true { continue }
             guard let bytes = text.stringBytes else { throw .type("\(name)") }
             guard let count = scalarCount(bytes) else { throw .invalid("\(name)", "not valid Unicode") }
             guard count <= limit else { throw .size("\(name)", "at most \(limit) characters") }
         }
-        if isGiven(notification["big_text"]), isGiven(notification["big_image"]) {
+        if notification["big_text"]?.given != nil, notification["big_image"]?.given != nil {
             throw .parameter("choose one of big_text and big_image")
         }
         guard let clickType = notification["click_type"] else { throw .null("click_type") }
@@ -35,12 +35,10 @@ enum NotificationRules {
         try check("badge_add_num", in: 1...2_147_483_647, notification["badge_add_num"])
     }
 
-    private static func isGiven(_ value: JSONValue?) -> Bool { value?.lenientText?.isEmpty == false }
-
     private static func check(
         _ name: String, in range: ClosedRange<Int64>, _ value: JSONValue?
     ) throws(GetuiFault) {
-        guard let value, value.hasContent, !value.equals("") else { return }
+        guard let value = range.contains(0) ? value?.given : value?.givenNonzero else { return }
         guard let number = value.lenientInteger, range.contains(number) else {
             throw .invalid(name, "\(range.lowerBound) to \(range.upperBound)")
         }

@@ -19,6 +19,13 @@ extension PublicAPI {
             case .oneTag: "push/fast_custom_tag"
             }
         }
+        var fields: FieldTable {
+            switch self {
+            case .all: .pushToAll
+            case .conditions: .pushToTags
+            case .oneTag: .pushToTag
+            }
+        }
         var rate: RateKind {
             switch self {
             case .all: .broadcast
@@ -31,11 +38,10 @@ extension PublicAPI {
     func broadcast(
         _ request: APIRequest, to audience: BroadcastAudience, app: App, now: GatewayTime
     ) throws(GetuiFault) -> PublicAction {
-        let body = try parameters(request)
+        let body = try parameters(request, audience.fields)
         let requestID = try messages.requestID(body?["request_id"])
         let group = try MessageParser.groupName(body?["group_name"])
-        var unknownKeys: [String] = []
-        let expression = try self.expression(body?["audience"], audience, app: app, unknownKeys: &unknownKeys)
+        let expression = try self.expression(body?["audience"], audience, app: app)
         let settings = try PushSettings(body?["settings"], app: app, scope: .list, now: now)
         let home = app.key.home
         let task = TaskID(kind: .app, now: now, home: home, random: random)
@@ -56,11 +62,11 @@ extension PublicAPI {
                 NewTask(
                     record: record, requestKey: key, requestDigest: SHA256.digest(request.body).words.0,
                     group: group.isEmpty ? nil : groupPlace(group, app: app), fallback: note,
-                    unknownKeys: unknownKeys, notes: messages.notes)))
+                    notes: messages.notes)))
     }
 
     private func expression(
-        _ value: JSONValue?, _ kind: BroadcastAudience, app: App, unknownKeys: inout [String]
+        _ value: JSONValue?, _ kind: BroadcastAudience, app: App
     ) throws(GetuiFault) -> TagExpression {
         guard let value else { throw .null("audience") }
         switch kind {
@@ -71,9 +77,7 @@ extension PublicAPI {
         case .conditions:
             let object = try audienceObject(value)
             var conditions = TagConditions(app: app, limits: userLimits)
-            let expression = try conditions.parse(object["tag"])
-            unknownKeys = conditions.unknownKeys
-            return expression
+            return try conditions.parse(object["tag"])
         case .oneTag:
             let object = try audienceObject(value)
             guard let text = object["fast_custom_tag"] else { throw .null("fast_custom_tag") }
@@ -103,10 +107,9 @@ extension PublicAPI {
     // MARK: cid_by_tag
 
     func pushByTag(_ request: APIRequest, app: App, now: GatewayTime) throws(GetuiFault) -> PublicAction {
-        let body = try parameters(request)
+        let body = try parameters(request, .pushByTag)
         let requestID = try messages.requestID(body?["request_id"])
-        _ = try MessageParser.groupName(body?["group_name"])
-        let candidates = try candidates(body?["audience"], app: app)
+        let (candidates, refused) = try candidates(body?["audience"], app: app)
         let settings = try PushSettings(body?["settings"], app: app, scope: .single, now: now)
         let task = TaskID(kind: .list, now: now, random: random)
         let content = try messages.content(body, app: app, task: task, settings: settings)
@@ -116,61 +119,75 @@ extension PublicAPI {
                 TagPush(
                     app: app, task: task, candidates: candidates, content: content,
                     key: CallKey(high: key.0, low: key.1), digest: SHA256.digest(request.body).words.0,
-                    notes: messages.notes)))
+                    refused: refused, notes: messages.notes)))
     }
 
     func pushListByTag(_ request: APIRequest, app: App, now: GatewayTime) throws(GetuiFault) -> PublicAction {
-        let body = try parameters(request)
+        let body = try parameters(request, .listByTag)
         var call = try listCall(body, app: app, digest: request.body)
-        call.audience = .conditions(try candidates(body?["audience"], app: app))
+        let (candidates, refused) = try candidates(body?["audience"], app: app)
+        (call.audience, call.refused) = (.conditions(candidates), refused)
         try take(.list, app, now: now)
         return .campaign(.list(call))
     }
 
-    private func candidates(_ value: JSONValue?, app: App) throws(GetuiFault) -> [TagCandidate] {
+    /// Reads `cid_by_tag`: a device that cannot be read is refused by itself.
+    private func candidates(
+        _ value: JSONValue?, app: App
+    ) throws(GetuiFault) -> (candidates: [TagCandidate], refused: [RefusedTarget]) {
         guard let value else { throw .null("audience") }
         let object = try audienceObject(value)
         guard let list = object["cid_by_tag"] else { throw .null("cid_by_tag") }
         guard list.kind == .array || list.isEmptyContainer else { throw .type("cid_by_tag") }
         guard list.hasContent else { throw .empty("cid_by_tag") }
         var candidates: [TagCandidate] = []
+        var refused: [RefusedTarget] = []
         var seen = Set<DeviceID>()
         var (count, valueCount) = (0, 0)
-        for element in list.elements {
-            guard element.kind == .object else { throw .type("cid_by_tag") }
+        for (index, element) in list.elements.enumerated() {
             count += 1
             guard count <= app.bounds.listTargets else {
                 throw .size("cid_by_tag", "at most \(app.bounds.listTargets)")
             }
-            guard let cid = element["cid"] else { throw .null("cid") }
-            guard let bytes = cid.stringBytes else { throw .type("cid") }
-            guard let device = DeviceID(hex: bytes) else { throw .targetUser }
-            guard let tags = element["tag"] else { throw .null("tag") }
-            guard tags.kind == .array || tags.isEmptyContainer else { throw .type("tag") }
-            guard tags.hasContent else { throw .empty("tag") }
-            var names: [TagName] = []
-            for tag in tags.elements {
+            for _ in element["tag"]?.elements ?? element.elements {
                 valueCount += 1
                 guard valueCount <= Limits.tagValueCount else {
                     throw .size("tag", "at most \(Limits.tagValueCount) in one request")
                 }
-                names.append(try tagName(tag, "tag", app: app))
             }
-            let combination: TagExpression.Combination
-            switch try PushSettings.integer(element, "op_type", 0...2) {
-            case 1: combination = .all
-            case 2: combination = .none
-            default: combination = .any
-            }
-            var expression = TagExpression()
-            guard expression.add(combination, names) else {
-                throw GetuiFault(
-                    code: .tooManyTags, message: "too many tags, at most \(TagExpression.tagLimit) for one device")
-            }
-            if seen.insert(device).inserted {
-                candidates.append(TagCandidate(target: app.address(device), expression: expression))
+            do throws(GetuiFault) {
+                let candidate = try candidate(element, app: app)
+                if seen.insert(candidate.target.cid).inserted { candidates.append(candidate) }
+            } catch {
+                refused.append(RefusedTarget(index, element["cid"], .cid, error))
             }
         }
-        return candidates
+        guard !candidates.isEmpty else { throw RefusedTarget.all(refused) }
+        return (candidates, refused)
+    }
+
+    private func candidate(_ element: JSONValue, app: App) throws(GetuiFault) -> TagCandidate {
+        guard element.kind == .object else { throw .type("cid_by_tag") }
+        try messages.check(element, .conditionedCID, of: parser)
+        guard let cid = element["cid"] else { throw .null("cid") }
+        guard let bytes = cid.stringBytes else { throw .type("cid") }
+        guard let device = DeviceID(hex: bytes) else { throw .targetUser }
+        guard let tags = element["tag"] else { throw .null("tag") }
+        guard tags.kind == .array || tags.isEmptyContainer else { throw .type("tag") }
+        guard tags.hasContent else { throw .empty("tag") }
+        var names: [TagName] = []
+        for tag in tags.elements { names.append(try tagName(tag, "tag", app: app)) }
+        let combination: TagExpression.Combination
+        switch try PushSettings.integer(element, "op_type", 0...2) {
+        case 1: combination = .all
+        case 2: combination = .none
+        default: combination = .any
+        }
+        var expression = TagExpression()
+        guard expression.add(combination, names) else {
+            throw GetuiFault(
+                code: .tooManyTags, message: "too many tags, at most \(TagExpression.tagLimit) for one device")
+        }
+        return TagCandidate(target: app.address(device), expression: expression)
     }
 }

@@ -11,9 +11,9 @@ extension PublicAPI {
 
     /// The audience, which PHP's SDK sends as `"all"`, is not looked at.
     func createList(_ request: APIRequest, app: App, now: GatewayTime) throws(GetuiFault) -> PublicAction {
-        let body = try parameters(request)
+        let body = try parameters(request, .newList)
         var key: (UInt64, UInt64) = (0, 0)
-        if let id = body?["request_id"], id.hasContent, !id.equals("") {
+        if let id = body?["request_id"]?.given {
             key = requestKey(app: app.key, endpoint: "push/list/message", requestID: try messages.requestID(id))
         }
         let group = try MessageParser.groupName(body?["group_name"])
@@ -49,7 +49,7 @@ extension PublicAPI {
     func pushList(
         _ request: APIRequest, app: App, toAliases: Bool, now: GatewayTime
     ) throws(GetuiFault) -> PublicAction {
-        let body = try parameters(request)
+        let body = try parameters(request, toAliases ? .listToAliases : .listToDevices)
         var call = try listCall(body, app: app, digest: request.body)
         let task = call.task
         let list = try audience(body?["audience"], toAliases ? "alias" : "cid", app: app)
@@ -57,26 +57,37 @@ extension PublicAPI {
             var aliases: [AliasName] = []
             var seen = Set<AliasName>()
             let type = try aliasType(body?["audience"]?["alias_type"])
-            for element in list.elements {
-                let alias = AliasName(app: app.key, text: try Self.alias(element), type: type)
-                if seen.insert(alias).inserted { aliases.append(alias) }
+            for (index, element) in list.elements.enumerated() {
+                do throws(GetuiFault) {
+                    let alias = AliasName(app: app.key, text: try Self.alias(element), type: type)
+                    if seen.insert(alias).inserted { aliases.append(alias) }
+                } catch {
+                    call.refused.append(RefusedTarget(index, element, .alias, error))
+                }
             }
+            guard !aliases.isEmpty else { throw RefusedTarget.all(call.refused) }
             call.audience = .aliases(aliases)
             try take(.list, app, now: now)
         } else {
             var targets: [ListTarget] = []
             targets.reserveCapacity(256)
             var seen = Set<DeviceID>(minimumCapacity: 256)
-            for element in list.elements {
-                guard let text = element.stringBytes else { throw .type("cid") }
+            for (index, element) in list.elements.enumerated() {
+                guard let text = element.stringBytes else {
+                    let fault = element.kind == .unreadable ? GetuiFault.unreadable("cid") : .type("cid")
+                    call.refused.append(RefusedTarget(index, element, .cid, fault))
+                    continue
+                }
                 guard let cid = DeviceID(hex: text) else {
-                    call.malformed.append(String(decoding: text.prefix(64), as: UTF8.self))
+                    call.unknown.append(String(decoding: text.prefix(64), as: UTF8.self))
                     continue
                 }
                 // Getui's own demo names a cid twice.
                 if seen.insert(cid).inserted { targets.append(app.target(cid, of: task)) }
             }
-            guard !targets.isEmpty else { throw .targetUser }
+            guard !targets.isEmpty else {
+                throw call.unknown.isEmpty ? RefusedTarget.all(call.refused) : .targetUser
+            }
             call.audience = .devices(targets)
         }
         return .campaign(.list(call))
@@ -92,9 +103,9 @@ extension PublicAPI {
         }
         var call = ListCall(
             app: app, task: task, audience: .devices([]), isAsync: try flag(body, "is_async"),
-            needsAliasDetail: try flag(body, "need_alias_detail"), malformed: [], key: CallKey(high: 0, low: 0),
-            digest: 0)
-        if let id = body?["request_id"], id.hasContent, !id.equals("") {
+            needsAliasDetail: try flag(body, "need_alias_detail"), key: CallKey(high: 0, low: 0), digest: 0)
+        call.notes = messages.notes
+        if let id = body?["request_id"]?.given {
             let key = requestKey(app: app.key, endpoint: "push/list", requestID: try messages.requestID(id))
             call.key = CallKey(high: key.0, low: key.1)
             call.digest = SHA256.digest(digest).words.0
@@ -103,7 +114,7 @@ extension PublicAPI {
     }
 
     private func flag(_ body: JSONValue?, _ name: StaticString) throws(GetuiFault) -> Bool {
-        guard let value = body?[name], value.hasContent, !value.equals("") else { return false }
+        guard let value = body?[name]?.given else { return false }
         guard let flag = value.lenientBool else { throw .type("\(name)") }
         return flag
     }
@@ -123,12 +134,13 @@ extension PublicAPI {
     }
 
     private static func alias(_ value: JSONValue) throws(GetuiFault) -> String {
+        guard value.kind != .unreadable else { throw .unreadable("alias") }
         // A number, too, as when the alias is bound.
         guard let text = value.lenientText else { throw .type("alias") }
         guard !text.isEmpty else { throw .empty("alias") }
-        guard text.utf8.count <= Limits.aliasByteCount, text.unicodeScalars.count < 40,
-            value.stringBytes.map({ scalarCount($0) != nil }) ?? true
-        else { throw .invalid("alias", "fewer than 40 characters") }
+        guard text.utf8.count <= Limits.aliasByteCount, text.unicodeScalars.count < 40 else {
+            throw .invalid("alias", "fewer than 40 characters")
+        }
         // As where it is bound: a zero character would name another type's alias.
         guard NameRules.isAlias(text) else { throw .invalid("alias", "letters, digits, _ and Chinese characters") }
         return text
@@ -137,7 +149,7 @@ extension PublicAPI {
     // MARK: single/alias
 
     func pushAlias(_ request: APIRequest, app: App, now: GatewayTime) throws(GetuiFault) -> PublicAction {
-        let body = try parameters(request)
+        let body = try parameters(request, .pushToAlias)
         let digest = SHA256.digest(request.body).words.0
         let push = try aliasPush(
             body, app: app, endpoint: "push/single/alias", itemIndex: 0, digest: digest, now: now)
@@ -145,7 +157,7 @@ extension PublicAPI {
     }
 
     func pushAliasBatch(_ request: APIRequest, app: App, now: GatewayTime) throws(GetuiFault) -> PublicAction {
-        let (list, isAsync) = try batchItems(try parameters(request), app: app)
+        let (list, isAsync) = try batchItems(try parameters(request, .batch), app: app)
         var form = PushForm(kind: .batch(isAsync: isAsync))
         var pushes: [AliasPush] = []
         var canonical = JSONWriter(capacity: 1_024)
@@ -154,6 +166,7 @@ extension PublicAPI {
                 guard item.kind == .object else { throw .type("msg_list") }
                 canonical.removeAll()
                 canonical.value(item)
+                try messages.check(item, .pushToAlias, of: parser)
                 pushes.append(
                     try aliasPush(
                         item, app: app, endpoint: "push/single/batch/alias", itemIndex: index,
@@ -171,7 +184,6 @@ extension PublicAPI {
         _ body: JSONValue?, app: App, endpoint: StaticString, itemIndex: Int, digest: UInt64, now: GatewayTime
     ) throws(GetuiFault) -> AliasPush {
         let requestID = try messages.requestID(body?["request_id"])
-        _ = try MessageParser.groupName(body?["group_name"])
         guard let audience = body?["audience"] else { throw .null("audience") }
         guard audience.hasContent else { throw .empty("audience") }
         guard audience.kind == .object else { throw .type("audience") }
@@ -184,12 +196,15 @@ extension PublicAPI {
             app: app.key, text: try Self.alias(first), type: try aliasType(audience["alias_type"]))
         let settings = try PushSettings(body?["settings"], app: app, scope: .alias, now: now)
         // It may reach ten devices, each once, so it is a list as far as tasks go.
-        let task = TaskID(kind: .list, now: now, random: random)
+        let task = TaskID(kind: .list, now: now, random: random).marked(with: alias)
         let content = try messages.content(body, app: app, task: task, settings: settings, itemIndex: itemIndex)
         let key = requestKey(app: app.key, endpoint: endpoint, requestID: requestID)
+        var words: [UInt8] = Array(requestID) + [0]
+        for word in [alias.high, alias.low] { words.append(bigEndian: word) }
+        let own = words.withUnsafeBytes { requestKey(app: app.key, endpoint: endpoint, requestID: $0) }
         return AliasPush(
             app: app, task: task, alias: alias, content: content, key: CallKey(high: key.0, low: key.1),
-            digest: digest, itemIndex: itemIndex)
+            ownKey: CallKey(high: own.0, low: own.1), digest: digest, itemIndex: itemIndex)
     }
 
     /// `msg_list` and `is_async` of a batch.

@@ -6,7 +6,7 @@ internal import Wire
 extension PublicAPI {
     /// `POST /push/single/cid`.
     func pushSingle(_ request: APIRequest, app: App, now: GatewayTime) throws(GetuiFault) -> PublicAction {
-        let body = try parameters(request)
+        let body = try parameters(request, .pushToDevice)
         let digest = SHA256.digest(request.body).words.0
         let push = try messages.parse(
             body, app: app, endpoint: "push/single/cid", itemIndex: 0, requestDigest: digest, now: now)
@@ -25,7 +25,7 @@ extension PublicAPI {
 
     /// `POST /push/single/batch/cid`: every item stands on its own; a bad one does not spoil the others.
     func pushBatch(_ request: APIRequest, app: App, now: GatewayTime) throws(GetuiFault) -> PublicAction {
-        let (list, isAsync) = try batchItems(try parameters(request), app: app)
+        let (list, isAsync) = try batchItems(try parameters(request, .batch), app: app)
         var form = PushForm(kind: .batch(isAsync: isAsync))
         var pushes: [ParsedPush] = []
         pushes.reserveCapacity(app.bounds.batchItems)
@@ -37,6 +37,7 @@ extension PublicAPI {
                 canonical.removeAll()
                 canonical.value(item)
                 let digest = SHA256.digest(canonical.bytes).words.0
+                try messages.check(item, .pushToDevice, of: parser)
                 let push = try messages.parse(
                     item, app: app, endpoint: "push/single/batch/cid", itemIndex: index, requestDigest: digest, now: now
                 )

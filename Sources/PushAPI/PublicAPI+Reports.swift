@@ -12,14 +12,16 @@ extension PublicAPI {
         case .quotaReport: return .quotaReport(app.key)
         case .userDayReport: return .dayReport(try dayQuery(path.text(5), app: app, isAboutUsers: true, now: now))
         case .pushDayReport: return .dayReport(try dayQuery(path.text(5), app: app, isAboutUsers: false, now: now))
-        case .groupReport: return .groupReport(try groupQuery(path.text(5), app: app))
+        case .groupReport: return .groupReport(try groupQuery(request, path.text(5), app: app, now: now))
         case .taskReport: return .taskReport(try taskReport(request, path[5], app: app, isDetailed: false))
         case .detailedTaskReport: return .taskReport(try taskReport(request, path[5], app: app, isDetailed: true))
         default: throw .notFound
         }
     }
 
-    private func groupQuery(_ group: String, app: App) throws(GetuiFault) -> GroupReportQuery {
+    private func groupQuery(
+        _ request: APIRequest, _ group: String, app: App, now: GatewayTime
+    ) throws(GetuiFault) -> GroupReportQuery {
         let isPlain = group.utf8.allSatisfy { byte in
             switch byte {
             case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
@@ -29,7 +31,28 @@ extension PublicAPI {
             }
         }
         guard isPlain, group.utf8.count <= Limits.groupNameByteCount else { throw .invalid("group_name") }
-        return GroupReportQuery(app: app.key, group: group, place: groupPlace(group, app: app))
+        let first = try day("startDate", of: request), last = try day("endDate", of: request)
+        if let first, let last, first > last { throw .invalid("endDate", "it is before startDate") }
+        try noteBrands(request)
+        return GroupReportQuery(
+            app: app.key, group: group, place: groupPlace(group, app: app), firstDay: first, lastDay: last,
+            today: now / 86_400_000, notes: messages.notes)
+    }
+
+    /// A query parameter that is a day, since 1970.
+    private func day(_ name: String, of request: APIRequest) throws(GetuiFault) -> Int64? {
+        guard let text = queryValue(name, of: request.target), !text.isEmpty else { return nil }
+        guard let date = CivilDate(text), date.year >= 1970 else { throw .invalid(name, "yyyy-MM-dd") }
+        return Int64(date.daysSince1970)
+    }
+
+    /// Notes Getui's parameter that asks for numbers by the brand of Android phones.
+    private func noteBrands(_ request: APIRequest) throws(GetuiFault) {
+        switch queryValue("needGetuiByBrand", of: request.target) {
+        case nil, "", "false", "0": break
+        case "true", "1": messages.notes.addIgnored("needGetuiByBrand")
+        default: throw .type("needGetuiByBrand")
+        }
     }
 
     private func taskReport(
@@ -51,6 +74,8 @@ extension PublicAPI {
             if seen.insert(task).inserted { query.tasks.append(task) }
         }
         guard count > 0 else { throw .empty("taskid") }
+        try noteBrands(request)
+        query.notes = messages.notes
         if let list = queryValue("actionIdList", of: request.target) {
             for text in list.split(separator: ",") {
                 if let action = UInt32(text) {

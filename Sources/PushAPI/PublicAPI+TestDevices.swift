@@ -8,22 +8,32 @@ extension PublicAPI {
     func testDevices(
         _ endpoint: PublicEndpoint, _ request: APIRequest, app: App
     ) throws(GetuiFault) -> TestDeviceRequest {
+        var parsed = try parsedTestDevices(endpoint, request, app: app)
+        parsed.notes = messages.notes
+        return parsed
+    }
+
+    private func parsedTestDevices(
+        _ endpoint: PublicEndpoint, _ request: APIRequest, app: App
+    ) throws(GetuiFault) -> TestDeviceRequest {
         switch endpoint {
-        case .addTestDevices: return try addTestDevices(try parameters(request), app: app)
+        case .addTestDevices: return try addTestDevices(try parameters(request, .testDevices), app: app)
         case .updateTestDevice:
-            let body = try parameters(request)
+            let body = try parameters(request, .changedTestDevice)
             guard let cid = try cid(body) else { throw .targetUser }
             return TestDeviceRequest(app: app.key, work: .update(cid, try remark(body)))
         case .deleteTestDevices:
             var cids: [DeviceID] = []
             var notCIDs: [String] = []
             var seen = Set<DeviceID>()
-            for element in try items(try parameters(request)) {
-                guard let bytes = element.stringBytes else { throw .type("cid_list") }
-                if let cid = DeviceID(hex: bytes) {
+            let items = try items(try parameters(request, .testDevices))
+            guard items.contains(where: { $0.kind == .string }) else { throw .type("cid_list") }
+            for (index, element) in items.enumerated() {
+                let text = element.lenientText ?? "cid_list[\(index)]"
+                if let cid = DeviceID(text) {
                     if seen.insert(cid).inserted { cids.append(cid) }
                 } else {
-                    notCIDs.append(String(decoding: bytes.prefix(64), as: UTF8.self))
+                    notCIDs.append(String(text.prefix(64)))
                 }
             }
             return TestDeviceRequest(app: app.key, work: .delete(cids), notCIDs: notCIDs)
@@ -35,11 +45,23 @@ extension PublicAPI {
         var devices: [TestDeviceRequest.Item] = []
         var notCIDs: [String] = []
         var places: [DeviceID: Int] = [:]
-        for element in try items(body) {
-            guard element.kind == .object else { throw .type("cid_list") }
-            let remark = try remark(element)
-            guard let cid = try cid(element) else {
-                notCIDs.append(String((element["cid"]?.string ?? "").prefix(64)))
+        var fault: GetuiFault?
+        for (index, element) in try items(body).enumerated() {
+            let name = element["cid"]?.lenientText ?? "cid_list[\(index)]"
+            let remark: String
+            let cid: DeviceID
+            do throws(GetuiFault) {
+                guard element.kind == .object else { throw .type("cid_list") }
+                try messages.check(element, .testDevice, of: parser)
+                remark = try self.remark(element)
+                guard let given = try self.cid(element) else {
+                    notCIDs.append(String(name.prefix(64)))
+                    continue
+                }
+                cid = given
+            } catch {
+                fault = fault ?? error
+                notCIDs.append(String(name.prefix(64)))
                 continue
             }
             let item = TestDeviceRequest.Item(
@@ -52,6 +74,8 @@ extension PublicAPI {
                 devices.append(item)
             }
         }
+        // Nothing of the list can be read: that is said as it is of a single device.
+        if devices.isEmpty, let fault { throw fault }
         return TestDeviceRequest(app: app.key, work: .add(devices), notCIDs: notCIDs)
     }
 
@@ -105,6 +129,18 @@ extension PublicAPI {
 
     // MARK: Device tokens
 
+    /// A member of `dt_list`.
+    private func deviceToken(_ element: JSONValue) throws(GetuiFault) -> (cid: String, token: String) {
+        guard element.kind == .object else { throw .type("dt_list") }
+        try messages.check(element, .deviceToken, of: parser)
+        guard let value = element["cid"] else { throw .null("cid") }
+        guard let cid = value.string else { throw .type("cid") }
+        guard !cid.isEmpty else { throw .empty("cid") }
+        guard let value = element["device_token"]?.given else { return (cid, "") }
+        guard let token = value.string else { throw .type("device_token") }
+        return (cid, token)
+    }
+
     /// Answers `POST /user/bind_dt/{type}`.
     ///
     /// No channel but the live one and APNs exists here, and APNs's tokens come from the devices themselves. So nothing
@@ -112,26 +148,29 @@ extension PublicAPI {
     func bindDeviceTokens(
         _ request: APIRequest, _ type: ArraySlice<UInt8>, app: App
     ) throws(GetuiFault) -> APIResponse {
-        guard let list = try parameters(request)?["dt_list"] else { throw .null("dt_list") }
+        guard let list = try parameters(request, .deviceTokens)?["dt_list"] else { throw .null("dt_list") }
         guard list.kind == .array || list.isEmptyContainer else { throw .type("dt_list") }
         guard list.hasContent else { throw .empty("dt_list") }
         var failed: [(cid: String, token: String)] = []
-        var count = 0
+        var fault: GetuiFault?
+        var (count, readCount) = (0, 0)
         for element in list.elements {
             count += 1
             guard count <= Limits.deviceTokenItemCount else {
                 throw .size("dt_list", "at most \(Limits.deviceTokenItemCount)")
             }
-            guard element.kind == .object else { throw .type("dt_list") }
-            guard let value = element["cid"] else { throw .null("cid") }
-            guard let cid = value.string else { throw .type("cid") }
-            guard !cid.isEmpty else { throw .empty("cid") }
-            // An empty token unbinds, and what is bound nowhere is unbound already.
-            guard let value = element["device_token"] else { continue }
-            guard let token = value.string else { throw .type("device_token") }
-            if !token.isEmpty { failed.append((cid, token)) }
+            do throws(GetuiFault) {
+                let (cid, token) = try deviceToken(element)
+                readCount += 1
+                // An empty token unbinds, and what is bound nowhere is unbound already.
+                if !token.isEmpty { failed.append((cid, token)) }
+            } catch {
+                fault = fault ?? error
+                failed.append((element["cid"]?.lenientText ?? "dt_list[\(count - 1)]", ""))
+            }
         }
-        guard !failed.isEmpty else { return .getui(.ok) }
+        if readCount == 0, let fault { throw fault }
+        guard !failed.isEmpty else { return .getui(data: nil, beside: { messages.notes.write(to: &$0) }) }
         var writer = JSONWriter(capacity: 128 + 96 * failed.count)
         writer.beginObject()
         writer.envelope(.ok, "success")
@@ -155,6 +194,7 @@ extension PublicAPI {
         writer.beginObject()
         writer.key("reason")
         writer.string("noSuchChannel")
+        messages.notes.write(to: &writer)
         writer.endObject()
         writer.endObject()
         return APIResponse(status: 200, body: writer.bytes)

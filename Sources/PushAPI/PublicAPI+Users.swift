@@ -10,6 +10,14 @@ extension PublicAPI {
     func userRequest(
         _ endpoint: PublicEndpoint, _ request: APIRequest, _ path: RequestPath, app: App
     ) throws(GetuiFault) -> UserRequest {
+        var user = try parsedUserRequest(endpoint, request, path, app: app)
+        user.notes = messages.notes
+        return user
+    }
+
+    private func parsedUserRequest(
+        _ endpoint: PublicEndpoint, _ request: APIRequest, _ path: RequestPath, app: App
+    ) throws(GetuiFault) -> UserRequest {
         switch endpoint {
         case .bindAliases: return try aliasList(request, app: app, binds: true)
         case .unbindAliases: return try aliasList(request, app: app, binds: false)
@@ -28,12 +36,12 @@ extension PublicAPI {
         case .removeTag: return try tagBatch(request, path[5], app: app, adds: false)
         case .blacklist, .unblacklist:
             // A body says nothing here; one that is no JSON is refused all the same.
-            _ = try parameters(request)
+            _ = try parameters(request, .blacklist)
             return try each(
                 path[5], app: app, limit: userLimits.blacklistDevices, .setBlacklisted(endpoint == .blacklist),
                 form: .change)
         case .setBadge:
-            let change = try badge(try parameters(request)?["badge"])
+            let change = try badge(try parameters(request, .badge)?["badge"])
             return try each(path[5], app: app, limit: userLimits.badgeDevices, .setBadge(change), form: .change)
         case .userDetail:
             return try each(path[4], app: app, limit: userLimits.detailDevices, .describe, form: .details)
@@ -57,7 +65,7 @@ extension PublicAPI {
 
     /// `alias_type` of a body's object: an app's own kind of alias; empty when there is none.
     func aliasType(_ value: JSONValue?) throws(GetuiFault) -> String {
-        guard let value, value.hasContent else { return "" }
+        guard let value = value?.given else { return "" }
         guard let text = value.lenientText else { throw .type("alias_type") }
         return try checked(aliasType: text)
     }
@@ -68,10 +76,11 @@ extension PublicAPI {
     }
 
     private func checked(aliasType text: String) throws(GetuiFault) -> String {
-        guard text.unicodeScalars.count <= userLimits.aliasCharacters, text.isEmpty || NameRules.isAlias(text) else {
+        guard text.unicodeScalars.count <= userLimits.aliasCharacters, text.isEmpty || NameRules.isAliasType(text)
+        else {
             throw .invalid(
                 "alias_type",
-                "letters, digits, _ and Chinese characters, at most \(userLimits.aliasCharacters) of them")
+                "letters, digits, _, - and Chinese characters, at most \(userLimits.aliasCharacters) of them")
         }
         return text
     }
@@ -116,10 +125,13 @@ extension PublicAPI {
         guard let value else { throw .null("cid") }
         guard value.kind == .array || value.isEmptyContainer else { throw .type("cid") }
         var list = DeviceList(app: app, limit: limit)
-        for element in value.elements {
-            guard let bytes = element.stringBytes else { throw .type("cid") }
-            try list.add(Array(bytes)[...])
+        var textCount = 0
+        for (index, element) in value.elements.enumerated() {
+            if element.kind == .string { textCount += 1 }
+            // A member without a text is named by its digits or by its place.
+            try list.add(Array((element.lenientText ?? "cid[\(index)]").utf8)[...])
         }
+        guard textCount > 0 || value.isEmptyContainer else { throw .type("cid") }
         return try list.taken()
     }
 
@@ -143,7 +155,7 @@ extension PublicAPI {
     // MARK: Bodies
 
     private func aliasList(_ request: APIRequest, app: App, binds: Bool) throws(GetuiFault) -> UserRequest {
-        let body = try parameters(request)
+        let body = try parameters(request, .aliasList)
         guard let list = body?["data_list"] else { throw .null("data_list") }
         guard list.kind == .array || list.isEmptyContainer else { throw .type("data_list") }
         guard list.hasContent else { throw .empty("data_list") }
@@ -151,17 +163,20 @@ extension PublicAPI {
         var places: [HeldType: Int] = [:]
         var unbound = Set<AliasItem>()
         var notCIDs: [String] = []
-        var count = 0
-        for element in list.elements {
-            count += 1
-            guard count <= userLimits.aliasItems else { throw .size("data_list", "at most \(userLimits.aliasItems)") }
-            guard element.kind == .object else { throw .type("data_list") }
-            guard let value = element["cid"] else { throw .null("cid") }
-            guard let bytes = value.stringBytes else { throw .type("cid") }
-            guard !bytes.isEmpty else { throw .empty("cid") }
-            let name = try alias(of: element, app: app)
-            guard let cid = DeviceID(hex: bytes) else {
-                notCIDs.append(String(decoding: bytes.prefix(64), as: UTF8.self))
+        var refused: [PushForm.Refused] = []
+        for (index, element) in list.elements.enumerated() {
+            guard index < userLimits.aliasItems else { throw .size("data_list", "at most \(userLimits.aliasItems)") }
+            let (text, name): (String, AliasName)
+            do throws(GetuiFault) {
+                (text, name) = try pair(element, app: app)
+            } catch {
+                let alias = element["alias"]?.lenientText.map { " \($0.prefix(64))" } ?? ""
+                let message = "\(error.message): data_list[\(index)]\(alias)"
+                refused.append(PushForm.Refused(itemIndex: index, code: error.code, message: message))
+                continue
+            }
+            guard let cid = DeviceID(text) else {
+                notCIDs.append(String(text.prefix(64)))
                 continue
             }
             let item = AliasItem(device: DevicePlace(cid: cid, bucket: app.bucket(of: cid)), name: name)
@@ -174,15 +189,30 @@ extension PublicAPI {
                 items.append(item)
             }
         }
-        return UserRequest(
+        if items.isEmpty, notCIDs.isEmpty, let first = refused.first {
+            throw GetuiFault(code: first.code, message: first.message)
+        }
+        var user = UserRequest(
             app: app, work: binds ? .bind(items) : .unbind(items), form: .change, devices: items.map(\.device.cid),
             notCIDs: notCIDs)
+        user.refused = refused
+        return user
+    }
+
+    /// A member of `data_list`.
+    private func pair(_ element: JSONValue, app: App) throws(GetuiFault) -> (cid: String, name: AliasName) {
+        guard element.kind == .object else { throw .type("data_list") }
+        try messages.check(element, .aliasItem, of: parser)
+        guard let value = element["cid"] else { throw .null("cid") }
+        guard let text = value.string else { throw .type("cid") }
+        guard !text.isEmpty else { throw .empty("cid") }
+        return (text, try alias(of: element, app: app))
     }
 
     private func replaceTags(
         _ request: APIRequest, _ segment: ArraySlice<UInt8>, app: App
     ) throws(GetuiFault) -> UserRequest {
-        guard let value = try parameters(request)?["custom_tag"] else { throw .null("custom_tag") }
+        guard let value = try parameters(request, .tagsOfDevice)?["custom_tag"] else { throw .null("custom_tag") }
         guard value.kind == .array || value.isEmptyContainer else { throw .type("custom_tag") }
         guard value.hasContent else { throw .empty("custom_tag") }
         var tags: [TagName] = []
@@ -194,11 +224,20 @@ extension PublicAPI {
             guard count <= Limits.tagValueCount else {
                 throw .size("custom_tag", "at most \(Limits.tagValueCount) values")
             }
-            guard let text = element.lenientText else { throw .type("custom_tag") }
-            let tag = try tag(text, app: app)
+            let text = element.lenientText
+            let tag: TagName
+            do throws(GetuiFault) {
+                guard let text else { throw .type("custom_tag") }
+                tag = try self.tag(text, app: app)
+            } catch {
+                // All tags are replaced or none; the caller must know which to mend.
+                var fault = error
+                fault.message += ": custom_tag[\(count - 1)] \((text ?? "").prefix(64))"
+                throw fault
+            }
             // Tags are a set.
             guard seen.insert(tag).inserted else { continue }
-            characters += text.unicodeScalars.count
+            characters += tag.text.unicodeScalars.count
             guard tags.count < userLimits.tagsPerDevice else {
                 throw .size("custom_tag", "at most \(userLimits.tagsPerDevice) tags")
             }
@@ -215,7 +254,7 @@ extension PublicAPI {
     ) throws(GetuiFault) -> UserRequest {
         let tag = try tag(String(decoding: segment, as: UTF8.self), app: app)
         let (places, notCIDs) = try devices(
-            try parameters(request)?["cid"], app: app, limit: userLimits.tagDevices)
+            try parameters(request, .taggedDevices)?["cid"], app: app, limit: userLimits.tagDevices)
         return UserRequest(
             app: app, counted: .tagChange, work: .each(places, adds ? .addTag(tag) : .removeTag(tag)), form: .tagBatch,
             devices: places.map(\.cid), notCIDs: notCIDs)
@@ -235,11 +274,9 @@ extension PublicAPI {
     // MARK: Count
 
     private func count(_ request: APIRequest, app: App) throws(GetuiFault) -> UserRequest {
-        let body = try parameters(request)
+        let body = try parameters(request, .userCount)
         var conditions = TagConditions(app: app, limits: userLimits)
-        let expression = try conditions.parse(body?["tag"])
-        return UserRequest(
-            app: app, work: .count(expression), form: .count, unknownKeys: conditions.unknownKeys)
+        return UserRequest(app: app, work: .count(try conditions.parse(body?["tag"])), form: .count)
     }
 }
 

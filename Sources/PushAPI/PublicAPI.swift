@@ -22,6 +22,9 @@ package enum PublicAction {
     case revokeToken(TokenID, of: AppKey, APIResponse)
     /// Ask the device's loop to record the events; then `ReceiptRequest.answer`.
     case receipt(ReceiptRequest)
+    /// Answer with a new token, as soon as the key that signs it is durable.
+    case token(APIResponse)
+    case check
     case healthz
     case readyz
 }
@@ -80,7 +83,11 @@ package final class PublicAPI {
     private func perform(
         _ endpoint: PublicEndpoint, _ request: APIRequest, _ path: RequestPath, now: GatewayTime
     ) throws(GetuiFault) -> PublicAction {
-        func app() throws(GetuiFault) -> App { try authenticated(request, path, now: now) }
+        func app() throws(GetuiFault) -> App {
+            let app = try authenticated(request, path, now: now)
+            try checkQuery(request, of: endpoint)
+            return app
+        }
         switch endpoint {
         case .pushSingle: return try pushSingle(request, app: app(), now: now)
         case .pushBatch: return try pushBatch(request, app: app(), now: now)
@@ -111,14 +118,25 @@ package final class PublicAPI {
             return .testDevices(try testDevices(endpoint, request, app: app()))
         case .bindDeviceTokens: return .respond(try bindDeviceTokens(request, path[4], app: app()))
 
-        case .authenticate: return .respond(try authenticate(request, appID: path.text(1), now: now))
+        case .authenticate: return .token(try authenticate(request, appID: path.text(1), now: now))
         case .revokeToken: return try revoke(path[3], appID: path.text(1), now: now)
         case .receipt: return .receipt(try receipt(request, appID: path.text(1), now: now))
         // Getui's Java SDK reports its own health here; there is nothing to do with it.
         case .uploadLog: return .respond(.getui(.ok))
-        case .check: return .respond(APIResponse(status: 200))
+        case .check: return .check
         case .healthz: return .healthz
         case .readyz: return .readyz
+        }
+    }
+
+    /// Refuses a parameter that the call does not have: passing over one could answer another question, or reach others.
+    private func checkQuery(_ request: APIRequest, of endpoint: PublicEndpoint) throws(GetuiFault) {
+        guard let mark = request.target.firstIndex(of: UInt8(ascii: "?")) else { return }
+        let known = endpoint.queryNames
+        for part in request.target[(mark + 1)...].split(separator: UInt8(ascii: "&")) {
+            let name = String(decoding: part.prefix { $0 != UInt8(ascii: "=") }.prefix(64), as: UTF8.self)
+            guard !name.isEmpty, !known.contains(where: { "\($0)" == name }) else { continue }
+            throw .invalid(name, "the call has no such parameter")
         }
     }
 
@@ -150,7 +168,7 @@ package final class PublicAPI {
     func served(_ appID: String) throws(GetuiFault) -> App {
         if let app = registry[appID] { return app }
         if registry.known(appID) != nil { throw .invalid("appId", "the app is disabled") }
-        guard registry.isComplete else { throw GetuiFault(code: .starting, message: "the gateway is not ready, retry") }
+        guard registry.isComplete else { throw .starting }
         throw .invalid("appId")
     }
 
@@ -183,8 +201,14 @@ package final class PublicAPI {
         }
     }
 
-    /// The body as JSON; `nil` for none, for `null` and for `[]`, which all mean "no parameters".
-    func parameters(_ request: APIRequest) throws(GetuiFault) -> JSONValue? {
+    /// The body as JSON, held to its table; `nil` for none, for `null` and for `[]`, which all mean "no parameters".
+    func parameters(_ request: APIRequest, _ table: FieldTable) throws(GetuiFault) -> JSONValue? {
+        let body = try document(request)
+        try messages.check(body, table, of: parser)
+        return body
+    }
+
+    private func document(_ request: APIRequest) throws(GetuiFault) -> JSONValue? {
         guard request.body.count <= Limits.requestBodyByteCount else {
             throw .size("body", "at most \(Limits.requestBodyByteCount) bytes")
         }
@@ -204,7 +228,7 @@ extension PublicAPI {
     /// The header `token` is not looked at: Getui's PHP SDK sends its stale one.
     private func authenticate(_ request: APIRequest, appID: String, now: GatewayTime) throws(GetuiFault) -> APIResponse
     {
-        let body = try parameters(request)
+        let body = try parameters(request, .authentication)
         let app = try served(appID)
         guard let appKey = body?["appkey"] else { throw .null("appkey") }
         guard let appKeyBytes = appKey.stringBytes else { throw .type("appkey") }
@@ -246,6 +270,7 @@ extension PublicAPI {
         writer.key("expire_time")
         writer.string(String(expiresAt))
         writer.endObject()
+        messages.notes.writeBeside(to: &writer)
         writer.endObject()
         return APIResponse(status: 200, body: writer.bytes)
     }

@@ -19,6 +19,17 @@ package enum PublicEndpoint: Sendable, Hashable {
     case uploadLog
     case receipt
 
+    /// The parameters behind the path's question mark that the call reads.
+    var queryNames: [StaticString] {
+        switch self {
+        case .unbindAlias, .aliasOfDevice, .devicesOfAlias: ["alias_type"]
+        case .taskReport, .detailedTaskReport: ["actionIdList", "needGetuiByBrand"]
+        case .groupReport: ["startDate", "endDate", "needGetuiByBrand"]
+        case .listTestDevices: ["cid", "remark", "pageNum", "pageSize"]
+        default: []
+        }
+    }
+
     /// The most frequent ones first.
     package static let table = RouteTable<PublicEndpoint>([
         .init("/v2/{appId}/push/single/cid", [.post(.pushSingle)]),

@@ -73,7 +73,10 @@ package enum PushAnswer {
     }
 
     /// A batch of which nothing was accepted: the first refusal speaks, unless waiting could help.
-    static func nothingAccepted(_ refused: [PushForm.Refused]) -> APIResponse {
+    static func nothingAccepted(_ refused: [PushForm.Refused]) -> APIResponse { refusal(refused) }
+
+    /// Refuses a call for items of it, which it names.
+    static func refusal(_ refused: [PushForm.Refused], notes: RequestNotes = RequestNotes()) -> APIResponse {
         let speaker = refused.first { $0.code == .busy } ?? refused.first
         let code = speaker?.code ?? .parameter
         var writer = JSONWriter(capacity: 128 + 96 * refused.count)
@@ -82,6 +85,7 @@ package enum PushAnswer {
         writer.key("longwire")
         writer.beginObject()
         write(refused, to: &writer)
+        notes.write(to: &writer)
         writer.endObject()
         writer.endObject()
         return APIResponse(status: code.httpStatus, body: writer.bytes)

@@ -3,7 +3,7 @@ internal import Delivery
 internal import TextForms
 internal import Wire
 
-/// `settings`, read: what Longwire does with each field is in docs/GetuiCompatibility.md.
+/// `settings`, read; what becomes of each field is in `FieldTable`.
 struct PushSettings {
     /// Which fields an endpoint may carry.
     enum Scope { case single, alias, list }
@@ -23,7 +23,7 @@ struct PushSettings {
     init(_ value: JSONValue?, app: App, scope: Scope, now: GatewayTime) throws(GetuiFault) {
         timeToLive = app.defaultTimeToLive
         guard let value = try Self.object(value, "settings") else { return }
-        if let ttl = value["ttl"], !ttl.equals(""), !ttl.isNull {
+        if let ttl = value["ttl"]?.given {
             guard [.integer, .double, .string].contains(ttl.kind) else { throw .type("ttl") }
             guard let milliseconds = ttl.lenientInteger, (-1...app.longestTimeToLive).contains(milliseconds) else {
                 throw .invalid("ttl", "milliseconds from 0 to \(app.longestTimeToLive), or -1")
@@ -31,7 +31,7 @@ struct PushSettings {
             timeToLive = milliseconds
         }
         try readStrategy(value["strategy"])
-        if let key = value["collapse_key"], key.hasContent {
+        if let key = value["collapse_key"]?.given {
             guard let bytes = key.stringBytes else { throw .type("collapse_key") }
             guard scalarCount(bytes) != nil else { throw .invalid("collapse_key", "not valid Unicode") }
             guard bytes.count <= Limits.collapseKeyByteCount else {
@@ -42,21 +42,18 @@ struct PushSettings {
         speed = try Self.integer(value, "speed", 0...1_000_000) ?? 0
         try readSchedule(value, scope, now, app.scheduleHorizon)
         try readFirstAckWins(value["first_ack_wins"], scope)
-        try Self.checkFieldsWithoutMeaning(value)
     }
 
     private mutating func readStrategy(_ value: JSONValue?) throws(GetuiFault) {
         guard let value = try Self.object(value, "strategy") else { return }
         // For an iOS device its own entry is the one that counts; those of Android's vendors decide nothing here.
-        guard let chosen = Self.given(value["ios"]) ?? Self.given(value["default"]) else { return }
+        guard let chosen = value["ios"]?.givenNonzero ?? value["default"]?.givenNonzero else { return }
         strategy = try Self.strategy(chosen)
     }
 
-    private static func given(_ value: JSONValue?) -> JSONValue? { value?.equals("") == true ? nil : value }
-
     /// It means something only where one push reaches several devices of one person.
     private mutating func readFirstAckWins(_ value: JSONValue?, _ scope: Scope) throws(GetuiFault) {
-        guard let value, value.hasContent, !value.equals("") else { return }
+        guard let value = value?.given else { return }
         guard let isSet = value.lenientBool else { throw .type("first_ack_wins") }
         guard !isSet || scope == .alias else { throw .invalid("first_ack_wins", "only a push to an alias has it") }
         firstAckWins = isSet
@@ -75,26 +72,10 @@ struct PushSettings {
             let days = horizon / 86_400_000
             throw GetuiFault(
                 code: .badSchedule, message: "schedule_time is invalid, it lies within \(days) days from now")
-        }
-    }
-
-    /// Fields of Getui that say something about Android's vendors, about paid services or about a screen that iOS does
-    /// not show to anybody: their types are checked, so that a mistake is told.
-    private static func checkFieldsWithoutMeaning(_ value: JSONValue) throws(GetuiFault) {
-        for name in ["filter_notify_off", "need_backup", "active_push"] as [StaticString] {
-            if let flag = value[name], flag.hasContent, !flag.equals(""), flag.lenientBool == nil {
-                throw .type("\(name)")
-            }
-        }
-        if let text = value["custom_callback"], text.hasContent, text.stringBytes == nil {
-            throw .type("custom_callback")
-        }
-        _ = try integer(value, "active_days", 0...3_650)
-        _ = try integer(value, "activate_filter_day", 0...3_650)
-        _ = try integer(value, "activate_filter_type", -1...1)
-        _ = try integer(value, "lst", 0...Int64(1 << 52))
-        if let platforms = value["active_push_platform"], platforms.hasContent, platforms.kind != .array {
-            throw .type("active_push_platform")
+        case .past:
+            throw GetuiFault(
+                code: .badSchedule,
+                message: "schedule_time is invalid, it is more than an hour ago: it counts milliseconds since 1970")
         }
     }
 
@@ -112,7 +93,7 @@ struct PushSettings {
     static func integer(
         _ object: JSONValue, _ name: StaticString, _ range: ClosedRange<Int64>
     ) throws(GetuiFault) -> Int64? {
-        guard let value = object[name], value.hasContent, !value.equals("") else { return nil }
+        guard let value = range.contains(0) ? object[name]?.given : object[name]?.givenNonzero else { return nil }
         guard [.integer, .double, .string].contains(value.kind) else { throw .type("\(name)") }
         guard let number = value.lenientInteger, range.contains(number) else {
             throw .invalid("\(name)", "\(range.lowerBound) to \(range.upperBound)")
@@ -121,7 +102,7 @@ struct PushSettings {
     }
 
     static func object(_ value: JSONValue?, _ name: String) throws(GetuiFault) -> JSONValue? {
-        guard let value, value.hasContent else { return nil }
+        guard let value = value?.given else { return nil }
         guard value.kind == .object else { throw .type(name) }
         return value
     }

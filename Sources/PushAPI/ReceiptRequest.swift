@@ -12,13 +12,15 @@ package struct ReceiptRequest: Sendable {
     private let transcript: [UInt8]
     private let proof: [UInt8]
     package let events: [ReceiptEvent]
+    package let notes: RequestNotes
     package var app: AppKey { device.app }
 
     fileprivate init(
-        device: DeviceAddress, timestamp: UInt64, transcript: [UInt8], proof: [UInt8], events: [ReceiptEvent]
+        device: DeviceAddress, timestamp: UInt64, transcript: [UInt8], proof: [UInt8], events: [ReceiptEvent],
+        notes: RequestNotes
     ) {
         (self.device, self.timestamp, self.transcript, self.proof) = (device, timestamp, transcript, proof)
-        self.events = events
+        (self.events, self.notes) = (events, notes)
     }
 
     package func command(origin: Origin) -> ReceiptCommand {
@@ -32,17 +34,18 @@ package struct ReceiptRequest: Sendable {
         Array("longwire receipt 1\0\(appID)\0".utf8) + body
     }
 
-    package static func answer(_ answer: ReceiptAnswer) -> APIResponse {
+    package static func answer(_ answer: ReceiptAnswer, notes: RequestNotes = RequestNotes()) -> APIResponse {
         switch answer {
         case .taken(let verdicts):
-            APIResponse.getui(data: { writer in
-                writer.beginObject()
-                writer.key("results")
-                writer.beginArray()
-                for verdict in verdicts { writer.string("\(verdict)") }
-                writer.endArray()
-                writer.endObject()
-            })
+            APIResponse.getui(
+                data: { writer in
+                    writer.beginObject()
+                    writer.key("results")
+                    writer.beginArray()
+                    for verdict in verdicts { writer.string("\(verdict)") }
+                    writer.endArray()
+                    writer.endObject()
+                }, beside: { notes.write(to: &$0) })
         case .refused:
             .getui(.badProof, "this proof is of no device of this app: sign with the device's secret, or register anew")
         case .clockSkew(let serverTime):
@@ -82,7 +85,7 @@ extension PublicAPI {
         guard request.body.count <= Limits.openBodyByteCount else {
             throw .size("body", "at most \(Limits.openBodyByteCount) bytes")
         }
-        guard let body = try parameters(request) else { throw .null("cid") }
+        guard let body = try parameters(request, .receipt) else { throw .null("cid") }
         guard let cidValue = body["cid"] else { throw .null("cid") }
         guard let cidText = cidValue.stringBytes else { throw .type("cid") }
         guard let cid = DeviceID(hex: cidText) else { throw .invalid("cid", "32 hex digits") }
@@ -93,7 +96,8 @@ extension PublicAPI {
         if let rates, rates.isSpent(.receipt, app: app.key, limits: app.rates, now: now) { throw .receiptsSpent }
         return ReceiptRequest(
             device: DeviceAddress(app: app.key, bucket: app.bucket(of: cid), cid: cid), timestamp: UInt64(timestamp),
-            transcript: ReceiptRequest.transcript(appID: appID, body: request.body), proof: proof, events: events)
+            transcript: ReceiptRequest.transcript(appID: appID, body: request.body), proof: proof, events: events,
+            notes: messages.notes)
     }
 
     /// Counts a receipt against the share that each network address has of its app's, before anything is done for it.

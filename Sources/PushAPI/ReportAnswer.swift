@@ -58,6 +58,7 @@ package enum ReportAnswer {
             for text in query.unknownActions { writer.string(text) }
             writer.endArray()
         }
+        query.notes.write(to: &writer)
         writer.endObject()
         writer.endObject()
         return APIResponse(status: 200, body: writer.bytes)
@@ -65,7 +66,7 @@ package enum ReportAnswer {
 
     /// The answer to `report/push/task_group`.
     package static func group(_ totals: TaskTotals, tasks: Int, _ query: GroupReportQuery) -> APIResponse {
-        one(query.group, totals, tasks: tasks)
+        one(query.group, totals, tasks: tasks, notes: query.notes)
     }
 
     /// The answers to `report/push/date` and `report/user/date`.
@@ -166,7 +167,9 @@ package enum ReportAnswer {
         return APIResponse(status: 200, body: writer.bytes)
     }
 
-    private static func one(_ name: String, _ totals: TaskTotals, tasks: Int?) -> APIResponse {
+    private static func one(
+        _ name: String, _ totals: TaskTotals, tasks: Int?, notes: RequestNotes = RequestNotes()
+    ) -> APIResponse {
         var writer = JSONWriter(capacity: 768)
         writer.beginObject()
         writer.envelope(.ok, "success")
@@ -185,6 +188,7 @@ package enum ReportAnswer {
         }
         writer.key("states")
         writeStates(totals, to: &writer)
+        notes.write(to: &writer)
         writer.endObject()
         writer.endObject()
         return APIResponse(status: 200, body: writer.bytes)

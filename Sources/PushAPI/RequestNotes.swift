@@ -1,7 +1,7 @@
 /// What an answer says of how its request was read: nothing of it is an error, and each may be a mistake.
 package struct RequestNotes: Sendable, Equatable {
-    /// Keys of `push_channel.ios` that travel nowhere: no publisher can set them, or there is no body for APNs.
-    package internal(set) var ignoredKeys: [String] = []
+    /// Fields from which nothing follows (`FieldUse.ignored`).
+    package internal(set) var ignored: [String] = []
     /// Keys of `push_channel.ios` that stand beside `aps` in APNs's body.
     package internal(set) var topLevelKeys: [String] = []
     /// Places in `msg_list` (0 for a single message) whose transmission does not fit beside the alert: their APNs bodies
@@ -13,25 +13,31 @@ package struct RequestNotes: Sendable, Equatable {
     /// Reads what a `push_channel.ios` object has besides the documented keys, which a body for APNs carries or not.
     mutating func note(_ ios: JSONValue, isCarried: Bool) {
         guard ios.kind == .object else { return }
-        for (key, value) in ios.members {
-            switch APNsRenderer.place(of: key, value) {
-            case .known: break
-            case .topLevel where isCarried: Self.add(key, to: &topLevelKeys)
-            case .topLevel, .nowhere: Self.add(key, to: &ignoredKeys)
-            }
+        for (key, value) in ios.members where APNsRenderer.place(of: key, value) == .topLevel {
+            let bytes = key.stringBytes ?? UnsafeRawBufferPointer(start: nil, count: 0)
+            let name = "push_channel.ios." + String(decoding: bytes.prefix(Limits.notedKeyByteCount), as: UTF8.self)
+            if isCarried { Self.add(name, to: &topLevelKeys) } else { addIgnored(name) }
         }
     }
 
-    private static func add(_ key: JSONValue, to names: inout [String]) {
-        guard names.count < Limits.notedKeyCount else { return }
-        let bytes = key.stringBytes ?? UnsafeRawBufferPointer(start: nil, count: 0)
-        let name = "push_channel.ios." + String(decoding: bytes.prefix(Limits.notedKeyByteCount), as: UTF8.self)
-        if !names.contains(name) { names.append(name) }
+    mutating func addIgnored(_ name: String) { Self.add(name, to: &ignored) }
+
+    private static func add(_ name: String, to names: inout [String]) {
+        if names.count < Limits.notedKeyCount, !names.contains(name) { names.append(name) }
+    }
+
+    /// Adds `longwire` to an answer that has nothing else to say there.
+    func writeBeside(to writer: inout JSONWriter) {
+        guard self != RequestNotes() else { return }
+        writer.key("longwire")
+        writer.beginObject()
+        write(to: &writer)
+        writer.endObject()
     }
 
     /// Adds what there is to say to an answer's `longwire`.
     func write(to writer: inout JSONWriter) {
-        for (key, names) in [("ignoredKeys", ignoredKeys), ("topLevelKeys", topLevelKeys)] where !names.isEmpty {
+        for (key, names) in [("ignored", ignored), ("topLevelKeys", topLevelKeys)] where !names.isEmpty {
             writer.key(key)
             writer.beginArray()
             for name in names { writer.string(name) }

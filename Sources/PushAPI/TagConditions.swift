@@ -4,12 +4,11 @@ internal import Directory
 /// Getui's tag conditions, `[{"key":…,"values":[…],"opt_type":"and|or|not"}]`, become an expression over tags.
 ///
 /// Conditions are ANDed; `opt_type` combines the values of one. `phone_type` is decided without looking, since every
-/// device here is an iOS device; `region` and `portrait` are known of none.
+/// device here is an iOS device. `region` and `portrait` are known of none: a condition on them is refused, since
+/// either answer would be a guess.
 struct TagConditions {
     let app: App
     let limits: UserLimits
-    /// Keys that say nothing about any device here; the answer names them.
-    private(set) var unknownKeys: [String] = []
     /// Values of all conditions so far.
     private var valueCount = 0
 
@@ -76,9 +75,8 @@ struct TagConditions {
             }
             expression.add(Self.combine(combination, isIOS))
         case "region", "portrait":
-            if !unknownKeys.contains(keyText) { unknownKeys.append(keyText) }
-            expression.add(Self.combine(combination, values.map { _ in false }))
-        default: throw .invalid("key", "phone_type, region, custom_tag or portrait")
+            throw .invalid(keyText, "it is known of no device here")
+        default: throw .invalid("key", "custom_tag or phone_type")
         }
     }
 

@@ -147,6 +147,10 @@ package struct TestDeviceRequest: Sendable, Codable {
     let work: Work
     /// What was named and cannot be a cid.
     var notCIDs: [String] = []
+    /// For the answer, which the gateway makes that was asked.
+    var notes = RequestNotes()
+
+    private enum CodingKeys: CodingKey { case app, work, notCIDs }
 
     /// Within the bounds of a parsed request; one that comes from another gateway is held to them again.
     package var isSound: Bool {

@@ -18,16 +18,18 @@ package enum TestDeviceAnswer {
                 list("failed", failed, &writer)
                 writer.endObject()
             } beside: { writer in
-                guard result.isFull else { return }
-                writer.key("reason")
-                writer.string("tooManyTestDevices")
+                if result.isFull { writer.member("reason", "tooManyTestDevices" as StaticString) }
+                request.notes.write(to: &writer)
             }
-        case .update: return failed.isEmpty ? .getui(.ok) : GetuiFault.targetUser.response
+        case .update:
+            guard failed.isEmpty else { return GetuiFault.targetUser.response }
+            return .getui(data: nil, beside: { request.notes.write(to: &$0) })
         case .delete:
             return .getui(
                 data: nil,
                 beside: { writer in
                     if !failed.isEmpty { list("unknown", failed, &writer) }
+                    request.notes.write(to: &writer)
                 })
         case .list(let query):
             return .getui { writer in

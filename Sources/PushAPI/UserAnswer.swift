@@ -40,7 +40,7 @@ private struct Answer {
         case .change: return try change()
         case .unbindAll:
             try checkFailures()
-            return .getui(.ok)
+            return envelope(nil)
         case .devicesOfAlias:
             try checkFailures()
             return envelope { writer in
@@ -103,6 +103,8 @@ private struct Answer {
                 "cid \(request.devices[place]) has aliases of as many types as it may: unbind one of them first")
         }
         let unknown = self.unknown
+        // The others are done; the caller must know that this one is not.
+        if !request.refused.isEmpty { return PushAnswer.refusal(request.refused, notes: request.notes) }
         guard unknown.count < request.devices.count + request.notCIDs.count else { throw .targetUser }
         var notBound: [String] = []
         for (device, outcome) in zip(request.devices, outcomes) where outcome == .notHeld {
@@ -117,7 +119,7 @@ private struct Answer {
     private func tagsReplaced() throws(GetuiFault) -> APIResponse {
         try checkFailures()
         switch outcomes.first {
-        case .done: return .getui(.ok)
+        case .done: return envelope(nil)
         case .tooMany: throw .size("custom_tag")
         case .tooOften:
             throw GetuiFault(code: .tagCallsPerDay, message: "the tags of this cid were set too often today")
@@ -257,8 +259,6 @@ private struct Answer {
             writer.key("user_count")
             writer.integer(Int64(operation.count))
             writer.endObject()
-        } beside: { writer in
-            list("unknownKeys", request.unknownKeys, &writer)
         }
     }
 
@@ -284,6 +284,11 @@ private struct Answer {
     private func envelope(
         _ data: ((inout JSONWriter) -> Void)?, beside: (inout JSONWriter) -> Void = { _ in }
     ) -> APIResponse {
-        APIResponse.getui(capacity: 256 + 96 * outcomes.count, data: data, beside: beside)
+        APIResponse.getui(
+            capacity: 256 + 96 * outcomes.count, data: data,
+            beside: { writer in
+                beside(&writer)
+                request.notes.write(to: &writer)
+            })
     }
 }

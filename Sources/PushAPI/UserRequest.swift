@@ -30,15 +30,16 @@ package struct UserRequest: Sendable {
     let devices: [DeviceID]
     /// What was named and cannot be a cid.
     let notCIDs: [String]
-    /// Conditions of a count that say nothing about any device here.
-    var unknownKeys: [String] = []
+    /// Items of the call's list that cannot be read.
+    var refused: [PushForm.Refused] = []
+    var notes = RequestNotes()
     let appID: String
 
     init(
         app: App, counted: RateKind? = nil, work: DirectoryOperation.Work, form: Form, devices: [DeviceID] = [],
-        notCIDs: [String] = [], unknownKeys: [String] = []
+        notCIDs: [String] = []
     ) {
         (self.app, self.appID, self.counted, self.work, self.form) = (app.key, app.appID, counted, work, form)
-        (self.devices, self.notCIDs, self.unknownKeys) = (devices, notCIDs, unknownKeys)
+        (self.devices, self.notCIDs) = (devices, notCIDs)
     }
 }

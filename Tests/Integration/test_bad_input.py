@@ -1,10 +1,12 @@
 """Every bad thing a peer, a publisher or an operator may do gets its own clear answer, and the gateway goes on."""
 
+import gzip
 import json
 import socket
 import struct
 import subprocess
 import time
+import uuid
 
 import pytest
 from gateway import Refused
@@ -182,6 +184,41 @@ def test_http_refusals(gateway):
         raw.sendall(b"\x16\x03\x01 this is no HTTP\r\n\r\n")
         assert b"HTTP/1.1 200" not in raw.recv(4096)
     assert gateway.call("GET", "/healthz") is not None
+
+
+def test_compressed_bodies_are_refused_by_every_listener(gateway, new_device):
+    body = gzip.compress(json.dumps(gateway.push_body(new_device(gateway).cid, "x")).encode())
+    headers = {"Content-Encoding": "gzip"}
+    for port in (gateway.http, gateway.admin):
+        answer = refusal(lambda: gateway.call("POST", "/v2/x/push/single/cid", raw=body, headers=headers, port=port))
+        assert answer[0] == 415 and "gzip" in answer[1]["text"]
+
+
+def test_one_bad_item_spoils_nothing_else(gateway, new_device):
+    devices = [new_device(gateway) for _ in range(4)]
+    items = [gateway.push_body(device.cid, f"number {place}") for place, device in enumerate(devices)]
+    items[3]["push_channel"] = {"ios": {"aps": {"alert": "a"}, "order": 0}}
+    text = json.dumps({"msg_list": items}).replace('"number 1"', '"cut \\ud83d"').replace('"number 2"', "NaN")
+    answer = gateway.api("POST", "push/single/batch/cid", raw=text.replace('"order": 0', '"order": 1e400').encode())
+    refused = {item["index"]: item["msg"] for item in answer["longwire"]["refused"]}
+    assert set(refused) == {1, 2} and all("push_message.transmission" in message for message in refused.values())
+    for place in (0, 3):
+        assert devices[place].receive_and_ack(1)[0].payload == b"number %d" % place
+
+
+def test_a_broadcast_with_a_filter_that_is_not_served_reaches_nobody(gateway, new_device):
+    device = new_device(gateway)
+    body = {"audience": "all", "push_message": {"transmission": "for some"}}
+    now = int(time.time())
+    for change, code, word in (
+            ({"settings": {"activate_filter_day": 7, "activate_filter_type": -1}}, 20001, "settings.activate_filter_day"),
+            ({"settings": {"filter_notify_off": True}}, 20001, "settings.filter_notify_off"),
+            ({"tag": ["vip"]}, 20001, "tag is invalid"), ({"settings": {"schedule_time": now + 3_600}}, 22002, "milliseconds")):
+        request = {"request_id": f"filter-{uuid.uuid4().hex[:20]}", **body, **change}
+        status, answer = refusal(lambda: gateway.api("POST", "push/all", request))
+        assert (status, answer["code"]) == (400, code) and word in answer["msg"]
+    gateway.push(device.cid, "the first that comes")
+    assert device.receive_and_ack(1)[0].payload == b"the first that comes"
 
 
 def test_admin_refusals(gateway):

@@ -140,7 +140,7 @@ def test_javas_calls_succeed_over_one_connection(gateway, new_device):
 # What the data classes of Java's version 1.0.11 can say beside the message itself: the types and spellings are theirs.
 JAVAS_SETTINGS = {
     "ttl": 3600000, "speed": 0, "custom_callback": "回执", "filter_notify_off": False, "active_days": 3, "need_backup": True,
-    "activate_filter_day": 7, "activate_filter_type": 1, "lst": 60000, "active_push": True,
+    "lst": 60000, "active_push": True,
     "strategy": dict.fromkeys(("default", "ios", "hw", "xm", "mz", "op", "vv", "st", "hx", "hwq", "ho", "hoshw"), 1),
 }
 JAVAS_CHANNELS = {

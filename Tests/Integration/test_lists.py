@@ -92,6 +92,40 @@ def test_an_asynchronous_list_answers_without_data_and_is_durable_all_the_same(g
     assert device.receive_and_ack(1)[0].payload == b"news"
 
 
+def test_an_alias_that_is_none_or_nobodys_is_named_and_the_others_are_reached(gateway, new_device):
+    device, task = new_device(gateway), create(gateway)
+    gateway.api("POST", "user/alias", {"data_list": [{"cid": device.cid, "alias": "member_1", "alias_type": "t-1"}]})
+    audience = {"alias": ["member_1", "550e8400-e29b", "member_2"], "alias_type": "t-1"}
+    beside = gateway.api("POST", "push/list/alias", {"taskid": task, "audience": audience})["longwire"]
+    assert device.receive_and_ack(1)[0].payload == b"news"
+    assert beside["live"] == 1 and beside["unknown"] == ["member_2"]
+    assert [(item["index"], item["alias"]) for item in beside["refused"]] == [(1, "550e8400-e29b")]
+    pairs = [{"cid": device.cid, "alias": "a b"}, {"cid": device.cid, "alias": "member_3"}]
+    status, code, text = refusal(lambda: gateway.api("POST", "user/alias", {"data_list": pairs}))
+    assert (status, code) == (400, 20001) and "data_list[0] a b" in text
+    assert gateway.api("GET", "user/cid/alias/member_3")["data"] == {"cid": [device.cid]}
+
+
+def test_one_request_id_for_several_aliases_is_several_requests(gateway, new_device):
+    users = {name: new_device(gateway) for name in ("user_1", "user_2")}
+    pairs = [{"cid": device.cid, "alias": name} for name, device in users.items()]
+    gateway.api("POST", "user/alias", {"data_list": pairs})
+    request = uuid.uuid4().hex
+
+    def push(name, payload="hello"):
+        body = {"request_id": request, "audience": {"alias": [name]}, "push_message": {"transmission": payload}}
+        return gateway.api("POST", "push/single/alias", body)["data"]
+
+    first = {name: push(name) for name in users}
+    assert {name: push(name) for name in users} == first, "a repetition gets the first answer"
+    for device in users.values():
+        assert device.receive_and_ack(1)[0].payload == b"hello"
+        with pytest.raises(TimeoutError):
+            device.receive(timeout=0.1)
+    for name in users:
+        assert "cannot be repeat" in refusal(lambda: push(name, "another body"))[2]
+
+
 def test_a_stored_message_is_made_once_for_a_request_id(gateway):
     request = uuid.uuid4().hex
     task = create(gateway, request_id=request)
@@ -358,8 +392,15 @@ def test_reports_add_up_over_both_channels(own_gateway, new_device, away):
     assert numbers["gt"] == {"target_num": 4, "receive_num": 4, "display_num": 0, "click_num": 0}
     assert numbers["total"]["receive_num"] == 5 and numbers["total"]["msg_num"] == 6
     assert (numbers["ios"]["click_num"], numbers["ios"]["display_num"]) == (1, 2), "each event once"
-    grouped = gateway.api("GET", f"report/push/task_group/{group}")
-    assert grouped["data"][group]["total"] == numbers["total"] and grouped["longwire"]["tasks"] == 1
+    today, later = (datetime.datetime.now(datetime.timezone.utc).date() + datetime.timedelta(days) for days in (0, 1))
+    for query in ("", f"?startDate={today}&endDate={today}", f"?endDate={later}&needGetuiByBrand=false"):
+        grouped = gateway.api("GET", f"report/push/task_group/{group}{query}")
+        assert grouped["data"][group]["total"] == numbers["total"] and grouped["longwire"]["tasks"] == 1
+    for query in ("startDate=2020-01-01&endDate=2020-01-31", f"startDate={later}"):
+        other = gateway.api("GET", f"report/push/task_group/{group}?{query}")
+        assert other["data"][group]["total"]["msg_num"] == 0 and other["longwire"]["tasks"] == 0
+    for query in ("startDate=bogus", "endDate=2026-02-30", f"startDate={later}&endDate={today}", "since=1"):
+        assert refusal(lambda: gateway.api("GET", f"report/push/task_group/{group}?{query}"))[:2] == (400, 20001)
     detailed = gateway.api("GET", f"report/push/task/{task}/detail")["data"][task]
     assert set(detailed) == {"total", "gt", "apn", "failed_detail"}
     some = gateway.api("GET", f"report/push/task/{task}?actionIdList=90002")["data"][task]

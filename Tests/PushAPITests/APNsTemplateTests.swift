@@ -57,7 +57,7 @@ struct APNsTemplateTests {
             ios: #"{"aps":{"alert":"hi"},"jump":{"page":"order","id":7},"url":"app://x","_gmid_":"forged","n":null}"#)
         #expect(text == #"{"aps":{"alert":"hi"},"jump":{"page":"order","id":7},"url":"app://x""#)
         #expect(notes.topLevelKeys == ["push_channel.ios.jump", "push_channel.ios.url"])
-        #expect(notes.ignoredKeys == ["push_channel.ios._gmid_"])
+        #expect(notes.ignored == ["push_channel.ios._gmid_"])
         let doubled = fixture { $0.transmission = .none }
         #expect(
             try body(doubled, ios: #"{"aps":{"alert":"hi"},"a":1,"a":2,"\u0061":3}"#).0
@@ -69,12 +69,12 @@ struct APNsTemplateTests {
         let jump = #"{"jump":{"page":"order"}}"#
         let notification = #"{"notification":{"title":"T","body":"B","click_type":"none"}}"#
         let (nothing, ignored) = try body(fixture(), ios: jump)
-        #expect(nothing == "none" && ignored.topLevelKeys.isEmpty && ignored.ignoredKeys == ["push_channel.ios.jump"])
+        #expect(nothing == "none" && ignored.topLevelKeys.isEmpty && ignored.ignored == ["push_channel.ios.jump"])
         let both = fixture { ($0.showsNotifications, $0.wakesApp, $0.transmission) = (true, true, .members) }
         let (shown, carried) = try body(both, ios: jump, message: notification)
         #expect(
             shown == #"{"aps":{"alert":{"title":"T","body":"B"},"sound":"default"},"jump":{"page":"order"}"#)
-        #expect(carried.topLevelKeys == ["push_channel.ios.jump"] && carried.ignoredKeys.isEmpty)
+        #expect(carried.topLevelKeys == ["push_channel.ios.jump"] && carried.ignored.isEmpty)
         #expect(
             try body(both, ios: jump, message: #"{"transmission":"{\"jump\":1,\"b\":2}"}"#).0
                 == #"{"aps":{"content-available":1},"jump":{"page":"order"},"b":2"#)

@@ -63,15 +63,26 @@ struct ListMessageTests {
     func lenient() throws {
         _ = try fixture.newTask(
             #""audience":"all","settings":[],"push_channel":[],"request_id":"","group_name":null,"task_name":"t""#)
+        for (name, fault) in [(#""a b""#, "group_name is invalid"), ("1.5", "group_name type error")] {
+            let body = #"{"push_message":{"transmission":"x"},"group_name":\#(name)}"#
+            #expect(fixture.refused(.post, "push/list/message", body).1.contains(fault))
+        }
     }
 
-    @Test("schedule_time makes a timed task, within seven days; a past one goes out at once")
+    @Test(
+        "schedule_time makes a timed task, within seven days; one just gone goes out at once, an older one is refused")
     func schedule() throws {
         let later = Fixture.now + 3_600_000
         let task = try fixture.newTask(#""settings":{"schedule_time":"\#(later)"}"#)
         #expect(task.record.state == .scheduled && task.record.scheduleAt == later)
         #expect(task.record.validUntil == later + Limits.defaultTimeToLive)
-        #expect(try fixture.newTask(#""settings":{"schedule_time":5}"#).record.state == .open)
+        let gone = Fixture.now - ScheduleRules.grace
+        #expect(try fixture.newTask(#""settings":{"schedule_time":\#(gone)}"#).record.state == .open)
+        for time in [5, Fixture.now / 1_000 + 3_600, gone - 1] {
+            let body = #"{"push_message":{"transmission":"x"},"settings":{"schedule_time":\#(time)}}"#
+            let (status, text) = fixture.refused(.post, "push/list/message", body)
+            #expect(status == 400 && text.contains(#""code":22002"#) && text.contains("milliseconds"), "\(text)")
+        }
         let body =
             #"{"push_message":{"transmission":"x"},"settings":{"schedule_time":\#(Fixture.now + 8 * 86_400_000)}}"#
         let (status, text) = fixture.refused(.post, "push/list/message", body)
@@ -98,17 +109,13 @@ struct ListMessageTests {
             (#"{"revoke":{"old_task_id":7}}"#, "old_task_id type error"),
             (#"{"revoke":{"old_task_id":"GT_1"}}"#, "old_task_id is invalid"),
             (#"{"revoke":7}"#, "revoke type error"),
-            (#"{"revoke":{"old_task_id":"\#(old.text)","force":"perhaps"}}"#, "force type error"),
         ] { #expect(fixture.push(message: bad).text.contains(text), "\(bad)") }
     }
 
-    @Test("fields without a meaning here are checked, so that a mistake is told")
+    @Test("settings that a call reads are checked, so that a mistake is told")
     func checkedFields() {
         for (field, text) in [
             (#""speed":-1"#, "speed is invalid"), (#""speed":[1]"#, "speed type error"),
-            (#""filter_notify_off":"x""#, "filter_notify_off type error"), (#""active_days":"x""#, "active_days is"),
-            (#""custom_callback":7"#, "custom_callback type error"), (#""lst":-4"#, "lst is invalid"),
-            (#""active_push_platform":1"#, "active_push_platform type error"),
             (#""first_ack_wins":true"#, "first_ack_wins is invalid"), (#""strategy":{"ios":9}"#, "strategy is invalid"),
             (#""schedule_time":{"a":1}"#, "schedule_time type error"),
         ] { #expect(fixture.push(#""settings":{\#(field)}"#).text.contains(text), "\(field)") }
@@ -118,17 +125,6 @@ struct ListMessageTests {
         ] { #expect(fixture.push(#""settings":{\#(field)}"#).response == nil, "\(field)") }
     }
 
-    @Test("a display window is two times, the earlier first; a past one is let be")
-    func duration() {
-        func push(_ duration: String) -> PublicAction {
-            fixture.push(message: #"{"transmission":"x","duration":\#(duration)}"#)
-        }
-        #expect(push(#""1590547347000-1590633747000""#).response == nil)
-        for bad in [#""2-1""#, #""x-y""#, #""5""#, #""9-1-2""#] {
-            #expect(push(bad).text.contains("duration is invalid"))
-        }
-        #expect(push("5").text.contains("duration type error"))
-    }
 }
 
 @Suite("List calls")
@@ -151,7 +147,7 @@ struct ListCallTests {
         #expect(targets.map(\.cid) == [Fixture.cid, Fixture.otherCID])
         #expect(targets[0].bucket == fixture.app.bucket(of: Fixture.cid))
         #expect(targets[0].digest == messageDigest(of: listTask, for: Fixture.cid))
-        #expect(call.malformed == ["zz"] && call.isAsync && !call.needsAliasDetail)
+        #expect(call.unknown == ["zz"] && call.isAsync && !call.needsAliasDetail)
         #expect(call.key == CallKey(high: 0, low: 0))
     }
 
@@ -173,7 +169,7 @@ struct ListCallTests {
             (#"{"taskid":"T"}"#, "taskid is invalid"), (#"{"taskid":"T!"}"#, "audience cannot be null"),
             (#"{"taskid":"T!","audience":[]}"#, "audience can not be empty"),
             (#"{"taskid":"T!","audience":"all"}"#, "audience type error"),
-            (#"{"taskid":"T!","audience":{"alias":["a"]}}"#, "cid cannot be null"),
+            (#"{"taskid":"T!","audience":{"alias":["a"]}}"#, "audience.alias is invalid"),
             (#"{"taskid":"T!","audience":{"cid":"a"}}"#, "cid type error"),
             (#"{"taskid":"T!","audience":{"cid":[]}}"#, "cid can not be empty"),
             (#"{"taskid":"T!","audience":{"cid":[7]}}"#, "cid type error"),
@@ -304,11 +300,12 @@ struct TaskRouteTests {
         let names = (0..<200).map { TaskID(kind: .list, month: 1, day: 1, random: (0, UInt64($0))).text }
         guard
             case .taskReport(let query) = try fixture.campaign(
-                .get, "report/push/task/\(names.joined(separator: ","))?actionIdList=90001,90002&x=1"),
+                .get, "report/push/task/\(names.joined(separator: ","))?actionIdList=90001,90002"),
             case .taskReport(let detail) = try fixture.campaign(.get, "/report/push/task/\(names[0]),zz/detail"),
             case .dayReport(let day) = try fixture.campaign(.get, "report/push/date/2023-11-13"),
             case .dayReport(let users) = try fixture.campaign(.get, "report/user/date/2023-08-16"),
-            case .groupReport(let group) = try fixture.campaign(.get, "report/push/task_group/am-1?startDate=x")
+            case .groupReport(let group) = try fixture.campaign(
+                .get, "report/push/task_group/am-1?startDate=&endDate=2023-11-14")
         else { throw Fixture.Refused() }
         #expect(query.tasks.count == 200 && query.actions == [90_001, 90_002] && !query.isDetailed)
         #expect(detail.isDetailed && detail.unknown == ["zz"] && detail.tasks.count == 1)
@@ -316,6 +313,37 @@ struct TaskRouteTests {
         #expect(day.day == 19_674 && !day.isAboutUsers && users.isAboutUsers && group.group == "am-1")
         let tooMany = (names + [listTask.text]).joined(separator: ",")
         #expect(fixture.refused(.get, "report/push/task/\(tooMany)").1.contains("taskid size over limit"))
+    }
+
+    @Test("a group's report is of the tasks made on the days that are asked for; a bad day is refused")
+    func groupDays() throws {
+        func query(_ days: String) throws -> GroupReportQuery {
+            guard case .groupReport(let query) = try fixture.campaign(.get, "report/push/task_group/am?\(days)") else {
+                throw Fixture.Refused()
+            }
+            return query
+        }
+        // The fixture's day is 2023-11-14.
+        let made = [(8, 20), (12, 31), (11, 13), (11, 14), (11, 15)].map { month, day in
+            TaskID(kind: .list, month: month, day: day, random: (1, 2))
+        }
+        for (days, expected) in [
+            ("", [true, true, true, true, true]), ("startDate=2023-11-14", [false, false, false, true, true]),
+            ("endDate=2023-11-13", [true, true, true, false, false]),
+            ("startDate=2022-12-31&endDate=2023-08-20", [true, true, false, false, false]),
+            ("startDate=2023-11-13&endDate=2023-11-13", [false, false, true, false, false]),
+        ] {
+            let query = try query(days)
+            #expect(made.map(query.asks) == expected, "\(days)")
+        }
+        for bad in [
+            "startDate=x", "endDate=2023-02-29", "startDate=20231101", "startDate=2023-11-02&endDate=2023-11-01",
+            "day=1",
+        ] {
+            let (status, text) = fixture.refused(.get, "report/push/task_group/am?\(bad)")
+            #expect(status == 400 && text.contains(#""code":20001"#), "\(bad): \(text)")
+        }
+        #expect(try query("needGetuiByBrand=true").notes.ignored == ["needGetuiByBrand"])
     }
 
     @Test("of a list of actions one that is none is named and spoils nothing; if all are none, none is counted")

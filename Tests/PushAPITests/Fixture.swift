@@ -83,8 +83,10 @@ struct Fixture {
 
 extension PublicAction {
     var response: APIResponse? {
-        if case .respond(let response) = self { return response }
-        return nil
+        switch self {
+        case .respond(let response), .token(let response): response
+        default: nil
+        }
     }
 
     var text: String { response?.text ?? "\(self)" }

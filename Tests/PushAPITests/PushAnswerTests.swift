@@ -117,7 +117,8 @@ struct PushAnswerTests {
 
     @Test("only statuses that Getui's Java SDK reads carry codes")
     func statuses() {
-        for code in GetuiCode.allCases where code != .methodNotAllowed {
+        // The SDK repeats a 5xx by itself, which is what a gateway that starts needs.
+        for code in GetuiCode.allCases where code != .methodNotAllowed && code != .starting {
             #expect([200, 400, 401, 403, 404].contains(code.httpStatus))
         }
     }

@@ -208,10 +208,6 @@ struct UserAnswerTests {
             try answer(.post, "/user/count", body) { _ in .count(21) }.text
                 == #"{"code":0,"msg":"success","data":{"user_count":42}}"#)
         #expect(try answer(.post, "/user/count", body) { _ in .failed }.text.hasPrefix(#"{"code":30019"#))
-        let region = #"{"tag":[{"key":"region","values":["a"],"opt_type":"or"}]}"#
-        #expect(
-            try answer(.post, "/user/count", region) { _ in .count(0) }.text
-                == #"{"code":0,"msg":"success","data":{"user_count":0},"longwire":{"unknownKeys":["region"]}}"#)
     }
 
     @Test("an exceeded quota has the code of what was counted")

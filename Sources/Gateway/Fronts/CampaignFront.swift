@@ -108,6 +108,8 @@ final class CampaignFront {
                 aliases.resolve(names, of: call.app.key) { [weak self] found in
                     guard let self else { return }
                     guard let found else { return respond(.busy) }
+                    var call = call
+                    call.unknown += found.lazy.filter(\.devices.isEmpty).map(\.alias)
                     var seen = Set<DeviceID>()
                     var targets: [ListTarget] = []
                     for cid in found.lazy.flatMap(\.devices) where seen.insert(cid).inserted {
@@ -278,19 +280,37 @@ final class CampaignFront {
             guard let found else { return told(CampaignAnswer.busyResult) }
             let cids = found.first?.devices ?? []
             guard !cids.isEmpty else { return told(CampaignAnswer.unknownAlias(push.alias.text)) }
-            let sending = TaskCoordinator.Sending(
-                task: push.task, app: push.app.key, createdAt: owner.now, content: push.content, isBulk: false,
-                permit: permit)
-            carry(
-                sending, cids.map { push.app.target($0, of: push.task) }, key: push.key, digest: push.digest,
-                app: push.app
-            ) { result in
-                switch result {
-                case .outcomes(let task, let outcomes): told(.reached(task, outcomes))
-                case .conflict: told(CampaignAnswer.conflictResult)
-                case .busy: told(CampaignAnswer.busyResult)
+            carry(push, to: cids, key: push.key, permit) { [weak self] result in
+                guard let self else { return }
+                guard case .conflict = result else { return told(Self.result(result)) }
+                // The id may have been used for another alias, which is another request.
+                coordinator.ask(push.key.bucket.loop(of: owner.loopCount), .inspect(.call(push.key))) {
+                    [weak self] (answer: TaskAnswer) in
+                    guard let self else { return }
+                    guard case .inspected(.call(let task)) = answer else { return told(CampaignAnswer.busyResult) }
+                    guard push.isApart(from: task) else { return told(CampaignAnswer.conflictResult) }
+                    carry(push, to: cids, key: push.ownKey, permit) { told(Self.result($0)) }
                 }
             }
+        }
+    }
+
+    private func carry(
+        _ push: AliasPush, to cids: [DeviceID], key: CallKey, _ permit: PublishPermit,
+        told: @escaping (Carried) -> Void
+    ) {
+        let sending = TaskCoordinator.Sending(
+            task: push.task, app: push.app.key, createdAt: owner.now, content: push.content, isBulk: false,
+            permit: permit)
+        let targets = cids.map { push.app.target($0, of: push.task) }
+        carry(sending, targets, key: key, digest: push.digest, app: push.app, told: told)
+    }
+
+    private static func result(_ carried: Carried) -> CampaignAnswer.AliasResult {
+        switch carried {
+        case .outcomes(let task, let outcomes): .reached(task, outcomes)
+        case .conflict: CampaignAnswer.conflictResult
+        case .busy: CampaignAnswer.busyResult
         }
     }
 
@@ -327,7 +347,8 @@ final class CampaignFront {
             guard let found else { return respond(.busy) }
             guard !found.isEmpty else {
                 return respond(
-                    CampaignAnswer.byTag(push.task, [], notes: push.notes, durability: durability))
+                    CampaignAnswer.byTag(
+                        push.task, [], refused: push.refused, notes: push.notes, durability: durability))
             }
             let sending = TaskCoordinator.Sending(
                 task: push.task, app: push.app.key, createdAt: owner.now, content: push.content, isBulk: false,
@@ -341,7 +362,7 @@ final class CampaignFront {
                 case .outcomes(let task, let outcomes):
                     respond(
                         CampaignAnswer.byTag(
-                            task, outcomes, notes: push.notes, durability: durability))
+                            task, outcomes, refused: push.refused, notes: push.notes, durability: durability))
                 case .conflict: respond(CampaignAnswer.requestConflict)
                 case .busy: respond(.busy)
                 }
@@ -406,7 +427,8 @@ final class CampaignFront {
         let command = TaskCommand.group(bucket: query.place.bucket, owner: query.place.owner)
         coordinator.ask(query.place.bucket.loop(of: owner.loopCount), command) { [weak self] answer in
             guard let self else { return }
-            guard case .group(let tasks) = answer else { return respond(.busy) }
+            guard case .group(let all) = answer else { return respond(.busy) }
+            let tasks = all.filter { query.asks(for: $0) }
             sum(tasks[...], TaskTotals(), query.app) { totals in
                 guard let totals else { return respond(.busy) }
                 respond(ReportAnswer.group(totals, tasks: tasks.count, query))

@@ -6,7 +6,10 @@ internal import PushAPI
 extension PublicFront {
     func receipt(_ exchange: HTTPExchange, _ request: ReceiptRequest) {
         guard owner.context.isReady, !owner.context.isStopping else { return respond(exchange, .starting) }
-        guard let (slot, stamp) = receipts.insert(PendingReceipt(exchange: exchange, app: request.app)) else {
+        guard
+            let (slot, stamp) = receipts.insert(
+                PendingReceipt(exchange: exchange, app: request.app, notes: request.notes))
+        else {
             return respond(exchange, .busy)
         }
         owner.receipt(request.command(origin: owner.route(.receipt, slot, stamp).origin(0)))
@@ -22,6 +25,6 @@ extension PublicFront {
         case .clockSkew: owner.metrics.count(.receiptSkewed)
         case .busy: owner.metrics.count(.receiptBusy)
         }
-        respond(pending.exchange, ReceiptRequest.answer(answer))
+        respond(pending.exchange, ReceiptRequest.answer(answer, notes: pending.notes))
     }
 }

@@ -35,6 +35,7 @@ final class PublicFront {
     struct PendingReceipt {
         var exchange: HTTPExchange
         var app: AppKey
+        var notes: RequestNotes
     }
 
     /// Requests under way at once on one loop; more are told to come back.
@@ -163,6 +164,8 @@ final class PublicFront {
                 if case .revoked = answer { self?.respond(exchange, response) } else { self?.respond(exchange, .busy) }
             }
         case .receipt(let request): receipt(exchange, request)
+        case .token(let response): respond(exchange, owner.context.isReady ? response : .starting)
+        case .check: respond(exchange, owner.context.isReady ? APIResponse(status: 200) : .starting)
         case .healthz: respond(exchange, HealthPage.health(owner.context))
         case .readyz: respond(exchange, HealthPage.readiness(owner.context))
         }

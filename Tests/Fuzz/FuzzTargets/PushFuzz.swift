@@ -64,7 +64,9 @@ enum PushFuzz {
             }
         }
         switch action {
-        case .respond(let response), .revokeToken(_, _, let response): try JSONFuzz.check(response)
+        case .respond(let response), .revokeToken(_, _, let response), .token(let response):
+            try JSONFuzz.check(response)
+        case .check: break
         case .push(let pushes, let form):
             try require(token == valid, "a push without the app's token")
             try require(!pushes.isEmpty && pushes.count <= Limits.batchItemCount, "\(pushes.count) messages")

@@ -1,0 +1,260 @@
+// The use of each field of each body. A test compares docs/GetuiCompatibility.md, "Every field", with these tables.
+
+/// The use that a call makes of a member of its body.
+package enum FieldUse: Sendable {
+    /// The call reads it or passes it on.
+    case served
+    /// Values of which each stands for itself: the call reads one after another, and a bad one spoils itself alone.
+    case items
+    /// Nothing follows from it, and nothing depends on it; the answer names it.
+    case ignored
+    /// The call is refused: without the field the message would reach others than its sender means.
+    case refused(StaticString)
+    /// An object, whose fields have a table.
+    case object(FieldTable)
+    /// An array of such objects.
+    case list(FieldTable)
+}
+
+/// The fields of one object of a body.
+package final class FieldTable: Sendable {
+    package typealias Field = (name: StaticString, use: FieldUse)
+
+    /// Leads the names of the fields in answers; empty or with a dot at its end.
+    package let path: StaticString
+    package let fields: [Field]
+    /// The use of a field that is not in the table.
+    package let others: FieldUse
+
+    init(_ path: StaticString = "", _ fields: [Field], others: FieldUse = .ignored) {
+        (self.path, self.fields, self.others) = (path, fields, others)
+        precondition(fields.count <= UInt64.bitWidth, "each field has a bit")
+    }
+}
+
+extension FieldTable {
+    // MARK: Pushes
+
+    private static let noFilter: StaticString = "this filter is not served here"
+    private static let noSelection: StaticString = "here it selects nobody; audience does"
+
+    /// Fields that select devices.
+    ///
+    /// Where they are not served, a call that ignored one would send the message to more devices than its sender means.
+    static let narrowing: [Field] = [
+        ("activate_filter_day", .refused(noFilter)), ("activate_filter_type", .refused(noFilter)),
+        ("filter_notify_off", .refused(noFilter)), ("crowd_id", .refused(noFilter)),
+        ("smart_crowd_task_id", .refused(noFilter)), ("cid", .refused(noSelection)), ("alias", .refused(noSelection)),
+        ("tag", .refused(noSelection)), ("fast_custom_tag", .refused(noSelection)),
+        ("cid_by_tag", .refused(noSelection)), ("custom_tag", .refused(noSelection)),
+        ("phone_type", .refused(noSelection)), ("region", .refused(noFilter)), ("portrait", .refused(noFilter)),
+    ]
+
+    private static func audience(_ fields: [Field]) -> FieldUse {
+        .object(FieldTable("audience.", fields, others: .refused("this call knows no such selection")))
+    }
+
+    private static let cids = audience([("cid", .items)])
+    private static let aliases = audience([("alias", .items), ("alias_type", .served)])
+    private static let conditionedCIDs = audience([("cid_by_tag", .items)])
+
+    private static let strategy = FieldTable("settings.strategy.", [("default", .served), ("ios", .served)])
+
+    /// `settings` of a message; `own` has the fields whose use differs between calls.
+    private static func settings(_ own: [Field]) -> FieldUse {
+        .object(
+            FieldTable(
+                "settings.",
+                [
+                    ("ttl", .served), ("strategy", .object(strategy)), ("schedule_time", .served),
+                    ("collapse_key", .served), ("first_ack_wins", .served),
+                ] + own + [
+                    ("custom_callback", .ignored), ("active_days", .ignored), ("need_backup", .ignored),
+                    ("active_push", .ignored), ("lst", .ignored), ("active_push_platform", .ignored),
+                ] + narrowing))
+    }
+
+    private static let pushMessage = FieldTable(
+        "push_message.",
+        [
+            ("transmission", .served), ("notification", .served),
+            (
+                "revoke",
+                .object(FieldTable("push_message.revoke.", [("old_task_id", .served), ("force", .ignored)]))
+            ),
+            ("network_type", .ignored), ("duration", .ignored),
+        ])
+
+    /// Other keys stand beside `aps` in the body for APNs; which of them do, `RequestNotes` says.
+    private static let ios = FieldTable(
+        "push_channel.ios.",
+        [
+            ("type", .served), ("aps", .served), ("auto_badge", .served), ("payload", .served),
+            ("multimedia", .served), ("apns-collapse-id", .served), ("laId", .served), ("_gmid_", .ignored),
+            ("longwire_media", .ignored),
+        ], others: .served)
+    private static let pushChannel = FieldTable(
+        "push_channel.",
+        [("ios", .object(ios)), ("android", .ignored), ("harmony", .ignored), ("mp", .ignored)])
+
+    /// The common body of pushes.
+    private static func push(audience: FieldUse, group: FieldUse, settings own: [Field]) -> FieldTable {
+        FieldTable(
+            "",
+            [
+                ("request_id", .served), ("audience", audience), ("settings", settings(own)),
+                ("push_message", .object(pushMessage)), ("push_channel", .object(pushChannel)), ("group_name", group),
+                ("task_name", .ignored),
+            ] + narrowing)
+    }
+
+    package static let pushToDevice = push(audience: cids, group: .ignored, settings: [("speed", .ignored)])
+    package static let pushToAlias = push(audience: aliases, group: .ignored, settings: [("speed", .ignored)])
+    package static let pushByTag = push(audience: conditionedCIDs, group: .ignored, settings: [("speed", .ignored)])
+    package static let newList = push(audience: .ignored, group: .served, settings: [("speed", .ignored)])
+    package static let pushToAll = push(audience: .served, group: .served, settings: [("speed", .served)])
+    package static let pushToTags = push(
+        audience: audience([("tag", .list(condition("audience.tag[].")))]), group: .served,
+        settings: [("speed", .served)])
+    package static let pushToTag = push(
+        audience: audience([("fast_custom_tag", .served)]), group: .served, settings: [("speed", .served)])
+
+    package static let batch = FieldTable("", [("msg_list", .items), ("is_async", .served)] + narrowing)
+
+    private static func listCall(_ audience: FieldUse, detail: FieldUse) -> FieldTable {
+        FieldTable(
+            "",
+            [
+                ("taskid", .served), ("audience", audience), ("is_async", .served), ("need_alias_detail", detail),
+                ("request_id", .served), ("settings", .object(FieldTable("settings.", narrowing))),
+            ] + narrowing)
+    }
+
+    package static let listToDevices = listCall(cids, detail: .ignored)
+    package static let listToAliases = listCall(aliases, detail: .served)
+    package static let listByTag = listCall(conditionedCIDs, detail: .ignored)
+    /// One device of `cid_by_tag`.
+    package static let conditionedCID = FieldTable(
+        "audience.cid_by_tag[].", [("cid", .served), ("tag", .served), ("op_type", .served)],
+        others: .refused("a device has no such condition"))
+
+    private static func condition(_ path: StaticString) -> FieldTable {
+        FieldTable(
+            path, [("key", .served), ("values", .served), ("opt_type", .served)],
+            others: .refused("a condition has no such part"))
+    }
+
+    // MARK: Users
+
+    package static let userCount = FieldTable("", [("tag", .list(condition("tag[].")))])
+    package static let aliasList = FieldTable("", [("data_list", .items)])
+    /// One pair of `data_list`.
+    package static let aliasItem = FieldTable(
+        "data_list[].", [("cid", .served), ("alias", .served), ("alias_type", .served)])
+    package static let tagsOfDevice = FieldTable("", [("custom_tag", .served)])
+    package static let taggedDevices = FieldTable("", [("cid", .items)])
+    package static let blacklist = FieldTable("", [])
+    package static let badge = FieldTable("", [("badge", .served)])
+    package static let testDevices = FieldTable("", [("cid_list", .items)])
+    /// One device of `cid_list`.
+    package static let testDevice = FieldTable("cid_list[].", [("cid", .served), ("remark", .served)])
+    package static let changedTestDevice = FieldTable("", [("cid", .served), ("remark", .served)])
+    package static let deviceTokens = FieldTable("", [("dt_list", .items)])
+    /// One token of `dt_list`.
+    package static let deviceToken = FieldTable("dt_list[].", [("cid", .served), ("device_token", .served)])
+    package static let authentication = FieldTable(
+        "", [("appkey", .served), ("timestamp", .served), ("sign", .served)])
+
+    package static let receipt = FieldTable(
+        "",
+        [
+            ("cid", .served), ("timestamp", .served),
+            (
+                "events",
+                .list(
+                    FieldTable(
+                        "events[].", [("msgId", .served), ("event", .served), ("action", .served), ("at", .served)]))
+            ),
+        ])
+
+    /// Every body with the calls that take it, as the documentation lists them.
+    package static let documented: [(calls: String, tables: [FieldTable])] = [
+        ("POST push/single/cid, each of msg_list in push/single/batch/cid", [pushToDevice]),
+        ("POST push/single/alias, each of msg_list in push/single/batch/alias", [pushToAlias]),
+        ("POST push/single/batch/cid, push/single/batch/alias", [batch]),
+        ("POST push/single/cid_by_tag", [pushByTag, conditionedCID]),
+        ("POST push/list/message", [newList]),
+        ("POST push/list/cid", [listToDevices]),
+        ("POST push/list/alias", [listToAliases]),
+        ("POST push/list/cid_by_tag", [listByTag, conditionedCID]),
+        ("POST push/all", [pushToAll]),
+        ("POST push/tag", [pushToTags]),
+        ("POST push/fast_custom_tag", [pushToTag]),
+        ("POST auth", [authentication]),
+        ("POST user/alias, DELETE user/alias", [aliasList, aliasItem]),
+        ("POST user/custom_tag/cid/{cid}", [tagsOfDevice]),
+        ("PUT user/custom_tag/batch/{tag}, DELETE user/custom_tag/batch/{tag}", [taggedDevices]),
+        ("POST user/black/cid/{cids}, DELETE user/black/cid/{cids}", [blacklist]),
+        ("POST user/badge/cid/{cids}", [badge]),
+        ("POST user/count", [userCount]),
+        ("POST user/bind_dt/{type}", [deviceTokens, deviceToken]),
+        ("POST user/test/cid/add", [testDevices, testDevice]),
+        ("POST user/test/cid/update", [changedTestDevice]),
+        ("POST user/test/cid/delete", [testDevices]),
+        ("POST receipt", [receipt]),
+    ]
+}
+
+extension RequestNotes {
+    /// Holds an object to its table: refuses what must not be passed over, notes what is.
+    ///
+    /// With `hasUnreadable`, a value that is read or passed on and cannot be read is refused by its name.
+    mutating func check(_ object: JSONValue?, _ table: FieldTable, hasUnreadable: Bool) throws(GetuiFault) {
+        guard let object, object.kind == .object else { return }
+        var seen: UInt64 = 0
+        for (key, value) in object.members {
+            let place = table.fields.firstIndex { key.equals($0.name) }
+            if let place {
+                // To choose one of them would be a guess.
+                if seen & 1 << UInt64(place) != 0, !value.isAbsent {
+                    throw .invalid(Self.name(table, key), "it is there twice")
+                }
+                seen |= 1 << UInt64(place)
+            }
+            switch place.map({ table.fields[$0].use }) ?? table.others {
+            case .served:
+                if hasUnreadable, let path = value.unreadablePath ?? (key.kind == .unreadable ? "" : nil) {
+                    throw .unreadable(Self.name(table, key) + path)
+                }
+            case .items: if value.kind == .unreadable { throw .unreadable(Self.name(table, key)) }
+            case .ignored where value.isAbsentOrZero: break
+            case .ignored: addIgnored(Self.name(table, key))
+            case .refused where value.isAbsentOrZero: break
+            case .refused(let reason): throw .invalid(Self.name(table, key), "\(reason)")
+            case .object(let inner):
+                if value.kind == .unreadable { throw .unreadable(Self.name(table, key)) }
+                try check(value, inner, hasUnreadable: hasUnreadable)
+            case .list(let inner):
+                if value.kind == .unreadable { throw .unreadable(Self.name(table, key)) }
+                for element in value.elements {
+                    if element.kind == .unreadable { throw .unreadable(Self.name(table, key)) }
+                    try check(element, inner, hasUnreadable: hasUnreadable)
+                }
+            }
+        }
+    }
+
+    private static func name(_ table: FieldTable, _ key: JSONValue) -> String {
+        // A key that cannot be read has no name to show.
+        let bytes = key.stringBytes ?? UnsafeRawBufferPointer(start: nil, count: 0)
+        let text =
+            key.kind == .unreadable ? "?" : String(decoding: bytes.prefix(Limits.notedKeyByteCount), as: UTF8.self)
+        return "\(table.path)\(text)"
+    }
+}
+
+extension GetuiFault {
+    static func unreadable(_ name: String) -> GetuiFault {
+        .invalid(name, "a text in it is not valid Unicode, or a number is none")
+    }
+}

@@ -76,7 +76,9 @@ let package = Package(
         // Wiring.
         .target(
             name: "PushAPI",
-            dependencies: ["CSimdjson", "Campaigns", "Delivery", "Directory", "TextForms", "Wire", "Cryptography"],
+            dependencies: [
+                "APNs", "CSimdjson", "Campaigns", "Delivery", "Directory", "TextForms", "Wire", "Cryptography",
+            ],
             swiftSettings: common),
         .target(
             name: "Gateway",
@@ -130,7 +132,8 @@ let package = Package(
         .testTarget(
             name: "APNsSenderTests",
             dependencies: [
-                "APNsSender", "FakeAPNs", "APNs", "HTTP2", "EventLoops", "PushAPI", "Cryptography", "Platform",
+                "APNsSender", "FakeAPNs", "APNs", "Delivery", "HTTP2", "EventLoops", "PushAPI", "Cryptography", "Platform",
+                "Wire",
             ], swiftSettings: common),
         .testTarget(name: "APNsTests", dependencies: ["APNs", "TextForms"], swiftSettings: common),
         .testTarget(name: "DirectoryTests", dependencies: ["Directory", "Delivery", "TestKit"], swiftSettings: common),

@@ -27,7 +27,7 @@ HTTP2: CNghttp2 Cryptography EventLoops Platform
 Redis: CHiredis Cryptography Glibc Platform Synchronization
 Journal: Glibc Platform Structures Synchronization
 MessageStore: CRocksDB Cryptography Delivery Glibc Journal Platform Redis Structures Synchronization Wire
-PushAPI: CSimdjson Campaigns Cryptography Delivery Directory Structures TextForms Wire
+PushAPI: APNs CSimdjson Campaigns Cryptography Delivery Directory Structures TextForms Wire
 Gateway: Campaigns Cluster Configuration Console Cryptography Delivery Directory EventLoops FoundationEssentials Glibc Journal MessageStore Platform PushAPI Structures Synchronization TextForms Wire
 Gateway/Cluster: Redis
 Gateway/Outbound: HTTPClient

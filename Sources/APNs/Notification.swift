@@ -78,4 +78,13 @@ package enum Bounds {
     /// Tokens have 32 to 100 bytes today; Apple says to assume no length.
     package static let tokenDigits = 2...512
     package static let topicByteCount = 255
+    /// The longest text that a rule about a value reads.
+    package static let shortTextByteCount = 64
+    /// A time in seconds lies before it; a time in milliseconds would lie behind it.
+    static let latestSecond: Int64 = 99_999_999_999
+    static let anyScore = Double.greatestFiniteMagnitude
+
+    package static func bodyByteCount(of type: PushType) -> Int {
+        type == .voip ? voipBodyByteCount : bodyByteCount
+    }
 }

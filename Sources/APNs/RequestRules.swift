@@ -1,21 +1,4 @@
-/// What of a body the rules look at; the sender reads it, since it has the JSON parser.
-package struct BodyFacts: Sendable, Equatable {
-    package var isObject = false
-    /// `aps` is an object.
-    package var hasAps = false
-    package var hasAlert = false
-    package var hasSound = false
-    package var hasBadge = false
-    package var isContentAvailable = false
-    /// `aps.event` of a Live Activity.
-    package var event: String?
-    package var hasTimestamp = false
-    package var hasContentState = false
-    package var hasAttributesType = false
-    package var hasAttributes = false
-
-    package init() {}
-}
+// Apple's rules that can be checked before a request is spent. The gateway applies those about contents when it accepts a push.
 
 /// Why a job is not sent; the name is the result's reason, the text says what to change.
 package struct RuleBreach: Sendable, Equatable {
@@ -30,7 +13,20 @@ package struct RuleBreach: Sendable, Equatable {
 package enum RequestRules {
     /// - Returns: the first breach; `nil`: the request may go.
     package static func breach(of notification: Notification, _ body: BodyFacts) -> RuleBreach? {
-        form(of: notification) ?? size(of: notification) ?? content(of: notification, body)
+        form(of: notification) ?? size(of: notification)
+            ?? breach(of: body, notification.pushType, notification.tokenKind)
+    }
+
+    /// Looks at a collapse id, which travels as an HTTP field: it has no line end and no blank at an end. Empty: none.
+    package static func breach(ofCollapseID id: some BidirectionalCollection<UInt8>) -> RuleBreach? {
+        let isTaken =
+            id.count <= Bounds.collapseIDByteCount && id.allSatisfy { (0x20...0x7E).contains($0) } && id.first != 0x20
+            && id.last != 0x20
+        return isTaken
+            ? nil
+            : RuleBreach(
+                reason: "BadCollapseId",
+                advice: "a collapse id has at most 64 printable ASCII characters and no blank at an end")
     }
 
     private static func form(of notification: Notification) -> RuleBreach? {
@@ -44,11 +40,7 @@ package enum RequestRules {
         guard (1...Bounds.topicByteCount).contains(topic.count), topic.allSatisfy({ (0x21...0x7E).contains($0) }) else {
             return RuleBreach(reason: "MissingTopic", advice: "give the app's bundle id as apns.topic of the app")
         }
-        let collapse = notification.collapseID.utf8
-        guard collapse.count <= Bounds.collapseIDByteCount, collapse.allSatisfy({ (0x20...0x7E).contains($0) }) else {
-            return RuleBreach(
-                reason: "BadCollapseId", advice: "a collapse id has at most 64 printable ASCII characters")
-        }
+        if let breach = breach(ofCollapseID: notification.collapseID.utf8) { return breach }
         guard isUUID(notification.id) else {
             return RuleBreach(reason: "BadMessageId", advice: "apns-id is a UUID: the job is damaged")
         }
@@ -85,18 +77,18 @@ package enum RequestRules {
         if notification.body.isEmpty {
             return RuleBreach(reason: "PayloadEmpty", advice: "the push has no body")
         }
-        let limit = notification.pushType == .voip ? Bounds.voipBodyByteCount : Bounds.bodyByteCount
-        guard notification.body.count > limit else { return nil }
+        guard notification.body.count > Bounds.bodyByteCount(of: notification.pushType) else { return nil }
         return RuleBreach(
             reason: "PayloadTooLarge",
             advice: "Apple takes bodies of 4,096 bytes, for VoIP of 5,120: send ids, fetch the rest")
     }
 
-    private static func content(of notification: Notification, _ body: BodyFacts) -> RuleBreach? {
+    /// Looks at what a body has; for Apple it depends on the push type and on the token that it goes to.
+    package static func breach(of body: BodyFacts, _ type: PushType, _ kind: TokenKind) -> RuleBreach? {
         guard body.isObject else {
             return RuleBreach(reason: "BadBody", advice: "the body is no JSON object")
         }
-        switch notification.pushType {
+        switch type {
         case .alert, .voip: return nil
         case .background:
             guard body.isContentAvailable, !body.hasAlert, !body.hasSound, !body.hasBadge else {
@@ -105,7 +97,7 @@ package enum RequestRules {
                     advice: "a background push has content-available 1 and neither alert nor sound nor badge")
             }
             return nil
-        case .liveactivity: return activity(notification.tokenKind, body)
+        case .liveactivity: return activity(kind, body)
         }
     }
 

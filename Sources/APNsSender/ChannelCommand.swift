@@ -33,7 +33,7 @@ struct ChannelCommand {
             guard case .success(let value) = result else {
                 throw SenderArguments.UsageError(reason: "the body is no JSON")
             }
-            facts = HandoffJobReader.facts(of: value)
+            facts = BodyFacts(value, isActivity: true)
             call = .broadcast(
                 Broadcast(
                     channelID: desk.channelID, expiration: desk.expiration, priority: desk.priority, body: body))

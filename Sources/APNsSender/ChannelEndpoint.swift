@@ -106,7 +106,7 @@ struct ChannelWish {
         var writer = JSONWriter(capacity: 1_024)
         writer.value(body)
         (appID, environment) = (try fields.text("appId") ?? "", try fields.environment())
-        facts = HandoffJobReader.facts(of: body)
+        facts = BodyFacts(body, isActivity: true)
         request = ChannelRequest(
             topic: try fields.text("topic") ?? "",
             call: .broadcast(

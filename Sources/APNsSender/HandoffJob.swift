@@ -126,23 +126,6 @@ struct HandoffJobReader {
             HandoffJob(
                 id: id, leaseID: lease, appID: appID, attempt: Int(clamping: item["attempt"]?.integer ?? 1),
                 leasedUntil: item["leasedUntil"]?.integer ?? .max, dueAt: item["dueAt"]?.integer ?? 0,
-                notification: notification, facts: Self.facts(of: body)))
-    }
-
-    static func facts(of body: JSONValue) -> BodyFacts {
-        var facts = BodyFacts()
-        facts.isObject = body.kind == .object
-        guard let aps = body["aps"], aps.kind == .object else { return facts }
-        facts.hasAps = true
-        facts.hasAlert = aps["alert"] != nil
-        facts.hasSound = aps["sound"] != nil
-        facts.hasBadge = aps["badge"] != nil
-        facts.isContentAvailable = aps["content-available"]?.lenientInteger == 1
-        facts.event = aps["event"]?.string
-        facts.hasTimestamp = aps["timestamp"]?.integer != nil
-        facts.hasContentState = aps["content-state"]?.kind == .object
-        facts.hasAttributesType = aps["attributes-type"]?.string != nil
-        facts.hasAttributes = aps["attributes"]?.kind == .object
-        return facts
+                notification: notification, facts: BodyFacts(body, isActivity: type == .liveactivity)))
     }
 }

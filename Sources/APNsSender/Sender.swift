@@ -59,7 +59,7 @@ final class Sender {
     private var retired: [Lane] = []
     private var marked: [Lane] = []
     private var outcomes: [JobOutcome] = []
-    private let parser = JSONParser()
+    private let parser = JSONParser(depthLimit: Limits.jobDepth)
     /// Gets the outcomes of a turn.
     private let results: ([JobOutcome]) -> Void
     private let resolver: (Lane.Endpoint, @escaping (Result<[RemoteAddress], RemoteAddress.Failure>) -> Void) -> Void

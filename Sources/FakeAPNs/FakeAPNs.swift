@@ -15,7 +15,7 @@ package final class FakeAPNs {
     private var channels = FakeChannels()
     private var channelRequestCount = 0
     private let tls: TLSContext
-    private let parser = JSONParser()
+    private let parser = JSONParser(depthLimit: Limits.jobDepth)
     private let record: (([UInt8]) -> Void)?
     private var listener: Listener?
     private var channelListener: Listener?

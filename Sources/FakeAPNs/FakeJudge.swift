@@ -35,7 +35,8 @@ struct FakeFields: Equatable {
 
 /// Apple's checks, as its documentation tells them.
 ///
-/// Of its own: it shares no rule with the sender, so that a mistake of one is seen by the other.
+/// The rules about collapse ids, sizes and contents are those of the module APNs, by which the gateway accepts a push. All
+/// others are of its own: it shares them with no sender, so that a mistake of one is seen by the other.
 struct FakeJudge {
     var environment: Environment
     /// Known keys; with none, a provider token is looked at but not verified.
@@ -147,19 +148,32 @@ struct FakeJudge {
             guard ["1", "5", "10"].contains(text) else { return (400, "BadPriority") }
             if type == "background", text == "10" { return (400, "BadPriority") }
         }
-        if let collapse = request.fields["apns-collapse-id"], collapse.utf8.count > 64 {
-            return (400, "BadCollapseId")
+        if let collapse = request.fields["apns-collapse-id"],
+            let breach = RequestRules.breach(ofCollapseID: collapse.utf8)
+        {
+            return (400, "\(breach.reason)")
         }
         return nil
     }
 
     private func body(_ request: FakeRequest, _ parser: JSONParser) -> (Int, String)? {
         if request.body.isEmpty { return (400, "PayloadEmpty") }
-        if request.body.count > (request.fields["apns-push-type"] == "voip" ? 5_120 : 4_096) {
-            return (413, "PayloadTooLarge")
+        guard let type = PushType(rawValue: request.fields["apns-push-type"] ?? "alert") else {
+            return (400, "InvalidPushType")
         }
-        let isObject = request.body.withUnsafeBytes { (try? parser.parse($0))?.kind == .object }
-        return isObject ? nil : (400, "PayloadEmpty")
+        if request.body.count > Bounds.bodyByteCount(of: type) { return (413, "PayloadTooLarge") }
+        let found = request.body.withUnsafeBytes { bytes in
+            (try? parser.parse(bytes)).map { BodyFacts($0, isActivity: type == .liveactivity) }
+        }
+        guard let facts = found, facts.isObject else { return (400, "PayloadEmpty") }
+        // Which kind a token has follows from the push.
+        let kind: TokenKind
+        switch type {
+        case .alert, .background: kind = .alert
+        case .voip: kind = .voip
+        case .liveactivity: kind = facts.event == "start" ? .liveActivityStart : .liveActivity
+        }
+        return RequestRules.breach(of: facts, type, kind).map { (400, "\($0.reason)") }
     }
 
     private func bare(_ topic: String) -> String {

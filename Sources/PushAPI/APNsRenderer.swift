@@ -70,24 +70,32 @@ struct APNsRenderer {
 
         var content = Self.content(kind, badge)
         switch kind {
+        case .alert: if let alert { (content.alertTitle, content.alertBody) = texts(of: alert) }
         case .voip: content.shape.pushType = .voip
         case .liveActivity, .liveActivityStart:
             content.shape.pushType = .liveActivity
-            (content.shape.tokenKind, content.shape.activity) = try Self.liveActivity(ios, aps)
-        case .alert:
-            if try Self.isSilent(aps, hasAlert: alert != nil, badge: badge) {
-                (content.shape.pushType, content.shape.priority) = (.background, 5)
-            }
-            if let alert { (content.alertTitle, content.alertBody) = texts(of: alert) }
+            (content.shape.tokenKind, content.shape.activity) = try liveActivity(ios, aps)
         }
         content.collapseID = try collapseID(ios["apns-collapse-id"])
 
         writer.beginObject()
+        var written = APSWriter(
+            isActivity: kind == .liveActivity, hasBadge: badge != .none, hasMedia: media != nil)
         if aps != nil || badge != .none || media != nil {
-            let isMutable = media != nil || kind == .alert && alert != nil && template.alertsAreMutable
-            content.shape.badgeOffset = Self.writeAPS(
-                aps, alert: alert, badge: badge, isMutable: isMutable, hasMedia: media != nil, to: &writer)
+            writer.key("aps")
+            writer.beginObject()
+            if let aps { try written.write(aps, hasAlert: alert != nil, to: &writer) }
+            let isMutable = kind == .alert && alert != nil && template.alertsAreMutable && !written.namesMutable
+            content.shape.badgeOffset = Self.endAPS(badge, isMutable: media != nil || isMutable, &writer)
         }
+        if kind == .alert, !written.isNoticed {
+            // APNs could neither show anything nor wake the app.
+            guard written.isContentAvailable else {
+                throw .invalid("aps", "it needs an alert, a sound, a badge or content-available 1")
+            }
+            (content.shape.pushType, content.shape.priority) = (.background, 5)
+        }
+        try written.check(content.shape.pushType, content.shape.tokenKind)
         Self.writeTopLevel(of: ios, to: &writer)
         if let payload {
             writer.key("payload")
@@ -98,7 +106,7 @@ struct APNsRenderer {
             writer.value(media)
         }
         // A Live Activity gets its state alone; the app does not see what stands beside it.
-        let isActivity = kind == .liveActivity || kind == .liveActivityStart
+        let isActivity = content.shape.pushType == .liveActivity
         try close(&content, beside: ios, carrying: payload == nil && !isActivity ? transmission : nil, &writer)
         return content
     }
@@ -124,6 +132,7 @@ struct APNsRenderer {
     ) throws(GetuiFault) -> APNsContent {
         writer.removeAll()
         var content = Self.content(.alert, template.badge)
+        content.collapseID = try collapseID(ios?["apns-collapse-id"])
         writer.beginObject()
         writer.key("aps")
         writer.beginObject()
@@ -157,6 +166,7 @@ struct APNsRenderer {
     func renderWakeUp(beside ios: JSONValue?, into writer: inout JSONWriter) throws(GetuiFault) -> APNsContent {
         writer.removeAll()
         var content = Self.content(.alert, .none)
+        content.collapseID = try collapseID(ios?["apns-collapse-id"])
         (content.shape.pushType, content.shape.priority) = (.background, 5)
         writer.beginObject()
         writer.key("aps")
@@ -180,7 +190,7 @@ struct APNsRenderer {
         _ content: inout APNsContent, beside ios: JSONValue?, carrying transmission: CarriedTransmission?,
         _ writer: inout JSONWriter
     ) throws(GetuiFault) {
-        let limit = content.shape.tokenKind == .voip ? Limits.apnsVoIPBodyByteCount : Limits.apnsBodyByteCount
+        let limit = bodyByteLimit(content.shape.pushType)
         let digits = content.shape.badgeOffset >= 0 ? Limits.badgeDigitCount : 0
         if let transmission {
             let mark = writer.mark
@@ -206,38 +216,6 @@ struct APNsRenderer {
     }
 
     /// - Returns: where the badge's digits go, or −1.
-    private static func writeAPS(
-        _ aps: JSONValue?, alert: JSONValue?, badge: VendorContent.Badge, isMutable: Bool, hasMedia: Bool,
-        to writer: inout JSONWriter
-    ) -> Int32 {
-        var isMutable = isMutable
-        writer.key("aps")
-        writer.beginObject()
-        if let aps {
-            for (key, value) in aps.members {
-                if value.isNull || (key.equals("alert") && alert == nil) { continue }
-                if badge != .none && key.equals("badge") { continue }
-                if key.equals("mutable-content") {
-                    // Attachments need it; else the publisher's own word counts.
-                    if hasMedia { continue }
-                    isMutable = false
-                }
-                writer.key(bytes: key.stringBytes ?? UnsafeRawBufferPointer(start: nil, count: 0))
-                if key.equals("content-state"), value.isEmptyContainer {
-                    writer.raw("{}")  // PHP writes [] for it, which ActivityKit cannot decode.
-                } else if key.equals("alert"), value.kind == .object {
-                    writeAlert(value, to: &writer)
-                } else if textKeys.contains(where: { key.equals($0) }) {
-                    writeText(value, to: &writer)
-                } else {
-                    writer.value(value)
-                }
-            }
-        }
-        return endAPS(badge, isMutable: isMutable, &writer)
-    }
-
-    /// - Returns: where the badge's digits go, or −1.
     private static func endAPS(_ badge: VendorContent.Badge, isMutable: Bool, _ writer: inout JSONWriter) -> Int32 {
         if isMutable {
             writer.key("mutable-content")
@@ -253,40 +231,10 @@ struct APNsRenderer {
         return offset
     }
 
-    /// Keys of `aps` whose values Apple wants as texts.
-    private static let textKeys: [StaticString] = ["sound", "category", "thread-id"]
-    /// The same of its `alert`; a client does not show an alert that has numbers there.
-    private static let alertTextKeys: [StaticString] = [
-        "title", "subtitle", "body", "launch-image", "loc-key", "title-loc-key", "subtitle-loc-key", "action-loc-key",
-    ]
-    private static let alertListKeys: [StaticString] = ["loc-args", "title-loc-args", "subtitle-loc-args"]
-
-    /// An alert without what an SDK left empty, its texts as texts; what is not known here stays as it is.
-    private static func writeAlert(_ alert: JSONValue, to writer: inout JSONWriter) {
-        writer.beginObject()
-        for (key, value) in alert.members where !value.isNull {
-            writer.key(bytes: key.stringBytes ?? UnsafeRawBufferPointer(start: nil, count: 0))
-            if value.integer != nil, alertTextKeys.contains(where: { key.equals($0) }) {
-                writeText(value, to: &writer)
-            } else if value.kind == .array, alertListKeys.contains(where: { key.equals($0) }) {
-                writer.beginArray()
-                for element in value.elements { writeText(element, to: &writer) }
-                writer.endArray()
-            } else {
-                writer.value(value)
-            }
-        }
-        writer.endObject()
-    }
-
-    private static func writeText(_ value: JSONValue, to writer: inout JSONWriter) {
-        if let number = value.integer { writer.string(String(number)) } else { writer.value(value) }
-    }
-
-    /// True for an `aps` with nothing in it but nulls, empty things and an empty alert, as an SDK's untouched objects
-    /// are: `{"alert":[]}`.
+    /// True for an `aps` with nothing in it but nulls, empty things and an alert that says nothing, as an SDK's untouched
+    /// objects are: `{"alert":[]}`.
     private static func saysNothing(_ aps: JSONValue?) -> Bool {
-        aps?.members.contains { $0.value.hasContent && !$0.key.equals("alert") } != true
+        aps?.members.contains { !$0.value.isEmpty && !$0.key.equals("alert") } != true
     }
 
     private static func tokenKind(_ ios: JSONValue) throws(GetuiFault) -> TokenKind {
@@ -311,12 +259,12 @@ struct APNsRenderer {
         return bytes.count > 0 ? bytes : nil
     }
 
-    /// `aps.alert` when it says something: a string, or an object that is not empty.
+    /// `aps.alert` when it says something: a text, or an object with something in it.
     private static func alert(_ aps: JSONValue?) throws(GetuiFault) -> JSONValue? {
-        guard let alert = aps?["alert"], alert.hasContent else { return nil }
+        guard let alert = aps?["alert"], !alert.isEmpty else { return nil }
         switch alert.kind {
-        case .string: return alert.stringBytes?.isEmpty == false ? alert : nil
-        case .object: return alert.members.contains { !$0.value.isNull } ? alert : nil
+        case .string: return alert
+        case .object: return alert.members.contains { !$0.value.isEmpty } ? alert : nil
         default: throw .type("alert")
         }
     }
@@ -330,24 +278,8 @@ struct APNsRenderer {
         )
     }
 
-    /// True for a background push; refuses what APNs could neither show nor wake the app for.
-    private static func isSilent(
-        _ aps: JSONValue?, hasAlert: Bool, badge: VendorContent.Badge
-    ) throws(GetuiFault) -> Bool {
-        if hasAlert { return false }
-        // Getui's name for "no sound" makes no notification audible, so it does not make it an alert either.
-        let sound = aps?["sound"]
-        let hasSound = sound.map { $0.hasContent && !$0.equals("") && !$0.equals("com.gexin.ios.silence") } ?? false
-        let hasBadge = badge != .none || aps?["badge"] != nil
-        if hasSound || hasBadge { return false }
-        guard aps?["content-available"]?.lenientInteger == 1 else {
-            throw .invalid("aps", "it needs an alert, a sound, a badge or content-available 1")
-        }
-        return true
-    }
-
     /// The token that a Live Activity's push goes to: its activity's own, or one that starts activities of its type.
-    private static func liveActivity(
+    private func liveActivity(
         _ ios: JSONValue, _ aps: JSONValue?
     ) throws(GetuiFault) -> (kind: TokenKind, activity: UInt64) {
         guard let identifier = ios["laId"] else { throw .null("laId") }
@@ -358,7 +290,8 @@ struct APNsRenderer {
             throw .invalid("event", "start, update or end")
         }
         guard event.equals("start") else { return (.liveActivity, Activity.word(bytes)) }
-        return (.liveActivityStart, aps["attributes-type"]?.stringBytes.map { Activity.word($0) } ?? 0)
+        let type = aps["attributes-type"].flatMap { numbers.bytes(of: $0) }
+        return (.liveActivityStart, type.map { Activity.word($0) } ?? 0)
     }
 
     /// `"+1"`, `"-1"` change the stored badge, `"5"` or 5 sets it.
@@ -381,9 +314,7 @@ struct APNsRenderer {
         guard let text = try string(value, "apns-collapse-id") else {
             return UnsafeRawBufferPointer(start: nil, count: 0)
         }
-        guard text.count <= Limits.apnsCollapseIDByteCount else {
-            throw .size("apns-collapse-id", "at most \(Limits.apnsCollapseIDByteCount) bytes")
-        }
+        try checkCollapseID(text)
         return text
     }
 

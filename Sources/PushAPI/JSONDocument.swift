@@ -269,6 +269,9 @@ extension JSONValue {
         }
     }
 
+    /// True for null, `""`, `[]` and `{}`, which SDKs send for what their callers did not fill in.
+    var isEmpty: Bool { !hasContent || stringBytes?.isEmpty == true }
+
     /// True when there is something in it: neither null, nor `[]`, nor `{}`.
     var hasContent: Bool { !isNull && !isEmptyContainer }
 

@@ -1,3 +1,4 @@
+internal import APNs
 internal import Delivery
 internal import Wire
 
@@ -17,6 +18,8 @@ package enum Limits {
     ///
     /// Getui's deepest documented path has seven.
     package static let jsonDepth = 64
+    /// Nested containers in an answer with jobs: a job's body lies up to three deeper there than a publisher nested it.
+    package static let jobDepth = jsonDepth + 3
     /// Conditions of one expression over tags.
     package static let tagConditionCount = TagExpression.groupLimit
     /// Values of all conditions of one request, repetitions included: each is hashed.
@@ -60,10 +63,10 @@ package enum Limits {
     /// Part of every queued row.
     package static let collapseKeyByteCount = MessageBounds.collapseKeyByteCount
     /// Apple's bound for apns-collapse-id.
-    package static let apnsCollapseIDByteCount = MessageBounds.vendorCollapseIDByteCount
+    package static let apnsCollapseIDByteCount = Bounds.collapseIDByteCount
     /// Apple's bounds for a notification's body.
-    package static let apnsBodyByteCount = MessageBounds.vendorBodyByteCount
-    package static let apnsVoIPBodyByteCount = MessageBounds.vendorVoIPBodyByteCount
+    package static let apnsBodyByteCount = Bounds.bodyByteCount
+    package static let apnsVoIPBodyByteCount = Bounds.voipBodyByteCount
     /// Title and body of an alert together: as much as APNs would take, also where APNs is told something else.
     package static let alertByteCount = MessageBounds.alertByteCount
     /// A frame's `apns` object: one that renders to a full body, written with escapes and white space.

@@ -78,7 +78,10 @@ struct APNsRenderingTests {
         (#"{"aps":{"sound":"ding.caf"}}"#, .alert, 10), (#"{"aps":{"badge":0}}"#, .alert, 10),
         (#"{"auto_badge":"+1"}"#, .alert, 10), (#"{"aps":{"content-available":1},"auto_badge":"+1"}"#, .alert, 10),
         (#"{"type":"voip","payload":"p"}"#, .voip, 10),
-        (#"{"type":"liveactivity","laId":"x","aps":{"event":"update","content-state":[]}}"#, .liveActivity, 10),
+        (
+            #"{"type":"liveactivity","laId":"x","aps":{"event":"update","timestamp":1,"content-state":[]}}"#,
+            .liveActivity, 10
+        ),
     ]
 
     @Test("the push type and priority follow from what there is to show", arguments: types)
@@ -91,19 +94,26 @@ struct APNsRenderingTests {
     func emptyObjects() throws {
         let silent = try seen(ios: #"{"aps":{"content-available":1,"alert":[],"sound":null}}"#)
         #expect(silent.vendorBody?.hasPrefix(#"{"aps":{"content-available":1},"payload":"hello","_gmid_""#) == true)
-        let activity = try seen(ios: #"{"type":"liveactivity","laId":"x","aps":{"event":"end","content-state":[]}}"#)
-        #expect(activity.vendorBody?.hasPrefix(#"{"aps":{"event":"end","content-state":{}},"_gmid_""#) == true)
+        let activity = try seen(
+            ios: #"{"type":"liveactivity","laId":"x","aps":{"event":"end","timestamp":1,"content-state":[]}}"#)
+        #expect(
+            activity.vendorBody?.hasPrefix(#"{"aps":{"event":"end","timestamp":1,"content-state":{}},"_gmid_""#) == true
+        )
         #expect(activity.command.vendor?.tokenKind == .liveActivity)
     }
 
     @Test("a Live Activity's push names its activity; one that starts an activity names the type")
     func activities() throws {
-        let update = try seen(ios: #"{"type":"liveactivity","laId":"ride-7","aps":{"event":"update"}}"#)
+        let state = #""timestamp":1,"content-state":{}"#
+        let update = try seen(ios: #"{"type":"liveactivity","laId":"ride-7","aps":{"event":"update",\#(state)}}"#)
         let content = try #require(update.command.vendor)
         #expect(content.channel == .apns && content.tokenKind == .liveActivity)
         #expect(content.activity == Activity.word("ride-7".utf8) && content.activity != 0)
-        for (type, word) in [(#","attributes-type":"Ride""#, Activity.word("Ride".utf8)), ("", 0)] {
-            let start = try seen(ios: #"{"type":"liveactivity","laId":"x","aps":{"event":"start"\#(type)}}"#)
+        for (type, word) in [(#""Ride""#, Activity.word("Ride".utf8)), ("7", Activity.word("7".utf8))] {
+            let start = try seen(
+                ios: #"""
+                    {"type":"liveactivity","laId":"x","aps":{"event":"start",\#(state),"attributes-type":\#(type),"attributes":{}}}
+                    """#)
             #expect(start.command.vendor?.tokenKind == .liveActivityStart && start.command.vendor?.activity == word)
             #expect(start.command.vendor?.pushType == .liveActivity)
         }

@@ -1,0 +1,179 @@
+// Apple's rules (module APNs) over parsed JSON: the gateway writes `aps` by them, sender and fake read bodies by them.
+
+package import APNs
+internal import Delivery
+
+extension BodyValue {
+    init(_ value: JSONValue) {
+        if let bytes = value.stringBytes {
+            let isShort = bytes.count <= Bounds.shortTextByteCount
+            self = isShort ? .text(String(decoding: bytes, as: UTF8.self)) : .longText
+        } else if let number = value.integer {
+            self = .integer(number)
+        } else if let flag = value.bool {
+            self = .flag(flag)
+        } else if value.kind == .object {
+            self = .object(isEmpty: value.isEmptyContainer)
+        } else if value.kind == .array {
+            self = .list(isEmpty: value.isEmptyContainer)
+        } else if value.isNull {
+            self = .null
+        } else {
+            self = .number(value.double ?? value.unsignedInteger.map(Double.init) ?? .infinity)
+        }
+    }
+}
+
+extension BodyFacts {
+    /// Reads a whole body.
+    package init(_ body: JSONValue, isActivity: Bool) {
+        self.init()
+        isObject = body.kind == .object
+        guard let aps = body["aps"], aps.kind == .object else { return }
+        hasAps = true
+        let keys = isActivity ? BodyKey.ofActivity : BodyKey.ofNotification
+        for (name, value) in aps.members {
+            if let key = keys.first(where: { name.equals($0.name) }) { note(key, BodyValue(value)) }
+        }
+    }
+}
+
+/// Writes a publisher's `aps` as Apple takes it: values in the forms that Apple reads, and nothing that says nothing.
+struct APSWriter {
+    let isActivity: Bool
+    /// Keys that the publisher's do not replace.
+    let hasBadge: Bool
+    let hasMedia: Bool
+    /// The publisher says whether extensions see the push.
+    private(set) var namesMutable = false
+    private var facts = BodyFacts()
+
+    init(isActivity: Bool, hasBadge: Bool, hasMedia: Bool) {
+        (self.isActivity, self.hasBadge, self.hasMedia) = (isActivity, hasBadge, hasMedia)
+        facts.isObject = true
+        facts.hasBadge = hasBadge
+    }
+
+    /// True when a phone shows, plays or marks something.
+    var isNoticed: Bool { facts.hasAlert || facts.hasSound || facts.hasBadge }
+    var isContentAvailable: Bool { facts.isContentAvailable }
+
+    /// Writes the members of `aps`; of equal keys the first counts.
+    ///
+    /// - Throws: a value that Apple would refuse or pass over, and that cannot be taken for another one.
+    mutating func write(_ aps: JSONValue, hasAlert: Bool, to writer: inout JSONWriter) throws(GetuiFault) {
+        let keys = isActivity ? BodyKey.ofActivity : BodyKey.ofNotification
+        var taken = [Bool](repeating: false, count: keys.count)
+        var others: Set<[UInt8]> = []
+        for (name, value) in aps.members {
+            guard let place = keys.firstIndex(where: { name.equals($0.name) }) else {
+                let bytes = name.stringBytes ?? UnsafeRawBufferPointer(start: nil, count: 0)
+                guard others.insert(Array(bytes)).inserted, !value.isNull else { continue }
+                writer.key(bytes: bytes)
+                writer.value(value)
+                continue
+            }
+            guard !taken[place] else { continue }
+            taken[place] = true
+            if name.equals("alert"), !hasAlert { continue }
+            if name.equals("badge"), hasBadge { continue }
+            if name.equals("mutable-content") {
+                // Attachments need it; else the publisher's own word counts.
+                if hasMedia { continue }
+                namesMutable = !value.isNull
+            }
+            let sent = try Self.write(keys[place], value, within: "aps", to: &writer)
+            if let sent { facts.note(keys[place], sent) }
+        }
+    }
+
+    /// Writes a member in its key's form.
+    ///
+    /// - Returns: what was written; `nil`: nothing.
+    private static func write(
+        _ key: BodyKey, _ value: JSONValue, within path: String, to writer: inout JSONWriter
+    ) throws(GetuiFault) -> BodyValue? {
+        let given = BodyValue(value)
+        let reading = key.form.reading(of: given)
+        if case .leftOut = reading { return nil }
+        writer.key(key.name)
+        try write(value, reading, "\(path).\(key.name)", to: &writer)
+        return reading.sent(for: given)
+    }
+
+    private static func write(
+        _ value: JSONValue, _ reading: BodyReading, _ path: @autoclosure () -> String, to writer: inout JSONWriter
+    ) throws(GetuiFault) {
+        switch reading {
+        case .asGiven: writer.value(value)
+        case .integer(let number): writer.integer(number)
+        case .number(let number): writer.double(number)
+        case .text(let text): writer.string(text)
+        case .emptyObject: writer.raw("{}")
+        case .leftOut: break
+        case .refused(let wanted): throw .invalid(path(), "\(wanted)")
+        case .members(let keys):
+            writer.beginObject()
+            var taken: Set<[UInt8]> = []
+            for (name, member) in value.members {
+                let bytes = name.stringBytes ?? UnsafeRawBufferPointer(start: nil, count: 0)
+                guard taken.insert(Array(bytes)).inserted, !member.isNull else { continue }
+                if let key = keys.first(where: { name.equals($0.name) }) {
+                    _ = try write(key, member, within: path(), to: &writer)
+                } else {
+                    writer.key(bytes: bytes)
+                    writer.value(member)
+                }
+            }
+            writer.endObject()
+        case .elements(let form):
+            writer.beginArray()
+            for element in value.elements {
+                let reading = form.reading(of: BodyValue(element))
+                if case .leftOut = reading { throw .invalid(path(), "a list of texts") }
+                try write(element, reading, path(), to: &writer)
+            }
+            writer.endArray()
+        }
+    }
+
+    /// Refuses a body that Apple would refuse or pass over.
+    func check(_ type: Delivery.PushType, _ kind: Delivery.TokenKind) throws(GetuiFault) {
+        if let breach = RequestRules.breach(of: facts, type.apple, kind.apple) {
+            throw .invalid("aps", "\(breach.advice)")
+        }
+    }
+}
+
+/// The collapse id of a push; empty: none.
+func checkCollapseID(_ id: UnsafeRawBufferPointer) throws(GetuiFault) {
+    guard id.count <= Bounds.collapseIDByteCount else {
+        throw .size("apns-collapse-id", "at most \(Bounds.collapseIDByteCount) bytes")
+    }
+    if let breach = RequestRules.breach(ofCollapseID: id) { throw .invalid("apns-collapse-id", "\(breach.advice)") }
+}
+
+/// The bytes that a body may have.
+func bodyByteLimit(_ type: Delivery.PushType) -> Int { Bounds.bodyByteCount(of: type.apple) }
+
+extension Delivery.PushType {
+    fileprivate var apple: APNs.PushType {
+        switch self {
+        case .alert: .alert
+        case .background: .background
+        case .voip: .voip
+        case .liveActivity: .liveactivity
+        }
+    }
+}
+
+extension Delivery.TokenKind {
+    fileprivate var apple: APNs.TokenKind {
+        switch self {
+        case .alert: .alert
+        case .voip: .voip
+        case .liveActivity: .liveActivity
+        case .liveActivityStart: .liveActivityStart
+        }
+    }
+}

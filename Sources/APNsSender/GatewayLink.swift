@@ -20,11 +20,12 @@ final class GatewayLink: Sendable {
         var pause: ClosedRange<Int> = 200...15_000
         /// The longest pause that a gateway can ask for.
         var longestPause = 60_000
-        /// How often a result is reported for which the gateway cannot read its store.
-        var storeTries = 8
 
         /// A lease begins when it is asked for, as far as we know, so that its wait is added.
         var askedSeconds: Int { min(Int(Limits.leaseSeconds.upperBound), leaseSeconds + waitSeconds) }
+        /// The longest pause before a result is reported again: a part of a gateway that is back must have it before the
+        /// job's lease lapses.
+        var longestRepeat: Int { min(pause.upperBound, max(pause.lowerBound, leaseSeconds * 100)) }
     }
 
     /// What the link shows to metrics and `/readyz`.
@@ -35,7 +36,7 @@ final class GatewayLink: Sendable {
         var reportFailures: UInt64 = 0
         /// Verdicts other than `recorded`, by name.
         var verdicts: [String: UInt64] = [:]
-        /// Results that the gateway calls malformed, or could not store, and those of an end without the gateway.
+        /// Results that the gateway calls malformed, and those of an end without the gateway.
         var outcomesDropped: UInt64 = 0
         /// Why the last call failed; `nil` after one that worked.
         var problem: String?
@@ -51,6 +52,8 @@ final class GatewayLink: Sendable {
         var outcomes: [JobOutcome] = []
         /// Those that the reporter has in hand.
         var reporting: [JobOutcome] = []
+        /// Those that the gateway could not take, by job, with when they are reported again, in monotonic milliseconds.
+        var kept: [String: (outcome: JobOutcome, at: UInt64)] = [:]
         /// The last report failed: jobs whose leases lapse meanwhile would come again.
         var reportsFail = false
         /// Jobs whose Apple does not answer: they take no room from others.
@@ -59,9 +62,41 @@ final class GatewayLink: Sendable {
         var held = 0
         var isLeasing = true
         var isReporting = true
+        /// The process ends without the gateway.
+        var isAbandoned = false
         var figures = Figures()
 
-        func room(_ jobs: Int) -> Int { reportsFail ? 0 : max(0, jobs - held + min(setAside, jobs)) }
+        /// Room for more jobs. Neither an Apple that does not answer nor a gateway's part that is away stops the others, so
+        /// the first `jobs` of each take no room. The last ones do, so that all memory is bounded and nothing is forgotten.
+        func room(_ jobs: Int) -> Int {
+            reportsFail ? 0 : max(0, jobs - held + min(setAside, jobs) + min(kept.count, jobs))
+        }
+
+        /// What is to be reported now, at most `limit`: results in their order, then what is due again.
+        mutating func takeBatch(_ now: UInt64, limit: Int) -> [JobOutcome] {
+            var batch = Array(outcomes.prefix(limit))
+            outcomes.removeFirst(batch.count)
+            if batch.count < limit {
+                let due = kept.values.filter { isAbandoned || $0.at <= now }.prefix(limit - batch.count)
+                for (outcome, _) in due {
+                    kept[outcome.jobID] = nil
+                    batch.append(outcome)
+                }
+            }
+            reporting = batch
+            return batch
+        }
+
+        /// Keeps results that the gateway could not take; a later one of the same job takes an earlier one's place.
+        mutating func keep(_ outcomes: [JobOutcome], _ now: UInt64, _ settings: Settings) {
+            for var outcome in outcomes {
+                let longest = isReporting ? settings.longestRepeat : min(500, settings.longestRepeat)
+                let pause = min(longest, settings.pause.lowerBound << min(outcome.failedReports, 10))
+                outcome.failedReports += 1
+                let place = (outcome, now + UInt64(pause))
+                if kept.updateValue(place, forKey: outcome.jobID) == nil { held += 1 }
+            }
+        }
     }
 
     private let settings: Settings
@@ -119,7 +154,8 @@ final class GatewayLink: Sendable {
     var figures: Figures {
         state.withLock { state in
             var figures = state.figures
-            (figures.held, figures.waiting) = (state.held, state.outcomes.count + state.reporting.count)
+            figures.held = state.held
+            figures.waiting = state.outcomes.count + state.reporting.count + state.kept.count
             return figures
         }
     }
@@ -137,7 +173,10 @@ final class GatewayLink: Sendable {
     func unreported() -> [String: JobOutcome] {
         state.withLock { state in
             var found: [String: JobOutcome] = [:]
-            for outcome in state.reporting + state.outcomes where outcome.isFinal { found[outcome.jobID] = outcome }
+            let kept = state.kept.values.map(\.outcome)
+            for outcome in kept + state.reporting + state.outcomes where outcome.isFinal {
+                found[outcome.jobID] = outcome
+            }
             return found
         }
     }
@@ -156,10 +195,18 @@ final class GatewayLink: Sendable {
     }
 
     /// Ends the reporter once it has reported what it has.
-    func stopReporting() { state.broadcast { $0.isReporting = false } }
+    func stopReporting() {
+        state.broadcast { state in
+            state.isReporting = false
+            for job in state.kept.keys { state.kept[job]?.at = 0 }
+        }
+    }
 
-    /// Ends a report under way: the gateway does not answer.
-    func abandon() { reportCaller.cancel() }
+    /// Ends a report under way and drops what is left: the gateway does not take it.
+    func abandon() {
+        reportCaller.cancel()
+        state.broadcast { $0.isAbandoned = true }
+    }
 
     /// Waits until no more jobs can come; half a second at most after `stopLeasing`.
     func joinLeaser() { leaser.withLock { $0 }?.join() }
@@ -232,24 +279,35 @@ final class GatewayLink: Sendable {
     // MARK: Reporting
 
     private func runReporter() {
-        while true {
-            let batch: [JobOutcome] = state.wait(
-                while: { $0.outcomes.isEmpty && $0.isReporting },
-                then: { state in
-                    let batch = Array(state.outcomes.prefix(Limits.leaseJobCount))
-                    state.outcomes.removeFirst(batch.count)
-                    state.reporting = batch
-                    return batch
-                })
-            guard !batch.isEmpty else { return }
+        while let batch = nextBatch() {
             let again = report(batch)
+            let now = SystemClock.monotonicMilliseconds
             state.broadcast { state in
                 state.reporting = []
-                state.outcomes += again
-                state.held -= batch.count - again.count
+                state.held -= batch.count
+                state.keep(again, now, settings)
             }
-            // The gateway's store may need a moment.
-            if !again.isEmpty { wait(settings.pause.lowerBound) { $0.isReporting } }
+        }
+    }
+
+    /// Waits for results to report; `nil`: all are reported, and no more come.
+    private func nextBatch() -> [JobOutcome]? {
+        while true {
+            let now = SystemClock.monotonicMilliseconds
+            let due = state.withLock { $0.kept.values.map(\.at).min() }
+            let batch = state.wait(
+                atMostMilliseconds: due.map { $0 - min($0, now) },
+                while: { state in
+                    guard state.outcomes.isEmpty, !state.isAbandoned else { return false }
+                    if state.kept.isEmpty { return state.isReporting }
+                    return state.kept.values.allSatisfy { $0.at > SystemClock.monotonicMilliseconds }
+                },
+                then: { $0.takeBatch(SystemClock.monotonicMilliseconds, limit: Limits.leaseJobCount) })
+            if !batch.isEmpty { return batch }
+            let isOver = state.withLock {
+                ($0.isAbandoned || !$0.isReporting) && $0.outcomes.isEmpty && $0.kept.isEmpty
+            }
+            if isOver { return nil }
         }
     }
 
@@ -258,7 +316,7 @@ final class GatewayLink: Sendable {
     /// No time ends this: what Apple has accepted counts for the gateway however late it gets it, and would be sent
     /// twice otherwise. Without room no more is leased meanwhile.
     ///
-    /// - Returns: the results to report once more, because the gateway could not read its store.
+    /// - Returns: the results that the gateway could not take: it could not read its store, or said nothing of them.
     private func report(_ batch: [JobOutcome]) -> [JobOutcome] {
         let body = JobOutcome.body(batch)
         var failures = 0
@@ -295,32 +353,30 @@ final class GatewayLink: Sendable {
         return []
     }
 
-    /// Notes the gateway's verdicts; returns the results whose store it could not read, to be reported again.
+    /// Notes the gateway's verdicts; returns the results that it could not take.
     private func note(_ reply: HTTPReply, _ batch: [JobOutcome]) -> [JobOutcome] {
         let parser = JSONParser()
         var verdicts: [String: UInt64] = [:]
+        var taken: Set<String> = []
         var failed: Set<String> = []
         reply.body.withUnsafeBytes { bytes in
             guard let value = try? parser.parse(bytes), let list = value["results"], list.kind == .array else { return }
             for item in list.elements {
-                guard let verdict = item["verdict"]?.string, verdict != "recorded" else { continue }
-                verdicts[String(verdict.prefix(32)), default: 0] += 1
-                if verdict == "storeFailed", let job = item["jobId"]?.string { failed.insert(job) }
+                guard let verdict = item["verdict"]?.string, let job = item["jobId"]?.string else { continue }
+                if verdict == "storeFailed" { failed.insert(job) } else { taken.insert(job) }
+                if verdict != "recorded" { verdicts[String(verdict.prefix(32)), default: 0] += 1 }
             }
         }
+        let again = batch.filter { failed.contains($0.jobID) || !taken.contains($0.jobID) }
+        let silent = again.count { !failed.contains($0.jobID) }
+        if silent > 0 { note("the gateway's answer to a report says nothing of \(silent) results", 1) { _ in } }
         state.broadcast { state in
             state.figures.reports += 1
-            state.figures.problem = nil
+            if silent == 0 { state.figures.problem = nil }
             state.reportsFail = false
             for (name, count) in verdicts where state.figures.verdicts.count < 32 {
                 state.figures.verdicts[name, default: 0] += count
             }
-        }
-        guard !failed.isEmpty else { return [] }
-        var again: [JobOutcome] = []
-        for var outcome in batch where failed.contains(outcome.jobID) {
-            outcome.failedReports += 1
-            if outcome.failedReports < settings.storeTries { again.append(outcome) } else { _ = drop([outcome]) }
         }
         return again
     }

@@ -45,6 +45,13 @@ private final class GatewayStub {
         loop.stop()
         loop.join()
     }
+
+    /// The gateway's answer to a report: the same verdict for each of its results.
+    static func verdicts(_ call: Call, _ verdict: String = "recorded") -> String {
+        let jobs = call.body.split(separator: #""jobId":""#).dropFirst().compactMap { $0.split(separator: "\"").first }
+        let items = jobs.map { #"{"jobId":"\#($0)","verdict":"\#(verdict)"}"# }
+        return #"{"results":[\#(items.joined(separator: ","))]}"#
+    }
 }
 
 @Suite("The sender's link to the gateway", .serialized) struct LinkTests {
@@ -109,7 +116,7 @@ private final class GatewayStub {
         let works = Lock(false)
         let stub = try GatewayStub { call, _ in
             guard call.path == "/v1/handoff/results" else { return (200, "{\"jobs\":[]}") }
-            return works.withLock { $0 } ? (200, "{\"results\":[]}") : (503, "busy")
+            return works.withLock { $0 } ? (200, GatewayStub.verdicts(call)) : (503, "busy")
         }
         try withLink(stub, settings(stub.url)) { link in
             wait("a lease") { stub.calls("lease").count > 0 }
@@ -137,29 +144,79 @@ private final class GatewayStub {
         }
     }
 
-    @Test("a result is reported again where the gateway cannot read its store, a few times")
+    @Test("a result is reported until the gateway takes it, however often its store cannot be read")
     func storeFails() throws {
-        let stub = try GatewayStub { call, _ in
-            let isAlone = !call.body.contains("\"good\"")
+        let stub = try GatewayStub { call, count in
+            if !call.body.contains("\"bad\"") { return (200, GatewayStub.verdicts(call)) }
+            // Twenty times no store, then an answer that names nothing.
+            if count > 21 { return (200, GatewayStub.verdicts(call, "stale")) }
             let bad = "{\"jobId\":\"bad\",\"verdict\":\"storeFailed\"}"
             let good = "{\"jobId\":\"good\",\"verdict\":\"recorded\"}"
-            return (200, "{\"results\":[\(isAlone ? bad : good + "," + bad)]}")
+            return (200, count == 21 ? "{}" : "{\"results\":[\(good),\(bad)]}")
         }
         try withLink(stub, settings(stub.url), leases: false) { link in
             link.took(2)
             link.take([outcome("good"), outcome("bad")])
-            wait("it is given up") { link.figures.held == 0 }
-            #expect(link.figures.outcomesDropped == 1 && stub.calls("results").count == settings("").storeTries)
-            #expect(
-                stub.calls("results")[1].body.contains("\"bad\"") && !stub.calls("results")[1].body.contains("\"good\"")
-            )
+            wait("it is kept") { link.figures.held == 1 && stub.calls("results").count > 12 }
+            #expect(Set(link.unreported().keys) == ["bad"])
+            #expect(!stub.calls("results")[1].body.contains("\"good\""))
+            wait("it is taken") { link.figures.held == 0 }
+            #expect(link.figures.outcomesDropped == 0 && stub.calls("results").count == 22)
+            #expect(link.figures.verdicts == ["storeFailed": 20, "stale": 1])
         }
+    }
+
+    @Test("results that a part of the gateway cannot take hold up no others, and take room beyond the bound only")
+    func partIsAway() throws {
+        let isAway = Lock(true)
+        let stub = try GatewayStub { call, _ in
+            guard call.path == "/v1/handoff/results" else { return (200, "{\"jobs\":[]}") }
+            let isKept = call.body.contains("\"away") && isAway.withLock { $0 }
+            return (200, GatewayStub.verdicts(call, isKept ? "storeFailed" : "recorded"))
+        }
+        var settings = settings(stub.url)
+        settings.pause = 2_000...2_000
+        try withLink(stub, settings, leases: false) { link in
+            for round in 1...3 {
+                link.took(8)
+                link.take((0..<8).map { outcome("away\(8 * round + $0)") })
+                wait("they are kept") { stub.calls("results").count == round }
+                wait("their room") { link.room == (round == 1 ? 8 : 0) }
+            }
+            #expect(link.figures.held == 24 && link.figures.waiting == 24)
+            // A result of another part does not wait for them.
+            link.took(1)
+            link.take([outcome("here")])
+            wait("it is reported") { stub.calls("results").contains { $0.body.contains("\"here\"") } }
+            #expect(!stub.calls("results").last!.body.contains("away"))
+            isAway.withLock { $0 = false }
+            link.stopReporting()
+            wait("all are taken") { link.figures.held == 0 }
+            #expect(link.figures.outcomesDropped == 0)
+        }
+    }
+
+    @Test("an end without the gateway drops what it did not take, and says how many")
+    func abandoned() throws {
+        let stub = try GatewayStub { call, _ in (200, GatewayStub.verdicts(call, "storeFailed")) }
+        var settings = settings(stub.url)
+        settings.pause = 60_000...60_000
+        let link = try GatewayLink(settings, token: { "token" }, log: { _, _ in })
+        try link.start(leases: false) { _, _, taken in taken(0) }
+        link.took(2)
+        link.take([outcome("a"), outcome("b")])
+        wait("they are kept") { link.figures.reports == 1 }
+        link.abandon()
+        link.stopReporting()
+        link.joinReporter()
+        #expect(link.figures.outcomesDropped == 2 && link.figures.held == 0)
+        stub.stop()
     }
 
     @Test("a result that the gateway calls malformed goes alone, and those beside it are reported")
     func malformed() throws {
         let stub = try GatewayStub { call, _ in
-            call.body.contains("\"x3\"") ? (400, "malformed") : (200, "{\"results\":[]}")
+            call.body.contains("\"x3\"") ? (400, "malformed") : (200, GatewayStub.verdicts(call))
         }
         try withLink(stub, settings(stub.url), leases: false) { link in
             link.took(6)

@@ -1,9 +1,80 @@
+internal import Cryptography
 internal import EventLoops
 internal import Platform
 internal import PushAPI
+internal import Structures
+
+/// The ids of calls that were taken, so that a repeated one is recognised.
+struct TakenCalls: ~Copyable {
+    private struct Entry {
+        var call: UInt64
+        var at: UInt64
+    }
+
+    let keepMilliseconds: UInt64
+    let limit: Int
+    private var lastSeen: [UInt64: UInt64] = [:]
+    /// In the order in which they end; a call that was seen again goes to the end.
+    private var order = Ring<Entry>()
+
+    init(keepMilliseconds: UInt64, limit: Int) { (self.keepMilliseconds, self.limit) = (keepMilliseconds, limit) }
+
+    var count: Int { lastSeen.count }
+
+    /// True for a call that was taken; it is remembered anew.
+    mutating func recognise(_ id: String, now: UInt64) -> Bool {
+        forget(now)
+        let call = Self.name(id)
+        guard lastSeen[call] != nil else { return false }
+        lastSeen[call] = now
+        return true
+    }
+
+    /// Room for another one; without it no call can be taken, since its repetition could not be recognised.
+    var hasRoom: Bool { lastSeen.count < limit }
+
+    mutating func note(_ id: String, now: UInt64) {
+        let call = Self.name(id)
+        lastSeen[call] = now
+        order.append(Entry(call: call, at: now))
+    }
+
+    private mutating func forget(_ now: UInt64) {
+        while let first = order.first, now >= first.at + keepMilliseconds {
+            _ = order.popFirst()
+            guard let seen = lastSeen[first.call] else { continue }
+            if now >= seen + keepMilliseconds {
+                lastSeen[first.call] = nil
+            } else {
+                order.append(Entry(call: first.call, at: seen))
+            }
+        }
+    }
+
+    private static func name(_ id: String) -> UInt64 {
+        Array(id.utf8).withUnsafeBytes { SHA256.digest($0).words.0 }
+    }
+}
 
 /// Takes jobs that the gateway posts to its hook, in place of leasing them.
-enum HookIntake {
+///
+/// Confined to the sender's loop.
+final class HookIntake {
+    /// A signed call can be repeated by anybody for as long as its time is fresh, and by the gateway after at most five
+    /// minutes, with the same id, when our answer was lost.
+    private static let keepMilliseconds: UInt64 = 900_000
+    /// Five hundred calls a second for as long; 20 MB.
+    private static let keptCalls = 500_000
+
+    private let sender: Sender
+    private let link: GatewayLink
+    private let secrets: [HookSecret]
+    private var taken = TakenCalls(keepMilliseconds: keepMilliseconds, limit: keptCalls)
+
+    init(_ sender: Sender, _ link: GatewayLink, secrets: [HookSecret]) {
+        (self.sender, self.link, self.secrets) = (sender, link, secrets)
+    }
+
     /// Standard Webhooks asks receivers to refuse old calls; the gateway signs each attempt anew.
     private static let toleranceSeconds: Int64 = 300
     /// The gateway posts at most 500 jobs in one call.
@@ -32,12 +103,20 @@ enum HookIntake {
         return time > now - toleranceSeconds && time < now + toleranceSeconds
     }
 
-    static func handle(_ exchange: HTTPExchange, _ sender: Sender, _ link: GatewayLink, secrets: [HookSecret]) {
-        guard exchange.method == .post else { return refuse(exchange, 405, "POST only", headers: [allow]) }
+    func handle(_ exchange: HTTPExchange) {
+        guard exchange.method == .post else { return refuse(exchange, 405, "POST only", headers: [Self.allow]) }
         let body = Array(exchange.body)
-        guard isSigned(exchange, body, secrets) else { return refuse(exchange, 401, "the signature does not fit") }
+        guard let id = exchange.header("webhook-id"), isSigned(exchange, id, body) else {
+            return refuse(exchange, 401, "the signature does not fit")
+        }
+        let now = sender.loop.now
+        // The gateway did not get our answer: the jobs are here, or their results are on their way.
+        if taken.recognise(id, now: now) {
+            sender.metrics.repeatedCalls += 1
+            return exchange.respond(status: 202)
+        }
         // 503: the gateway keeps the batch and posts it again.
-        guard !sender.isStopping, link.room > 0 else { return refuse(exchange, 503, "no room, retry") }
+        guard !sender.isStopping, link.room > 0, taken.hasRoom else { return refuse(exchange, 503, "no room, retry") }
         do throws(HandoffJobReader.Failure) {
             // The call was signed in the gateway's time, as the leases are. It may have been on its way for long, which
             // only this machine's clock tells.
@@ -51,19 +130,20 @@ enum HookIntake {
         } catch {
             return refuse(exchange, 400, error.description)
         }
+        taken.note(id, now: now)
         // Results follow by the handoff API.
         exchange.respond(status: 202)
     }
 
-    private static func isSigned(_ exchange: HTTPExchange, _ body: [UInt8], _ secrets: [HookSecret]) -> Bool {
-        guard let id = exchange.header("webhook-id"), let given = exchange.header("webhook-signature"),
+    private func isSigned(_ exchange: HTTPExchange, _ id: String, _ body: [UInt8]) -> Bool {
+        guard let given = exchange.header("webhook-signature"),
             let time = exchange.header("webhook-timestamp").flatMap({ Int64($0) })
         else { return false }
-        guard isFresh(time) else { return false }
+        guard Self.isFresh(time) else { return false }
         let signatures = given.split(separator: " ").map { Array($0.utf8) }
         return secrets.contains { secret in
             let expected = Array(secret.signature(id: id, timestamp: time, body: body).utf8)
-            return signatures.contains { isEqual($0, expected) }
+            return signatures.contains { Self.isEqual($0, expected) }
         }
     }
 
@@ -73,7 +153,7 @@ enum HookIntake {
         return zip(left, right).reduce(0) { $0 | $1.0 ^ $1.1 } == 0
     }
 
-    private static func refuse(
+    private func refuse(
         _ exchange: HTTPExchange, _ status: Int, _ text: String, headers: [(name: String, value: String)] = []
     ) {
         exchange.respond(

@@ -14,6 +14,8 @@ struct SenderMetrics: Sendable, Equatable {
     var repeated: UInt64 = 0
     /// Jobs that came again after Apple's word on them, before the gateway had it; not sent again.
     var repeatedOutcomes: UInt64 = 0
+    /// Calls of the hook that came again, whose jobs were taken before.
+    var repeatedCalls: UInt64 = 0
     var connectionsOpened: UInt64 = 0
     var connectionsFailed: UInt64 = 0
     var goodbyes: UInt64 = 0

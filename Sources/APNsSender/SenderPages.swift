@@ -29,6 +29,10 @@ enum SenderPages {
         page.add(
             "outcomes_repeated_total", .counter, "Jobs that came again with their outcome known here; not sent again.",
             metrics.repeatedOutcomes)
+        page.add(
+            "hook_calls_repeated_total", .counter,
+            "Calls of the hook that were taken before; their jobs are not sent again.",
+            metrics.repeatedCalls)
         page.add("connections_opened_total", .counter, "Connections begun.", metrics.connectionsOpened)
         page.add(
             "connections_failed_total", .counter, "Connections that ended without an answer.",

@@ -72,10 +72,10 @@ final class SenderProgram {
                 })
         }
         if let hook = configuration.hook {
-            let secrets = hook.secrets.compactMap { HookSecret($0.exposed) }
+            let intake = HookIntake(sender, link, secrets: hook.secrets.compactMap { HookSecret($0.exposed) })
             try listeners.open(
                 "hook", hook.listener, bodyByteLimit: HookIntake.bodyByteLimit, judge: { HookIntake.judge($0) },
-                handler: { HookIntake.handle($0, sender, link, secrets: secrets) })
+                handler: { intake.handle($0) })
         }
         addresses = listeners.addresses
         self.listeners = LoopBound(listeners, on: loop)

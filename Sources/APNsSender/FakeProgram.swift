@@ -64,7 +64,7 @@ final class FakeProgram {
         }
         let socket = try ListeningSocket(arguments.page)
         addresses.append(("page", "http://\(socket.address)/"))
-        page = try FakePage(of: fakes, on: loop, socket: socket)
+        page = try FakePage(of: fakes, on: loop, socket: socket, isOpen: arguments.isOpen)
         addresses.append(("certificate", certificate))
         addresses.append(("key", keyFile))
         // Before the turn's answers leave: a sender that has one finds its request in the file.

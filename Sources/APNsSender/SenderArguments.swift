@@ -1,4 +1,5 @@
 internal import APNs
+internal import Configuration
 internal import TextForms
 
 /// What the command line of `longwire-apns` asks for.
@@ -33,6 +34,8 @@ struct SenderArguments: Equatable {
         var productionChannels = "127.0.0.1:2196"
         var sandboxChannels = "127.0.0.1:2195"
         var page = "127.0.0.1:2199"
+        /// It may listen on addresses of other machines, too.
+        var isOpen = false
         var folder = "longwire-fake-apns"
         var script: String?
         var record: String?
@@ -84,6 +87,7 @@ struct SenderArguments: Equatable {
         if action == .doctor, topic == nil {
             throw UsageError(reason: "doctor needs --topic, the bundle id of the app")
         }
+        if action == .fake { try checkFake() }
     }
 
     private mutating func readDoctor(_ name: String, _ reader: inout ArgumentReader<UsageError>) throws(UsageError) {
@@ -142,6 +146,7 @@ struct SenderArguments: Equatable {
         case "--production-channels": fake.productionChannels = try reader.value()
         case "--sandbox-channels": fake.sandboxChannels = try reader.value()
         case "--page": fake.page = try reader.value()
+        case "--any-address": fake.isOpen = true
         case "--folder": fake.folder = try reader.value()
         case "--script": fake.script = try reader.value()
         case "--record": fake.record = try reader.value()
@@ -149,6 +154,23 @@ struct SenderArguments: Equatable {
         case "--key-id": fake.keyID = try reader.value()
         case "--team-id": fake.teamID = try reader.value()
         default: throw UsageError(reason: "unknown argument \(name.debugDescription)")
+        }
+    }
+
+    /// A fake takes every push and shows it to all who ask, so that other machines reach it only if its user says so.
+    private func checkFake() throws(UsageError) {
+        let addresses = [
+            ("production", fake.production), ("sandbox", fake.sandbox), ("page", fake.page),
+            ("production-channels", fake.productionChannels), ("sandbox-channels", fake.sandboxChannels),
+        ]
+        for (name, text) in addresses {
+            guard let address = ListenAddress(text) else {
+                throw UsageError(reason: "--\(name) cannot be \(text.debugDescription): HOST:PORT with a numeric host")
+            }
+            if fake.isOpen || address.isLoopback { continue }
+            throw UsageError(
+                reason: "--\(name) \(text) is reachable by other machines, which could read all pushes and change the "
+                    + "script; listen on 127.0.0.1, or add --any-address")
         }
     }
 
@@ -186,6 +208,7 @@ struct SenderArguments: Equatable {
           --production-channels ADDR, --sandbox-channels ADDR
                               Where channels are managed (127.0.0.1:2196 and :2195).
           --page ADDR         Where the web page with the phones is (127.0.0.1:2199).
+          --any-address       Allow addresses that other machines reach; without it only loopback ones are taken.
           --folder DIR        Its certificate and key, made when they are not there (longwire-fake-apns).
           --script FILE       What it does beside Apple's own checks: JSON5, docs/APNs.md.
           --record FILE       One JSON line a request is added there.

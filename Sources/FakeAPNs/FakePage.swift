@@ -1,21 +1,40 @@
 package import APNs
+internal import Configuration
 package import EventLoops
 package import Platform
 
 /// The fake's web page: the phones with what they show, and a button that taps.
 package final class FakePage {
     private let fakes: [Environment: FakeAPNs]
+    private let isOpen: Bool
     private var server: HTTPServer?
 
-    /// Serves on `socket`, on the fakes' loop.
+    /// Serves on `socket`, on the fakes' loop; an open one may be called by any name.
     package init(
-        of fakes: [Environment: FakeAPNs], on loop: EventLoop, socket: consuming ListeningSocket
+        of fakes: [Environment: FakeAPNs], on loop: EventLoop, socket: consuming ListeningSocket, isOpen: Bool
     ) throws(SystemError) {
-        self.fakes = fakes
+        (self.fakes, self.isOpen) = (fakes, isOpen)
         server = try HTTPServer(on: loop, socket: socket) { [unowned self] in handle($0) }
     }
 
+    /// Whether a request comes from this page or from a program, and from no other site that a browser shows.
+    ///
+    /// - Parameters:
+    ///   - host: the header `Host`. A site whose name leads to this machine shows its own name there.
+    ///   - origin: the header `Origin`, which browsers add to each request that changes something.
+    static func isOwn(host: String?, origin: String?, isOpen: Bool) -> Bool {
+        guard let host else { return origin == nil }
+        if let origin, origin.lowercased() != "http://" + host.lowercased() { return false }
+        if isOpen { return true }
+        let isBracketed = host.hasPrefix("[")
+        let name = isBracketed ? host.dropFirst().prefix { $0 != "]" } : host.prefix { $0 != ":" }
+        return name.lowercased() == "localhost" || ListenAddress.isLoopback(host: String(name))
+    }
+
     private func handle(_ exchange: HTTPExchange) {
+        guard Self.isOwn(host: exchange.header("host"), origin: exchange.header("origin"), isOpen: isOpen) else {
+            return exchange.respond(status: 403, body: Array("{\"error\":\"another site's request\"}".utf8))
+        }
         let target = exchange.rawTarget
         let path = String(target.prefix { $0 != "?" })
         let query = Self.fields(target.dropFirst(path.count + 1))

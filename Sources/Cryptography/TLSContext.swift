@@ -182,10 +182,21 @@ package final class TLSContext: @unchecked Sendable {
         defer { PKCS12_free(bundle) }
         var key: OpaquePointer?
         var certificate: OpaquePointer?
-        guard PKCS12_parse(bundle, password, &key, &certificate, nil) == 1 else {
-            throw TLSFailure(
-                "\(path) cannot be opened with its password (\(OpenSSLErrors.takeLast())); files of old exports "
-                    + "use ciphers that OpenSSL 3 no longer reads: export it again, or convert it to PEM")
+        if PKCS12_parse(bundle, password, &key, &certificate, nil) != 1 {
+            let reason = OpenSSLErrors.takeLast()
+            // What macOS exports is enciphered with RC2 and triple DES, which OpenSSL 3 has in a provider of its own. It is
+            // there for this one call: nothing else may use such ciphers.
+            let legacy = OSSL_PROVIDER_try_load(nil, "legacy", 1)
+            defer { if let legacy { OSSL_PROVIDER_unload(legacy) } }
+            guard legacy != nil, PKCS12_parse(bundle, password, &key, &certificate, nil) == 1 else {
+                OpenSSLErrors.forget()
+                let remedy =
+                    legacy != nil
+                    ? "is the password right?"
+                    : "is the password right? This machine's OpenSSL has no legacy provider, which files of macOS need: "
+                        + "convert the file where one is, openssl pkcs12 -legacy -in FILE.p12 -nodes -out FILE.pem"
+                throw TLSFailure("\(path) cannot be opened with its password (\(reason)); \(remedy)")
+            }
         }
         defer {
             EVP_PKEY_free(key)

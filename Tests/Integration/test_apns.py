@@ -524,14 +524,16 @@ def test_an_apple_of_another_make_that_resets_gets_the_same_ids_again(own_gatewa
             eventually(lambda: sender.metric("requests_repeated_total") == 1)
 
 
-@pytest.mark.parametrize("form", ["pem", "p12"])
+@pytest.mark.parametrize("form", ["pem", "p12", "p12 of macOS"])
 def test_a_certificate_takes_the_place_of_a_key(own_gateway, away, apple, form):
     gateway = own_gateway()
     device = away(gateway)[0]
     certificate = {"file": str(apple.certificate), "keyFile": str(apple.folder / "key.pem")}
-    if form == "p12":
+    if form != "pem":
         bundle = apple.folder / "bundle.p12"
         words = ["openssl", "pkcs12", "-export", "-in", certificate["file"], "-inkey", certificate["keyFile"]]
+        # RC2 and triple DES, as the keychain of macOS writes them.
+        words += ["-legacy"] if form == "p12 of macOS" else []
         subprocess.run([*words, "-out", str(bundle), "-passout", "pass:secret"], check=True, timeout=60)
         certificate = {"file": str(bundle), "password": "secret"}
     with OtherApple(apple, asks_for_certificate=True) as other:
@@ -542,7 +544,7 @@ def test_a_certificate_takes_the_place_of_a_key(own_gateway, away, apple, form):
             gateway.ends_as(message, "handedOff")
             assert "authorization" not in other.headers[0]
     sender.sections["credentials"][0]["certificate"] = {**certificate, "password": "wrong"}
-    if form == "p12":
+    if form != "pem":
         sender.config.parent.mkdir(exist_ok=True)
         sender.config.write_text(json.dumps(sender.sections))
         (sender.config.parent / "token").write_text("x\n")

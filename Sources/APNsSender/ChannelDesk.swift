@@ -299,15 +299,15 @@ private final class ChannelService {
         guard !isResolving else { return }
         guard let address = addresses.popLast() else {
             isResolving = true
-            return sender.resolve(endpoint) { [weak self] result in
+            return sender.resolve(endpoint.hop) { [weak self] result in
                 guard let self else { return }
                 isResolving = false
                 switch result {
                 case .success(let found) where !found.isEmpty:
                     addresses = found.reversed()
                     dispatch()
-                case .success: fail("\(endpoint.host) has no address")
-                case .failure(let failure): fail(failure.description)
+                case .success: fail(endpoint.named("\(endpoint.hop.host) has no address"))
+                case .failure(let failure): fail(endpoint.named(failure.description))
                 }
             }
         }
@@ -316,10 +316,10 @@ private final class ChannelService {
         do {
             try connection.connect(
                 try DetachedConnection(connectingTo: address), on: sender.loop, tls: credential.tls,
-                serverName: endpoint.host)
+                serverName: endpoint.host, through: endpoint.tunnel)
         } catch {
             self.connection = nil
-            fail("\(endpoint.authority): \(error)")
+            fail("\(endpoint.authority): \(endpoint.named("\(error)"))")
         }
     }
 
@@ -330,7 +330,7 @@ private final class ChannelService {
         sent.removeAll(where: \.isOver)
         failures = connection.hasSettings ? 0 : failures + 1
         // Another address, or after a goodbye another connection, may take what waits.
-        if failures > 0, addresses.isEmpty || failures > 3 { fail("\(endpoint.authority): \(reason)") }
+        if failures > 0, addresses.isEmpty || failures > 3 { fail("\(endpoint.authority): \(endpoint.named(reason))") }
         dispatch()
     }
 

@@ -87,6 +87,9 @@ struct Doctor {
     private mutating func apple(_ credential: Credential, _ environment: Environment) {
         let what = "\(credential.name), \(environment.rawValue)"
         guard let endpoint = configuration.endpoints[environment] else { return }
+        if let proxy = endpoint.proxy {
+            good(what, "\(endpoint.authority) is asked for through the proxy \(proxy.name)")
+        }
         let found = Findings()
         do {
             let loop = try EventLoop(index: 0, name: "doctor")
@@ -141,7 +144,8 @@ struct Doctor {
             let reason = found.failures.withLock { $0.last } ?? "no answer within 15 s"
             return bad(
                 what,
-                "\(endpoint.authority) cannot be used: \(reason). Port 443 must be open, and no proxy may stand between"
+                "\(endpoint.authority) cannot be used: \(reason). Port \(endpoint.hop.port) must be open; where only a proxy "
+                    + "leads out, name it in apple.proxy"
             )
         }
         let reason = Reason(rawValue: outcome.reason)

@@ -43,7 +43,16 @@ final class Lane {
     struct Endpoint: Sendable, Equatable {
         var host: String
         var port: UInt16
+        /// The proxy that connections go through.
+        var proxy: Proxy?
         var authority: String { port == 443 ? host : "\(host):\(port)" }
+        /// Where connections are opened to.
+        var hop: Endpoint { proxy.map { Endpoint(host: $0.host, port: $0.port) } ?? self }
+        var tunnel: ProxyTunnel? {
+            proxy.map { ProxyTunnel(target: "\(host):\(port)", authorization: $0.authorization) }
+        }
+        /// A reason for people, with the proxy in it.
+        func named(_ reason: String) -> String { proxy.map { "through the proxy \($0.name): \(reason)" } ?? reason }
     }
 
     private unowned let sender: Sender
@@ -373,7 +382,7 @@ final class Lane {
         do {
             try connection.connect(
                 try DetachedConnection(connectingTo: address), on: sender.loop, tls: credential.tls,
-                serverName: endpoint.host)
+                serverName: endpoint.host, through: endpoint.tunnel)
             connections.append(connection)
             sender.metrics.connectionsOpened += 1
         } catch {
@@ -383,7 +392,7 @@ final class Lane {
 
     private func resolve() {
         isResolving = true
-        sender.resolve(endpoint) { [weak self] result in
+        sender.resolve(endpoint.hop) { [weak self] result in
             guard let self else { return }
             isResolving = false
             switch result {
@@ -424,7 +433,8 @@ final class Lane {
     }
 
     /// Nothing came of an attempt to connect: the next one waits.
-    private func failed(_ reason: String) {
+    private func failed(_ cause: String) {
+        let reason = endpoint.named(cause)
         pause()
         fails()
         lastFailure = "connectionFailed: " + reason

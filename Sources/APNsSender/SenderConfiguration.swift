@@ -1,6 +1,7 @@
 internal import APNs
 internal import Configuration
 internal import Cryptography
+internal import Glibc
 internal import HTTPClient
 internal import PushAPI
 
@@ -56,7 +57,11 @@ struct SenderConfiguration {
     var warnings: [String] = []
 
     /// Reads and checks the file, and the secrets that it names; `--check` does just this.
-    static func load(_ path: String) throws(ConfigurationError) -> SenderConfiguration {
+    ///
+    /// - Parameter variable: the process's environment.
+    static func load(
+        _ path: String, variable: (String) -> String? = { name in getenv(name).map { String(cString: $0) } }
+    ) throws(ConfigurationError) -> SenderConfiguration {
         let contents: FileText.Contents
         do throws(FileText.Failure) {
             contents = try FileText.read(path, limit: ConfigurationLimits.fileByteCount)
@@ -68,7 +73,7 @@ struct SenderConfiguration {
         let problems = ConfigurationProblems()
         let root = try ConfigurationObject.root(contents.bytes, file: path, problems: problems)
         var reader = SenderConfigurationReader(file: path, problems: problems)
-        let configuration = reader.read(root)
+        let configuration = reader.read(root, variable)
         guard problems.all.isEmpty, let configuration else {
             throw ConfigurationError(file: path, problems: problems.sorted)
         }
@@ -93,7 +98,7 @@ private struct SenderConfigurationReader {
 
     private func resolved(_ path: String) -> String { path.hasPrefix("/") ? path : Self.folder(of: file) + path }
 
-    mutating func read(_ root: ConfigurationObject) -> SenderConfiguration? {
+    mutating func read(_ root: ConfigurationObject, _ variable: (String) -> String?) -> SenderConfiguration? {
         var link = GatewayLink.Settings(url: "http://127.0.0.1:7081")
         var tokens: [Secret] = []
         var leases = true
@@ -106,7 +111,8 @@ private struct SenderConfigurationReader {
         }
         var hook: SenderConfiguration.Hook?
         if let object = root.object("hook") { hook = readHook(object) }
-        let (endpoints, channelEndpoints, authorities, limits) = apple(root.object("apple"), jobs: link.jobs)
+        let (endpoints, channelEndpoints, authorities, limits) = apple(
+            root.object("apple"), jobs: link.jobs, root, variable)
         var credentials: [SenderConfiguration.CredentialEntry] = []
         for object in root.objects("credentials", limit: 1_000) ?? [] {
             if let credential = readCredential(object) { credentials.append(credential) }
@@ -210,8 +216,8 @@ private struct SenderConfigurationReader {
             .flatMap { ListenAddress($0) }
     }
 
-    private func apple(
-        _ object: ConfigurationObject?, jobs: Int
+    private mutating func apple(
+        _ object: ConfigurationObject?, jobs: Int, _ root: ConfigurationObject, _ variable: (String) -> String?
     ) -> (
         [Environment: Lane.Endpoint], channels: [Environment: Lane.Endpoint], authorities: String?, Lane.Limits
     ) {
@@ -223,7 +229,10 @@ private struct SenderConfigurationReader {
         }
         var limits = Lane.Limits()
         limits.failingJobs = max(1, jobs / 4)
-        guard let object else { return (endpoints, channels, nil, limits) }
+        guard let object else {
+            setProxy(variableProxy(root, variable), &endpoints, &channels)
+            return (endpoints, channels, nil, limits)
+        }
         defer { object.finish() }
         func endpoint(_ key: String) -> Lane.Endpoint? {
             object.string(key, allowed: "HOST or HOST:PORT", where: { Self.endpoint($0) != nil })
@@ -233,6 +242,9 @@ private struct SenderConfigurationReader {
             if let given = endpoint(environment.rawValue) { endpoints[environment] = given }
             if let given = endpoint(environment.rawValue + "Channels") { channels[environment] = given }
         }
+        let proxy =
+            object.has("proxy") ? object.object("proxy").flatMap { readProxy($0) } : variableProxy(root, variable)
+        setProxy(proxy, &endpoints, &channels)
         limits.connections = Int(object.integer("connections", in: 1...100) ?? Int64(limits.connections))
         limits.streams = Int(object.integer("streams", in: 1...10_000) ?? Int64(limits.streams))
         limits.requestMilliseconds = UInt64(
@@ -241,6 +253,62 @@ private struct SenderConfigurationReader {
             object.integer("pingMilliseconds", in: 100...3_600_000) ?? Int64(limits.pingMilliseconds))
         let authorities = object.string("authoritiesFile", allowed: "a path", where: { !$0.isEmpty })
         return (endpoints, channels, authorities.map(resolved), limits)
+    }
+
+    /// A proxy, and the hosts that are reached without it.
+    private struct ProxyChoice {
+        var proxy: Proxy
+        var exceptions = ""
+    }
+
+    private func setProxy(
+        _ choice: ProxyChoice?, _ endpoints: inout [Environment: Lane.Endpoint],
+        _ channels: inout [Environment: Lane.Endpoint]
+    ) {
+        guard let choice else { return }
+        for environment in Environment.allCases {
+            for endpoint in [endpoints[environment], channels[environment]] {
+                guard let host = endpoint?.host, !Proxy.isExcepted(host, by: choice.exceptions) else { continue }
+                if endpoints[environment]?.host == host { endpoints[environment]?.proxy = choice.proxy }
+                if channels[environment]?.host == host { channels[environment]?.proxy = choice.proxy }
+            }
+        }
+    }
+
+    /// `apple.proxy`: `url`, and `user` with `password` or `passwordFile`; the url `none` means no proxy, whatever the
+    /// environment says.
+    private mutating func readProxy(_ object: ConfigurationObject) -> ProxyChoice? {
+        defer { object.finish() }
+        let url = required(object, "url", "\(Proxy.form), or none") {
+            $0 == "none" || Proxy(url: $0).map { $0.credentials == nil } == true
+        }
+        let isUser: (String) -> Bool = { SecretReader.isVisible($0, 1...256) && !$0.contains(":") }
+        let user = object.string("user", allowed: "1 to 256 visible ASCII characters without a colon", where: isUser)
+        var password: Secret?
+        if object.has("password") || object.has("passwordFile") {
+            password = secrets.read(object, "password", 1...1_024)?.first
+            if !object.has("user") { object.report("user", "missing; the password is of a user") }
+        }
+        guard let url, var proxy = Proxy(url: url) else { return nil }
+        if let user { proxy.credentials = Secret(user + ":" + (password?.exposed ?? "")) }
+        return ProxyChoice(proxy: proxy)
+    }
+
+    /// The proxy that the environment names for all programs.
+    private func variableProxy(_ root: ConfigurationObject, _ variable: (String) -> String?) -> ProxyChoice? {
+        func value(_ name: String) -> String? {
+            let found = variable(name) ?? variable(name.lowercased())
+            return found?.isEmpty == false ? found : nil
+        }
+        guard let url = value("HTTPS_PROXY") else { return nil }
+        guard let proxy = Proxy(url: url.contains("://") ? url : "http://" + url) else {
+            // Its value may hold a password.
+            root.report(
+                "apple",
+                "the variable HTTPS_PROXY is not \(Proxy.form); change it, or give apple.proxy, which counts alone")
+            return nil
+        }
+        return ProxyChoice(proxy: proxy, exceptions: value("NO_PROXY") ?? "")
     }
 
     private static func endpoint(_ text: String) -> Lane.Endpoint? {

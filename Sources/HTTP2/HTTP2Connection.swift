@@ -34,12 +34,21 @@ open class HTTP2Connection: HTTP2Observer {
     }
 
     /// Begins as a client on a connection under way; TLS checks that the server is `serverName`.
+    ///
+    /// With `tunnel` the connection leads to a proxy, which is asked for the way to the server first.
     package func connect(
         _ connection: DetachedConnection, on loop: EventLoop, tls: TLSContext?, serverName: String,
-        settings: HTTP2Session.Settings = HTTP2Session.Settings()
+        through tunnel: ProxyTunnel? = nil, settings: HTTP2Session.Settings = HTTP2Session.Settings()
     ) throws(HTTP2Failure) {
         session = try HTTP2Session(.client, settings: settings, observer: self)
-        attach(connection, on: loop, tls: tls, serverName: serverName)
+        guard let tunnel else { return attach(connection, on: loop, tls: tls, serverName: serverName) }
+        let way = TunnelLink(
+            tunnel,
+            opened: { [weak self] in self?.attach($0, on: loop, tls: tls, serverName: serverName) },
+            failed: { [weak self] in self?.finish($0) })
+        let stream = ByteStream(attaching: connection, on: loop, delegate: way)
+        self.stream = stream
+        way.begin(stream)
     }
 
     /// Begins as a server on a connection that was accepted.

@@ -1,0 +1,79 @@
+internal import Configuration
+internal import TextForms
+
+/// An HTTP proxy between this machine and Apple.
+struct Proxy: Sendable, Equatable {
+    var host: String
+    var port: UInt16
+    /// The user and the password, `user:password`.
+    var credentials: Secret?
+
+    /// For people; without the credentials.
+    var name: String { host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)" }
+
+    /// The header `Proxy-Authorization`; the credentials go to the proxy and nowhere else.
+    var authorization: String {
+        credentials.map { "Basic " + Base64.encode($0.bytes, .standard) } ?? ""
+    }
+
+    static let form = "http://HOST:PORT, a proxy that takes CONNECT in the clear"
+
+    /// Reads `http://[USER:PASSWORD@]HOST[:PORT]`, the parts of the user percent-encoded; `nil` for anything else.
+    init?(url: String) {
+        guard url.lowercased().hasPrefix("http://") else { return nil }
+        var rest = url.dropFirst(7)
+        if rest.hasSuffix("/") { rest = rest.dropLast() }
+        if let at = rest.lastIndex(of: "@") {
+            guard let text = Self.decoded(rest[..<at]), !text.isEmpty else { return nil }
+            credentials = Secret(text.contains(":") ? text : text + ":")
+            rest = rest[rest.index(after: at)...]
+        }
+        var (host, port) = (String(rest), UInt16(80))
+        let isNumeric6 = host.hasPrefix("[") && host.hasSuffix("]")
+        if !isNumeric6, let colon = host.lastIndex(of: ":") {
+            guard let number = UInt16(host[host.index(after: colon)...]), number > 0 else { return nil }
+            (host, port) = (String(host[..<colon]), number)
+        }
+        if host.hasPrefix("["), host.hasSuffix("]") {
+            host = String(host.dropFirst().dropLast())
+            guard ListenAddress("[\(host)]:1") != nil else { return nil }
+        } else {
+            guard !host.isEmpty, host.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F && !"/:@?#[]".utf8.contains($0) }) else {
+                return nil
+            }
+        }
+        (self.host, self.port) = (host, port)
+    }
+
+    /// The text of a percent-encoded part; `nil` for one with control characters or a bad escape.
+    private static func decoded(_ part: Substring) -> String? {
+        var bytes: [UInt8] = []
+        var rest = Array(part.utf8)[...]
+        while let byte = rest.popFirst() {
+            guard byte == UInt8(ascii: "%") else {
+                bytes.append(byte)
+                continue
+            }
+            guard rest.count >= 2, let value = UInt8(String(decoding: rest.prefix(2), as: UTF8.self), radix: 16) else {
+                return nil
+            }
+            rest = rest.dropFirst(2)
+            bytes.append(value)
+        }
+        return bytes.allSatisfy { $0 >= 0x20 && $0 != 0x7F } ? String(decoding: bytes, as: UTF8.self) : nil
+    }
+
+    /// Whether a list as in `NO_PROXY` names a host: by its name, by a domain above it, or by `*`.
+    static func isExcepted(_ host: String, by list: String) -> Bool {
+        let host = host.lowercased()
+        return list.split(whereSeparator: { $0 == "," || $0 == " " }).contains { entry in
+            var name = entry.lowercased()
+            if name == "*" { return true }
+            if let colon = name.lastIndex(of: ":"), UInt16(name[name.index(after: colon)...]) != nil {
+                name = String(name[..<colon])
+            }
+            while name.hasPrefix("*") || name.hasPrefix(".") { name.removeFirst() }
+            return !name.isEmpty && (host == name || host.hasSuffix("." + name))
+        }
+    }
+}

@@ -1,0 +1,97 @@
+internal import EventLoops
+
+/// A way through an HTTP proxy: the proxy is asked for it with `CONNECT` (RFC 9110, section 9.3.6), then passes bytes on.
+package struct ProxyTunnel: Sendable, Equatable {
+    /// Longest head of an answer.
+    static let answerByteLimit = 16 << 10
+    static let answerMilliseconds: UInt64 = 10_000
+
+    /// `host:port` of the other end, as the proxy is asked for it.
+    package var target: String
+    /// The value of the header `Proxy-Authorization`; empty: none.
+    package var authorization: String
+
+    package init(target: String, authorization: String = "") {
+        (self.target, self.authorization) = (target, authorization)
+    }
+
+    var request: [UInt8] {
+        let proof = authorization.isEmpty ? "" : "Proxy-Authorization: \(authorization)\r\n"
+        return Array("CONNECT \(target) HTTP/1.1\r\nHost: \(target)\r\n\(proof)\r\n".utf8)
+    }
+
+    enum Answer: Equatable {
+        case incomplete
+        case open
+        /// The text tells why the proxy is of no use.
+        case refused(String)
+    }
+
+    /// Reads what a proxy has said so far.
+    func read(_ bytes: [UInt8]) -> Answer {
+        let end = Array("\r\n\r\n".utf8)
+        guard let place = bytes.indices.first(where: { bytes[$0...].starts(with: end) }) else {
+            return bytes.count < Self.answerByteLimit ? .incomplete : .refused("the proxy's answer is too long")
+        }
+        let line = String(decoding: bytes.prefix { $0 != 0x0D }, as: UTF8.self)
+        let words = line.split(separator: " ", maxSplits: 2, omittingEmptySubsequences: false)
+        guard words.count >= 2, words[0] == "HTTP/1.1" || words[0] == "HTTP/1.0", words[1].utf8.count == 3,
+            let status = Int(words[1])
+        else { return .refused("what was configured as the proxy does not answer as an HTTP proxy") }
+        switch status {
+        case 200..<300:
+            // Nothing can come from behind the proxy before we have spoken.
+            return place + end.count == bytes.count ? .open : .refused("the proxy sends more than its answer")
+        case 407: return .refused("the proxy asks for credentials, or for other ones (407)")
+        case 403, 405: return .refused("the proxy does not allow CONNECT to \(target) (\(status))")
+        case 502, 503, 504: return .refused("the proxy cannot reach \(target) (\(status))")
+        default: return .refused("the proxy refuses CONNECT to \(target) (\(status))")
+        }
+    }
+}
+
+/// The plain part of a connection through a proxy, until the proxy has opened the way.
+final class TunnelLink: StreamDelegate {
+    private let tunnel: ProxyTunnel
+    private var answer: [UInt8] = []
+    /// Gets the connection once it leads to the other end, or why it does not: exactly one call.
+    private var opened: ((DetachedConnection) -> Void)?
+    private var failed: ((String) -> Void)?
+
+    init(
+        _ tunnel: ProxyTunnel, opened: @escaping (DetachedConnection) -> Void, failed: @escaping (String) -> Void
+    ) {
+        (self.tunnel, self.opened, self.failed) = (tunnel, opened, failed)
+    }
+
+    func begin(_ stream: ByteStream) {
+        stream.setTimeout(afterMilliseconds: ProxyTunnel.answerMilliseconds)
+        tunnel.request.withUnsafeBytes { _ = stream.write($0) }
+    }
+
+    override func received(_ bytes: UnsafeRawBufferPointer, on stream: ByteStream) -> Int {
+        answer += bytes
+        switch tunnel.read(answer) {
+        case .incomplete: break
+        case .open:
+            let opened = opened
+            (self.opened, failed) = (nil, nil)
+            if let connection = stream.detach(unconsumed: UnsafeRawBufferPointer(start: nil, count: 0)) {
+                opened?(connection)
+            }
+        case .refused(let reason): end(stream, reason)
+        }
+        return bytes.count
+    }
+
+    override func timedOut(_ stream: ByteStream) { end(stream, "the proxy did not answer in time") }
+
+    override func closed(_ stream: ByteStream, _ reason: CloseReason) { end(nil, "the proxy: \(reason)") }
+
+    private func end(_ stream: ByteStream?, _ reason: String) {
+        let failed = failed
+        (opened, self.failed) = (nil, nil)
+        stream?.close()
+        failed?(reason)
+    }
+}

@@ -16,7 +16,7 @@ from test_apns import HOOK_SECRET, apple, away  # noqa: F401
 
 
 def push(gateway, cid, ios):
-    body = gateway.push_body(cid, "x")
+    body = gateway.push_body(cid, "x", strategy=2)
     body["push_channel"] = {"ios": ios}
     return gateway.api("POST", "push/single/cid", body)
 
@@ -106,8 +106,8 @@ def test_what_the_call_accepts_reaches_the_phone_and_the_rest_is_refused_with_it
         try:
             fields = {"cid": device.state.cid, "payload": b"x"}
             refused, taken = native.publish([
-                {**fields, "apns": json.dumps({"aps": {"alert": "a"}, "apns-collapse-id": "é"})},
-                {**fields, "strategy": 2, "apns": json.dumps({"aps": {"content-available": True, "sound": ""}})},
+                {**fields, "apns": json.dumps({"aps": {"alert": "a"}, "apns-collapse-id": "é"}).encode()},
+                {**fields, "strategy": 2, "apns": json.dumps({"aps": {"content-available": True, "sound": ""}}).encode()},
             ])
             assert refused.code == 64 and "apns-collapse-id is invalid" in refused.reason
             assert taken.code == 0

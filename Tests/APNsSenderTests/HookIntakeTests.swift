@@ -1,0 +1,57 @@
+import Testing
+
+@testable import APNsSender
+
+@Suite("Calls of the hook that were taken") struct HookIntakeTests {
+    @Test("a call is recognised for as long as it may come again, and forgotten after that")
+    func repeats() {
+        var taken = TakenCalls(keepMilliseconds: 100, limit: 10)
+        #expect(!taken.recognise("a", now: 1_000))
+        taken.note("a", now: 1_000)
+        taken.note("b", now: 1_050)
+        #expect(taken.recognise("a", now: 1_099) && !taken.recognise("c", now: 1_099))
+        // Seen again, it is kept from then on; the other one lapses.
+        #expect(taken.recognise("a", now: 1_198) && !taken.recognise("b", now: 1_198))
+        #expect(!taken.recognise("a", now: 1_298) && taken.count == 0)
+    }
+
+    @Test("without room no further call is taken, since its repetition could not be recognised")
+    func bound() {
+        var taken = TakenCalls(keepMilliseconds: 100, limit: 3)
+        for number in 0..<3 {
+            #expect(taken.hasRoom)
+            taken.note("call \(number)", now: UInt64(number))
+        }
+        #expect(!taken.hasRoom && taken.recognise("call 2", now: 50))
+        #expect(!taken.recognise("new", now: 101) && taken.hasRoom && taken.count == 1)
+    }
+}
+
+@Suite("A proxy towards Apple") struct ProxyTests {
+    @Test("a proxy's address is read with its credentials, and nothing else is taken for one")
+    func addresses() throws {
+        let plain = try #require(Proxy(url: "http://proxy.example.com:3128/"))
+        #expect((plain.host, plain.port, plain.authorization) == ("proxy.example.com", 3_128, ""))
+        let proven = try #require(Proxy(url: "HTTP://us%40er:p%3Aw@[::1]:8080"))
+        #expect((proven.host, proven.port, proven.name) == ("::1", 8_080, "[::1]:8080"))
+        #expect(proven.credentials?.exposed == "us@er:p:w" && proven.authorization == "Basic dXNAZXI6cDp3")
+        #expect(Proxy(url: "http://10.0.0.1")?.port == 80)
+        for text in [
+            "", "http://", "proxy:1", "https://p:1", "socks5://p:1", "http://p:0", "http://p:65536", "http://p/x",
+            "http://a b:1", "http://[::1:1", "http://u%0a@p:1", "http://u%zz@p:1", "http://@p:1",
+        ] {
+            #expect(Proxy(url: text) == nil, "\(text)")
+        }
+    }
+
+    @Test("exceptions are names, domains above a name, and all")
+    func exceptions() {
+        let host = "api.push.apple.com"
+        for list in ["*", host, "apple.com", ".apple.com", "*.apple.com", "x, Push.Apple.Com:443"] {
+            #expect(Proxy.isExcepted(host, by: list), "\(list)")
+        }
+        for list in ["", "pple.com", "example.com", "i.push.apple.com.cn", ".", "*."] {
+            #expect(!Proxy.isExcepted(host, by: list), "\(list)")
+        }
+    }
+}

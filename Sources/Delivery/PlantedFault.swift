@@ -66,6 +66,12 @@ package enum PlantedFault: String, CaseIterable, Sendable {
     case liveOnlyReachesVendor
     /// Strategy 4 fails where the live channel should go on.
     case vendorFirstNeverLive
+    /// A broadcast that a newer one under its key replaced is sent when that one is over.
+    case replacedCastSent
+    /// Strategy 4 ends with the vendor's word although the alert did not carry all of the message.
+    case acceptedPartLost
+    /// A tap ends a message whose alert did not carry all of it.
+    case partEndsWhenOpened
     /// Jobs are not held back while their device is reachable.
     case jobsNotHeld
     /// A lease that lapsed does not return its job.

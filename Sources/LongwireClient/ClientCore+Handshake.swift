@@ -62,7 +62,7 @@ extension ClientCore {
                 actions.append(.report(.queueReset(from: state.queueEpoch, to: welcome.queueEpoch)))
             }
             state.queueEpoch = welcome.queueEpoch
-            state.streams = [:]
+            (state.streams, state.rejections) = ([:], [])
         }
         state.acceptedTimestamp = greeted.timestamp
         state.unreportedOpened.removeAll { greeted.opened.contains($0) }

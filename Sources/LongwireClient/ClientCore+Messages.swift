@@ -42,7 +42,9 @@ extension ClientCore {
         }
         switch frame {
         case .ping(let ping): send(Pong(nonce: ping.nonce), at: now)
-        case .pong(let pong): settleReported(pong.nonce, at: now)
+        case .pong(let pong):
+            settleRejected(pong.nonce)
+            settleReported(pong.nonce, at: now)
         case .deliver(let deliver): receive(deliver, at: now)
         case .revoke(let revoke): receive(revoke, at: now)
         case .updateResult(let result): receive(result, at: now)
@@ -69,12 +71,21 @@ extension ClientCore {
                 .report(.suppressed(deliver.messageID, sequence: deliver.sequence, wasOpened: false)))
             return
         }
+        forgetEndedRejections(below: deliver.sequence, stream: deliver.stream)
         if dropRule != .none {
             addHole(deliver.sequence, stream: deliver.stream, at: now)
             actions.append(.report(.droppedWhileSuspended(deliver.messageID, sequence: deliver.sequence)))
             return
         }
-        if !configuration.replaysOpened, state.opened.contains(deliver.messageID) {
+        if let rejection = state.rejections.first(where: { $0.isOf(deliver.stream, deliver.sequence) }) {
+            // The gateway did not get the rejection.
+            addHole(deliver.sequence, stream: deliver.stream, at: now)
+            pendingRejections.append(rejection)
+            actions.append(.report(.suppressed(deliver.messageID, sequence: deliver.sequence, wasOpened: false)))
+            return
+        }
+        // Only this copy has the part that its notification left out.
+        if !configuration.replaysOpened, deliver.carriedByVendor, state.opened.contains(deliver.messageID) {
             settle(deliver.sequence, stream: deliver.stream)
             actions.append(.report(.suppressed(deliver.messageID, sequence: deliver.sequence, wasOpened: true)))
             return
@@ -83,6 +94,7 @@ extension ClientCore {
         addHole(deliver.sequence, stream: deliver.stream, at: now)
         var message = ReceivedMessage(deliver)
         message.origin = origin
+        message.wasOpened = state.opened.contains(message.messageID)
         if begin(message.stream, message.sequence, message.payload.count, at: now) { actions.append(.handle(message)) }
     }
 
@@ -146,20 +158,45 @@ extension ClientCore {
                 isDirty = true
                 return
             }
-        // A rejection counts only for what this session has sent: it comes again.
-        case .rejected where place.isOfEarlierSession: return
         case .rejected(let reason):
-            // Scalars, not characters: a character may have any number of bytes.
-            let text = String(reason.unicodeScalars.prefix(Limits.reasonScalarCount))
-            pendingRejections.append(Rejected(stream: message.stream, sequence: message.sequence, reason: text))
+            // It stays a hole until the gateway surely knows: a position that named it would say that it is delivered.
+            let rejection = Rejected(message, reason)
+            state.note(rejection)
+            isDirty = true
+            // A rejection counts only for what this session has sent: it comes again.
+            if !place.isOfEarlierSession { pendingRejections.append(rejection) }
+            return
         }
         settle(message.sequence, stream: message.stream)
     }
 
     private mutating func settle(_ sequence: UInt64, stream: UInt32) {
         holes[stream]?.removeAll { $0 == sequence }
-        state.streams[stream, default: ProcessedSet()].insert(sequence, holes: holes[stream] ?? [])
+        let rejected = state.rejections.filter { $0.stream == stream }.map(\.sequence)
+        let open = rejected.isEmpty ? holes[stream] ?? [] : Set(rejected).union(holes[stream] ?? []).sorted()
+        state.streams[stream, default: ProcessedSet()].insert(sequence, holes: open)
         (owesAck, isDirty) = (true, true)
+    }
+
+    /// A stream is in order: a rejected message that this session has not brought before a later one has ended.
+    private mutating func forgetEndedRejections(below sequence: UInt64, stream: UInt32) {
+        guard !state.rejections.isEmpty else { return }
+        let brought = holes[stream] ?? []
+        let count = state.rejections.count
+        state.rejections.removeAll {
+            $0.stream == stream && $0.sequence < sequence && !brought.contains($0.sequence)
+        }
+        if state.rejections.count != count { isDirty = true }
+    }
+
+    /// The gateway has the rejections before this Ping: now positions may name them.
+    private mutating func settleRejected(_ nonce: UInt64) {
+        guard let index = sentRejections.firstIndex(where: { $0.nonce == nonce }) else { return }
+        for rejection in sentRejections.remove(at: index).rejections {
+            let (stream, sequence) = (rejection.stream, rejection.sequence)
+            state.rejections.removeAll { $0.isOf(stream, sequence) }
+            settle(sequence, stream: stream)
+        }
     }
 
     private mutating func addHole(_ sequence: UInt64, stream: UInt32, at now: ClientTime) {
@@ -185,13 +222,16 @@ extension ClientCore {
     package mutating func endTurn(at now: ClientTime) {
         if isDirty { persist() }
         guard phase == .ready, owesAck || !pendingRejections.isEmpty else { return }
-        while !pendingRejections.isEmpty {
-            // In frames of their own before the positions, so that the positions cannot settle them as delivered.
-            var rejection = Ack()
-            rejection.rejected = Array(pendingRejections.prefix(Limits.rejectedPerAckCount))
-            pendingRejections.removeFirst(rejection.rejected.count)
-            send(rejection, at: now)
+        if !pendingRejections.isEmpty {
+            for start in stride(from: 0, to: pendingRejections.count, by: Limits.rejectedPerAckCount) {
+                var rejection = Ack()
+                rejection.rejected = Array(pendingRejections[start...].prefix(Limits.rejectedPerAckCount))
+                send(rejection, at: now)
+            }
+            sentRejections.append((sendPing(at: now), pendingRejections))
+            pendingRejections = []
         }
+        guard owesAck else { return }
         var ack = Ack()
         ack.positions = state.streams.sorted { $0.key < $1.key }.map { $1.position(stream: $0) }
         owesAck = false

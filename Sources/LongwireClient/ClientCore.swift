@@ -110,7 +110,10 @@ package struct ClientCore {
     var holes: [UInt32: [UInt64]] = [:]
     /// Given to the app, which has not decided yet: another copy read meanwhile is not given to it again.
     var handling: [Handling] = []
+    /// Rejections of this turn.
     var pendingRejections: [Rejected] = []
+    /// Rejections sent, confirmed by the Pong behind them: the gateway handles frames in order.
+    var sentRejections: [(nonce: UInt64, rejections: [Rejected])] = []
     /// Tokens that the app set while there was no session.
     var renewedTokens: [VendorToken] = []
     var owesAck = false
@@ -234,7 +237,7 @@ package struct ClientCore {
         guard case .connecting = phase else { return }
         holes = [:]
         for index in handling.indices { handling[index].isOfEarlierSession = true }
-        pendingRejections = []
+        (pendingRejections, sentRejections) = ([], [])
         phase = .greeting(deadline: now.monotonic + Limits.welcomeMilliseconds)
         sendHello(at: now)
     }

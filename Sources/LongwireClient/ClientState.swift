@@ -25,6 +25,9 @@ public struct ClientState: Equatable, Sendable {
     /// What was shown or acted on, and the gateway may not know of yet; the last 256, oldest first.
     public var unreported: [MessageReport]
 
+    /// Messages that the app rejected, until the gateway surely knows; no position says that they are processed.
+    public internal(set) var rejections: [Rejected] = []
+
     /// Messages to the app's server that the gateway may not have yet, in their order, and the last number given.
     public internal(set) var outgoing: [OutgoingMessage] = []
     public internal(set) var lastOutgoing: UInt32 = 0
@@ -59,6 +62,13 @@ public struct ClientState: Equatable, Sendable {
         return true
     }
 
+    /// The app rejected a message.
+    mutating func note(_ rejection: Rejected) {
+        rejections.removeAll { $0.isOf(rejection.stream, rejection.sequence) }
+        rejections.append(rejection)
+        rejections.removeFirst(max(0, rejections.count - Limits.rejectionCount))
+    }
+
     /// Takes in what the app says while there is no session; anything but taps, reports, messages and verdicts changes nothing.
     mutating func keep(_ command: ClientCommand) {
         switch command {
@@ -67,6 +77,8 @@ public struct ClientState: Equatable, Sendable {
         case .send(let payload, let task): _ = keep(payload, answering: task)
         case .finish(let message, .processed) where message.origin == .init(cid: cid, queueEpoch: queueEpoch):
             streams[message.stream, default: ProcessedSet()].insertAlone(message.sequence)
+        case .finish(let message, .rejected(let reason)) where message.origin == .init(cid: cid, queueEpoch: queueEpoch):
+            note(Rejected(message, reason))
         default: break
         }
     }
@@ -86,7 +98,9 @@ public struct ClientState: Equatable, Sendable {
 // that half a file is never taken for a whole one. Unknown names are an error: a file of a newer version is refused
 // rather than half understood.
 extension ClientState {
-    static let firstLine = "longwire state 5"
+    static let firstLine = "longwire state 6"
+    /// Without rejections, which a state without any is written as.
+    static let firstLineWithoutRejections = "longwire state 5"
     /// Without messages to the app's server, which a state without any is written as.
     static let firstLineWithoutMessages = "longwire state 4"
     /// Without a check sum, before that without heartbeats, and the first one without reports; else the same.
@@ -95,7 +109,9 @@ extension ClientState {
     public var serialized: [UInt8] {
         let hasMessages = lastOutgoing > 0
         var lines = [
-            hasMessages ? Self.firstLine : Self.firstLineWithoutMessages, "app \(Self.hex(Array(appID.utf8)))",
+            !rejections.isEmpty
+                ? Self.firstLine : hasMessages ? Self.firstLineWithoutRejections : Self.firstLineWithoutMessages,
+            "app \(Self.hex(Array(appID.utf8)))",
         ]
         if isRegistered {
             lines.append("cid \(cid)")
@@ -111,6 +127,7 @@ extension ClientState {
         for id in opened { lines.append("opened \(id)") }
         for id in unreportedOpened { lines.append("unreported \(id)") }
         for report in unreported { lines.append(report.line) }
+        for rejection in rejections { lines.append(rejection.line) }
         for heartbeat in heartbeats { lines.append(heartbeat.line) }
         if hasMessages { lines.append("sent \(lastOutgoing)") }
         for message in outgoing { lines.append(message.line) }
@@ -123,10 +140,10 @@ extension ClientState {
     /// - Throws: `stateDamaged`, naming the line, for anything else.
     public init(serialized bytes: [UInt8]) throws(LongwireClientError) {
         var lines = String(decoding: bytes, as: UTF8.self).split(separator: "\n")
-        let summed = [Self.firstLine, Self.firstLineWithoutMessages]
+        let summed = [Self.firstLine, Self.firstLineWithoutRejections, Self.firstLineWithoutMessages]
         guard let first = lines.first, (summed + Self.earlierFirstLines).contains(String(first)) else {
             throw LongwireClientError(
-                code: .stateDamaged, message: "this is not a state of version 1 to 5; use another state file")
+                code: .stateDamaged, message: "this is not a state of version 1 to 6; use another state file")
         }
         guard lines.last == "end", bytes.last == UInt8(ascii: "\n") else {
             throw LongwireClientError(code: .stateDamaged, message: "the state is cut short; restore or remove it")
@@ -181,6 +198,9 @@ extension ClientState {
         case "shown", "action":
             guard let report = MessageReport(name: name, values: values) else { return false }
             unreported.append(report)
+        case "rejected":
+            guard let rejection = Rejected(values: values) else { return false }
+            rejections.append(rejection)
         case "sent":
             guard let number = UInt32(value) else { return false }
             lastOutgoing = number
@@ -229,5 +249,26 @@ extension ClientState {
             bytes.append(UInt8(high << 4 | low))
         }
         return bytes
+    }
+}
+
+extension Rejected {
+    init(_ message: ReceivedMessage, _ reason: String) {
+        // Scalars, not characters: a character may have any number of bytes.
+        let text = String(reason.unicodeScalars.prefix(Limits.reasonScalarCount))
+        self.init(stream: message.stream, sequence: message.sequence, reason: text)
+    }
+
+    func isOf(_ stream: UInt32, _ sequence: UInt64) -> Bool { (self.stream, self.sequence) == (stream, sequence) }
+
+    /// As it stands in a stored state.
+    fileprivate var line: String { "rejected \(stream) \(sequence) \(ClientState.hex(Array(reason.utf8)))" }
+
+    /// Reads what `line` writes; `nil` for anything else.
+    fileprivate init?(values: [Substring]) {
+        guard values.count == 3, let stream = UInt32(values[0]), let sequence = UInt64(values[1]),
+            sequence <= Limits.greatestSequence, let reason = ClientState.bytes(hex: values[2])
+        else { return nil }
+        self.init(stream: stream, sequence: sequence, reason: String(decoding: reason, as: UTF8.self))
     }
 }

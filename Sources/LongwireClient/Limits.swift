@@ -20,6 +20,8 @@ enum Limits {
     static let streamCount = 8
     /// Rejections in one Ack; more of them take several.
     static let rejectedPerAckCount = 32
+    /// Rejections that no Pong has confirmed yet: two windows of a gateway, one of which may be on its way.
+    static let rejectionCount = 64
     /// Unicode scalars of a rejection's reason; its bytes then stay within what an Ack may carry.
     static let reasonScalarCount = 128
     /// Ranges in one position (Protocol.md, "Limits").

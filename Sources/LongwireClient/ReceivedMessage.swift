@@ -20,6 +20,8 @@ public struct ReceivedMessage: Equatable, Sendable {
     public var attempt: UInt32
     public var collapseKey: String
     public var alert: Alert?
+    /// The user opened its notification already: the app has shown what that carried.
+    public var wasOpened = false
 
     /// Whose sequence it has: another registration, or another queue, counts anew.
     struct Origin: Equatable, Sendable {

@@ -13,8 +13,8 @@ struct APNsContent {
     /// The alert's texts as the live channel carries them, so that a foreground app can show them itself.
     var alertTitle = UnsafeRawBufferPointer(start: nil, count: 0)
     var alertBody = UnsafeRawBufferPointer(start: nil, count: 0)
-    /// The body has the ids alone: with the transmission it would be too large, or the transmission is no text.
-    var isIDsOnly = false
+    /// The part of the message that the body leaves out; `nil`: none.
+    var omission: VendorOmission?
 }
 
 /// Renders one task's body.
@@ -22,7 +22,8 @@ struct APNsRenderer {
     let task: TaskID
     let template: APNsTemplate
     let numbers: NumberTexts
-    /// What the body carries of the live channel's payload, if the publisher gives it nothing else to carry.
+    /// The live channel's payload, which the body carries if the publisher gives it nothing else to carry; `nil`: a
+    /// notification.
     let transmission: CarriedTransmission?
 
     /// Thirty-two characters that stand in for the msgId.
@@ -107,6 +108,11 @@ struct APNsRenderer {
         }
         // A Live Activity gets its state alone; the app does not see what stands beside it.
         let isActivity = content.shape.pushType == .liveActivity
+        if isActivity {
+            content.omission = .liveActivity
+        } else if let payload, let transmission, !payload.elementsEqual(transmission.bytes) {
+            content.omission = .ownPayload
+        }
         try close(&content, beside: ios, carrying: payload == nil && !isActivity ? transmission : nil, &writer)
         return content
     }
@@ -194,12 +200,13 @@ struct APNsRenderer {
         let digits = content.shape.badgeOffset >= 0 ? Limits.badgeDigitCount : 0
         if let transmission {
             let mark = writer.mark
-            if transmission.write(beside: ios, to: &writer) {
+            content.omission = transmission.write(beside: ios, to: &writer)
+            if writer.mark != mark || content.omission == nil {
                 end(&content, &writer)
                 if writer.bytes.count + digits <= limit { return }
+                content.omission = .tooLarge
+                writer.rewind(to: mark)
             }
-            writer.rewind(to: mark)
-            content.isIDsOnly = true
         }
         end(&content, &writer)
         let byteCount = writer.bytes.count + digits

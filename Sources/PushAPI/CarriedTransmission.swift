@@ -12,31 +12,37 @@ struct CarriedTransmission {
     /// - Parameters:
     ///   - ios: the publisher's keys, which win over the members of the same names.
     ///   - writer: the body's.
-    /// - Returns: false when the payload is no text, which JSON cannot carry.
-    func write(beside ios: JSONValue?, to writer: inout JSONWriter) -> Bool {
-        guard scalarCount(bytes) != nil else { return false }
+    /// - Returns: what stays out of the body; `nil`: nothing.
+    func write(beside ios: JSONValue?, to writer: inout JSONWriter) -> VendorOmission? {
+        guard form != .none else { return .template }
+        guard scalarCount(bytes) != nil else { return .noText }
         if form == .members, let object = try? parser.parse(bytes), object.kind == .object, !parser.hasUnreadable {
-            writeMembers(object, beside: ios, to: &writer)
-        } else {
-            writer.key("payload")
-            writer.string(bytes: bytes)
+            return writeMembers(object, beside: ios, to: &writer) ? nil : .members
         }
-        return true
+        writer.key("payload")
+        writer.string(bytes: bytes)
+        return nil
     }
 
-    private func writeMembers(_ object: JSONValue, beside ios: JSONValue?, to writer: inout JSONWriter) {
+    /// - Returns: false when a member stays out.
+    private func writeMembers(_ object: JSONValue, beside ios: JSONValue?, to writer: inout JSONWriter) -> Bool {
+        var isWhole = true
         var taken: Set<[UInt8]> = []
         if let ios {
             for (key, value) in ios.members where APNsRenderer.place(of: key, value) == .topLevel {
                 taken.insert(key.stringBytes.map(Array.init) ?? [])
             }
         }
-        for (key, value) in object.members where !APNsRenderer.isReserved(key) {
+        for (key, value) in object.members {
             let name = key.stringBytes ?? UnsafeRawBufferPointer(start: nil, count: 0)
             // Of equal keys the first counts, as in a request.
-            guard taken.insert(Array(name)).inserted else { continue }
+            guard !APNsRenderer.isReserved(key), taken.insert(Array(name)).inserted else {
+                isWhole = false
+                continue
+            }
             writer.key(bytes: name)
             writer.value(value)
         }
+        return isWhole
     }
 }

@@ -22,7 +22,7 @@ package struct JSONWriter {
     }
 
     /// A place to which the writer can go back.
-    struct Mark {
+    struct Mark: Equatable {
         fileprivate let byteCount: Int
         fileprivate let needsComma: Bool
     }

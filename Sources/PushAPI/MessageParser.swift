@@ -61,7 +61,7 @@ struct MessageParser {
         let channel = try PushSettings.object(body?["push_channel"], "push_channel")
         let ios = channel?["ios"].flatMap { $0.isHollow(zero: false) ? nil : $0 }
         let content = try vendorContent(ios, payload, task: task, template: app.apnsTemplate)
-        if content?.isIDsOnly == true { notes.idsOnly.append(itemIndex) }
+        if content?.omission?.isIDsOnly == true { notes.idsOnly.append(itemIndex) }
 
         var lengths = MessageContent.Lengths()
         lengths.payload = payload.bytes?.count ?? payloadWriter.bytes.count
@@ -84,12 +84,15 @@ struct MessageParser {
             arena.append(contentsOf: vendorWriter.bytes)
             arena.append(contentsOf: content.collapseID)
         }
+        // A revoke travels on the live channel only.
+        let strategy = payload.revokes.isNone ? settings.strategy : .ofRevoke
+        try VendorOmission.check(content?.omission, strategy, timeToLive: settings.timeToLive)
         var message = MessageContent(
-            // A revoke travels on the live channel only.
-            strategy: payload.revokes.isNone ? settings.strategy : .ofRevoke, timeToLive: settings.timeToLive,
+            strategy: strategy, timeToLive: settings.timeToLive,
             vendor: content?.shape, revokes: payload.revokes, lengths: lengths, arena: arena)
         // A revoke goes to every device, whichever acks it first.
         message.firstAckWins = settings.firstAckWins && payload.revokes.isNone
+        message.vendorCarriesAll = content.map { $0.omission == nil } ?? false
         return message
     }
 
@@ -139,13 +142,17 @@ struct MessageParser {
     private mutating func vendorContent(
         _ ios: JSONValue?, _ payload: Payload, task: TaskID, template: APNsTemplate
     ) throws(GetuiFault) -> APNsContent? {
-        var carried: CarriedTransmission?
-        if let bytes = payload.bytes, template.transmission != .none {
-            carried = CarriedTransmission(bytes: bytes, form: template.transmission, parser: memberParser)
+        let carried = payload.bytes.map {
+            CarriedTransmission(bytes: $0, form: template.transmission, parser: memberParser)
         }
         let renderer = APNsRenderer(task: task, template: template, numbers: numbers, transmission: carried)
-        if let ios, let content = try renderer.render(ios: ios, into: &vendorWriter) {
+        if let ios, var content = try renderer.render(ios: ios, into: &vendorWriter) {
             notes.note(ios, isCarried: true)
+            if let notification = payload.notification, content.omission == nil {
+                let (title, body) = (content.alertTitle, content.alertBody)
+                let isShown = NotificationRules.isShown(notification, title: title, body: body, numbers)
+                content.omission = isShown ? nil : .notification
+            }
             return content
         }
         let hasBody =
@@ -154,12 +161,16 @@ struct MessageParser {
         guard hasBody else { return nil }
         if template.showsNotifications, let notification = payload.notification {
             let none = UnsafeRawBufferPointer(start: nil, count: 0)
-            return try renderer.render(
-                alertTitle: notification["title"].flatMap { numbers.bytes(of: $0) } ?? none,
-                alertBody: notification["body"].flatMap { numbers.bytes(of: $0) } ?? none, beside: ios,
-                into: &vendorWriter)
+            let title = notification["title"].flatMap { numbers.bytes(of: $0) } ?? none
+            let body = notification["body"].flatMap { numbers.bytes(of: $0) } ?? none
+            var content = try renderer.render(alertTitle: title, alertBody: body, beside: ios, into: &vendorWriter)
+            let isShown = NotificationRules.isShown(notification, title: title, body: body, numbers)
+            content.omission = isShown ? nil : .notification
+            return content
         }
-        return try renderer.renderWakeUp(beside: ios, into: &vendorWriter)
+        var content = try renderer.renderWakeUp(beside: ios, into: &vendorWriter)
+        if payload.notification != nil { content.omission = .notification }
+        return content
     }
 
     /// The live channel's bytes: a transmission or a revoked task's id as it is; without bytes for a notification,

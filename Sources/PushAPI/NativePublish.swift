@@ -139,6 +139,8 @@ package final class NativePublisher {
         let content: APNsContent?
         do throws(GetuiFault) {
             content = try render(publish, task: task, template: sender.template)
+            let timeToLive = publish.hasTimeToLive ? publish.timeToLive : sender.defaultTimeToLive
+            try VendorOmission.check(content?.omission, strategy, timeToLive: timeToLive)
         } catch {
             let isSize = error.message.contains("size over limit")
             throw NativePublishFault(code: isSize ? .sizeOverLimit : .invalidParameter, reason: error.message)
@@ -163,15 +165,15 @@ package final class NativePublisher {
                     messageIDOffset: content.shape.messageIDOffset, badgeOffset: content.shape.badgeOffset,
                     collapseID: content.collapseID)
             }
-            return body(
-                PublishCommand(
-                    origin: origin, app: sender.appKey, bucket: sender.bucket(of: publish.cid), cid: publish.cid,
-                    task: task,
-                    messageDigest: messageDigest(of: task, for: publish.cid), strategy: strategy,
-                    timeToLive: publish.hasTimeToLive ? publish.timeToLive : sender.defaultTimeToLive, requestKey: key,
-                    requestDigest: digest, isBulk: false, payload: publish.payload, collapseKey: publish.collapseKey,
-                    alertTitle: title, alertBody: text, vendor: vendor),
-                content?.isIDsOnly == true)
+            var command = PublishCommand(
+                origin: origin, app: sender.appKey, bucket: sender.bucket(of: publish.cid), cid: publish.cid,
+                task: task,
+                messageDigest: messageDigest(of: task, for: publish.cid), strategy: strategy,
+                timeToLive: publish.hasTimeToLive ? publish.timeToLive : sender.defaultTimeToLive, requestKey: key,
+                requestDigest: digest, isBulk: false, payload: publish.payload, collapseKey: publish.collapseKey,
+                alertTitle: title, alertBody: text, vendor: vendor)
+            command.vendorCarriesAll = content.map { $0.omission == nil } ?? false
+            return body(command, content?.omission?.isIDsOnly == true)
         }
     }
 
@@ -207,10 +209,7 @@ package final class NativePublisher {
     ) throws(GetuiFault) -> APNsContent? {
         let hasAlert = publish.alertTitle.count > 0 || publish.alertBody.count > 0
         guard publish.apns.count > 0 || hasAlert || template.wakesApp else { return nil }
-        var carried: CarriedTransmission?
-        if template.transmission != .none {
-            carried = CarriedTransmission(bytes: publish.payload, form: template.transmission, parser: memberParser)
-        }
+        let carried = CarriedTransmission(bytes: publish.payload, form: template.transmission, parser: memberParser)
         let renderer = APNsRenderer(task: task, template: template, numbers: numbers, transmission: carried)
         var ios: JSONValue?
         if publish.apns.count > 0 {

@@ -35,6 +35,27 @@ enum NotificationRules {
         try check("badge_add_num", in: 1...2_147_483_647, notification["badge_add_num"])
     }
 
+    /// Keys that say how Android shows a notification, besides its title and body.
+    private static let presentation: [StaticString] = [
+        "title", "body", "click_type", "logo", "logo_url", "channel_id", "channel_name", "channel_level", "ring_name",
+        "badge_add_num", "notify_id", "thread_id", "category", "redisplay_freq", "redisplay_duration", "want",
+        "slot_type",
+    ]
+
+    /// Whether an alert of this title and body shows all that a notification says.
+    static func isShown(
+        _ notification: JSONValue, title: UnsafeRawBufferPointer, body: UnsafeRawBufferPointer, _ numbers: NumberTexts
+    ) -> Bool {
+        for (name, shown) in [("title", title), ("body", body)] as [(StaticString, UnsafeRawBufferPointer)] {
+            guard let text = notification[name].flatMap({ numbers.bytes(of: $0) }), text.elementsEqual(shown) else {
+                return false
+            }
+        }
+        return notification.members.allSatisfy { key, value in
+            !value.hasContent || value.equals("") || presentation.contains { key.equals($0) }
+        }
+    }
+
     private static func check(
         _ name: String, in range: ClosedRange<Int64>, _ value: JSONValue?
     ) throws(GetuiFault) {

@@ -6,7 +6,9 @@ package import Wire
 
 package enum ReportAnswer {
     /// The answer to `report/push/task`: tasks that are not known are absent from `data` and named beside it.
-    package static func tasks(_ found: [(TaskID, TaskTotals)], _ query: TaskReportQuery) -> APIResponse {
+    ///
+    /// Without totals a task is not known.
+    package static func tasks(_ found: [(TaskID, TaskTotals?)], _ query: TaskReportQuery) -> APIResponse {
         var unknown = query.unknown
         var writer = JSONWriter(capacity: 256 + 768 * found.count)
         writer.beginObject()
@@ -14,7 +16,7 @@ package enum ReportAnswer {
         writer.key("data")
         writer.beginObject()
         for (task, totals) in found {
-            guard totals.accepted > 0 else {
+            guard let totals else {
                 unknown.append(task.text)
                 continue
             }
@@ -41,7 +43,8 @@ package enum ReportAnswer {
         writer.beginObject()
         writer.key("tasks")
         writer.beginObject()
-        for (task, totals) in found where totals.accepted > 0 {
+        for (task, totals) in found {
+            guard let totals else { continue }
             writer.key(task.text)
             writeStates(totals, to: &writer)
         }

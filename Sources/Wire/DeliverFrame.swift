@@ -20,13 +20,16 @@
     /// With both parts empty the frame has no alert.
     public var alertTitle: UnsafeRawBufferPointer
     public var alertBody: UnsafeRawBufferPointer
+    /// See `Deliver.carriedByVendor`.
+    public var isCarriedByVendor: Bool
 
     public init(
         stream: UInt32 = 0, sequence: UInt64, messageID: MessageID, taskID: TaskID, payload: UnsafeRawBufferPointer,
         isOffline: Bool, acceptedAt: UInt64, alertedAt: UInt64 = 0, attempt: UInt32,
         collapseKey: UnsafeRawBufferPointer = unsafe UnsafeRawBufferPointer(start: nil, count: 0),
         alertTitle: UnsafeRawBufferPointer = unsafe UnsafeRawBufferPointer(start: nil, count: 0),
-        alertBody: UnsafeRawBufferPointer = unsafe UnsafeRawBufferPointer(start: nil, count: 0)
+        alertBody: UnsafeRawBufferPointer = unsafe UnsafeRawBufferPointer(start: nil, count: 0),
+        isCarriedByVendor: Bool = false
     ) {
         unsafe self.stream = stream
         unsafe self.sequence = sequence
@@ -40,6 +43,7 @@
         unsafe self.collapseKey = collapseKey
         unsafe self.alertTitle = alertTitle
         unsafe self.alertBody = alertBody
+        unsafe self.isCarriedByVendor = isCarriedByVendor
     }
 
     /// The size of the body alone.
@@ -82,12 +86,14 @@
         unsafe sink.number(alertedAt, Field.alertedAt)
         unsafe sink.number(attempt, Field.attempt)
         unsafe sink.bytes(collapseKey, Field.collapseKey)
-        guard unsafe !alertTitle.isEmpty || !alertBody.isEmpty else { return }
-        var counter = ByteCounter()
-        unsafe writeAlert(to: &counter)
-        sink.put(varint: Field.alert.tag)
-        sink.put(varint: UInt64(counter.byteCount))
-        unsafe writeAlert(to: &sink)
+        if unsafe !alertTitle.isEmpty || !alertBody.isEmpty {
+            var counter = ByteCounter()
+            unsafe writeAlert(to: &counter)
+            sink.put(varint: Field.alert.tag)
+            sink.put(varint: UInt64(counter.byteCount))
+            unsafe writeAlert(to: &sink)
+        }
+        unsafe sink.flag(isCarriedByVendor, Field.carriedByVendor)
     }
 
     /// The stream, the sequence in it and the msgId, which comes last.

@@ -5,13 +5,14 @@ extension Deliver: WireMessage {
 
     package enum Field: UInt32, MessageField {
         case stream = 1, sequence, msgId, taskId, payload, offline, acceptedAt, alertedAt, attempt, collapseKey, alert
+        case carriedByVendor
 
         package var shape: FieldShape {
             switch self {
             case .stream, .attempt: .uint32
             case .sequence, .acceptedAt, .alertedAt: .uint64
             case .msgId, .taskId, .payload: .bytes
-            case .offline: .bool
+            case .offline, .carriedByVendor: .bool
             case .collapseKey: .string
             case .alert: .message
             }
@@ -33,6 +34,7 @@ extension Deliver: WireMessage {
             case .attempt: attempt = try cursor.uint32(in: bytes)
             case .collapseKey: collapseKey = try cursor.string(field, limit: .max, in: bytes)
             case .alert: try Alert.merge(bytes, at: cursor.lengthDelimited(in: bytes), into: &alert)
+            case .carriedByVendor: carriedByVendor = try cursor.bool(in: bytes)
             }
         }
     }
@@ -49,6 +51,7 @@ extension Deliver: WireMessage {
         sink.number(attempt, Field.attempt)
         sink.text(collapseKey, Field.collapseKey)
         if let alert { sink.message(alert, Field.alert) }
+        sink.flag(carriedByVendor, Field.carriedByVendor)
     }
 }
 

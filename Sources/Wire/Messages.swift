@@ -127,6 +127,8 @@ public struct Deliver: Equatable, Sendable {
     public var attempt: UInt32 = 0
     public var collapseKey = ""
     public var alert: Alert?
+    /// The notification, if the vendor showed one, carried all of the message.
+    public var carriedByVendor = false
     public init() {}
 }
 

@@ -26,7 +26,7 @@ final class BroadcastHarness {
     func record(
         _ payload: String = "all", to audience: TagExpression = TagExpression(), strategy: Strategy = .liveElseVendor,
         timeToLive: Int64 = 7_200_000, vendor: Bool = true, speed: Int64 = 0, collapseKey: String = "",
-        scheduleAt: GatewayTime = 0, app: AppKey = DeliveryHarness.app
+        scheduleAt: GatewayTime = 0, app: AppKey = DeliveryHarness.app, carriesAll: Bool = true
     ) -> TaskRecord {
         nextTask += 1
         let task = TaskID(kind: .app, month: 11, day: 21, home: app.home, random: (7, nextTask))
@@ -37,9 +37,10 @@ final class BroadcastHarness {
         let shape = MessageContent.Vendor(
             channel: .apns, tokenKind: .alert, pushType: .alert, priority: 10, badge: .none, messageIDOffset: -1,
             badgeOffset: -1)
-        let content = MessageContent(
+        var content = MessageContent(
             strategy: strategy, timeToLive: timeToLive, vendor: vendor ? shape : nil, lengths: lengths,
             arena: Array((payload + collapseKey + body).utf8))
+        content.vendorCarriesAll = vendor && carriesAll
         var record = TaskRecord(
             id: task, app: app, state: scheduleAt > 0 ? .scheduled : .open, createdAt: harness.now,
             validUntil: harness.now + timeToLive, scheduleAt: scheduleAt, content: content)
@@ -59,11 +60,12 @@ final class BroadcastHarness {
     @discardableResult
     func send(
         _ payload: String = "all", to audience: TagExpression = TagExpression(), strategy: Strategy = .liveElseVendor,
-        timeToLive: Int64 = 7_200_000, vendor: Bool = true, speed: Int64 = 0, collapseKey: String = ""
+        timeToLive: Int64 = 7_200_000, vendor: Bool = true, speed: Int64 = 0, collapseKey: String = "",
+        carriesAll: Bool = true
     ) -> TaskRecord {
         let record = record(
             payload, to: audience, strategy: strategy, timeToLive: timeToLive, vendor: vendor, speed: speed,
-            collapseKey: collapseKey)
+            collapseKey: collapseKey, carriesAll: carriesAll)
         ask(.create(record, requestKey: (0, 0), requestDigest: 0))
         return record
     }

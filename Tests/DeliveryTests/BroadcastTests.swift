@@ -355,6 +355,74 @@ struct BroadcastTests {
         #expect(world.totals(new).accepted == 1)
     }
 
+    private func end(_ record: TaskRecord, by state: FinalState) {
+        guard state == .revoked else { return world.advance(30_000) }
+        world.ask(.change(record.id, record.app, .stop))
+        world.ask(.sweep(record.id, record.app, BroadcastHarness.whole))
+        world.ask(.change(record.id, record.app, .swept))
+        world.advance(1_000)
+    }
+
+    @Test(
+        "an older one stays replaced when the newer one is stopped or its time is over",
+        arguments: [FinalState.revoked, .expired], [[false, false], [true, false], [false, true], [true, true]])
+    func replacedStaysReplaced(state: FinalState, isEvaluated: [Bool]) {
+        var phone = harness.register(token: "t")
+        harness.disconnect(phone)
+        let old = world.send("old", collapseKey: "k")
+        if isEvaluated[0] { world.enumerate() }
+        let new = world.send("new", timeToLive: state == .expired ? 20_000 : 7_200_000, collapseKey: "k")
+        if isEvaluated[1] { world.enumerate() }
+        end(new, by: state)
+        #expect(harness.statistics.liveBroadcasts == 1 && world.totals(new)[state] == 1)
+        harness.store.cool()
+        _ = harness.takeDelivered()
+        harness.connect(&phone)
+        #expect(harness.takeDelivered().isEmpty && harness.lease().isEmpty)
+        #expect(world.totals(old)[.collapsed] == 1)
+        #expect(world.imbalance([old, new]) == nil && harness.store.violations.isEmpty)
+    }
+
+    @Test(
+        "one in flight that a newer one replaced does not come again once that is over", arguments: [false, true])
+    func replacedInFlight(isCrash: Bool) {
+        var phone = harness.register(token: "t")
+        let old = world.send("old", collapseKey: "k"), new = world.send("new", collapseKey: "k")
+        #expect(harness.takeDelivered().map(\.payload) == ["old", "new"])
+        end(new, by: .revoked)
+        if isCrash { harness.crash() } else { harness.disconnect(phone) }
+        harness.connect(&phone)
+        #expect(harness.takeDelivered().isEmpty && harness.lease().isEmpty)
+        #expect(world.totals(old)[.collapsed] == 1 && world.totals(new)[.revoked] == 1)
+        #expect(world.imbalance([old, new]) == nil && harness.store.violations.isEmpty)
+    }
+
+    @Test("a one-shot broadcast is sent again after an update within its deadline, and its ack counts")
+    func oneShotAcrossUpdate() {
+        let phone = harness.register(token: "t")
+        let record = world.send("once", timeToLive: 0)
+        harness.letTimePass(500)
+        harness.become(.foreground, phone)
+        #expect(harness.takeDelivered().map(\.payload) == ["once", "once"])
+        world.acknowledge(phone, 1)
+        #expect(world.totals(record)[.delivered] == 1)
+    }
+
+    @Test("a tap does not end a broadcast's message whose alert did not carry all of it", arguments: [false, true])
+    func tapOfPart(carriesAll: Bool) throws {
+        var phone = harness.register(state: .background, token: "t")
+        let record = world.send("the rest", carriesAll: carriesAll)
+        world.enumerate()
+        let job = try #require(harness.lease().first)
+        harness.settle(job, .accepted)
+        harness.crash()
+        harness.connect(&phone) { $0.opened = [job.message] }
+        #expect(harness.takeDelivered().map(\.payload) == (carriesAll ? [] : ["the rest"]))
+        if !carriesAll { world.acknowledge(phone, 1) }
+        let totals = world.totals(record)
+        #expect(totals[carriesAll ? .opened : .deliveredOffline] == 1 && totals.vendor.clicked == 1)
+    }
+
     @Test("in flight the older one stays, and its ack counts")
     func collapseInFlight() {
         let busy = harness.register()

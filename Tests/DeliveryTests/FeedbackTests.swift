@@ -43,6 +43,35 @@ struct FeedbackTests {
         harness.flush()
     }
 
+    enum Tap: CaseIterable { case feedback, hello, receipt }
+
+    @Test(
+        "a tap does not end a message whose alert did not carry all of it: it is recorded, and the message delivered",
+        arguments: Tap.allCases, [false, true])
+    func tapOfPart(tap: Tap, cold: Bool) throws {
+        var phone = harness.register(state: .background, token: "aa")
+        let outcome = harness.publish(phone, "the rest", carriesAll: false)
+        harness.settle(try #require(harness.lease().first), .accepted)
+        if cold {
+            harness.crash()
+            if tap != .hello { harness.connect(&phone) { $0.applicationState = .background } }
+        }
+        switch tap {
+        case .feedback: harness.feedback(phone, .opened, outcome.message)
+        case .hello: break
+        case .receipt: _ = harness.receipt(phone, [ReceiptEvent(kind: .opened, message: outcome.message)])
+        }
+        harness.delivered = []
+        harness.connect(&phone) { $0.opened = tap == .hello ? [outcome.message] : [] }
+        #expect(harness.delivered.map(\.payload) == ["the rest"])
+        #expect(harness.delivered.first?.isOffline == true && harness.delivered.first?.alertedAt ?? 0 > 0)
+        #expect(counted(.clickedVendor) == 1 && counted(.shownVendor) == 1)
+        harness.acknowledge(phone, 1)
+        #expect(harness.finalState(outcome.message) == .deliveredOffline)
+        #expect(events(outcome.message).contains(.opened))
+        #expect(counted(.clickedVendor) == 1 && harness.imbalance() == nil)
+    }
+
     enum Stand: CaseIterable { case sent, waiting, ended }
 
     @Test(

@@ -204,7 +204,7 @@ struct FirstAckTests {
                         messageIDOffset: -1, badgeOffset: -1,
                         collapseID: UnsafeRawBufferPointer(start: nil, count: 0)))
                 command.taskCreatedAt = harness.now
-                command.firstAckWins = true
+                (command.firstAckWins, command.vendorCarriesAll) = (true, true)
                 harness.shard.publish(command, now: harness.now)
             }
         }

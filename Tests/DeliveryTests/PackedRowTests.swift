@@ -211,6 +211,30 @@ import Wire
         return !fields.contains(false)
     }
 
+    @Test("rows of a message and of its job keep whether the alert carries all of it", arguments: [false, true])
+    func vendorCarriesAll(isCarried: Bool) throws {
+        var random = SeededGenerator(seed: 3)
+        var facts = Self.facts(&random)
+        (facts.vendorCarriesAll, facts.isCounted, facts.channels) = (isCarried, !isCarried, ChannelSet(.apns))
+        facts.table = .message
+        let written = facts
+        try Self.withTexts(&random) { texts in
+            let bytes = Self.bytes(MessageRow.byteCount(texts, facts: written)) {
+                MessageRow.write(texts, facts: written, into: $0)
+            }
+            try bytes.withUnsafeBytes { bytes in
+                let row = try #require(MessageRow(bytes))
+                let read = row.facts(cid: written.cid, table: .message, item: written.item)
+                #expect(read.vendorCarriesAll == isCarried && read.isCounted == !isCarried)
+            }
+        }
+        let job = JobRow(facts: facts, state: .due, dueAt: 0)
+        let bytes = Self.bytes(job.byteCount) { job.write(into: $0) }
+        let read = try bytes.withUnsafeBytes { try #require(JobRow($0)).facts }
+        #expect(read.vendorCarriesAll == isCarried && read.isCounted == !isCarried)
+        #expect(read.channels == ChannelSet(.apns))
+    }
+
     @Test("a message reads as its earlier form did, and moves from either; no cut is one", arguments: seeds)
     func messages(seed: UInt64) throws {
         var random = SeededGenerator(seed: seed)

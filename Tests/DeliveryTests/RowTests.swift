@@ -245,6 +245,7 @@ import Wire
             var content = MessageContent(
                 strategy: .vendorElseLive, timeToLive: 9, vendor: vendor(activity, .none), lengths: lengths,
                 arena: Array("ppttt{first}c".utf8.prefix(12)))
+            content.vendorCarriesAll = activity == 0
             content.add(vendor(7, .add(-2)), body: Array("{\(old.text)}".utf8), collapseID: Array("second".utf8))
             content.add(vendor(0, .set(4)), body: [], collapseID: [])
             var bytes = Self.bytes(content.byteCount) {

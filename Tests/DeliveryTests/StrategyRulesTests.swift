@@ -17,9 +17,12 @@ import Testing
     }
 
     private static func part(
-        isStreamed: Bool, isOneShot: Bool = false, isOver: Bool = false, wasAlerted: Bool = false
+        isStreamed: Bool, isOneShot: Bool = false, isOver: Bool = false, wasAlerted: Bool = false,
+        carriesAll: Bool = true
     ) -> VendorPart {
-        VendorPart(isStreamed: isStreamed, isOneShot: isOneShot, isOver: isOver, wasAlerted: wasAlerted)
+        VendorPart(
+            isStreamed: isStreamed, isOneShot: isOneShot, isOver: isOver, wasAlerted: wasAlerted,
+            carriesAll: carriesAll)
     }
 
     // MARK: The page
@@ -183,6 +186,21 @@ import Testing
         }
     }
 
+    @Test("what an alert does not carry keeps its message for the live channel, or its strategy is refused")
+    func partlyCarried() {
+        for strategy in Strategy.allCases {
+            #expect(!strategy.endsWhenOpened(carriesAll: false))
+            for timeToLive in [-1, 0, 1, 60_000] as [Int64] {
+                let isOneShot = timeToLive <= 0
+                let part = Self.part(isStreamed: false, isOneShot: isOneShot, carriesAll: false)
+                let isLost = strategy.losesWhatVendorLeavesOut(timeToLive: timeToLive)
+                #expect(isLost == (strategy.vendorAccepted(part) == .ends(.handedOff)), "\(strategy), \(timeToLive)")
+            }
+        }
+        #expect(Strategy.vendorElseLive.vendorAccepted(Self.part(isStreamed: false, carriesAll: false)) == .goesLive)
+        #expect(Strategy.vendorElseLive.vendorAccepted(Self.part(isStreamed: true, carriesAll: false)) == .stays)
+    }
+
     @Test("a message that the vendor failed ends under 2, goes live under 4, and waits under 1")
     func vendorFailed() {
         let rules: [(Strategy, Bool, Bool, VendorVerdict)] = [
@@ -225,7 +243,7 @@ import Testing
 
     @Test("only 1 ends as opened; only 1 and 3 travel in the stream of broadcasts")
     func feedbackAndBroadcasts() {
-        #expect(Strategy.allCases.filter(\.endsWhenOpened) == [.liveElseVendor])
+        #expect(Strategy.allCases.filter { $0.endsWhenOpened(carriesAll: true) } == [.liveElseVendor])
         #expect(Strategy.allCases.filter(\.isStreamed) == [.liveElseVendor, .liveOnly])
     }
 }

@@ -115,6 +115,57 @@ import Wire
         #expect(harness.rowCount(.vendorMessage) == 0 && harness.rowCount(.job) == 0)
     }
 
+    @Test(
+        "4 keeps for the live channel what the alert does not carry",
+        arguments: [false, true], ["now", "crash", "cold"])
+    func vendorElseLivePart(isListed: Bool, then: String) throws {
+        let harness = DeliveryHarness()
+        var phone = harness.register(state: .background, token: "aa")
+        let outcome =
+            isListed
+            ? harness.publish(phone, "the rest", strategy: .vendorElseLive, isBulk: true, carriesAll: false)
+            : harness.publish(phone, "the rest", strategy: .vendorElseLive, carriesAll: false)
+        if then == "cold" {
+            harness.crash()
+            harness.advance(1)
+        }
+        let job = try #require(harness.lease().first)
+        harness.settle(job, .accepted)
+        #expect(harness.finalState(outcome.message) == nil)
+        if then == "crash" { harness.crash() }
+        harness.settle(job, .accepted)
+        #expect(harness.lease().isEmpty, "it is alerted once")
+        harness.connect(&phone)
+        #expect(harness.delivered.map(\.payload) == ["the rest"])
+        #expect(harness.delivered.first?.isOffline == true && harness.delivered.first?.alertedAt ?? 0 > 0)
+        harness.acknowledge(phone, harness.delivered[0].sequence)
+        #expect(harness.finalState(outcome.message) == .deliveredOffline)
+        #expect(harness.imbalance() == nil && harness.store.violations.isEmpty)
+        #expect([StoreKey.Table.vendorMessage, .message, .job].allSatisfy { harness.rowCount($0) == 0 })
+    }
+
+    @Test("4 ends as handed off what stays in the live stream until its time is over")
+    func vendorElseLivePartExpires() {
+        let harness = DeliveryHarness()
+        let phone = harness.register(state: .background, token: "aa")
+        let outcome = harness.publish(phone, strategy: .vendorElseLive, timeToLive: 60_000, carriesAll: false)
+        harness.settle(harness.lease()[0], .accepted)
+        harness.advance(60_000)
+        #expect(harness.finalState(outcome.message) == .handedOff && harness.imbalance() == nil)
+    }
+
+    @Test("one that a newer message replaced is not kept when the vendor takes it")
+    func vendorElseLivePartCollapsed() {
+        let harness = DeliveryHarness()
+        let phone = harness.register(state: .background, token: "aa")
+        let old = harness.publish(phone, strategy: .vendorElseLive, collapseKey: "k", carriesAll: false)
+        let job = harness.lease()[0]
+        _ = harness.publish(phone, "new", collapseKey: "k")
+        harness.settle(job, .accepted)
+        let state = harness.finalState(old.message)
+        #expect(state == .handedOff || state == .collapsed)
+    }
+
     @Test("4 goes live after a crash, too")
     func vendorElseLiveAfterCrash() {
         let harness = DeliveryHarness()

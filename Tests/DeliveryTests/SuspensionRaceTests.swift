@@ -102,6 +102,43 @@ import Wire
         #expect(harness.lease().count == 1)
     }
 
+    @Test(
+        "a one-shot message is sent again after an update within its deadline, and its ack counts",
+        arguments: [0, -1], [[ApplicationState.foreground], [.background, .foreground]])
+    func oneShotAcrossUpdates(timeToLive: Int64, states: [ApplicationState]) {
+        let harness = DeliveryHarness()
+        let phone = harness.register(token: "aa")
+        let message = harness.publish(phone, "once", timeToLive: timeToLive).message
+        harness.letTimePass(500)
+        for state in states { harness.become(state, phone) }
+        #expect(harness.delivered.map(\.payload) == ["once", "once"])
+        #expect(harness.lease().isEmpty, "its device has it in hand")
+        harness.letTimePass(500)
+        harness.acknowledge(phone, 1)
+        let state = harness.finalState(message)
+        #expect(state == .delivered || state == .deliveredOffline)
+        harness.advance(20_000)
+        #expect(harness.lease().isEmpty && harness.imbalance() == nil)
+    }
+
+    @Test("an update does not prolong the one attempt of a one-shot message", arguments: [0, -1])
+    func oneShotDeadline(timeToLive: Int64) {
+        let harness = DeliveryHarness()
+        let phone = harness.register(token: "aa")
+        let message = harness.publish(phone, timeToLive: timeToLive).message
+        harness.letTimePass(9_000)
+        harness.become(.foreground, phone)
+        harness.advance(1_000)
+        if timeToLive == 0 {
+            #expect(harness.finalState(message) == .expired)
+        } else {
+            #expect(harness.lease().map(\.message) == [message])
+            harness.delivered = []
+            harness.become(.foreground, phone)
+            #expect(harness.delivered.isEmpty)
+        }
+    }
+
     @Test("nothing is delivered between the results of two updates that were under way together")
     func twoUpdates() {
         let harness = DeliveryHarness()

@@ -350,6 +350,7 @@ struct TaskTests {
                             messageIDOffset: -1, badgeOffset: -1,
                             collapseID: UnsafeRawBufferPointer(start: nil, count: 0)) : nil)
                 command.taskCreatedAt = harness.now
+                command.vendorCarriesAll = revokes.isNone
                 command.revokes = revokes
                 command.revokedDigest = phone.cid.low &* 0x1_0001_0001 &+ Self.task.low
                 harness.shard.publish(command, now: harness.now)

@@ -140,7 +140,7 @@ def frame(message):
 
 
 def payload(name, size):
-    return name.encode() + b" " + random.Random(name).randbytes(size)
+    return name.encode() + b" " + random.Random(name).randbytes(size // 2).hex().encode()
 
 
 class NativePublisher(Party):
@@ -165,6 +165,8 @@ class NativePublisher(Party):
             cid = self.chance.choices(self.cids, weights)[0]
             strategy = self.chance.choices((1, 2, 3), (80, 5, 15))[0]
             size = self.chance.choices((40, 700, 6_000, 15_000), (30, 40, 20, 10))[0]
+            if strategy == 2:
+                size = min(size, 700)  # all of it fits into APNs's body
             has_alert = strategy == 2 or strategy == 1 and self.chance.random() < 0.5
             batch.append((f"frame-{self.load.life}-{self.number}-{self.count:06}", cid, strategy, size, has_alert))
         for message in batch:

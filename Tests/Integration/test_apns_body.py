@@ -4,7 +4,7 @@ import json
 
 import pytest
 from apple import FakeApple, Sender
-from gateway import eventually
+from gateway import Refused, eventually
 from longwire_client import Closed, pb
 from longwire_client import Sender as NativeSender
 from test_bounds import reload
@@ -59,6 +59,81 @@ def test_what_does_not_fit_is_said_and_comes_over_the_connection(own_gateway, ne
     assert ["payload" in body_of(job) for job in jobs] == [False, True, False]
     device.connect()
     assert [message.payload.decode() for message in device.receive_and_ack(3)] == [large, "small", large]
+
+
+LONG = "x" * 3_000
+LONG_ALERT = {"aps": {"alert": {"title": "A", "body": "a" * 1_500}}}
+
+
+def test_a_tap_leaves_what_the_alert_did_not_carry(own_gateway, absent):
+    gateway = own_gateway()
+    device = absent(gateway)
+    pushes = [
+        push(gateway, device.cid, LONG, LONG_ALERT, "tap-0000000001"),
+        push(gateway, device.cid, "other", {"aps": {"alert": "A"}, "payload": "own"}, "tap-0000000002"),
+        push(gateway, device.cid, "whole", {"aps": {"alert": "A"}}, "tap-0000000003"),
+    ]
+    long, other, whole = (answer["messages"][0]["msgId"] for answer in pushes)
+    for job in gateway.lease():
+        assert gateway.settle(job, "accepted") == "recorded"
+    device.connect(opened=[bytes.fromhex(message) for message in (long, other, whole)])
+    got = device.receive_and_ack(2)
+    assert [(one.payload.decode(), one.offline, one.alerted_at > 0) for one in got] == [
+        (LONG, True, True), ("other", True, True)]
+    gateway.ends_as(whole, "opened")
+    for message in (long, other):
+        gateway.ends_as(message, "deliveredOffline")
+        assert "opened" in gateway.steps(message)
+
+
+def test_the_template_may_leave_the_transmission_to_the_connection(own_gateway, absent):
+    gateway = own_gateway(app={"apns": {"topic": "com.example.app", "template": {"transmission": "none"}}})
+    device = absent(gateway)
+    message = push(gateway, device.cid, "secret", {"aps": {"alert": "A"}}, "tap-0000000004")["messages"][0]["msgId"]
+    assert gateway.settle(gateway.lease()[0], "accepted") == "recorded"
+    device.connect(application_state=pb.BACKGROUND)
+    device.feedback(bytes.fromhex(message))
+    eventually(lambda: "opened" in gateway.steps(message))
+    device.update(application_state=pb.FOREGROUND)
+    assert device.receive_and_ack(1)[0].payload == b"secret"
+
+
+def test_what_only_apns_would_carry_is_refused_unless_all_of_it_fits(own_gateway, absent):
+    gateway = own_gateway()
+    device = absent(gateway)
+    audience = {"audience": {"cid": [device.cid]}, "request_id": "refused-000001"}
+    content = {"push_message": {"transmission": LONG}, "push_channel": {"ios": LONG_ALERT}}
+    for strategy, ttl in ((2, 60_000), (4, 0), (4, -1)):
+        settings = {"strategy": {"ios": strategy}, "ttl": ttl}
+        for path, rest in (("single/cid", audience), ("list/message", {}), ("all", {**audience, "audience": "all"})):
+            with pytest.raises(Refused) as refused:
+                gateway.api("POST", f"push/{path}", {**rest, **content, "settings": settings})
+            answer = refused.value.body
+            assert answer["code"] == 20001 and "strategy is invalid" in answer["msg"] and "too large" in answer["msg"]
+    assert gateway.push(device.cid, "fits", strategy=2, alert="A")["status"] == "successed_offline"
+
+
+def test_strategy_4_keeps_for_the_connection_what_the_alert_did_not_carry(own_gateway, absent):
+    gateway = own_gateway()
+    device = absent(gateway)
+    content = {
+        "push_message": {"transmission": LONG}, "push_channel": {"ios": LONG_ALERT},
+        "settings": {"strategy": {"ios": 4}}}
+    single = {**content, "request_id": "four-0000000001", "audience": {"cid": [device.cid]}}
+    gateway.api("POST", "push/single/cid", single)
+    task = gateway.api("POST", "push/list/message", content)["data"]["taskid"]
+    gateway.api("POST", "push/list/cid", {"taskid": task, "audience": {"cid": [device.cid]}})
+    gateway.api("POST", "push/all", {**single, "request_id": "four-0000000002", "audience": "all"})
+    jobs = []
+    eventually(lambda: jobs.extend(gateway.lease()) or len(jobs) == 3)
+    for job in jobs:
+        assert gateway.settle(job, "accepted") == "recorded"
+    device.connect()
+    got = device.receive_and_ack(3)
+    assert {one.payload.decode() for one in got} == {LONG}
+    assert all(one.offline and one.alerted_at > 0 for one in got)
+    for job in jobs:
+        gateway.ends_as(job["msgId"], "deliveredOffline")
 
 
 def test_the_template_shapes_native_alerts_and_a_reload_changes_it(own_gateway, absent):

@@ -242,6 +242,21 @@ def test_strategy_2_is_dealt_out_to_the_vendor_only(house, new_device):
     assert states(house, task)["handedOff"] == 1 and states(house, task)["failed"] == 1
 
 
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_a_stopped_broadcast_brings_nothing_back_that_it_replaced(house, new_device, is_stopped):
+    device = new_device(house)
+    device.close()
+    eventually(lambda: not house.view(device.cid)["connected"])
+    old = broadcast(house, "old", settings={"collapse_key": "k"})
+    new = broadcast(house, "new", settings={"collapse_key": "k", "ttl": 3_600_000 if is_stopped else 1_000})
+    if is_stopped:
+        house.api("DELETE", f"task/{new}")
+    eventually(lambda: states(house, new)["revoked" if is_stopped else "expired"] == 1)
+    device.connect()
+    silent(device)
+    assert states(house, old)["collapsed"] == 1
+
+
 def test_a_broadcast_is_made_once_for_a_request_id(house, new_device):
     device = new_device(house)
     request = uuid.uuid4().hex

@@ -102,6 +102,18 @@ def test_ttl_zero_is_one_live_attempt(gateway, new_device):
     assert gateway.lease() == []
 
 
+@pytest.mark.parametrize("ttl", [0, -1])
+def test_a_one_shot_message_is_acked_across_an_update(own_gateway, new_device, ttl):
+    gateway = own_gateway(limits={"liveDeadlineMilliseconds": 30_000})
+    device = new_device(gateway, token="ac" * 32)
+    message = gateway.push(device.cid, "once", ttl=ttl, alert="A")["msgId"]
+    sequence = device.receive().sequence
+    device.update(application_state=pb.FOREGROUND)
+    device.ack(sequence)
+    gateway.ends_as(message, "delivered")
+    assert gateway.lease() == []
+
+
 def test_strategy_3_never_makes_a_job(gateway, new_device):
     device = new_device(gateway, token="cd" * 32)
     device.close()

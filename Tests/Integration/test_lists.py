@@ -407,6 +407,35 @@ def test_reports_add_up_over_both_channels(own_gateway, new_device, away):
     assert some["actionCntMap"] == {}
 
 
+def test_a_task_that_reached_nobody_has_a_report_all_the_same(own_gateway, new_device):
+    gateway = own_gateway()
+    device = new_device(gateway, token="aa" * 32)
+
+    def is_known(task):
+        answer = gateway.api("GET", f"report/push/task/{task}")
+        return task in answer["data"] and answer["longwire"]["tasks"][task]["accepted"] == 0
+
+    later = {"schedule_time": int(time.time() * 1000) + 300_000}
+    message = {"push_message": {"transmission": "x"}, "settings": later}
+    tasks = [create(gateway), create(gateway, settings=later)]
+    send(gateway, tasks[1], [device.cid])
+    cast = {**message, "request_id": uuid.uuid4().hex, "audience": "all"}
+    tasks.append(gateway.api("POST", "push/all", cast)["data"]["taskid"])
+    assert all(map(is_known, tasks))
+    for task in tasks[1:]:
+        gateway.api("DELETE", f"task/{task}")
+    assert all(map(is_known, tasks))
+    # A broadcast whose time is over before a start of the gateway deals it out.
+    short = {**cast, "request_id": uuid.uuid4().hex, "push_channel": ALERT, "settings": {"strategy": {"ios": 2}, "ttl": 1}}
+    dealt = gateway.api("POST", "push/all", short)["data"]["taskid"]
+    gateway.kill()
+    gateway.start()
+    assert all(map(is_known, tasks))
+    assert dealt in gateway.api("GET", f"report/push/task/{dealt}")["data"]
+    unknown = tasks[0][:-4] + "0000"
+    assert gateway.api("GET", f"report/push/task/{unknown}")["longwire"]["unknown"] == [unknown]
+
+
 def test_a_report_survives_a_kill(own_gateway, new_device, away):
     gateway = own_gateway()
     device, gone = new_device(gateway), away(gateway)

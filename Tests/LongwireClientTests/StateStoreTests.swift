@@ -17,6 +17,8 @@ struct StateStoreTests {
         state.unreported = [.shown(MessageID(high: 1, low: 3)), .action(90_001, MessageID(high: 1, low: 4))]
         state.keep(HeartbeatPlan(learnt: 60, ceiling: 300, failed: 90), on: "wifi \n")
         state.keep(HeartbeatPlan(learnt: 45, ceiling: 240, failed: 0), on: "")
+        state.note(Rejected(stream: 1, sequence: 5, reason: "not\nfor us"))
+        state.note(Rejected(sequence: 6))
         return state
     }
 
@@ -43,7 +45,7 @@ struct StateStoreTests {
             #expect(throws: LongwireClientError.self) { try ClientState(serialized: Array(whole[..<end])) }
         }
         for text in [
-            "longwire state 4\nend\n", "longwire state 6\nend\n", "longwire state 5\nend\n",
+            "longwire state 4\nend\n", "longwire state 6\nend\n", "longwire state 7\nend\n", "longwire state 5\nend\n",
             "longwire state 3\nheartbeat - 1 2\nend\n",
             "longwire state 3\nheartbeat x 1 2 3\nend\n", "longwire state 2\nshown 12\nend\n",
             "longwire state 2\naction 1\nend\n",
@@ -57,6 +59,7 @@ struct StateStoreTests {
         "states of earlier versions are read", arguments: ["longwire state 1", "longwire state 2", "longwire state 3"])
     func earlier(firstLine: String) throws {
         var old = sample()
+        old.rejections = []
         if !firstLine.hasSuffix("3") { old.heartbeats = [] }
         if firstLine.hasSuffix("1") { old.unreported = [] }
         let text = String(decoding: old.serialized, as: UTF8.self).split(separator: "\n")

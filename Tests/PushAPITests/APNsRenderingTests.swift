@@ -221,6 +221,16 @@ struct NativePublishTests {
         }
     }
 
+    @Test("a frame whose payload only APNs would carry, and cannot, is refused with the reason")
+    func binaryForVendorOnly() throws {
+        var fields = Fields()
+        (fields.payload, fields.title, fields.strategy) = ([0xFF], "T", 2)
+        let fault = #expect(throws: NativePublishFault.self) { try publish(fields) }
+        #expect(fault?.code == .invalidParameter && fault?.reason.contains("no text") == true)
+        (fields.strategy, fields.timeToLive) = (4, 60_000)
+        #expect(try !publish(fields).command.vendorCarriesAll)
+    }
+
     @Test("a bare frame becomes a command with defaults and no vendor content")
     func bare() throws {
         let seen = try publish(Fields())

@@ -182,8 +182,9 @@ struct APNsTemplateTests {
         let text = try seen(Array("héllo".utf8))
         #expect(
             text.vendorBody?.hasPrefix(#"{"aps":{"alert":{"title":"T"},"badge":},"payload":"héllo","_gmid_""#) == true)
-        #expect(!text.isIDsOnly && text.command.vendor?.badge == .set(3))
+        #expect(!text.isIDsOnly && text.command.vendor?.badge == .set(3) && text.command.vendorCarriesAll)
         let binary = try seen([0xFF, 0x00])
+        #expect(!binary.command.vendorCarriesAll)
         #expect(binary.isIDsOnly && binary.vendorBody?.contains("payload") == false)
         #expect(try seen([0xFF], apns: Self.alert).isIDsOnly)
         #expect(try seen([1], apns: #"{"jump":7}"#).vendorBody?.contains(#""jump":7,"payload""#) == true)

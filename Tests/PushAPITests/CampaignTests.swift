@@ -367,6 +367,16 @@ struct TaskRouteTests {
         }
     }
 
+    @Test("a task that accepted nothing has a report all the same; one that is not known is named")
+    func nothingAccepted() throws {
+        guard case .taskReport(let query) = try fixture.campaign(.get, "report/push/task/\(listTask.text)") else {
+            throw Fixture.Refused()
+        }
+        let empty = ReportAnswer.tasks([(listTask, TaskTotals())], query).text
+        #expect(empty.contains(#""data":{"\#(listTask.text)":{"#) && !empty.contains("unknown"))
+        #expect(ReportAnswer.tasks([(listTask, nil)], query).text.contains(#""unknown":["\#(listTask.text)"]"#))
+    }
+
     @Test(
         "a day before those is answered without numbers, and named",
         arguments: ["push/date/2020-11-30", "user/date/2020-11-30", "user/date/2023-08-15"])

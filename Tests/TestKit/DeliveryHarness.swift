@@ -22,7 +22,7 @@ package final class TestFrames: BroadcastEncoder {
             stream: 1, sequence: number, messageID: MessageID(high: .max, low: .max), taskID: row.taskID,
             payload: row.payload, isOffline: isOffline, acceptedAt: UInt64(max(0, row.acceptedAt)),
             alertedAt: UInt64(max(0, alertedAt)), attempt: attempt, collapseKey: row.collapseKey,
-            alertTitle: row.alertTitle, alertBody: row.alertBody)
+            alertTitle: row.alertTitle, alertBody: row.alertBody, isCarriedByVendor: row.vendorCarriesAll)
         var bytes = [UInt8](repeating: 0, count: frame.byteCount)
         bytes.withUnsafeMutableBytes { _ = frame.encode(into: $0) }
         return EncodedBroadcast(bytes: bytes, messageIDOffset: frame.messageIDOffset)
@@ -326,7 +326,7 @@ package final class DeliveryHarness: ShardStoreObserver {
         vendor: Bool = true, badge: VendorContent.Badge = .none, collapseKey: String = "",
         requestKey: (UInt64, UInt64) = (0, 0), requestDigest: UInt64 = 0, isBulk: Bool = false,
         app: AppKey = DeliveryHarness.app, kind: TokenKind = .alert, activity: String = "",
-        followsRequest: Bool = false, pushType: PushType = .alert
+        followsRequest: Bool = false, pushType: PushType = .alert, carriesAll: Bool = true
     ) -> UInt64 {
         nextRequest += 1
         nextTask += 1
@@ -346,12 +346,13 @@ package final class DeliveryHarness: ShardStoreObserver {
                         priority: 10, badge: badge,
                         body: UnsafeRawBufferPointer(bodyBytes), messageIDOffset: -1,
                         badgeOffset: badge == .none ? -1 : 28, collapseID: UnsafeRawBufferPointer(start: nil, count: 0))
-                    let command = PublishCommand(
+                    var command = PublishCommand(
                         origin: Origin(route: 1, request: request), app: app, bucket: phone.bucket, cid: phone.cid,
                         task: task, messageDigest: task.low &* 0x9E37_79B9_7F4A_7C15,
                         strategy: strategy, timeToLive: timeToLive, requestKey: requestKey,
                         requestDigest: requestDigest, isBulk: isBulk, payload: UnsafeRawBufferPointer(payloadBytes),
                         collapseKey: UnsafeRawBufferPointer(keyBytes), vendor: vendor ? content : nil)
+                    command.vendorCarriesAll = vendor && carriesAll
                     shard.publish(command, now: now)
                 }
             }
@@ -366,12 +367,12 @@ package final class DeliveryHarness: ShardStoreObserver {
         vendor: Bool = true, badge: VendorContent.Badge = .none, collapseKey: String = "",
         requestKey: (UInt64, UInt64) = (0, 0), requestDigest: UInt64 = 0, isBulk: Bool = false,
         app: AppKey = DeliveryHarness.app, kind: TokenKind = .alert, activity: String = "",
-        followsRequest: Bool = false, pushType: PushType = .alert
+        followsRequest: Bool = false, pushType: PushType = .alert, carriesAll: Bool = true
     ) -> PublishOutcome {
         let request = submit(
             phone, payload, strategy: strategy, timeToLive: timeToLive, vendor: vendor, badge: badge,
             collapseKey: collapseKey, requestKey: requestKey, requestDigest: requestDigest, isBulk: isBulk, app: app,
-            kind: kind, activity: activity, followsRequest: followsRequest, pushType: pushType)
+            kind: kind, activity: activity, followsRequest: followsRequest, pushType: pushType, carriesAll: carriesAll)
         flush()
         guard let outcome = outcomes[request] else { preconditionFailure("a publish was not answered") }
         return outcome

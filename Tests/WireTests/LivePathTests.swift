@@ -34,7 +34,8 @@ struct LivePathTests {
                                 stream: deliver.stream, sequence: deliver.sequence, messageID: deliver.messageID,
                                 taskID: deliver.taskID, payload: payload, isOffline: deliver.offline,
                                 acceptedAt: deliver.acceptedAt, alertedAt: deliver.alertedAt, attempt: deliver.attempt,
-                                collapseKey: key, alertTitle: title, alertBody: body)
+                                collapseKey: key, alertTitle: title, alertBody: body,
+                                isCarriedByVendor: deliver.carriedByVendor)
                             #expect(frame.byteCount == frame.bodyByteCount + FrameHeader.byteCount)
                             #expect(encoded(frame.byteCount) { frame.encode(into: $0) } == expected)
                             guard !deliver.messageID.isNone else { return }

@@ -168,6 +168,7 @@ extension Deliver: Sampled {
         deliver.taskID = random.identifier()
         deliver.payload = random.bytes(upTo: 300)
         deliver.offline = random.flag()
+        deliver.carriedByVendor = random.flag()
         deliver.acceptedAt = random.number()
         deliver.alertedAt = random.number()
         deliver.attempt = random.number()

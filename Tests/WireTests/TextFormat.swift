@@ -185,6 +185,7 @@ extension Deliver: TextFormatted {
         text.number("attempt", attempt)
         text.text("collapse_key", collapseKey)
         text.message("alert", alert)
+        text.flag("carried_by_vendor", carriedByVendor)
     }
 }
 

@@ -112,6 +112,8 @@ package enum PushType: UInt8, Sendable, Codable { case alert = 0, background, vo
     package var revokedDigest: UInt64 = 0
     /// The ack of one device ends the task's messages for the others.
     package var firstAckWins = false
+    /// Each content for a vendor carries all that the live channel does: a device whose user opened the alert needs no copy.
+    package var vendorCarriesAll = false
     package var payload: UnsafeRawBufferPointer
     package var collapseKey: UnsafeRawBufferPointer
     package var alertTitle: UnsafeRawBufferPointer

@@ -78,6 +78,8 @@ package struct MessageContent: Sendable, Equatable {
     package var revokes: TaskID
     /// The ack of one device ends the task's messages for the others.
     package var firstAckWins = false
+    /// See `PublishCommand.vendorCarriesAll`.
+    package var vendorCarriesAll = false
     package private(set) var lengths: Lengths
     package private(set) var arena: [UInt8]
 
@@ -140,7 +142,7 @@ package struct MessageContent: Sendable, Equatable {
             command.taskCreatedAt = target.taskCreatedAt
             command.isTracked = target.isTracked
             (command.revokes, command.revokedDigest) = (revokes, target.revokedDigest)
-            command.firstAckWins = firstAckWins
+            (command.firstAckWins, command.vendorCarriesAll) = (firstAckWins, vendorCarriesAll)
             return try body(command)
         }
     }
@@ -199,7 +201,7 @@ package struct MessageContent: Sendable, Equatable {
         writer.put(first?.pushType.rawValue ?? 0)
         writer.put(first?.priority ?? 0)
         writer.put(badge.kind)
-        writer.put(UInt16(firstAckWins ? 1 : 0))
+        writer.put(UInt16((firstAckWins ? 1 : 0) | (vendorCarriesAll ? 2 : 0)))
         writer.put(badge.value)
         writer.put(first?.messageIDOffset ?? -1)
         writer.put(first?.badgeOffset ?? -1)
@@ -314,7 +316,7 @@ package struct MessageContent: Sendable, Equatable {
         self.init(
             strategy: strategy, timeToLive: timeToLive, vendor: vendor, revokes: revokes, lengths: lengths,
             arena: bytes.prefix(lengths.sum))
-        firstAckWins = choices & 1 != 0
+        (firstAckWins, vendorCarriesAll) = (choices & 1 != 0, choices & 2 != 0)
         guard flags.contains(.further) else { return }
         // Without the first one, the lengths of the next take its place.
         guard readFurther(&reader) else { return nil }

@@ -197,6 +197,7 @@ extension Shard {
             if command.isBulk { facts.flags.insert(.bulk) }
             if !command.contents.isEmpty { facts.flags.insert(.hasVendorContent) }
             facts.channels = command.contents.channels
+            facts.vendorCarriesAll = command.vendorCarriesAll
             if hash != 0 { facts.flags.insert(.hasCollapseKey) }
             if plan.isArmed { facts.flags.insert(.isArmed) }
             facts.wakeAt = facts.firstAlarm
@@ -328,23 +329,26 @@ extension Shard {
     /// stays as it is, so that few rows are written, whatever the window.
     private mutating func collapse(_ slot: DeviceSlot, hash: UInt64) {
         guard !isPlanted(.collapseKeepsOlder) else { return }
-        for message in messages(under: hash, of: slot) {
-            let entry = messages.at(message)
-            guard entry.value.flags.contains(.inFlight) else {
-                end(entry.value.facts, .collapsed, message: message, job: entry.value.job)
-                continue
-            }
-            guard !entry.value.flags.contains(.collapsed) else { continue }
-            entry.value.flags.insert(.collapsed)
-            if entry.value.job == .none {
-                let row = JobRow(facts: entry.value.facts, state: .cancelled, dueAt: now)
-                _ = adopt(row, storedWakeAt: 0, isStored: false)
-            }
-            let job = jobs.at(entry.value.job)
-            job.value.row.isCollapsed = true
-            if job.value.row.state == .due { job.value.row.state = .cancelled }
-            writeJob(entry.value.job)
-            placeJob(entry.value.job)
+        for message in messages(under: hash, of: slot) { collapse(message) }
+    }
+
+    /// Ends one message that a newer one under its key replaces, in the open batch; one in flight is only marked.
+    mutating func collapse(_ message: MessageSlot) {
+        let entry = messages.at(message)
+        guard entry.value.flags.contains(.inFlight) else {
+            end(entry.value.facts, .collapsed, message: message, job: entry.value.job)
+            return
         }
+        guard !entry.value.flags.contains(.collapsed) else { return }
+        entry.value.flags.insert(.collapsed)
+        if entry.value.job == .none {
+            let row = JobRow(facts: entry.value.facts, state: .cancelled, dueAt: now)
+            _ = adopt(row, storedWakeAt: 0, isStored: false)
+        }
+        let job = jobs.at(entry.value.job)
+        job.value.row.isCollapsed = true
+        if job.value.row.state == .due { job.value.row.state = .cancelled }
+        writeJob(entry.value.job)
+        placeJob(entry.value.job)
     }
 }

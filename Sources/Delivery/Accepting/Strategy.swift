@@ -38,6 +38,17 @@ extension Strategy {
         return !hasContent ? .noContent : hasToken ? .applies : .noToken
     }
 
+    /// Whether what the vendor's content leaves out would never reach a device: only the vendor may carry the message.
+    package func losesWhatVendorLeavesOut(timeToLive: Int64) -> Bool {
+        switch self {
+        case .vendorOnly: true
+        // A one-shot message never moves to the live stream.
+        case .vendorElseLive: timeToLive <= 0
+        // A reachable device gets it live, and one that returns finds it in its queue, unless the publisher asked for no storage.
+        case .liveElseVendor, .liveOnly: false
+        }
+    }
+
     /// The same for a task whose devices are not known yet; `.applies`: each device decides.
     package func fallbackReason(ofTaskWith timeToLive: Int64, hasContent: Bool) -> FallbackReason {
         switch self {
@@ -187,9 +198,12 @@ package struct VendorPart {
     package var isOver: Bool
     /// A vendor accepted it before.
     package var wasAlerted: Bool
+    /// See `PublishCommand.vendorCarriesAll`.
+    package var carriesAll: Bool
 
-    package init(isStreamed: Bool, isOneShot: Bool, isOver: Bool, wasAlerted: Bool) {
+    package init(isStreamed: Bool, isOneShot: Bool, isOver: Bool, wasAlerted: Bool, carriesAll: Bool) {
         (self.isStreamed, self.isOneShot, self.isOver, self.wasAlerted) = (isStreamed, isOneShot, isOver, wasAlerted)
+        self.carriesAll = carriesAll
     }
 
     init(_ row: JobRow, now: GatewayTime) {
@@ -197,6 +211,7 @@ package struct VendorPart {
         isOneShot = row.facts.isOneShot
         isOver = row.facts.expiresAt <= now
         wasAlerted = row.alertedAt > 0
+        carriesAll = row.facts.vendorCarriesAll
     }
 }
 
@@ -217,8 +232,11 @@ extension Strategy {
         // The device gets it when it returns.
         case .liveElseVendor, .liveOnly: return .stays
         case .vendorOnly: return .ends(.handedOff)
-        // The vendor may accept it under a lapsed lease, after the move to the live stream.
-        case .vendorElseLive: return part.isStreamed ? .stays : .ends(.handedOff)
+        case .vendorElseLive:
+            // The vendor may accept it under a lapsed lease, after the move to the live stream.
+            if part.isStreamed { return .stays }
+            // The device gets the rest when it returns.
+            return part.carriesAll || part.isOneShot ? .ends(.handedOff) : .goesLive
         }
     }
 
@@ -265,9 +283,11 @@ extension FinalState {
 
 extension Strategy {
     /// Whether a message that its user opened ends as `opened`; otherwise the open is a step of its trace.
-    package var endsWhenOpened: Bool {
+    ///
+    /// It does only if the alert carried all of it. Otherwise the rest would be lost.
+    package func endsWhenOpened(carriesAll: Bool) -> Bool {
         switch self {
-        case .liveElseVendor: true
+        case .liveElseVendor: carriesAll
         case .vendorOnly, .liveOnly, .vendorElseLive: false
         }
     }

@@ -238,6 +238,7 @@ final class LiveBroadcast {
                 timeToLive: record.content.timeToLive, byteCount: 0)
             if !command.contents.isEmpty { facts.flags.insert(.hasVendorContent) }
             facts.channels = command.contents.channels
+            facts.vendorCarriesAll = command.vendorCarriesAll
             if command.hasCollapseKey { facts.flags.insert(.hasCollapseKey) }
             let texts = MessageRow.Texts(command)
             let byteCount = MessageRow.byteCount(texts, facts: facts)

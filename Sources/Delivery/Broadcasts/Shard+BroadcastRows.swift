@@ -145,6 +145,9 @@ extension Shard {
                 if entry.value.job != .none || wasLive && deadline <= now {
                     entry.value.flags.insert(.missed)
                 }
+                if entry.value.job != .none, jobs.at(entry.value.job).value.row.isCollapsed {
+                    entry.value.flags.insert(.collapsed)
+                }
                 armTimer(listed)
             }
             device.value.broadcastEvaluated = max(device.value.broadcastEvaluated, resolution.highest)
@@ -279,7 +282,9 @@ extension Shard {
             case .absent: completion(&shard, .absent)
             case .found(let stored):
                 guard let row = LedgerRow(stored.bytes), row.state == nil else { return completion(&shard, .absent) }
-                completion(&shard, .found(PendingMessage(facts: Self.facts(of: row, key, stored.wakeAt))))
+                var facts = Self.facts(of: row, key, stored.wakeAt)
+                facts.vendorCarriesAll = broadcast.record.content.vendorCarriesAll
+                completion(&shard, .found(PendingMessage(facts: facts)))
             }
         }
     }

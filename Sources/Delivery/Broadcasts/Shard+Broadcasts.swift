@@ -143,6 +143,7 @@ extension Shard {
         let accepted = facts
         guard endsAs == nil else {
             inBatch(of: slot) { shard in
+                shard.collapseOlder(than: broadcast, slot)
                 shard.countAccepted(accepted)
                 if goesOut { shard.countReached([.sent, .reached], of: accepted) }
                 if let endsAs {
@@ -157,6 +158,7 @@ extension Shard {
         message.fallbackAt = isArmed ? facts.fallbackAt : 0
         message.ticket = .max
         let listed = inBatch(of: slot) { shard in
+            shard.collapseOlder(than: broadcast, slot)
             shard.countAccepted(accepted)
             if goesOut { shard.countReached([.sent, .reached], of: accepted) }
             shard.noteAccepted(accepted, outcome, isTracked: false)
@@ -192,12 +194,29 @@ extension Shard {
     }
 
     /// True when a newer broadcast under the same key is for the device, too: the older goes out on no channel any
-    /// more.
+    /// more, also when the newer one was stopped or its time is over.
     func isSuperseded(_ slot: DeviceSlot, _ broadcast: LiveBroadcast) -> Bool {
         guard broadcast.collapseHash != 0, let log = broadcasts.log(of: broadcast.record.app) else { return false }
         return log.live.contains {
-            $0.number > broadcast.number && !$0.isOver && $0.collapseHash == broadcast.collapseHash
-                && $0.record.isStreamed && isTarget(slot, $0)
+            $0.number > broadcast.number && $0.collapseHash == broadcast.collapseHash
+                && $0.record.isStreamed && isTarget(slot, $0) && !($0.isOver && isPlanted(.replacedCastSent))
+        }
+    }
+
+    /// Ends, in the open batch, the device's older broadcasts under the same key.
+    ///
+    /// The log drops the newer one at its end, and from then on no row would say that it replaced them.
+    private mutating func collapseOlder(than broadcast: LiveBroadcast, _ slot: DeviceSlot) {
+        guard broadcast.collapseHash != 0, !isPlanted(.replacedCastSent) else { return }
+        var next = devices.at(slot).value.firstBroadcast
+        while next != .none {
+            let message = next
+            let facts = messages.at(message).value.facts
+            next = messages.at(message).value.next
+            guard facts.item < broadcast.number,
+                self.broadcast(facts.item, of: facts.app)?.collapseHash == broadcast.collapseHash
+            else { continue }
+            collapse(message)
         }
     }
 
@@ -215,6 +234,7 @@ extension Shard {
             facts.flags.insert(.hasVendorContent)
             facts.channels.insert(ChannelSet(vendor.channel))
         }
+        facts.vendorCarriesAll = broadcast.record.content.vendorCarriesAll
         if broadcast.collapseHash != 0 { facts.flags.insert(.hasCollapseKey) }
         return facts
     }
@@ -251,15 +271,13 @@ extension Shard {
                 expireListed(message)
                 continue
             }
-            if entry.value.facts.isOneShot,
-                entry.value.flags.contains(.attempted) || entry.value.flags.contains(.cold)
-                    || entry.value.facts.flags.contains(.offline)
-            {
+            if entry.value.facts.isOneShot && entry.value.facts.flags.contains(.offline) || isAttemptOver(entry) {
                 entry.value.flags.insert(.passedOver)
                 entry.value.flags.remove(.sentHere)
                 continue
             }
-            if !entry.value.flags.contains(.attempted), isSuperseded(slot, broadcast) {
+            let isReplaced = !entry.value.flags.contains(.attempted) && isSuperseded(slot, broadcast)
+            if isReplaced || entry.value.flags.contains(.collapsed) {
                 inBatch(of: slot) { shard in
                     shard.end(entry.value.facts, .collapsed, message: message, job: entry.value.job)
                 }
@@ -395,7 +413,13 @@ extension Shard {
                 device.value.inFlightCount -= 1
                 device.value.inFlightBytes -= entry.value.facts.byteCount
             }
-            armTimer(slot)
+            if entry.value.flags.contains(.collapsed) {
+                inBatch(of: deviceSlot) { shard in
+                    shard.end(entry.value.facts, .collapsed, message: slot, job: entry.value.job)
+                }
+            } else {
+                armTimer(slot)
+            }
         }
     }
 

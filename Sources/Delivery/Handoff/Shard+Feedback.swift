@@ -78,7 +78,8 @@ extension Shard {
         }
     }
 
-    /// Ends a message as opened if it is the device's own and pending; otherwise that is a late event of its trace.
+    /// Ends a message as opened if it is the device's own, pending, and its alert carried all of it; otherwise that is an
+    /// event of its trace, and a pending message is still delivered.
     ///
     /// The device is ready, and held until the end of this (`whileBusy`).
     mutating func markOpened(
@@ -94,28 +95,42 @@ extension Shard {
         lookUp(shown) { shard, late in
             // What a reader cannot read may have been counted.
             let wasShown = !late.isAbsent
-            if let listed = shard.listedMessage(message, of: slot),
-                shard.messages.at(listed).value.facts.strategy.endsWhenOpened
-            {
+            if let listed = shard.listedMessage(message, of: slot) {
                 let entry = shard.messages.at(listed)
+                guard shard.endsWhenOpened(entry.value.facts) else {
+                    return shard.note(.opened, Self.tap(opened), slot, completion: completion)
+                }
                 shard.endOpened(entry.value.facts, message: listed, job: entry.value.job, slot, wasShown)
                 completion(&shard, .recorded)
                 return
             }
             let cid = shard.devices.at(slot).value.cid
             shard.findJob(message) { shard, found in
-                guard case .found(let job) = found, shard.jobs.at(job).value.row.facts.cid == cid,
-                    shard.jobs.at(job).value.row.facts.strategy.endsWhenOpened
-                else {
+                guard case .found(let job) = found, shard.jobs.at(job).value.row.facts.cid == cid else {
                     if case .found(let job) = found { shard.dropJobIfDone(job) }
                     shard.markColdOpened(opened, slot, wasShown, completion: completion)
                     return
                 }
                 let entry = shard.jobs.at(job)
+                guard shard.endsWhenOpened(entry.value.row.facts) else {
+                    shard.dropJobIfDone(job)
+                    return shard.note(.opened, Self.tap(opened), slot, completion: completion)
+                }
                 shard.endOpened(entry.value.row.facts, message: entry.value.message, job: job, slot, wasShown)
                 completion(&shard, .recorded)
             }
         }
+    }
+
+    /// A pending message that a sender has was opened from its notification, whether or not the result is here.
+    private static func tap(_ opened: DeviceReport) -> DeviceReport {
+        var tap = opened
+        tap.isOfNotification = true
+        return tap
+    }
+
+    private func endsWhenOpened(_ facts: MessageFacts) -> Bool {
+        facts.strategy.endsWhenOpened(carriesAll: facts.vendorCarriesAll || isPlanted(.partEndsWhenOpened))
     }
 
     /// As `markOpened` for a message that is neither in memory nor has a job row: only its device's queue has it.
@@ -135,7 +150,7 @@ extension Shard {
                 return
             }
             shard.searchQueue(of: slot, for: message, from: 0) { shard, search in
-                guard case .found(let found) = search, found.facts.strategy.endsWhenOpened else {
+                guard case .found(let found) = search, shard.endsWhenOpened(found.facts) else {
                     // What the device names in vain costs a search: the next one comes a second later.
                     shard.devices.at(slot).value.queuedSearchAt = shard.now
                     let reported: Found<ReportedMessage> =
@@ -144,7 +159,7 @@ extension Shard {
                         case .absent: .absent
                         case .unreadable: .unreadable
                         }
-                    shard.note(.opened, opened, of: reported, slot, completion: completion)
+                    shard.note(.opened, Self.tap(opened), of: reported, slot, completion: completion)
                     return
                 }
                 let listed = shard.adoptMessage(found, device: slot)

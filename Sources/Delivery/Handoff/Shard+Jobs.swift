@@ -191,9 +191,9 @@ extension Shard {
         else { return false }
         // A one-shot message whose attempt is over does not go out live again: to hold its job would lose it.
         guard entry.value.message != .none else { return !entry.value.row.facts.isOneShot }
-        let flags = messages.at(entry.value.message).value.flags
-        if flags.contains(.inFlight) { return !flags.contains(.overdue) }
-        return !entry.value.row.facts.isOneShot || flags.isDisjoint(with: [.attempted, .cold])
+        let message = messages.at(entry.value.message)
+        if message.value.flags.contains(.inFlight) { return !message.value.flags.contains(.overdue) }
+        return !isAttemptOver(message)
     }
 
     /// Places all jobs of a device again: its reachability changed.
@@ -385,7 +385,9 @@ extension Shard {
         guard let job = jobs.find(id) else { return completion(&self, .absent) }
         let facts = jobs.at(job).value.row.facts
         let part = VendorPart(jobs.at(job).value.row, now: now)
-        guard facts.strategy.vendorFailed(part) == .goesLive, store.young(facts.key) == .unknown
+        let mayMove =
+            facts.strategy.vendorFailed(part) == .goesLive || facts.strategy.vendorAccepted(part) == .goesLive
+        guard mayMove, store.young(facts.key) == .unknown
         else { return completion(&self, .found(JobAtHand(slot: job, device: device))) }
         whileBusy(device, reading: facts.key) { shard, reply in
             guard let job = shard.jobs.find(id) else { return completion(&shard, .absent) }
@@ -394,20 +396,23 @@ extension Shard {
         }
     }
 
-    /// Gives a message that the vendor failed a place in the live stream, with the offline flag.
-    private mutating func moveToLive(_ job: JobAtHand) {
+    /// Gives a message a place in the live stream, with the offline flag: the vendor failed it, or its alert did not carry
+    /// all of it, which the vendor has just taken (`isAlerted`).
+    mutating func moveToLive(_ job: JobAtHand, isAlerted: Bool = false) {
         let facts = jobs.at(job.slot).value.row.facts
         if case .found(let location, _) = store.young(facts.key) {
-            moveToLive(job.slot, device: job.device, bytes: store.bytes(at: location))
+            moveToLive(job.slot, device: job.device, bytes: store.bytes(at: location), isAlerted: isAlerted)
         } else if let coldRow = job.coldRow {
-            moveToLive(job.slot, device: job.device, bytes: coldRow)
+            moveToLive(job.slot, device: job.device, bytes: coldRow, isAlerted: isAlerted)
         } else {
             log(.error, "orphanedJob", "message \(facts.message) has a job but no row")
             forgetJob(job.slot)
         }
     }
 
-    private mutating func moveToLive(_ slot: JobSlot, device: DeviceSlot, bytes: LentBytes) {
+    private mutating func moveToLive(
+        _ slot: JobSlot, device: DeviceSlot, bytes: LentBytes, isAlerted: Bool
+    ) {
         let entry = jobs.at(slot)
         let old = entry.value.row.facts
         guard let row = MessageRow(bytes) else {
@@ -416,6 +421,7 @@ extension Shard {
         }
         let vendorEntry = entry.value.message
         var message = inBatch(of: device) { shard in
+            if isAlerted { shard.countAlert(slot) }
             var facts = old
             facts.table = .message
             facts.item = shard.giveSequence(device)

@@ -220,21 +220,31 @@ extension Shard {
         entry.value.row.state = .accepted
         // The gateway had given the message up, and the vendor showed it all the same.
         moveBadge(slot, isTakenBack: false)
-        let verdict = facts.strategy.vendorAccepted(VendorPart(entry.value.row, now: now))
+        var verdict = facts.strategy.vendorAccepted(VendorPart(entry.value.row, now: now))
+        // A newer message under its key stands in for it.
+        if verdict == .goesLive, entry.value.row.isCollapsed || isPlanted(.acceptedPartLost) {
+            verdict = .ends(.handedOff)
+        }
+        guard verdict != .goesLive else { return moveToLive(job, isAlerted: true) }
         inBatch(of: device) { shard in
             switch verdict {
             case .ends(let state): shard.end(facts, state, message: entry.value.message, job: slot)
             case .goesLive, .stays:
-                if !entry.value.row.isAlertCounted {
-                    entry.value.row.isAlertCounted = true
-                    shard.countReached(
-                        facts.flags.contains(.sendCounted) ? [.alerted] : [.alerted, .reached], of: facts)
-                    shard.noteAlerted(facts, wasSent: entry.value.row.steps.contains { $0.event == .sent })
-                }
+                shard.countAlert(slot)
                 shard.writeJob(slot)
                 shard.placeJob(slot)
             }
         }
+    }
+
+    /// Counts, in the open batch, that the vendor took a message which stays, once.
+    mutating func countAlert(_ slot: JobSlot) {
+        let entry = jobs.at(slot)
+        guard !entry.value.row.isAlertCounted else { return }
+        entry.value.row.isAlertCounted = true
+        let facts = entry.value.row.facts
+        countReached(facts.flags.contains(.sendCounted) ? [.alerted] : [.alerted, .reached], of: facts)
+        noteAlerted(facts, wasSent: entry.value.row.steps.contains { $0.event == .sent })
     }
 
     private mutating func vendorRetry(_ job: JobAtHand, _ result: JobResult, _ reason: String) {

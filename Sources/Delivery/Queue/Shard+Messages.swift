@@ -62,7 +62,10 @@ extension Shard {
 
     /// The ack deadline of a message sent now: at least a second before its end if possible, in time for the vendor.
     func ackDeadline(_ entry: Place<Message>, _ device: Place<Device>) -> GatewayTime {
-        let (deadline, last) = (now + liveDeadline(device), entry.value.facts.expiresAt - Self.lastFallback)
+        var (deadline, last) = (now + liveDeadline(device), entry.value.facts.expiresAt - Self.lastFallback)
+        // Sent again, it is the same attempt.
+        let began = entry.value.ackDeadline
+        if entry.value.facts.isOneShot, began > 0 { deadline = min(deadline, began) }
         guard entry.value.fallbackAt > 0, entry.value.job == .none, last > now else { return deadline }
         return min(deadline, last)
     }
@@ -122,10 +125,8 @@ extension Shard {
             expireListed(slot)
             return true
         }
-        if entry.value.facts.isOneShot,
-            entry.value.flags.contains(.attempted) || entry.value.flags.contains(.cold)
-        {
-            // Its one live attempt is over; it only waits for its end.
+        if isAttemptOver(entry) {
+            // It only waits for its end.
             entry.value.flags.insert(.passedOver)
             entry.value.flags.remove(.sentHere)
             device.value.firstUnsent = entry.value.next
@@ -161,6 +162,18 @@ extension Shard {
         // The timer of a queued message is at its end.
         if (messages.timers.deadline(of: slot) ?? .max) > entry.value.ackDeadline { armTimer(slot) }
         return true
+    }
+
+    /// Whether the one live attempt of a one-shot message is over.
+    ///
+    /// It lasts until its deadline, within the session that began it. A client that was suspended may have dropped what
+    /// was sent, so the session sends it again, as any other message.
+    func isAttemptOver(_ entry: Place<Message>) -> Bool {
+        let (facts, flags) = (entry.value.facts, entry.value.flags)
+        guard facts.isOneShot else { return false }
+        if flags.contains(.cold) { return true }
+        guard flags.contains(.attempted) else { return false }
+        return !flags.contains(.sentHere) || now >= entry.value.ackDeadline
     }
 
     /// When the vendor took a message's alert; 0: never, or what it took was a silent push, which shows nothing.

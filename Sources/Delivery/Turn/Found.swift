@@ -3,14 +3,14 @@
 internal import Wire
 
 /// The answer to a look-up.
-enum Found<Value> {
+package enum Found<Value> {
     case found(Value)
     /// There is none, or it has ended.
     case absent
     /// A reader could not read it: the caller repeats later, and nothing has changed.
     case unreadable
 
-    var isAbsent: Bool {
+    package var isAbsent: Bool {
         switch self {
         case .absent: true
         case .found, .unreadable: false

@@ -39,6 +39,7 @@ extension LinkCodec {
         static let hasRequest = Flags(rawValue: 8)
         static let hasCreatedAt = Flags(rawValue: 16)
         static let hasRevoke = Flags(rawValue: 32)
+        static let vendorCarriesAll = Flags(rawValue: 64)
     }
 
     /// A time to live that no caller may ask for; sums with it stay far from overflow.
@@ -75,6 +76,7 @@ extension LinkCodec {
         if command.isBulk { flags.insert(.isBulk) }
         if command.isTracked { flags.insert(.isTracked) }
         if command.firstAckWins { flags.insert(.firstAckWins) }
+        if command.vendorCarriesAll { flags.insert(.vendorCarriesAll) }
         var count = Entry.byteCount
         if command.requestKey != (0, 0) || command.requestDigest != 0 {
             flags.insert(.hasRequest)
@@ -206,6 +208,7 @@ extension LinkCodec {
             strategy: strategy, timeToLive: timeToLive, isBulk: flags.contains(.isBulk), payload: empty)
         command.isTracked = flags.contains(.isTracked)
         command.firstAckWins = flags.contains(.firstAckWins)
+        command.vendorCarriesAll = flags.contains(.vendorCarriesAll)
         var cursor = LinkCursor(UnsafeRawBufferPointer(rebasing: entry[Entry.byteCount...]))
         if flags.contains(.hasRequest) {
             guard let high = cursor.next(UInt64.self), let low = cursor.next(UInt64.self),

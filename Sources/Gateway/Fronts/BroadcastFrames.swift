@@ -10,7 +10,7 @@ final class BroadcastFrames: BroadcastEncoder {
             stream: 1, sequence: number, messageID: MessageID(high: .max, low: .max), taskID: row.taskID,
             payload: row.payload, isOffline: isOffline, acceptedAt: UInt64(max(0, row.acceptedAt)),
             alertedAt: UInt64(max(0, alertedAt)), attempt: attempt, collapseKey: row.collapseKey,
-            alertTitle: row.alertTitle, alertBody: row.alertBody)
+            alertTitle: row.alertTitle, alertBody: row.alertBody, isCarriedByVendor: row.vendorCarriesAll)
         var bytes = [UInt8](repeating: 0, count: frame.byteCount)
         bytes.withUnsafeMutableBytes { _ = frame.encode(into: $0) }
         return EncodedBroadcast(bytes: bytes, messageIDOffset: frame.messageIDOffset)

@@ -388,38 +388,50 @@ final class CampaignFront {
     // MARK: Reports
 
     /// One task after another: a report of many must not crowd out pushes.
-    private func report(_ query: TaskReportQuery, found: [(TaskID, TaskTotals)], _ respond: @escaping Respond) {
+    private func report(_ query: TaskReportQuery, found: [(TaskID, TaskTotals?)], _ respond: @escaping Respond) {
         guard found.count < query.tasks.count else { return respond(ReportAnswer.tasks(found, query)) }
         let task = query.tasks[found.count]
         totals(of: task, query.app) { [weak self] totals in
             guard let self else { return }
-            guard let totals else { return respond(.busy) }
-            report(query, found: found + [(task, totals)], respond)
+            switch totals {
+            case .found(let totals): report(query, found: found + [(task, totals)], respond)
+            case .absent: report(query, found: found + [(task, nil)], respond)
+            case .unreadable: respond(.busy)
+            }
         }
     }
 
-    /// Sums over all loops; `nil` when something could not be read.
+    /// Sums over all loops.
     ///
-    /// A task that nobody knows has accepted nothing.
-    private func totals(of task: TaskID, _ app: AppKey, told: @escaping (TaskTotals?) -> Void) {
+    /// A task that has accepted nothing is known by its row: a list without devices, a task that was stopped before its
+    /// time, a broadcast whose time was over before it went out.
+    private func totals(of task: TaskID, _ app: AppKey, told: @escaping (Found<TaskTotals>) -> Void) {
         if task.kind == .single {
             let share = LoopShare(index: task.home.loop(of: owner.loopCount), count: owner.loopCount)
             coordinator.ask(home: task, .totals(task, app, share)) { answer in
                 switch answer {
-                case .totals(let totals): told(totals)
-                case .unknown: told(TaskTotals())
-                default: told(nil)
+                case .totals(let totals): told(.found(totals))
+                case .unknown: told(.absent)
+                default: told(.unreadable)
                 }
             }
             return
         }
-        coordinator.askAll({ .totals(task, app, $0) }) { answers in
+        coordinator.askAll({ .totals(task, app, $0) }) { [weak self] answers in
+            guard let self else { return }
             var sum = TaskTotals()
             for answer in answers {
-                guard case .totals(let part) = answer else { return told(nil) }
+                guard case .totals(let part) = answer else { return told(.unreadable) }
                 sum.add(part)
             }
-            told(sum)
+            guard sum.accepted == 0 else { return told(.found(sum)) }
+            coordinator.ask(home: task, .load(task, app)) { answer in
+                switch answer {
+                case .record: told(.found(sum))
+                case .unknown: told(.absent)
+                default: told(.unreadable)
+                }
+            }
         }
     }
 
@@ -441,9 +453,13 @@ final class CampaignFront {
     ) {
         guard let task = tasks.first else { return told(sum) }
         totals(of: task, app) { [weak self] part in
-            guard let self, let part else { return told(nil) }
+            guard let self else { return told(nil) }
             var next = sum
-            next.add(part)
+            switch part {
+            case .found(let part): next.add(part)
+            case .absent: break
+            case .unreadable: return told(nil)
+            }
             self.sum(tasks.dropFirst(), next, app, told: told)
         }
     }

@@ -304,7 +304,7 @@ final class DeviceSessions: StreamDelegate {
             isOffline: effect.isOffline, acceptedAt: UInt64(max(0, row.acceptedAt)),
             alertedAt: UInt64(max(0, effect.alertedAt)),
             attempt: effect.attempt, collapseKey: row.collapseKey, alertTitle: row.alertTitle,
-            alertBody: row.alertBody)
+            alertBody: row.alertBody, isCarriedByVendor: row.vendorCarriesAll)
         let byteCount = frame.byteCount
         _ = stream.write(byteCount: byteCount) { frame.encode(into: $0) }
         owner.metrics.count(.bytesSent, byteCount)

@@ -129,7 +129,8 @@ enum MessageFuzz {
                             stream: deliver.stream, sequence: deliver.sequence, messageID: deliver.messageID,
                             taskID: deliver.taskID, payload: payload, isOffline: deliver.offline,
                             acceptedAt: deliver.acceptedAt, alertedAt: deliver.alertedAt, attempt: deliver.attempt,
-                            collapseKey: key, alertTitle: title, alertBody: text)
+                            collapseKey: key, alertTitle: title, alertBody: text,
+                            isCarriedByVendor: deliver.carriedByVendor)
                         return try encoded(frame.byteCount) { frame.encode(into: $0) }
                     }
                 }

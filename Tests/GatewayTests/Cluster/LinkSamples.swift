@@ -95,7 +95,7 @@ enum LinkSamples {
                             command.taskCreatedAt = time
                             command.isTracked = true
                             (command.revokes, command.revokedDigest) = (task, 99)
-                            command.firstAckWins = true
+                            (command.firstAckWins, command.vendorCarriesAll) = (true, true)
                             body(command)
                         }
                     }

@@ -43,6 +43,8 @@ import TextForms
         .successorIgnored: (1, false),
         .liveOnlyReachesVendor: (1, false),
         .vendorFirstNeverLive: (3, false),
+        .acceptedPartLost: (1, false),
+        .partEndsWhenOpened: (1, false),
         .jobsNotHeld: (1, false),
         .lateResultCounts: (24, false),
         .currentTokenQuarantined: (22, false),
@@ -85,7 +87,8 @@ import TextForms
         case .alarmLost: [.progress]
         case .lapsedLeaseLost, .impliedJobLost: [.progress]
         case .successorIgnored: [.lease, .badge, .storeContract]
-        case .liveOnlyReachesVendor, .vendorFirstNeverLive, .jobsNotHeld: [.strategy]
+        case .liveOnlyReachesVendor, .vendorFirstNeverLive, .jobsNotHeld, .acceptedPartLost: [.strategy]
+        case .partEndsWhenOpened: [.finalState]
         case .lateResultCounts, .currentTokenQuarantined: [.lease]
         case .badgePerLease: [.badge]
         case .receiptCountsTwice: [.books]
@@ -96,6 +99,7 @@ import TextForms
         // It writes as new a row that is there.
         case .broadcastLedgerIgnored: [.finalState, .order, .request, .handledTwice, .progress, .storeContract]
         case .broadcastGoesOnAfterStop: [.finalState, .sentAfterEnd]
+        case .replacedCastSent: [.sentAfterEnd]
         case .enumeratorAlertsAll: [.finalState, .request]
         case .dealtToNewcomers: [.content]
         case .dealtPastUnread: [.progress]
@@ -175,7 +179,8 @@ extension PlantedFault {
     fileprivate var isOfBroadcasts: Bool {
         switch self {
         case .broadcastIgnoresTags, .broadcastBeforeSync, .broadcastLedgerIgnored, .broadcastGoesOnAfterStop,
-            .enumeratorAlertsAll, .dealtToNewcomers, .dealtPastUnread, .siblingStays, .siblingLetIn:
+            .enumeratorAlertsAll, .dealtToNewcomers, .dealtPastUnread, .siblingStays, .siblingLetIn,
+            .replacedCastSent:
             true
         default: false
         }

@@ -18,6 +18,8 @@ package struct JobRow {
     ///
     /// No channel has this number (a test holds that). A release that takes it for a channel keeps it, and has no sender for it.
     static let countedBit: UInt16 = 1 << 15
+    /// The same for `MessageFacts.vendorCarriesAll`.
+    static let carriesAllBit: UInt16 = 1 << 14
 
     var facts: MessageFacts
     var state: State
@@ -223,7 +225,7 @@ package struct JobRow {
         if parts.contains(.fallback) { writer.put(signed: facts.fallbackAt &- facts.acceptedAt) }
         if !parts.contains(.plainAlarm) { writer.put(signed: facts.wakeAt &- facts.acceptedAt) }
         writer.put(varint: UInt64(facts.byteCount))
-        writer.put(varint: UInt64(facts.channels.rawValue | (facts.isCounted ? Self.countedBit : 0)))
+        writer.put(varint: UInt64(Self.storedChannels(facts)))
         writer.put(varint: UInt64(attempts))
         if parts.contains(.otherLease) {
             writer.put(lease.0)
@@ -300,10 +302,11 @@ package struct JobRow {
         else { return nil }
         var facts = MessageFacts(
             message: head.message, task: task, app: head.app, cid: cid, strategy: head.strategy, flags: head.flags,
-            table: head.table, isCounted: channels & Self.countedBit != 0, item: item, acceptedAt: acceptedAt,
+            table: head.table, isCounted: channels & Self.countedBit != 0,
+            vendorCarriesAll: channels & Self.carriesAllBit != 0, item: item, acceptedAt: acceptedAt,
             expiresAt: head.expiresAt, fallbackAt: fallbackAt,
             wakeAt: wakeAt, timeToLive: head.timeToLive, byteCount: byteCount,
-            channels: ChannelSet(rawValue: channels & ~Self.countedBit))
+            channels: ChannelSet(rawValue: channels & ~(Self.countedBit | Self.carriesAllBit)))
         if parts.contains(.plainAlarm) { facts.wakeAt = facts.firstAlarm }
         self.init(facts: facts, state: head.state, dueAt: head.dueAt)
         (self.attempts, channelAndKind) = (attempts, head.channelAndKind)
@@ -380,6 +383,13 @@ package struct JobRow {
 }
 
 extension JobRow {
+    private static func storedChannels(_ facts: MessageFacts) -> UInt16 {
+        var bits = facts.channels.rawValue
+        if facts.isCounted { bits |= countedBit }
+        if facts.vendorCarriesAll { bits |= carriesAllBit }
+        return bits
+    }
+
     /// The channels that the row names; one from before there were channels names none, and means APNs.
     private static func channels(_ stored: UInt16, _ flags: UInt8, _ channelAndKind: UInt8) -> ChannelSet {
         guard stored == 0, MessageFacts.Flags(rawValue: flags).contains(.hasVendorContent) else {

@@ -31,6 +31,8 @@ struct MessageFacts {
     var table: StoreKey.Table
     /// Its acceptance counted its bytes among those its app has queued, and its rows say so: a release before that did not.
     var isCounted = false
+    /// See `PublishCommand.vendorCarriesAll`; rows of earlier releases do not say it.
+    var vendorCarriesAll = false
     /// The sequence in its stream, or the msgId's low word in the vendor table.
     var item: UInt64
     var acceptedAt: GatewayTime

@@ -21,6 +21,8 @@ package import Wire
     private let flags: MessageFacts.Flags
     private let isFirstVersion: Bool
     private let isCounted: Bool
+    /// See `PublishCommand.vendorCarriesAll`.
+    package let vendorCarriesAll: Bool
     private let timeToLive: Int64
     private let fallbackAt: GatewayTime
     private let wakeAt: GatewayTime
@@ -62,6 +64,8 @@ package import Wire
         static let contents = Form(rawValue: 1 << 13)
         /// See `MessageFacts.isCounted`; a release that does not know the bit ignores it.
         static let counted = Form(rawValue: 1 << 14)
+        /// See `MessageFacts.vendorCarriesAll`; the same holds.
+        static let vendorCarriesAll = Form(rawValue: 1 << 15)
 
         init(rawValue: UInt16) { self.rawValue = rawValue }
 
@@ -81,6 +85,7 @@ package import Wire
             if unsafe texts.alertTitle.count + texts.alertBody.count > 0 { form.insert(.alert) }
             if !texts.contents.isEmpty { form.insert(.contents) }
             if facts.isCounted { form.insert(.counted) }
+            if facts.vendorCarriesAll { form.insert(.vendorCarriesAll) }
             self = form
         }
 
@@ -151,7 +156,7 @@ package import Wire
         (self.fallbackAt, self.wakeAt, self.strategy) = (fallbackAt, wakeAt, strategy)
         (self.flags, isFirstVersion, self.places) = (MessageFacts.Flags(rawValue: flags), false, places)
         self.channels = channels
-        isCounted = form.contains(.counted)
+        (isCounted, vendorCarriesAll) = (form.contains(.counted), form.contains(.vendorCarriesAll))
     }
 
     package var payload: UnsafeRawBufferPointer { unsafe part(places.payload, places.payloadEnd) }
@@ -192,7 +197,8 @@ package import Wire
     func facts(cid: DeviceID, table: StoreKey.Table, item: UInt64) -> MessageFacts {
         unsafe MessageFacts(
             message: messageID, task: taskID, app: app, cid: cid, strategy: strategy, flags: flags, table: table,
-            isCounted: isCounted, item: item, acceptedAt: acceptedAt, expiresAt: expiresAt, fallbackAt: fallbackAt,
+            isCounted: isCounted, vendorCarriesAll: vendorCarriesAll, item: item, acceptedAt: acceptedAt,
+            expiresAt: expiresAt, fallbackAt: fallbackAt,
             wakeAt: wakeAt, timeToLive: timeToLive, byteCount: Self.charge(bytes.count), channels: channels)
     }
 
@@ -447,7 +453,7 @@ extension MessageRow {
         timeToLive = unsafe Int64(bitPattern: Self.word(bytes, 112))
         (flags, isFirstVersion, self.places) = unsafe (MessageFacts.Flags(rawValue: bytes[1]), true, places)
         self.strategy = strategy
-        isCounted = false
+        (isCounted, vendorCarriesAll) = (false, false)
         let hasContent = flags.contains(.hasVendorContent)
         channels = unsafe hasContent ? ChannelSet(rawValue: 1 << UInt16(bytes[26])) : []
     }

@@ -102,6 +102,7 @@ extension World {
                         requestDigest: conflicting ? 2 : 1, isBulk: record.isBulk, payload: payload,
                         collapseKey: key, vendor: record.hasVendor ? content : nil)
                     command.isTracked = true
+                    command.vendorCarriesAll = record.hasVendor && record.carriesAll
                     command.taskCreatedAt =
                         record.task?.createdAt ?? record.dealt?.launched?.broadcast?.launchedAt ?? 0
                     command.firstAckWins = record.task?.firstAckWins ?? false

@@ -113,10 +113,24 @@ extension Oracle {
             return fail(.content, "a broadcast that nobody made was sent")
         }
         if broadcast.isSwept { fail(.sentAfterEnd, "broadcast \(broadcast.index) was sent after it was stopped") }
+        if let identity = link.identity, let newer = replacement(of: broadcast, for: identity) {
+            fail(.sentAfterEnd, "broadcast \(broadcast.index) was sent after \(newer.index) had replaced it")
+        }
         let effect = DeliverEffect(
             row: UnsafeRawBufferPointer(start: nil, count: 0), sequence: deliver.sequence,
             isOffline: deliver.offline, alertedAt: GatewayTime(deliver.alertedAt), attempt: deliver.attempt)
         willDeliver(link, effect, deliver.messageID)
+    }
+
+    /// A newer broadcast under the same key, for the device, too, whose end every shard has carried out.
+    private func replacement(of broadcast: SimulatedBroadcast, for identity: Identity) -> SimulatedBroadcast? {
+        guard broadcast.collapse > 0, let number = broadcast.launched?.broadcast?.number,
+            !identity.wasBlacklisted, identity.isDurable, !identity.wasLost
+        else { return nil }
+        return world.broadcasting.all.first {
+            $0.app == broadcast.app && $0.collapse == broadcast.collapse && $0.tag == nil && !$0.isDealt && $0.isOver
+                && $0.launched?.broadcast?.number ?? 0 > number && identity.registeredAt < $0.launchedAt - 50
+        }
     }
 
     /// An ack above every number that was given closes the session.

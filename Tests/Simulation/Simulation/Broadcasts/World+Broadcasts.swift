@@ -41,9 +41,10 @@ extension World {
         let shape = MessageContent.Vendor(
             channel: .apns, tokenKind: .alert, pushType: .alert, priority: 10, badge: .none, messageIDOffset: -1,
             badgeOffset: -1)
-        let content = MessageContent(
+        var content = MessageContent(
             strategy: strategy, timeToLive: timeToLive, vendor: hasVendor ? shape : nil, lengths: lengths,
             arena: payload + (collapse == 0 ? [] : [96 + collapse]) + (hasVendor ? body : []))
+        content.vendorCarriesAll = hasVendor && index % 3 != 2
         let id = TaskID(kind: .app, month: 1, day: 1, home: key.home, random: (1, UInt64(index)))
         var record = TaskRecord(
             id: id, app: key, state: .open, createdAt: gatewayNow, validUntil: gatewayNow, content: content)

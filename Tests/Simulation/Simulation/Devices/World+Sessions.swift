@@ -208,7 +208,7 @@ extension World {
                 sequence: deliver.sequence, messageID: row.messageID, taskID: row.taskID, payload: row.payload,
                 isOffline: deliver.isOffline, acceptedAt: UInt64(row.acceptedAt),
                 alertedAt: UInt64(deliver.alertedAt), attempt: deliver.attempt, collapseKey: row.collapseKey,
-                alertTitle: row.alertTitle, alertBody: row.alertBody)
+                alertTitle: row.alertTitle, alertBody: row.alertBody, isCarriedByVendor: row.vendorCarriesAll)
             let count = frame.byteCount
             let start = link.outbox.count
             link.outbox.append(contentsOf: repeatElement(0, count: count))

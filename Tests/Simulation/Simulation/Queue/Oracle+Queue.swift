@@ -39,7 +39,7 @@ extension Oracle {
                 if !record.wasVendorFirst { fail(.strategy, "strategy 4 went live before the vendor") }
                 switch record.job?.state {
                 case .due?, .leased?, .accepted?, nil:
-                    if record.timeToLive > 0, record.job?.state == .accepted {
+                    if record.timeToLive > 0, record.job?.state == .accepted, record.carriesAll {
                         fail(.strategy, "strategy 4 went live though the vendor took it")
                     }
                 default: break
@@ -119,16 +119,22 @@ extension Oracle {
         case .delivered, .deliveredOffline:
             if record.strategy == .vendorOnly { fail(.strategy, "\(name) with strategy 2") }
             // Its SDK keeps from the app what the user has opened, and cannot always tell.
-            let isKnown = record.wasHandled || record.wasSuppressedAsOpened || record.openedByUser
+            let isKept = record.carriesAll && (record.wasSuppressedAsOpened || record.openedByUser)
+            let isKnown = record.wasHandled || isKept
             if record.identity.isHonest, !isKnown {
                 fail(.finalState, "\(name), but its app has never seen it")
             }
         case .opened:
             if !record.openedByUser { fail(.finalState, "\(name), but nobody opened it") }
+            if !record.carriesAll { fail(.finalState, "\(name), but its alert did not carry all of it") }
         case .handedOff:
             if !record.wasReportedAccepted { fail(.finalState, "\(name), but no sender said so") }
             if record.strategy == .liveElseVendor, now < record.expiresAt {
                 fail(.finalState, "\(name) before its time")
+            }
+            let mayStay = record.strategy == .vendorElseLive && record.timeToLive > 0 && record.collapse == 0
+            if mayStay, !record.carriesAll, now < record.expiresAt {
+                fail(.strategy, "\(name), but its alert did not carry all of it")
             }
         case .expired:
             if wasStored, now < record.expiresAt { fail(.finalState, "\(name) at \(now), before \(record.expiresAt)") }

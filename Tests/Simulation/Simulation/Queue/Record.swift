@@ -111,6 +111,8 @@ final class Record {
         (self.request, self.digest, self.payloadCount) = (request, digest, payloadCount)
     }
 
+    /// The alert of some messages leaves out what the live channel carries.
+    var carriesAll: Bool { ((broadcast ?? dealt)?.index ?? identity.device) % 3 != 2 }
     /// The ledger lets its device have it once, however often the call is repeated.
     var isOnce: Bool { task != nil || dealt != nil }
     var isPending: Bool { table != nil && final == nil }

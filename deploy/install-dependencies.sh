@@ -52,6 +52,7 @@ test_packages=(
     "lintian|judges the packages"
     "man-db|reads the manual pages"
     "fish|asks its completions"
+    "faketime|gives a gateway another clock, and steps it"
     "strace|shows that the units allow the system calls that the programs make"
     "python3-pytest-timeout|ends an integration test that does not end by itself"
     "python3-protobuf|the Python client of the integration tests, of the same version as protoc"

@@ -45,7 +45,10 @@ final class Lane {
         var port: UInt16
         /// The proxy that connections go through.
         var proxy: Proxy?
-        var authority: String { port == 443 ? host : "\(host):\(port)" }
+        var authority: String {
+            let name = host.contains(":") ? "[\(host)]" : host
+            return port == 443 ? name : "\(name):\(port)"
+        }
         /// Where connections are opened to.
         var hop: Endpoint { proxy.map { Endpoint(host: $0.host, port: $0.port) } ?? self }
         var tunnel: ProxyTunnel? {

@@ -139,13 +139,16 @@ public enum LongwireAPNsMain {
     private static func write(_ event: String, _ text: String) {
         let time = CivilTime(millisecondsSince1970: Int64(SystemClock.wallMilliseconds)).timestamp
         let line =
-            "{\"time\":\"\(time)\",\"event\":\(JSONString.quoted(event)),\"detail\":\(JSONString.quoted(text))}\n"
+            "{\"time\":\"\(time)\",\"event\":\(JSONString.quoted(event)),"
+            + "\"detail\":\(JSONString.quoted(text, escaping: .terminal))}\n"
         _ = BoundedWriter.write(line, to: STDERR_FILENO, atMostMilliseconds: 1_000)
     }
 
     private static func tell(_ text: String) -> Int32 {
-        switch BoundedWriter.write(text + "\n", to: STDOUT_FILENO, atMostMilliseconds: 1_000) {
+        switch BoundedWriter.write(TerminalText.lines(text) + "\n", to: STDOUT_FILENO, atMostMilliseconds: 1_000) {
         case .done: 0
+        // The reader has left, as `head` does.
+        case .failed(let error) where error.isBrokenPipe: 141
         case .timedOut, .failed: 74
         }
     }

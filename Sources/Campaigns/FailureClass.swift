@@ -35,7 +35,7 @@ package struct FailureClass: Hashable, Comparable, Sendable {
         add(.ts, isVendor: false, 6, totals[.overflowed])
         for (reason, count) in totals.failures {
             switch reason {
-            case "noToken": add(.rs, isVendor: true, 5, count)
+            case "noToken", "tokenMoved": add(.rs, isVendor: true, 5, count)
             case "badToken", "BadDeviceToken", "Unregistered", "DeviceTokenNotForTopic", "ExpiredToken":
                 add(.sf, isVendor: true, 5, count)
             case "PayloadTooLarge": add(.sf, isVendor: true, 7, count)

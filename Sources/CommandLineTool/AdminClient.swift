@@ -1,4 +1,5 @@
 internal import Foundation
+internal import TextForms
 
 /// The admin listener behind its bearer token.
 struct AdminClient {
@@ -55,7 +56,9 @@ struct AdminClient {
             ? "\nHint: this looks like the devices' listener; the admin listener has a port of its own." : ""
     }
 
-    static func message(of answer: GatewayHTTP.Answer) -> String {
+    static func message(of answer: GatewayHTTP.Answer) -> String { TerminalText.plain(rawMessage(of: answer)) }
+
+    private static func rawMessage(of answer: GatewayHTTP.Answer) -> String {
         let object = answer.object["error"] as? [String: Any] ?? answer.object
         if let text = object["msg"] as? String ?? object["message"] as? String {
             if let code = object["code"] { return "\(text) (code \(code))" }

@@ -1,4 +1,5 @@
 internal import Foundation
+internal import TextForms
 
 /// What `GET /v1/cluster` says, for a table.
 struct ClusterView {
@@ -33,7 +34,9 @@ struct ClusterView {
             let parts = object["parts"] as? [[String: Any]]
         else { throw .refused("the answer describes no cluster: is that the admin listener of a gateway?") }
         (self.name, node) = (name, number(object["node"]))
-        (registerAge, registerError) = (number(object["registerAgeMilliseconds"]), object["registerError"] as? String)
+        (registerAge, registerError) = (
+            number(object["registerAgeMilliseconds"]), (object["registerError"] as? String).map(TerminalText.plain)
+        )
         self.nodes = nodes.map { node in
             Node(
                 number: number(node["node"]), address: node["address"] as? String ?? "",

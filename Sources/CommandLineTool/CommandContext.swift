@@ -1,5 +1,6 @@
 internal import Foundation
 internal import Glibc
+internal import TextForms
 
 /// The surroundings of a command, so that tests can give it others.
 package struct CommandContext: Sendable {
@@ -27,17 +28,24 @@ package struct CommandContext: Sendable {
             readInput: { Array(FileHandle.standardInput.readDataToEndOfFile()) },
             // One write a line: readers of a pipe see a line as soon as it is there, and lines never mix.
             write: { line in
-                guard let failure = put(line, on: STDOUT_FILENO) else { return }
-                // The reader of the output would take what came for the whole answer.
-                _ = put("longwire: standard output cannot be written: \(failure)", on: STDERR_FILENO)
-                _exit(ExitCode.unwritable.rawValue)
+                guard let code = put(line, on: STDOUT_FILENO) else { return }
+                endUnwritten(code)
             },
             complain: { _ = put($0, on: STDERR_FILENO) }, isTerminal: isatty(STDOUT_FILENO) == 1)
     }
 
-    /// Writes a line; the reason if that fails.
-    private static func put(_ line: String, on descriptor: CInt) -> String? {
-        let bytes = Array((line + "\n").utf8)
+    /// Ends the process because standard output takes no more.
+    ///
+    /// A reader that has enough, as `head` has, is no error. Any other would take what came for the whole answer.
+    package static func endUnwritten(_ code: CInt) -> Never {
+        if code == EPIPE { _exit(ExitCode.readerLeft.rawValue) }
+        _ = put("longwire: standard output cannot be written: \(String(cString: strerror(code)))", on: STDERR_FILENO)
+        _exit(ExitCode.unwritable.rawValue)
+    }
+
+    /// Writes lines, whatever a peer put into them; the value of `errno` if that fails.
+    private static func put(_ line: String, on descriptor: CInt) -> CInt? {
+        let bytes = Array((TerminalText.lines(line) + "\n").utf8)
         var offset = 0
         while offset < bytes.count {
             let count = bytes.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress! + offset, $0.count - offset) }
@@ -47,7 +55,7 @@ package struct CommandContext: Sendable {
                 var look = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
                 _ = poll(&look, 1, -1)
             } else if count < 0, errno != EINTR {
-                return String(cString: strerror(errno))
+                return errno
             }
         }
         return nil

@@ -121,7 +121,7 @@ package enum CommandLineTool {
                 "configuration writes.",
                 "",
                 "Exit codes: 0 done, 1 refused by the gateway, 64 wrong usage, 69 nobody answers, 74 standard output cannot be",
-                "written.",
+                "written, 141 its reader has left.",
             ]).joined(separator: "\n")
     }
 }

@@ -143,7 +143,7 @@ enum ConnectCommand {
         let device = try credentials.device()
         let port = try arguments.number("port", in: 1...65_535).map { UInt16($0) }
         var configuration = ClientConfiguration(
-            host: arguments.text("host") ?? device.host, port: port ?? device.port,
+            host: arguments.text("host").map(Credentials.unbracketed) ?? device.host, port: port ?? device.port,
             appID: try credentials.appID(), appSecret: credentials.appSecret)
         configuration.clientName = "longwire-cli/\(CommandLineTool.version)"
         configuration.usesTLS = arguments.has("tls")

@@ -102,8 +102,12 @@ struct Credentials {
         guard let colon = text.lastIndex(of: ":"), let port = UInt16(text[text.index(after: colon)...]), port > 0 else {
             throw .usage("\(text) is no host:port")
         }
-        let host = text[..<colon].trimmingCharacters(in: CharacterSet(charactersIn: "[]"))
-        return (Self.reachable(host), port)
+        return (Self.reachable(Self.unbracketed(String(text[..<colon]))), port)
+    }
+
+    /// A host without the brackets in which an IPv6 address is usually written.
+    static func unbracketed(_ host: String) -> String {
+        host.hasPrefix("[") && host.hasSuffix("]") && host.contains(":") ? String(host.dropFirst().dropLast()) : host
     }
 
     private static func url(_ text: String) throws(CommandFailure) -> URL {
@@ -112,7 +116,9 @@ struct Credentials {
             let host = url.host, !host.isEmpty
         else { throw .usage("\(text) is neither host:port nor an http(s) URL") }
         guard var parts = URLComponents(url: url, resolvingAgainstBaseURL: false) else { return url }
-        parts.host = reachable(host)
+        let reached = reachable(host)
+        guard reached != host else { return url }
+        parts.host = reached.contains(":") ? "[\(reached)]" : reached
         return parts.url ?? url
     }
 

@@ -1,4 +1,5 @@
 internal import Foundation
+internal import TextForms
 
 /// How a command shows what it found: words for a person at a terminal, JSON for a program.
 package struct Display {
@@ -7,9 +8,22 @@ package struct Display {
         .flag("text", "Print words and tables. The default on a terminal."),
     ]
 
-    enum Colour: String {
-        case good = "32", bad = "31", waiting = "33", faint = "2", strong = "1"
+    enum Colour {
+        case good, bad, waiting, faint, strong
+
+        fileprivate var sequence: TerminalText.Sequence {
+            switch self {
+            case .good: .good
+            case .bad: .bad
+            case .waiting: .waiting
+            case .faint: .faint
+            case .strong: .strong
+            }
+        }
     }
+
+    /// Moves the cursor to the first line and clears what is below, without a flicker.
+    static let clearScreen = TerminalText.Sequence.home.text + TerminalText.Sequence.clear.text
 
     package let isJSON: Bool
     private let hasColours: Bool
@@ -22,7 +36,7 @@ package struct Display {
     }
 
     func paint(_ text: String, _ colour: Colour) -> String {
-        hasColours ? "\u{1B}[\(colour.rawValue)m\(text)\u{1B}[0m" : text
+        hasColours ? colour.sequence.text + text + TerminalText.Sequence.plain.text : text
     }
 
     /// Rows in columns; the first row is the heading.
@@ -72,16 +86,18 @@ package struct Display {
 }
 
 /// A JSON object as the commands read it.
+///
+/// Its texts are as they may be shown: a peer's control characters are escaped.
 struct Fields {
     private let object: [String: Any]
     init(_ object: [String: Any]) { self.object = object }
-    func text(_ key: String) -> String? { object[key] as? String }
+    func text(_ key: String) -> String? { (object[key] as? String).map(TerminalText.plain) }
     func number(_ key: String) -> Int64? {
         (object[key] as? Int).map { Int64($0) } ?? (object[key] as? NSNumber)?.int64Value
     }
     func flag(_ key: String) -> Bool { object[key] as? Bool ?? (object[key] as? NSNumber)?.boolValue ?? false }
     func list(_ key: String) -> [Fields] { (object[key] as? [[String: Any]] ?? []).map { Fields($0) } }
-    func texts(_ key: String) -> [String] { object[key] as? [String] ?? [] }
+    func texts(_ key: String) -> [String] { (object[key] as? [String] ?? []).map(TerminalText.plain) }
     func fields(_ key: String) -> Fields { Fields(object[key] as? [String: Any] ?? [:]) }
-    var keys: [String] { object.keys.sorted() }
+    var keys: [String] { object.keys.sorted().map(TerminalText.plain) }
 }

@@ -1,4 +1,5 @@
 internal import Foundation
+internal import TextForms
 internal import Glibc
 
 /// `longwire doctor`: looks at this machine and the gateway, and says what to change and why.
@@ -129,7 +130,7 @@ private struct Examination {
                 Finding(
                     what: "gateway", verdict: isReady ? .ok : .problem,
                     found: "\(address) \(isReady ? "is ready" : "is not ready")",
-                    advice: isReady ? "" : "It says: \(ready.text.prefix(300))")
+                    advice: isReady ? "" : "It says: \(TerminalText.plain(String(ready.text.prefix(300))))")
             ]
             guard let client = try? AdminClient(credentials, timeoutSeconds: 5) else {
                 return found + [
@@ -161,7 +162,10 @@ private struct Examination {
                 what: "clock", verdict: isGood ? .ok : .problem,
                 found: String(format: "the gateway's time is %.3f s off the wall clock", offset),
                 advice: isGood
-                    ? "" : "Keep the clock with NTP (timedatectl): TTLs and the proofs of devices depend on it.")
+                    ? ""
+                    : "Keep the clock with NTP (timedatectl): TTLs and the proofs of devices depend on it. The gateway's time "
+                        + "follows by 3 s a minute; if the machine's clock is right and ahead, a restart takes it at once"
+                        + (isRefused ? ", with --accept-clock." : "."))
         ]
     }
 

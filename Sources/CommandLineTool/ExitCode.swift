@@ -9,6 +9,8 @@ package enum ExitCode: Int32, Sendable {
     case unreachable = 69
     /// Standard output cannot be written: what stands there is not all (EX_IOERR).
     case unwritable = 74
+    /// The reader of standard output has left: what a shell says of a program that SIGPIPE ended.
+    case readerLeft = 141
 }
 
 /// Ends a command with a message for the terminal.

@@ -65,7 +65,8 @@ enum ConnectionHint {
     static func text(_ failure: HTTPCallFailure, _ base: URL) -> String? {
         let isSecure = base.scheme == "https"
         if isSecure, let hint = CertificateHint.text(failure.description, host: base.host ?? "") { return hint }
-        let address = "\(base.host ?? ""):\(base.port ?? (isSecure ? 443 : 80))"
+        let host = base.host ?? ""
+        let address = "\(host.contains(":") ? "[\(host)]" : host):\(base.port ?? (isSecure ? 443 : 80))"
         switch failure.kind {
         case .resolve: return "Hint: the name has no address here; check its spelling, or give the address itself."
         case .connect:

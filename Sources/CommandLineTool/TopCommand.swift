@@ -71,8 +71,7 @@ enum TopCommand {
         }
 
         func screen(since before: Look?, _ display: Display, _ context: CommandContext) -> String {
-            // The cursor goes home and the rest of the screen is cleared, so that nothing flickers.
-            var lines = [(context.isTerminal ? "\u{1B}[H\u{1B}[J" : "") + display.paint("longwire top", .strong)]
+            var lines = [(context.isTerminal ? Display.clearScreen : "") + display.paint("longwire top", .strong)]
             lines += display.table(
                 [["now", ""]] + known(Self.levels).map { [$0.0, MetricsText.number(metrics.sum($0.1))] })
             if let before {

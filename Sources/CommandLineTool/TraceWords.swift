@@ -136,6 +136,7 @@ struct TraceWords {
     /// What a word of the gateway's means.
     static func explained(_ word: String) -> String {
         switch word {
+        case "tokenMoved": "the device's token is now registered by another device of the app (tokenMoved)"
         case "noToken": "the device has no usable token for the vendor (noToken)"
         case "noContent": "the publish has no content for the vendor (noContent)"
         case "strategy": "its strategy is live only (strategy)"

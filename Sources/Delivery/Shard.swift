@@ -58,6 +58,8 @@ package struct Shard: ~Copyable {
     var aliasReads = AliasReads()
     /// Which devices tasks have reached; see `admitOnce`.
     var acceptances: AcceptanceFilter
+    /// The end of the loop's last long standstill; no session is judged by silence before it.
+    var standstillEndedAt: GatewayTime = 0
     var tasks = TaskTable()
     var broadcasts: BroadcastTable
     var feeds = FeedTable()

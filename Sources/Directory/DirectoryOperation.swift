@@ -60,6 +60,8 @@ package struct DirectoryOperation: Sendable {
         /// The same kind of step for each device.
         case each([DevicePlace], EachStep)
         case count(TagExpression)
+        /// The rows of a device's tokens follow: an item for each claim, then one for each release.
+        case tokens(TokenNews)
     }
 
     /// A step that needs no other bucket.
@@ -86,6 +88,7 @@ package struct DirectoryOperation: Sendable {
     private let loopCount: Int
     private var bindings: [AliasBinding] = []
     private var sweeps: [AliasSweep] = []
+    private var claims: [TokenClaiming] = []
     private var missing = 0
     /// In the order of the items; complete when `isDone`.
     package private(set) var outcomes: [ItemOutcome]
@@ -102,6 +105,7 @@ package struct DirectoryOperation: Sendable {
             case .unbindAll: 1
             case .resolve(let names): names.count
             case .count: loopCount
+            case .tokens(let news): news.claims.count + news.releases.count
             }
         outcomes = Array(repeating: .failed, count: itemCount)
         missing = itemCount
@@ -134,6 +138,16 @@ package struct DirectoryOperation: Sendable {
                 StepToSend(
                     UInt64($0) * Self.stepsPerItem, loop: $0, .count(expression, first: $0, stride: loopCount))
             }
+        case .tokens(let news):
+            claims = news.claims.enumerated().map { number, token in
+                TokenClaiming(token.name, by: news.entry(token), number: UInt64(number))
+            }
+            let releases = news.releases.enumerated().map { place, token in
+                StepToSend(
+                    UInt64(claims.count + place) * Self.stepsPerItem, token.name.bucket,
+                    .release(token.name, [news.entry(token)]))
+            }
+            return claims.indices.flatMap { claims[$0].start() } + releases
         }
     }
 
@@ -154,6 +168,12 @@ package struct DirectoryOperation: Sendable {
                 if members.indices.contains(item) { members[item] = sweeps[item].held }
                 end(item, outcome)
             }
+            return next
+        }
+        if claims.indices.contains(item) {
+            guard claims[item].outcome == nil else { return [] }
+            let next = claims[item].receive(reply)
+            if let outcome = claims[item].outcome { end(item, outcome) }
             return next
         }
         switch reply {

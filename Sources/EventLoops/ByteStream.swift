@@ -79,7 +79,9 @@ public struct ByteStream {
             Int16(truncatingIfNeeded: EV_READ | EV_WRITE | EV_CLOSED | EV_PERSIST) | Int16(bitPattern: UInt16(EV_ET)),
             { _, what, context in
                 guard let context else { preconditionFailure("libevent lost the context pointer") }
-                ByteStream(context.assumingMemoryBound(to: StreamSlot.self)).ready(what)
+                let stream = ByteStream(context.assumingMemoryBound(to: StreamSlot.self))
+                stream.table.pointee.eventCount &+= 1
+                stream.ready(what)
             }, place)
         guard event_add(&place.pointee.event, nil) == 0 else {
             finish(.failed(SystemError(operation: "event_add", code: ENOMEM)))

@@ -63,6 +63,8 @@ package final class EventLoop: @unchecked Sendable {
     private var beforeFlush: [() -> Void] = []
     private var afterFlush: [() -> Void] = []
     private var tickHooks: [(UInt64) -> Void] = []
+    private var standstillHooks: [(UInt64) -> Void] = []
+    private var standstill = Standstill()
     private var stopHooks: [() -> Void] = []
     private var mailboxes: [MailboxBase] = []
     private var residents: [Resident] = []
@@ -329,7 +331,7 @@ package final class EventLoop: @unchecked Sendable {
         StreamTable.endBudget(on: self)
         for mailbox in mailboxes { mailbox.loopStops() }
         // The hooks hold what was wired to this loop; letting go of them ends those cycles.
-        (mailboxes, stopHooks, tickHooks, beforeFlush, afterFlush) = ([], [], [], [], [])
+        (mailboxes, stopHooks, tickHooks, standstillHooks, beforeFlush, afterFlush) = ([], [], [], [], [], [])
         mayReadNewcomer = { true }
         arrived = { _, _ in }
     }
@@ -454,6 +456,18 @@ package final class EventLoop: @unchecked Sendable {
     }
 
     private func tick() {
+        if !isStepped {
+            let verdict = standstill.judge(
+                now: SystemClock.boottimeMilliseconds, eventCount: streams.pointee.eventCount,
+                hasDeferredWork: streams.pointee.hasDeferredWork)
+            switch verdict {
+            case .onTime: break
+            case .reading: return mustTurnAgain = true
+            case .began(let milliseconds):
+                for hook in standstillHooks { hook(milliseconds) }
+                return mustTurnAgain = true
+            }
+        }
         StreamTable.fireTimeouts(on: self, now: now)
         for hook in tickHooks { hook(cachedNow) }
     }
@@ -473,6 +487,12 @@ package final class EventLoop: @unchecked Sendable {
     package func onTick(_ hook: @escaping (_ now: UInt64) -> Void) {
         preconditionInLoop()
         tickHooks.append(hook)
+    }
+
+    /// Runs `hook` with the milliseconds for which the loop stood still, before the loop reads its sockets.
+    package func onStandstill(_ hook: @escaping (_ milliseconds: UInt64) -> Void) {
+        preconditionInLoop()
+        standstillHooks.append(hook)
     }
 
     /// Runs `hook` once when the loop stops, before its listeners, servers and streams are closed.

@@ -106,6 +106,8 @@ struct StreamTable: ~Copyable {
     var newcomers = Ring<ByteStream>()
     var endings: [Ending] = []
     private(set) var openCount = 0
+    /// Events of streams so far, modulo 2^64: two equal values say that nothing came between them.
+    var eventCount: UInt64 = 0
     /// Time that went into TLS handshakes.
     var handshakeNanoseconds: Int64 = 0
     /// What handshakes pass that are asked to; see `ByteStream.init`.

@@ -2,6 +2,7 @@
 
 internal import Glibc
 internal import Platform
+internal import TextForms
 
 package enum LoadGenerator {
     /// Runs one benchmark, bounded in time, and prints its report.
@@ -48,6 +49,8 @@ package enum LoadGenerator {
         } catch let error as UsageError {
             complain(error.description)
             return ExitCode.usage
+        } catch let error as UnwritableError where error.reason.isBrokenPipe {
+            return ExitCode.readerLeft
         } catch let error as UnwritableError {
             complain("standard output cannot be written: \(error.reason)")
             return ExitCode.unwritable
@@ -91,12 +94,12 @@ package enum LoadGenerator {
     }
 
     private static func tell(_ text: String) throws(UnwritableError) {
-        if case .failed(let error) = BoundedWriter.write(text, to: STDOUT_FILENO) {
+        if case .failed(let error) = BoundedWriter.write(TerminalText.lines(text), to: STDOUT_FILENO) {
             throw UnwritableError(reason: error)
         }
     }
 
     private static func complain(_ text: String) {
-        Progress.line("longwire bench: \(text)\n")
+        Progress.line("longwire bench: \(TerminalText.lines(text))\n")
     }
 }

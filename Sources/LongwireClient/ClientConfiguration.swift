@@ -70,18 +70,12 @@ public struct ClientConfiguration: Sendable {
         if clientCertificatePath != nil { throw refuse("clientCertificatePath works on Linux only") }
         #endif
         guard tokens.count <= Limits.tokenCount else { throw refuse("there are more than \(Limits.tokenCount) tokens") }
-        for token in tokens where !Self.isSendable(token) {
-            throw refuse(
-                """
-                a token has more than \(Limits.tokenByteCount) bytes, or its topic more than \(Limits.topicByteCount), or \
-                its activity more than \(Limits.activityByteCount)
-                """)
+        for token in tokens {
+            do throws(TokenFault) {
+                _ = try token.cleaned()
+            } catch {
+                throw refuse("\(error.reason)")
+            }
         }
-    }
-
-    /// False for a token that would make every Hello unreadable.
-    static func isSendable(_ token: VendorToken) -> Bool {
-        token.token.utf8.count <= Limits.tokenByteCount && token.topic.utf8.count <= Limits.topicByteCount
-            && token.activity.utf8.count <= Limits.activityByteCount
     }
 }

@@ -22,9 +22,17 @@ package struct ClientTime: Equatable, Sendable {
     package init(monotonic: Int64, wall: Int64) { (self.monotonic, self.wall) = (monotonic, wall) }
 }
 
-package struct Endpoint: Equatable, Sendable {
+package struct Endpoint: Equatable, Sendable, CustomStringConvertible {
+    /// A name, or a numeric address without brackets.
     package var host: String
     package var port: UInt16
+
+    package init(host: String, port: UInt16) {
+        let isBracketed = host.hasPrefix("[") && host.hasSuffix("]") && host.contains(":")
+        (self.host, self.port) = (isBracketed ? String(host.dropFirst().dropLast()) : host, port)
+    }
+
+    package var description: String { host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)" }
 }
 
 /// What the owner of the core does, in order.

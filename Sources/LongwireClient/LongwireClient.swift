@@ -110,8 +110,9 @@ public final class LongwireClient: Sendable {
     }
 
     private func run(opened: [MessageID]) throws(LongwireClientError) {
-        let configuration = self.configuration.withValue { $0 }
+        var configuration = self.configuration.withValue { $0 }
         try configuration.validate()
+        configuration.tokens = configuration.tokens.map { (try? $0.cleaned()) ?? $0 }
         calls.postOrKeep(opened.map { .opened($0) })
         calls.flush()
         let core = ClientCore(
@@ -218,11 +219,13 @@ public final class LongwireClient: Sendable {
     ///
     /// A Live Activity has a token of its own, under the activity's name; the eight newest are kept.
     ///
-    /// - Returns: false also for a token above 512 bytes, a topic above 255 or an activity above 64: no gateway would
-    ///   take its Hello.
+    /// Blanks and angle brackets in it, as in a copied description, count for nothing.
+    ///
+    /// - Returns: false also for a token that no gateway takes: above 512 bytes, a topic above 255 or an activity above 64,
+    ///   or characters other than visible ASCII.
     @discardableResult
     public func setToken(_ token: VendorToken) -> Bool {
-        guard ClientConfiguration.isSendable(token) else { return false }
+        guard let token = try? token.cleaned() else { return false }
         configuration.withValue { $0.set(token) }
         return calls.post(.token(token))
     }

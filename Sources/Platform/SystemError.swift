@@ -28,6 +28,8 @@ public struct SystemError: Error, Equatable, CustomStringConvertible {
 
 extension SystemError {
     package var isNotFound: Bool { code == ENOENT }
+    /// The reader of a pipe has left.
+    package var isBrokenPipe: Bool { code == EPIPE }
     package var isAlreadyThere: Bool { code == EEXIST }
     package var isOutOfSpace: Bool { code == ENOSPC || code == EDQUOT }
     package var isAddressInUse: Bool { code == EADDRINUSE }

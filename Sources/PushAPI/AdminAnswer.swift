@@ -70,8 +70,10 @@ package enum AdminAnswer {
                 "inactive"
             } else if status.pushModeOff {
                 PublishOutcome.FallbackReason.pushModeOff.name
+            } else if hasToken {
+                nil
             } else {
-                hasToken ? nil : PublishOutcome.FallbackReason.noToken.name
+                status.hasLostToken == true ? "tokenMoved" : PublishOutcome.FallbackReason.noToken.name
             }
         writer.member("fallback", reason == nil ? "available" : "none")
         if let reason {

@@ -86,6 +86,15 @@ extension AliasName {
     }
 }
 
+extension AliasName {
+    /// The name of a token's row: the first 16 bytes of SHA-256(app key ‖ "token" ‖ 0 ‖ channel ‖ 0 ‖ kind ‖ 0 ‖ token),
+    /// the numbers as decimal texts and the token in small letters.
+    package init(app: AppKey, channel: VendorChannel, kind: TokenKind, token: String) {
+        let words = nameDigest(app, "token", "\(channel.rawValue)\0\(kind.rawValue)\0\(token.lowercased())")
+        self.init(high: words.0, low: words.1, text: "")
+    }
+}
+
 extension TagName {
     /// The first eight bytes of SHA-256(app key ‖ "tag" ‖ 0 ‖ text); never 0, which stands for every device.
     package init(app: AppKey, text: String) {

@@ -106,11 +106,17 @@ private final class ExportTarget {
     }
 
     func put(_ bytes: [UInt8]) throws {
-        do {
-            try handle.write(contentsOf: Data(bytes))
-        } catch {
-            let place = isPipe ? "standard output" : partName
-            throw CommandFailure.refused("\(place) cannot be written after \(byteCount) bytes: \(error)")
+        if isPipe {
+            let outcome = bytes.withUnsafeBytes {
+                BoundedWriter.write($0, to: FileHandle.standardOutput.fileDescriptor)
+            }
+            if case .failed(let error) = outcome { CommandContext.endUnwritten(error.code) }
+        } else {
+            do {
+                try handle.write(contentsOf: Data(bytes))
+            } catch {
+                throw CommandFailure.refused("\(partName) cannot be written after \(byteCount) bytes: \(error)")
+            }
         }
         byteCount += bytes.count
     }

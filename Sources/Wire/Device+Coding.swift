@@ -26,7 +26,7 @@ extension DeviceUpdate: WireMessage {
             case .applicationState: applicationState = try cursor.applicationState(in: bytes)
             case .keepsRunning: keepsRunning = try cursor.bool(in: bytes)
             case .badge: badge = try cursor.sint32(in: bytes)
-            case .tokens: try cursor.token(of: &tokens, field, in: bytes)
+            case .tokens: try cursor.token(of: &tokens, refused: &refusedTokens, field, in: bytes)
             case .pushModeOff: pushModeOff = try cursor.bool(in: bytes)
             case .heartbeatSeconds: heartbeatSeconds = try cursor.uint32(in: bytes)
             }

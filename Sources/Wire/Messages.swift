@@ -62,6 +62,8 @@ public struct Hello: Equatable, Sendable {
     public var heartbeatSeconds: UInt32 = 0
     public var badge: Int32?
     public var tokens: [VendorToken] = []
+    /// Tokens that were read, or cleaned, and refused; they do not travel.
+    package var refusedTokens = RefusedTokens()
     public var opened: [MessageID] = []
     public var replayOpened = false
     public var client = ""
@@ -153,6 +155,8 @@ public struct DeviceUpdate: Equatable, Sendable {
     public var keepsRunning: Bool?
     public var badge: Int32?
     public var tokens: [VendorToken] = []
+    /// Tokens that were read, or cleaned, and refused; they do not travel.
+    package var refusedTokens = RefusedTokens()
     public var pushModeOff: Bool?
     public var heartbeatSeconds: UInt32 = 0
     public init() {}

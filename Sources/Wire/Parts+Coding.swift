@@ -60,9 +60,9 @@ extension Cursor {
     /// One token of a list.
     ///
     /// A token of an unknown channel is passed over: a client may know more channels than its gateway, and must reach it
-    /// all the same.
+    /// all the same. A token that is too long, or one too many, is refused alone.
     mutating func token(
-        of list: inout [VendorToken], _ field: some MessageField, in bytes: RawSpan
+        of list: inout [VendorToken], refused: inout RefusedTokens, _ field: some MessageField, in bytes: RawSpan
     ) throws(WireError) {
         var behind = self
         let range = try behind.lengthDelimited(in: bytes)
@@ -70,7 +70,17 @@ extension Cursor {
             self = behind
             return
         }
-        try element(of: &list, field, limit: Limits.tokenCount, in: bytes)
+        do throws(WireError) {
+            try element(of: &list, field, limit: Limits.tokenCount, in: bytes)
+            return
+        } catch .tooLong {
+            refused.note(.tooLong)
+        } catch .badText {
+            refused.note(.badText)
+        } catch .tooMany {
+            refused.note(.tooMany)
+        }
+        self = behind
     }
 }
 

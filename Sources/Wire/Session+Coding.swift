@@ -43,7 +43,7 @@ extension Hello: WireMessage {
             case .keepsRunning: keepsRunning = try cursor.bool(in: bytes)
             case .heartbeatSeconds: heartbeatSeconds = try cursor.uint32(in: bytes)
             case .badge: badge = try cursor.sint32(in: bytes)
-            case .tokens: try cursor.token(of: &tokens, field, in: bytes)
+            case .tokens: try cursor.token(of: &tokens, refused: &refusedTokens, field, in: bytes)
             case .opened:
                 let id = try cursor.identifier(MessageID.self, field, in: bytes)
                 guard opened.count < Limits.openedCount else { throw .tooMany(field: field.rawValue) }

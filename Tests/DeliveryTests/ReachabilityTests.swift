@@ -211,6 +211,25 @@ import Wire
         #expect(harness.closes.last?.code == .heartbeatTimeout)
     }
 
+    @Test("after a standstill of the gateway each session gets a fresh period, also a suspect one")
+    func standstill() {
+        let harness = DeliveryHarness()
+        var phone = harness.register()
+        harness.connect(&phone) { $0.heartbeatSeconds = 40 }
+        var suspect = harness.register()
+        harness.connect(&suspect) { $0.heartbeatSeconds = 40 }
+        _ = harness.publish(suspect)
+        while harness.pings.isEmpty { harness.advance(1_000) }
+        let (closeCount, stopped) = (harness.closes.count, harness.now)
+        // The loop reads before it does anything else with the time.
+        harness.shard.stoodStill(now: stopped + 70_000)
+        harness.advance(70_000)
+        #expect(harness.closes.count == closeCount)
+        harness.advance(60_100)
+        #expect(harness.closes.suffix(2).map(\.code).contains(.heartbeatTimeout))
+        #expect(harness.closes.map(\.code).contains(.suspectTimeout))
+    }
+
     @Test(
         "a heartbeat wish is kept within its range",
         arguments: [(1, 30), (5_000, 1_800), (0, 300)] as [(UInt32, UInt32)])

@@ -9,6 +9,7 @@ import threading
 
 import pytest
 from gateway import ADMIN_TOKEN, TIMEOUT, binary, eventually
+from longwire_client import pb
 
 
 class Command:
@@ -251,5 +252,74 @@ def test_an_output_that_cannot_be_written_is_one_line_and_an_exit_code(gateway, 
     else:
         done = subprocess.run(["sh", "-c", f"exec {command} {output}"], env=environment, stderr=subprocess.PIPE,
                               text=True, timeout=60)
+    if output == "| true":
+        # It had enough, as `head` has: no error, and nothing to say.
+        assert (done.returncode, done.stderr) == (141, "")
+        return
     assert done.returncode == 74, done.stderr
     assert "standard output cannot be written" in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
+@pytest.mark.parametrize("host", ["::1", "[::1]"])
+def test_an_ipv6_host_is_taken_with_and_without_brackets(own_gateway, tmp_path, host):
+    gateway = own_gateway()
+    gateway.stop()
+    gateway.sections["device"]["listen"] = f"[::1]:{gateway.device}"
+    gateway.start()
+    words = [binary("longwire"), "connect", "--host", host, "--state-file", str(tmp_path / "state")]
+    words += ["--app", gateway.app["appId"], "--app-secret", gateway.app["appSecret"]]
+    process = subprocess.Popen([*words, "--port", str(gateway.device)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert any(json.loads(line)["event"] == "welcome" for line in process.stdout)
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    gateway.stop()
+    refused = subprocess.run([*words, "--port", str(gateway.device), "--no-reconnect"], capture_output=True, text=True,
+                             timeout=TIMEOUT)
+    assert f"[::1]:{gateway.device}" in refused.stdout + refused.stderr
+
+
+def test_a_follower_whose_reader_has_enough_ends_quietly(own_gateway, new_device):
+    gateway = own_gateway(app={"events": {}})
+    environment = {**os.environ, "LONGWIRE_APP_ID": gateway.app["appId"], "LONGWIRE_ADMIN_TOKEN": ADMIN_TOKEN,
+                   "LONGWIRE_ADMIN": f"127.0.0.1:{gateway.admin}"}
+    follower = subprocess.Popen([binary("longwire"), "events", "follow"], env=environment, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True)
+    new_device(gateway).close()
+    assert json.loads(follower.stdout.readline())
+    follower.stdout.close()
+    while follower.poll() is None:
+        new_device(gateway).close()
+    assert (follower.returncode, follower.stderr.read()) == (141, "")
+    follower.stderr.close()
+
+
+EVIL = "\x1b]0;owned\x07\x1b[2Jfine\nDelivered \x9b31m\x7f\u202e"
+
+
+@pytest.mark.parametrize("form", ["--text", "--json"])
+def test_a_devices_reason_drives_no_terminal(gateway, new_device, form):
+    device = new_device(gateway)
+    message = gateway.push(device.cid, "x")
+    device.reject(device.receive().sequence, EVIL)
+    gateway.ends_as(message["msgId"], "failed")
+    environment = {**os.environ, "LONGWIRE_ADMIN_TOKEN": ADMIN_TOKEN, "LONGWIRE_ADMIN": f"127.0.0.1:{gateway.admin}",
+                   "LONGWIRE_APP_ID": gateway.app["appId"]}
+    shown = subprocess.run([binary("longwire"), "trace", message["msgId"], form], env=environment, capture_output=True,
+                           text=True, timeout=TIMEOUT).stdout
+    assert "owned" in shown and not any(character in shown for character in "\x1b\x07\x7f\x9b\u202e")
+    assert not any(line.startswith("Delivered") for line in shown.splitlines())
+
+
+def test_a_message_of_a_device_drives_no_terminal_either(own_gateway, new_device):
+    gateway = own_gateway(app={"upstream": {}})
+    device = new_device(gateway)
+    device.connection.send(pb.Upstream(request=1, payload=EVIL.encode()))
+    environment = {**os.environ, "LONGWIRE_APP_ID": gateway.app["appId"], "LONGWIRE_ADMIN_TOKEN": ADMIN_TOKEN,
+                   "LONGWIRE_ADMIN": f"127.0.0.1:{gateway.admin}"}
+    done = subprocess.run([binary("longwire"), "upstream", "follow", "--exit-after", "1"], env=environment,
+                          capture_output=True, text=True, timeout=TIMEOUT)
+    assert done.returncode == 0 and len(done.stdout.splitlines()) == 1
+    assert json.loads(done.stdout) and not any(character in done.stdout for character in "\x1b\x07\x7f\x9b\u202e")

@@ -3,6 +3,7 @@
 import urllib.error
 import urllib.request
 
+import pytest
 from browser import Page
 from gateway import ADMIN_TOKEN, HANDOFF_TOKEN, eventually
 from selenium.webdriver.common.keys import Keys
@@ -55,6 +56,18 @@ def test_why_did_this_message_not_arrive(page, gateway, new_device):
     assert page.all("main img") == [] and "pwned" not in page.driver.title
     page.go("#/messages/" + "0" * 32)
     page.shows("No such message")
+
+
+@pytest.mark.parametrize(
+    "place", ["#/%", "#/constructor", "#/__proto__", "#/toString/x", "#/%E0%A4%A", "#/devices/%/%25", "#/messages/%zz"])
+def test_an_address_that_names_no_page_shows_one_all_the_same(page, place):
+    page.sign_in(ADMIN_TOKEN)
+    page.find(".tiles")
+    page.go(place)
+    page.until(lambda: page.text("#content").strip(), f"a page at {place}")
+    page.go("#/overview")
+    page.find(".tiles")
+    assert page.complaints() == []
 
 
 def test_a_task_is_found_by_its_id_a_request_and_an_alias(page, gateway, new_device):

@@ -35,6 +35,22 @@ struct AuthenticationTests {
         }
     }
 
+    @Test("a sign is held against the machine's clock, whatever the gateway's time is")
+    func machineClock() throws {
+        let body = #"{"appkey":"demoKey","timestamp":1700000000000,"sign":"\#(Self.sign)"}"#
+        let halfAnHour: Int64 = 1_800_000
+        for offset in [halfAnHour, -halfAnHour] {
+            fixture.api.clockOffset = offset
+            #expect(try authenticate(body, now: 1_700_000_000_000 - offset).status == 200)
+            #expect(try authenticate(body, now: 1_700_000_000_000).status == 400)
+        }
+        // A clock that stands so far ahead may be the wrong one of the two.
+        (fixture.api.clockOffset, fixture.api.isClockDoubted) = (7_200_000, true)
+        #expect(try authenticate(body, now: 1_700_000_000_000).status == 200)
+        #expect(try authenticate(body, now: 1_700_000_000_000 - 7_200_000).status == 200)
+        #expect(try authenticate(body, now: 1_700_000_000_000 - halfAnHour).status == 400)
+    }
+
     @Test("an old master secret still signs while it overlaps")
     func overlap() throws {
         let fixture = Fixture(masterSecrets: ["newSecret", "demoSecret"])

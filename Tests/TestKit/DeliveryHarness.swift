@@ -10,6 +10,16 @@ package final class SecretAsProof: ProofVerifier {
     package func messageDigest(of task: TaskID, for cid: DeviceID) -> UInt64 {
         (task.low ^ cid.low &* 0x9E37_79B9_7F4A_7C15) &* 0xD6E8_FEB8_6659_FD93 ^ cid.high
     }
+    package func tokenName(app: AppKey, channel: VendorChannel, kind: TokenKind, token: String) -> AliasName {
+        testTokenName(app: app, channel: channel, kind: kind, token: token)
+    }
+}
+
+/// Names a token's row; good enough for a test's few tokens.
+package func testTokenName(app: AppKey, channel: VendorChannel, kind: TokenKind, token: String) -> AliasName {
+    var word = app.word &+ UInt64(channel.rawValue) << 8 &+ UInt64(kind.rawValue)
+    for byte in token.lowercased().utf8 { word = (word ^ UInt64(byte)) &* 0x100_0000_01B3 &+ 0x9E37_79B9 }
+    return AliasName(high: word &* 0xD6E8_FEB8_6659_FD93, low: word, text: "")
 }
 
 /// Encodes broadcasts as the gateway does.
@@ -76,6 +86,7 @@ package final class DeliveryHarness: ShardStoreObserver {
     package var traceAnswers: [TraceAnswer] = []
     /// By the request's number.
     package var directoryReplies: [UInt64: DirectoryReply] = [:]
+    package var tokenNews: [TokenNews] = []
     package var receipts: [ReceiptAnswer] = []
     package var taskAnswers: [UInt64: TaskAnswer] = [:]
     package var dueTasks: [TaskRecord] = []
@@ -240,6 +251,7 @@ package final class DeliveryHarness: ShardStoreObserver {
         case .task(let origin, let answer): taskAnswers[origin.request] = answer
         case .taskDue(let record): dueTasks.append(record)
         case .firstAck(let first): firstAcks.append(first)
+        case .tokens(let news): tokenNews.append(news)
         case .log(let event): logs.append(event)
         }
     }
@@ -465,8 +477,8 @@ package final class DeliveryHarness: ShardStoreObserver {
 
     package func finalState(_ message: MessageID) -> FinalState? { trace(message)?.finalState }
 
-    package func status(_ phone: Phone) -> DeviceStatus? {
-        shard.status(of: phone.cid, bucket: phone.bucket, app: Self.app, origin: .none, now: now)
+    package func status(_ phone: Phone, app: AppKey = DeliveryHarness.app) -> DeviceStatus? {
+        shard.status(of: phone.cid, bucket: phone.bucket, app: app, origin: .none, now: now)
         flush()
         return statuses.last ?? nil
     }

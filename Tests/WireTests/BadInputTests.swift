@@ -119,18 +119,53 @@ struct BadInputTests {
         #expect(try Hello(decoding: twice.span.bytes).tokens == [VendorToken(token: "dd")])
     }
 
+    @Test(
+        "a token that is too long, or no UTF-8, is refused alone: the others and the rest of the frame stay",
+        arguments: [
+            (3, [UInt8](repeating: 65, count: Limits.topicByteCount + 1), TokenFault.tooLong),
+            (4, [UInt8](repeating: 65, count: Limits.tokenByteCount + 1), .tooLong),
+            (6, [UInt8](repeating: 65, count: Limits.activityByteCount + 1), .tooLong), (4, [0xFF], .badText),
+        ] as [(UInt64, [UInt8], TokenFault)])
+    func tokenRefused(field: UInt64, text: [UInt8], fault: TokenFault) throws {
+        let faulty = B.text(4, "aa") + B.block(field, text)
+        let good = B.text(4, "bb")
+        let hello = try Hello(
+            decoding: (B.text(1, "app") + B.block(13, faulty) + B.block(13, good) + B.text(16, "client")).span.bytes)
+        #expect(hello.appID == "app" && hello.client == "client" && hello.tokens == [VendorToken(token: "bb")])
+        #expect(hello.refusedTokens.count == 1 && hello.refusedTokens.fault == fault)
+        let update = try DeviceUpdate(decoding: (B.block(5, faulty) + B.block(5, good)).span.bytes)
+        #expect(update.tokens == [VendorToken(token: "bb")] && update.refusedTokens.fault == fault)
+    }
+
+    @Test("tokens beyond a device's sixteen are refused, and the first ones stay")
+    func tooManyTokens() throws {
+        let names = (0..<20).map { "t\($0)" }
+        let bytes = names.flatMap { B.block(13, B.text(4, $0)) }
+        let hello = try Hello(decoding: bytes.span.bytes)
+        #expect(hello.tokens.map(\.token) == Array(names.prefix(Limits.tokenCount)))
+        #expect(hello.refusedTokens.count == 4 && hello.refusedTokens.fault == .tooMany)
+    }
+
+    @Test(
+        "a token is cleaned as vendors take it, or has a fault",
+        arguments: [
+            ("abdd1122 abdd1122", "abdd1122abdd1122"), ("<abdd1122 abdd1122>", "abdd1122abdd1122"),
+            ("ab\r\ncd", "abcd"), ("\tab\u{A0}cd ", "abcd"), ("(null)", "(null)"), ("", ""), ("AbCd", "AbCd"),
+            (" ", nil), ("<>", nil), ("é", nil), ("ab\u{0}", nil), ("ab\u{7F}", nil), ("令牌", nil),
+        ] as [(String, String?)])
+    func cleaned(text: String, expected: String?) {
+        let token = try? VendorToken(topic: " com.example.app ", token: text).cleaned()
+        #expect(token?.token == expected)
+        if expected != nil { #expect(token?.topic == "com.example.app") }
+    }
+
     static let atTheLimit: [DecodingCase] = {
         var cases: [DecodingCase] = []
         cases += atLimit("app id", 1, Limits.appIDByteCount)
         cases += atLimit("client", 16, Limits.clientByteCount)
         cases += atLimit("proof", 6, Limits.proofByteCount)
-        cases += atLimit("topic", 3, Limits.topicByteCount, inside: 13)
-        cases += atLimit("token", 4, Limits.tokenByteCount, inside: 13)
-        cases += atLimit("activity", 6, Limits.activityByteCount, inside: 13)
         cases += many("positions", Hello.self, 8, [], Limits.positionCount)
-        cases += many("tokens", Hello.self, 13, [], Limits.tokenCount)
         cases += many("opened", Hello.self, 14, [UInt8](repeating: 7, count: 16), Limits.openedCount)
-        cases += many("tokens", DeviceUpdate.self, 5, [], Limits.tokenCount)
         cases += many("positions", Ack.self, 1, [], Limits.positionCount)
         cases += many("rejected", Ack.self, 2, [], Limits.rejectedCount)
         cases += many("dropped", Welcome.self, 7, [], Limits.droppedCount)
@@ -148,12 +183,9 @@ struct BadInputTests {
     }()
 
     /// A text of exactly the limit, and of one byte more.
-    private static func atLimit(_ name: String, _ field: UInt32, _ limit: Int, inside outer: UInt64? = nil)
-        -> [DecodingCase]
-    {
+    private static func atLimit(_ name: String, _ field: UInt32, _ limit: Int) -> [DecodingCase] {
         [limit, limit + 1].map { count in
-            let text = B.block(UInt64(field), .init(repeating: UInt8(ascii: "x"), count: count))
-            let bytes = outer.map { B.block($0, text) } ?? text
+            let bytes = B.block(UInt64(field), .init(repeating: UInt8(ascii: "x"), count: count))
             return DecodingCase("\(name) of \(count)", Hello.self, bytes, count > limit ? .tooLong(field: field) : nil)
         }
     }

@@ -13,12 +13,18 @@ import * as cluster from "./cluster.js";
 import * as send from "./send.js";
 import * as device from "./device.js";
 
-const PAGES = {overview, apps, devices, messages, tasks, handoff, cluster, send, device};
+// Without inherited members: an address may name anything.
+const PAGES = {__proto__: null, overview, apps, devices, messages, tasks, handoff, cluster, send, device};
 const THEME = "longwire.theme";
 let stop = () => {};
 
+/** A part of an address; as it stands where its percent signs make no text. */
+const decoded = text => {
+  try { return decodeURIComponent(text); } catch { return text; }
+};
+
 const place = () => {
-  const [name, ...rest] = location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
+  const [name, ...rest] = location.hash.replace(/^#\/?/, "").split("/").map(decoded);
   return {name: PAGES[name] ? name : "overview", rest: rest.filter(text => text !== "")};
 };
 

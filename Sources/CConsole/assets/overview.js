@@ -106,6 +106,9 @@ function attention(readiness) {
   else if (readiness.status !== 200) say("bad", t("adviceReadiness", readiness.answer?.reason ?? readiness.answer?.status ?? readiness.status));
   if (sum(now, "longwire_hook_healthy") === 0) say("bad", t("adviceHook", sum(now, "longwire_hook_last_status")));
   if (sum(now, "longwire_clock_step_refused") === 1) say("bad", t("adviceClock"));
+  else if (Math.abs(sum(now, "longwire_clock_offset_seconds") ?? 0) > 10) {
+    say("bad", t("adviceClockOffset", Math.round(sum(now, "longwire_clock_offset_seconds"))));
+  }
   const refusing = rate("longwire_publishes_refused_total");
   if (refusing > 0) {
     const reasons = byLabel(now, "longwire_publishes_refused_total", "reason")

@@ -1,6 +1,7 @@
 // Every text of the console, in English and Chinese.
 
 const TEXTS = {
+  __proto__: null,
   console: ["Console", "控制台"],
   skip: ["Skip to the content", "跳到正文"],
   overview: ["Overview", "总览"],
@@ -71,6 +72,8 @@ const TEXTS = {
   adviceHook: ["The hook's receiver fails; its last status is {0}. Jobs wait and are offered again.", "Hook 接收方异常，最近状态 {0}；任务会等待并重试。"],
   adviceClock: ["The clock stands more than an hour ahead and is not followed. Mend the machine's time synchronisation.",
     "系统时钟超前一小时以上，网关未跟随。请修复时间同步。"],
+  adviceClockOffset: ["The machine's clock less the gateway's time is {0} s; the gateway follows by 3 s a minute. If the clock is right and ahead, a restart takes it at once.",
+    "系统时钟与网关时间相差 {0} 秒，网关每分钟追赶 3 秒。如果系统时钟正确且超前，重启网关立即采用它。"],
   adviceRefused: ["Publishes are refused now ({0} a second): {1}.", "推送正在被拒绝（每秒 {0} 条）：{1}。"],
   adviceDue: ["{0} handoff jobs are due and nobody leases them. Is the sender service running?", "{0} 条移交任务可领取但无人领取。发送服务在运行吗？"],
   adviceExhausted: ["Handoff jobs are given up after all attempts ({0} in the last minutes).", "移交任务重试用尽被放弃（最近几分钟 {0} 条）。"],
@@ -163,7 +166,8 @@ const TEXTS = {
   vendorFailure: ["The vendor's last refusal", "厂商最近一次拒绝"],
   when: ["Time", "时间"],
   sendTo: ["Send it a test message", "向它发送测试消息"],
-  whyNoToken: ["it has no token", "没有令牌"], whyPushModeOff: ["push is switched off", "推送已关闭"],
+  whyNoToken: ["it has no token", "没有令牌"],
+  whyTokenMoved: ["another device of the app registered its token since", "它的令牌后来被该应用的另一个设备登记"], whyPushModeOff: ["push is switched off", "推送已关闭"],
   whyBlacklisted: ["it is on the blacklist", "在黑名单中"], whyInactive: ["it was not seen for a long time", "长期未上线"],
   whyNoContent: ["the push has no vendor content", "推送没有厂商内容"], whyStrategy: ["the strategy is live only", "策略为仅在线"], whyTtl: ["its TTL is 0", "TTL 为 0"],
 

@@ -174,6 +174,10 @@ package protocol ProofVerifier: AnyObject {
     func isProof(_ proof: [UInt8], of transcript: [UInt8], secret: [UInt8]) -> Bool
     /// The first eight bytes of SHA-256(task's 16 bytes ‖ cid's 16 bytes), network order: the tail of a msgId.
     func messageDigest(of task: TaskID, for cid: DeviceID) -> UInt64
+    /// The name of a vendor token's row: a digest of the app, the channel, the kind and the token.
+    ///
+    /// A token is hexadecimal: large and small letters are the same token.
+    func tokenName(app: AppKey, channel: VendorChannel, kind: TokenKind, token: String) -> AliasName
 }
 
 /// A sender service asks for due jobs of this shard.

@@ -234,6 +234,7 @@ extension Shard {
     /// Removes a device without a queue; `besides` writes what else belongs to that batch.
     mutating func collect(_ slot: DeviceSlot, besides: (inout Shard) -> Void = { _ in }) {
         let device = devices.at(slot)
+        let news = news(of: slot, before: profile(slot).tokens, after: [])
         inBatch(of: slot) { shard in
             besides(&shard)
             shard.store.delete(device.value.key, prior: .maybe(wakeAt: device.value.rowWakeAt))
@@ -242,6 +243,7 @@ extension Shard {
             // The batch's end would write its record again.
             device.value.flags.subtract([.dirty, .cursorMoved])
         }
+        tell(news)
         devices.noteUnloaded(slot)
         freeIfEmpty(slot)
     }

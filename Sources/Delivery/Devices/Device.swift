@@ -46,9 +46,11 @@ struct Device {
         static let profileInCell = Flags(rawValue: 1 << 24)
         /// Its profile has a `VendorFailure`.
         static let vendorFailed = Flags(rawValue: 1 << 27)
-        // Bits 16–18, 25 and 28–31 are for tokens, see `token`.
+        // Bits 16–18, 25 and 29–31 are for tokens, see `token`.
         /// The shard gave held jobs of it back to the store.
         static let heldInStore = Flags(rawValue: 1 << 26)
+        /// It lost a token to another device, and has registered none since.
+        static let tokenMoved = Flags(rawValue: 1 << 28)
         static let silenced: Flags = [.pushModeOff, .blacklisted]
         /// The flags of all tokens.
         static let allTokens: Flags = VendorChannel.allCases.reduce(into: []) { all, channel in

@@ -14,6 +14,8 @@ struct DeviceToken: Equatable {
     var registeredAt: GatewayTime
     /// The vendor called it bad; senders do not get it until the device registers it again.
     var isQuarantined: Bool
+    /// The token's row names this device as its owner, and no other device has the token; see Shard+TokenOwners.
+    var isClaimed = false
 
     /// True when both are for the same, so that a device has only one of them.
     func isLike(_ other: DeviceToken) -> Bool {
@@ -74,6 +76,7 @@ extension DeviceProfile {
             for known in tokens where known.isSame(as: named) {
                 new.registeredAt = min(new.registeredAt, known.registeredAt)
                 if known.isQuarantined { new.isQuarantined = true }
+                if known.isClaimed { new.isClaimed = true }
             }
         }
         tokens.removeAll { new.replaces($0) }
@@ -155,6 +158,7 @@ extension DeviceToken {
         static let quarantined = Flags(rawValue: 1)
         /// The activity's name stands behind the token, its length first.
         static let activity = Flags(rawValue: 2)
+        static let claimed = Flags(rawValue: 4)
     }
 
     static let largestByteCount =
@@ -169,6 +173,7 @@ extension DeviceToken {
     func write(_ writer: inout RowWriter) {
         var flags: Flags = isQuarantined ? .quarantined : []
         if !activity.isEmpty { flags.insert(.activity) }
+        if isClaimed { flags.insert(.claimed) }
         writer.put(ChannelByte.make(channel, kind))
         writer.put(environment.rawValue)
         writer.put(flags.rawValue)
@@ -200,7 +205,7 @@ extension DeviceToken {
             DeviceToken(
                 channel: channel, kind: kind, environment: environment, topic: topic,
                 token: text.text, activity: activity, registeredAt: registeredAt,
-                isQuarantined: flags.contains(.quarantined)))
+                isQuarantined: flags.contains(.quarantined), isClaimed: flags.contains(.claimed)))
     }
 }
 

@@ -305,7 +305,8 @@ extension Shard {
             device.value.flags.remove(.replayOpened)
         }
         if let badge = hello.badge { device.value.setBadge(badge) }
-        if !hello.tokens.isEmpty { register(hello.tokens, slot, isAgain: false) }
+        note(hello.refusedTokens, of: slot)
+        let news = hello.tokens.isEmpty ? nil : register(hello.tokens, slot, isAgain: false)
         device.value.heartbeatSeconds = heartbeat(wish: hello.heartbeatSeconds)
         let window = hello.window == 0 ? limits.window : min(limits.window, Int(hello.window))
         device.value.window = UInt16(clamping: max(1, window))
@@ -338,6 +339,7 @@ extension Shard {
             shard.noteEvent(.online)
         }
         let ticket = outbox.lastTicket
+        tell(news)
         presenceChanged(slot)
         whenDurable(.welcome(command.session, WelcomeEffect(welcome: welcome, cid: command.cid)), ticket: ticket)
     }

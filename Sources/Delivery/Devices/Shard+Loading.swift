@@ -173,6 +173,7 @@ extension Shard {
         device.value.flags.formUnion([.stored, .touched])
         if row.flags.contains(.pushModeOff) { device.value.flags.insert(.pushModeOff) }
         if row.flags.contains(.replayOpened) { device.value.flags.insert(.replayOpened) }
+        if row.flags.contains(.tokenMoved) { device.value.flags.insert(.tokenMoved) }
         if row.flags.contains(.established) { device.value.flags.insert(.established) }
         if row.flags.contains(.blacklisted) { device.value.flags.insert(.blacklisted) }
         if row.flags.contains(.listed) { device.value.flags.insert(.listed) }

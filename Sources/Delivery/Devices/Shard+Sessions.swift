@@ -199,8 +199,9 @@ extension Shard {
             if off { device.value.flags.insert(.pushModeOff) } else { device.value.flags.remove(.pushModeOff) }
             isStored = true
         }
+        var news: TokenNews?
         if !update.tokens.isEmpty {
-            register(update.tokens, slot, isAgain: true)
+            news = register(update.tokens, slot, isAgain: true)
             isStored = true
         }
         if update.heartbeatSeconds > 0 {
@@ -212,6 +213,7 @@ extension Shard {
                 device.value.flags.insert(.dirty)
             }
         }
+        tell(news)
         let isReachable = device.value.isReachable
         if wasReachable, !isReachable { makeAllDue(slot) }
         if update.applicationState != nil || isReachable != wasReachable {
@@ -230,13 +232,20 @@ extension Shard {
         device.value.gates += 1
         device.value.flags.insert(.gated)
         presenceChanged(slot)
-        let result = UpdateResult.done(update.request, heartbeatSeconds: UInt32(device.value.heartbeatSeconds))
+        var result = UpdateResult.done(update.request, heartbeatSeconds: UInt32(device.value.heartbeatSeconds))
+        if let fault = update.refusedTokens.fault {
+            note(update.refusedTokens, of: slot)
+            result.reason = "\(update.refusedTokens.count) refused: \(fault.reason)"
+        }
         whenDurable(.updated(session, result))
     }
 
     /// Takes the tokens that a client named; an empty one removes those of its channel and kind, or of its activity.
-    mutating func register(_ tokens: [VendorToken], _ slot: DeviceSlot, isAgain: Bool) {
+    ///
+    /// - Returns: what the tokens' rows are to learn once the device's record is durable.
+    mutating func register(_ tokens: [VendorToken], _ slot: DeviceSlot, isAgain: Bool) -> TokenNews? {
         var profile = profile(slot)
+        let before = profile.tokens
         for token in tokens {
             let kind = TokenKind(rawValue: token.kind.rawValue) ?? .alert
             guard !token.token.isEmpty else {
@@ -249,8 +258,18 @@ extension Shard {
                     channel: token.channel, kind: kind, environment: environment, topic: token.topic,
                     token: token.token, activity: token.activity, registeredAt: now, isQuarantined: false),
                 isAgain: isAgain)
+            devices.at(slot).value.flags.remove(.tokenMoved)
         }
         devices.keepProfile(slot, profile)
+        return news(of: slot, named: tokens, before: before, after: profile.tokens)
+    }
+
+    /// Writes a log line about tokens that were refused; the session continues without them.
+    mutating func note(_ refused: RefusedTokens, of slot: DeviceSlot) {
+        guard let fault = refused.fault else { return }
+        log(
+            .warning, "tokenRefused",
+            "device \(devices.at(slot).value.cid): \(refused.count) of its tokens refused; \(fault.reason)")
     }
 
     func heartbeat(wish: UInt32) -> UInt16 {
@@ -263,20 +282,35 @@ extension Shard {
 
     mutating func armHeartbeat(_ slot: DeviceSlot) {
         let device = devices.at(slot)
-        var time = device.value.lastHeardAt + Int64(device.value.heartbeatSeconds) * 1_500
-        if device.value.flags.contains(.suspect) {
-            time = min(time, device.value.suspectSince + limits.suspectSilence)
-        }
-        devices.timers.schedule(slot, at: time)
+        devices.timers.schedule(slot, at: min(silenceEnd(device), suspicionEnd(device)))
+    }
+
+    /// The time at which a session's silence has lasted for 1.5 heartbeats.
+    ///
+    /// The loop's last standstill does not count as silence: frames of that time may still be in a buffer.
+    private func silenceEnd(_ device: Place<Device>) -> GatewayTime {
+        max(device.value.lastHeardAt, standstillEndedAt) + Int64(device.value.heartbeatSeconds) * 1_500
+    }
+
+    /// The time at which a suspect session has been silent for too long; `.max` for any other session.
+    private func suspicionEnd(_ device: Place<Device>) -> GatewayTime {
+        guard device.value.flags.contains(.suspect) else { return .max }
+        return max(device.value.suspectSince, standstillEndedAt) + limits.suspectSilence
+    }
+
+    /// Gives each session a fresh period of silence, after the loop stood still for long.
+    package mutating func stoodStill(now: GatewayTime) {
+        begin(now)
+        standstillEndedAt = self.now
     }
 
     mutating func deviceTimerFired(_ slot: DeviceSlot) {
         let device = devices.at(slot)
         guard device.value.isConnected else { return }
-        if device.value.flags.contains(.suspect), device.value.suspectSince + limits.suspectSilence <= now {
+        if suspicionEnd(device) <= now {
             numbers.suspectTimeouts &+= 1
             close(slot, .suspectTimeout, "no sign of life after a missed ack")
-        } else if device.value.lastHeardAt + Int64(device.value.heartbeatSeconds) * 1_500 <= now {
+        } else if silenceEnd(device) <= now {
             numbers.heartbeatTimeouts &+= 1
             close(slot, .heartbeatTimeout, "nothing heard for 1.5 heartbeats")
         } else {

@@ -142,9 +142,10 @@ extension Shard {
             return nil
         }
         guard let token = profile(deviceSlot).token(for: content.need) else {
-            entry.value.row.note(.vendorRejected, now, "noToken")
+            let reason = hasLostToken(deviceSlot) ? "tokenMoved" : "noToken"
+            entry.value.row.note(.vendorRejected, now, reason)
             let job = JobAtHand(slot: slot, device: deviceSlot, coldRow: bytes)
-            endVendorPart(job, state: .rejected, reason: "noToken")
+            endVendorPart(job, state: .rejected, reason: reason)
             return nil
         }
         let device = devices.at(deviceSlot)

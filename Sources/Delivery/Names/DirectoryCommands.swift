@@ -4,6 +4,8 @@
 package import Wire
 
 /// An alias: its text for people, its digest for rows; the first 12 bits of the digest are the bucket of its row.
+///
+/// A vendor token has such a name, too, without a text: its row among those of aliases names the token's owner.
 package struct AliasName: Hashable, Sendable, Codable {
     package let high: UInt64
     package let low: UInt64
@@ -35,11 +37,13 @@ package struct TagName: Hashable, Sendable, Codable {
     package func hash(into hasher: inout Hasher) { hasher.combine(digest) }
 }
 
-/// A device that may have an alias, as the alias's row names it.
+/// A device that may have an alias, as the alias's row names it; or the owner of a token.
 package struct AliasEntry: Hashable, Sendable, Codable {
     package var cid: DeviceID
     package var bucket: Bucket
     /// When it was reserved, in gateway time; unique, so it names the reservation.
+    ///
+    /// Of a token's owner: when the device registered the token.
     package var stamp: GatewayTime
     package init(cid: DeviceID, bucket: Bucket, stamp: GatewayTime) {
         (self.cid, self.bucket, self.stamp) = (cid, bucket, stamp)
@@ -62,6 +66,10 @@ package enum DirectoryStep: Sendable, Codable {
     /// `.members`.
     case members(AliasName)
 
+    /// Makes a device the owner of a token, unless the row names another one that has not lost it: `.tokenTaken`,
+    /// `.tokenHeld`.
+    case takeToken(AliasName, AliasEntry, lost: AliasEntry?)
+
     // For the device's bucket; each may answer `.unknown`.
     /// `.aliasSet`; `.late` for a reservation past its lifetime; `.overtaken` by others that were released since.
     case setAlias(DeviceID, AliasName, stamp: GatewayTime)
@@ -83,6 +91,10 @@ package enum DirectoryStep: Sendable, Codable {
     case setBadge(DeviceID, BadgeChange)
     /// `.device`.
     case describe(DeviceID)
+    /// Removes a token that another device has, as far as it was registered up to the stamp: `.done`.
+    case loseToken(DeviceID, AliasName, stamp: GatewayTime)
+    /// The token's row names the device, and no other device has the token: `.done`.
+    case confirmToken(DeviceID, AliasName, stamp: GatewayTime)
 
     // For all buckets of a loop.
     /// The number of devices in every `stride`-th bucket, from the first on, for which the expression is true:
@@ -116,6 +128,9 @@ package enum DirectoryReply: Sendable, Equatable, Codable {
     case held
     /// The device does not have the alias; when `isStale`, it cannot get it by that reservation any more.
     case notHeld(isStale: Bool)
+    case tokenTaken
+    /// The token's row names another device.
+    case tokenHeld(AliasEntry)
     case tooMany
     case tooOften
     case device(DeviceDetail)
@@ -157,4 +172,28 @@ package struct DeviceDetail: Sendable, Equatable, Codable {
 
     /// The alias of a type; 0 for the one without a type.
     package func alias(ofType type: UInt64 = 0) -> AliasName? { aliases.first { $0.type == type } }
+}
+
+/// A token of a device, by its name, and when the device registered it.
+package struct TokenStamp: Sendable, Equatable {
+    package var name: AliasName
+    package var stamp: GatewayTime
+    package init(name: AliasName, stamp: GatewayTime) { (self.name, self.stamp) = (name, stamp) }
+}
+
+/// A durable change of a device's tokens, which the tokens' rows are to follow.
+package struct TokenNews: Sendable, Equatable {
+    package var app: AppKey
+    package var cid: DeviceID
+    package var bucket: Bucket
+    /// Tokens that the device registered, and that no row is known to name as its own.
+    package var claims: [TokenStamp]
+    /// Tokens that the device has no more.
+    package var releases: [TokenStamp]
+    package init(app: AppKey, cid: DeviceID, bucket: Bucket, claims: [TokenStamp], releases: [TokenStamp]) {
+        (self.app, self.cid, self.bucket, self.claims, self.releases) = (app, cid, bucket, claims, releases)
+    }
+
+    /// The device as the row of one of its tokens names it.
+    package func entry(_ token: TokenStamp) -> AliasEntry { AliasEntry(cid: cid, bucket: bucket, stamp: token.stamp) }
 }

@@ -45,7 +45,7 @@ extension Shard {
     }
 
     /// Calls `work` with the row; answers `.failed` itself when a reader could not read it.
-    private mutating func withAlias(
+    mutating func withAlias(
         _ name: AliasName, _ origin: Origin, _ work: @escaping (inout Shard, AliasRow?) -> Void
     ) {
         lookUp(name) { shard, found in
@@ -105,7 +105,7 @@ extension Shard {
         work(&self, .found(row))
     }
 
-    private mutating func write(_ row: AliasRow, _ name: AliasName) {
+    mutating func write(_ row: AliasRow, _ name: AliasName) {
         inBatch(in: name.bucket) { shard in
             let key = AliasRow.key(name)
             if row.entries.isEmpty {

@@ -15,6 +15,7 @@ extension Shard {
         case .reserve(let name, let cid, let bucket): reserve(command, name, cid, bucket)
         case .release(let name, let entries): release(command, name, entries)
         case .members(let name): members(command, name)
+        case .takeToken(let name, let claimant, let lost): takeToken(command, name, claimant, lost: lost)
         case .count(let expression, let first, let stride): count(command, expression, first: first, stride: stride)
         case .setAlias(let cid, let name, let stamp):
             onDevice(command, cid) { $0.setAlias($1, name, stamp: stamp) }
@@ -30,6 +31,10 @@ extension Shard {
         case .setBlacklisted(let cid, let isOn): onDevice(command, cid) { $0.setBlacklisted($1, isOn) }
         case .setBadge(let cid, let change): onDevice(command, cid) { $0.setBadge($1, change) }
         case .describe(let cid): onDevice(command, cid) { .device($0.detail($1)) }
+        case .loseToken(let cid, let name, let stamp):
+            onDevice(command, cid) { $0.loseToken($1, name, stamp: stamp) }
+        case .confirmToken(let cid, let name, let stamp):
+            onDevice(command, cid) { $0.confirmToken($1, name, stamp: stamp) }
         }
     }
 
@@ -226,12 +231,12 @@ extension Shard {
             topic: topic.isEmpty ? settings.apnsTopic : topic)
     }
 
-    private mutating func save(_ profile: DeviceProfile, _ slot: DeviceSlot) {
+    mutating func save(_ profile: DeviceProfile, _ slot: DeviceSlot) {
         devices.keepProfile(slot, profile)
         save(slot)
     }
 
-    private mutating func save(_ slot: DeviceSlot) {
+    mutating func save(_ slot: DeviceSlot) {
         inBatch(of: slot) { shard in
             shard.devices.at(slot).value.flags.insert(.dirty)
         }

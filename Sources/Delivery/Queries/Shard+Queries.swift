@@ -27,7 +27,7 @@ extension Shard {
                     channel: $0.channel, kind: $0.kind, environment: $0.environment, topic: $0.topic,
                     token: String($0.token.prefix(8)), activity: $0.activity, isQuarantined: $0.isQuarantined)
             }
-            let status = DeviceStatus(
+            var status = DeviceStatus(
                 app: app, isConnected: device.value.isConnected, isReachable: device.value.isReachable,
                 isSuspect: device.value.flags.contains(.suspect), applicationState: device.value.state,
                 keepsRunning: device.value.flags.contains(.keepsRunning), generation: device.value.generation,
@@ -42,6 +42,7 @@ extension Shard {
                 tokens: tokens, vendorFailure: profile.vendorFailure,
                 bounds: .init(messageCount: settings.queuedMessageLimit, byteCount: settings.queuedByteLimit),
                 names: .init(aliases: profile.names.aliases.map(\.name.text), tags: profile.names.tags.map(\.text)))
+            status.hasLostToken = shard.hasLostToken(slot)
             shard.tell(.deviceStatus(origin, cid, .known(status)))
         }
     }

@@ -36,6 +36,8 @@ package enum Effect {
     /// A first ack is durable: the gateway ends the siblings of this message, then tells its shard
     /// (`TaskCommand.settleFirstAck`).
     indirect case firstAck(FirstAck)
+    /// A device's tokens changed, durably: the gateway has their rows follow (`DirectoryOperation.Work.tokens`).
+    indirect case tokens(TokenNews)
     /// Something an operator must see, once per occurrence: name is the log event, text has no secret and no payload.
     indirect case log(LogEvent)
 }
@@ -287,6 +289,8 @@ package struct DeviceStatus: Sendable, Codable {
     package var bounds: QueueBounds?
     /// `nil` from a gateway of the release before, which does not tell them.
     package var names: Names?
+    /// It lost a token to another device, and has registered none since; `nil` from a gateway of the release before.
+    package var hasLostToken: Bool?
     /// Until then its Hellos are refused, because it connects and leaves over and over; its gateway says so.
     package var slowedUntil: GatewayTime?
     package init(

@@ -102,6 +102,7 @@ extension Shard {
         var flags: DeviceRow.Flags = []
         if device.value.flags.contains(.pushModeOff) { flags.insert(.pushModeOff) }
         if device.value.flags.contains(.replayOpened) { flags.insert(.replayOpened) }
+        if device.value.flags.contains(.tokenMoved) { flags.insert(.tokenMoved) }
         if device.value.flags.contains(.established) { flags.insert(.established) }
         if device.value.flags.contains(.blacklisted) { flags.insert(.blacklisted) }
         if !device.value.flags.contains(.listed) { enlist(device) }

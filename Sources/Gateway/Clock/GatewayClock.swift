@@ -170,4 +170,6 @@ package enum ClockLimits {
     /// At this distance per second of offset the speed is reduced, so that the approach ends without a swing.
     package static let slewHorizon: Int64 = 30_000
     package static let reportedDrift: Int64 = 1_000
+    /// Beyond it `/readyz` names the difference: a business server's or a device's times may be refused for it.
+    package static let noticedOffset: Int64 = 10_000
 }

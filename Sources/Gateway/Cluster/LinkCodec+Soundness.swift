@@ -96,9 +96,11 @@ extension LoopShare {
 extension DirectoryCommand {
     fileprivate func isSound(inPart part: Int, of parts: Int) -> Bool {
         switch step {
-        case .reserve(let name, _, _), .release(let name, _), .members(let name): name.bucket == bucket
+        case .reserve(let name, _, _), .release(let name, _), .members(let name), .takeToken(let name, _, _):
+            name.bucket == bucket
         case .count(_, let first, let stride): first == part && stride == parts
-        case .setAlias, .clearAlias, .holds, .replaceTags, .addTag, .removeTag, .setBlacklisted, .setBadge, .describe:
+        case .setAlias, .clearAlias, .holds, .replaceTags, .addTag, .removeTag, .setBlacklisted, .setBadge, .describe,
+            .loseToken, .confirmToken:
             true
         }
     }

@@ -109,7 +109,7 @@ extension RelayPreamble {
     init(_ body: UnsafeRawBufferPointer) throws {
         let form = try CompactDecoder.decode(Form.self, from: body)
         let device = try form.deviceHello.withUnsafeBytes { try Hello(decoding: $0.bytes) }
-        guard device.role == .device, DeviceHandshake.arePlain(device.tokens), !form.cid.isNone,
+        guard device.role == .device, device.tokens.allSatisfy({ (try? $0.cleaned()) == $0 }), !form.cid.isNone,
             form.newSecret.map({ $0.count == Self.secretByteCount }) ?? true
         else { throw LinkFault.malformed("a relayed device's Hello") }
         self.init(

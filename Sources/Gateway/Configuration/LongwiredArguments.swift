@@ -99,4 +99,6 @@ package enum ExitCode: Int32, Sendable, CaseIterable {
     case store = 74
     /// The configuration, or an address that cannot be bound.
     case configuration = 78
+    /// The reader of standard output has left: what a shell says of a program that SIGPIPE ended.
+    case readerLeft = 141
 }

@@ -201,19 +201,11 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
     /// Before the Hello; a client that measures its connection sends a few.
     private static let emptyFrameLimit = 64
 
-    /// A token becomes part of a request to the vendor: nothing in it may break a line or a path there.
-    static func arePlain(_ tokens: [VendorToken]) -> Bool {
-        func isPlain(_ text: String) -> Bool { text.utf8.allSatisfy { (0x21...0x7E).contains($0) } }
-        return tokens.allSatisfy { isPlain($0.token) && isPlain($0.topic) }
-    }
-
-    static let plainTokensReason: StaticString = "a vendor token or topic has characters other than visible ASCII"
-
     // MARK: Handshake
 
     /// Decides on a Hello and sends the connection to the loop that owns its device.
     private func hello(_ body: UnsafeRawBufferPointer, after rest: UnsafeRawBufferPointer) {
-        let hello: Hello
+        var hello: Hello
         let transcript: HelloTranscript
         do throws(WireError) {
             hello = try Hello(decoding: body.bytes)
@@ -221,7 +213,7 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         } catch {
             return close(.malformed, reason: "the Hello cannot be read")
         }
-        guard Self.arePlain(hello.tokens) else { return close(.malformed, reason: Self.plainTokensReason) }
+        hello.tokens.clean(&hello.refusedTokens)
         guard hello.role == .device else {
             return close(.wrongListener, reason: "this listener is for devices; senders have their own")
         }

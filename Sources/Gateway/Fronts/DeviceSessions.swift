@@ -212,11 +212,9 @@ final class DeviceSessions: StreamDelegate {
             // That it came was all that mattered.
             _ = try Pong(decoding: body.bytes)
         case .deviceUpdate:
-            let update = try DeviceUpdate(decoding: body.bytes)
+            var update = try DeviceUpdate(decoding: body.bytes)
             guard update.tokens.isEmpty || isWithinBudget(session, FrameBudget.tokensCost) else { return }
-            guard DeviceHandshake.arePlain(update.tokens) else {
-                return close(session, .malformed, reason: DeviceHandshake.plainTokensReason)
-            }
+            update.tokens.clean(&update.refusedTokens)
             owner.update(session, update)
         case .feedback:
             let feedback = try Feedback(decoding: body.bytes)

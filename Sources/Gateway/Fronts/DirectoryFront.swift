@@ -16,7 +16,13 @@ final class DirectoryFront {
     /// Operations under way at once on one loop; more are told to come back.
     static let pendingLimit = 16_384
 
+    /// Changes of tokens that wait for a part; more are made good by the devices' next Hellos.
+    static let lateTokensLimit = 16_384
+    /// A part that stays away costs no more than this.
+    static let lateTokensPerSecond = 256
+
     private unowned let owner: GatewayLoop
+    private var lateTokens: [TokenNews] = []
     private var operations = StampedTable<Pending>(limit: DirectoryFront.pendingLimit)
 
     init(_ owner: GatewayLoop) { self.owner = owner }
@@ -38,6 +44,35 @@ final class DirectoryFront {
         }
         send(steps, app: app, owner.route(.directory, slot, stamp))
         return true
+    }
+
+    // MARK: Tokens
+
+    /// Has the rows of a device's tokens follow a change of them.
+    func follow(_ news: TokenNews) {
+        // Requests of the apps' servers have half of the room for themselves.
+        guard operations.count < Self.pendingLimit / 2 else { return followLater(news) }
+        let isTaken = run(.tokens(news), app: news.app) { [weak self] operation in
+            var rest = news
+            let failed = operation.outcomes.map { $0 == .failed }
+            rest.claims = zip(news.claims, failed).filter(\.1).map(\.0)
+            rest.releases = zip(news.releases, failed.dropFirst(news.claims.count)).filter(\.1).map(\.0)
+            if !rest.claims.isEmpty || !rest.releases.isEmpty { self?.followLater(rest) }
+        }
+        if !isTaken { followLater(news) }
+    }
+
+    /// A part could not be asked, or there is no room now: the next second tries again.
+    private func followLater(_ news: TokenNews) {
+        if lateTokens.count < Self.lateTokensLimit { lateTokens.append(news) }
+    }
+
+    /// A second is over.
+    func tick() {
+        guard !lateTokens.isEmpty else { return }
+        let late = Array(lateTokens.prefix(Self.lateTokensPerSecond))
+        lateTokens.removeFirst(late.count)
+        for news in late { follow(news) }
     }
 
     private func send(_ steps: [StepToSend], app: AppKey, _ route: Route) {

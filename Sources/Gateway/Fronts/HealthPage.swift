@@ -30,7 +30,19 @@ enum HealthPage {
         writer.integer(Int64(context.loopCount))
         writer.key("queueEpoch")
         writer.string("\(context.queueEpoch)")
-        if let cluster { write(cluster, context.store, to: &writer) }
+        if let cluster { write(cluster, to: &writer) }
+        let offset = status.clockOffset
+        if abs(offset) > ClockLimits.noticedOffset {
+            writer.key("clockOffsetMilliseconds")
+            writer.integer(offset)
+        }
+        let isBusy = cluster != nil && !context.store.acceptsWrites
+        let busy = isBusy ? context.store.statistics.refusalReason ?? busyReason : nil
+        let reasons = [cluster?.reason, busy, clockReason(offset)].compactMap { $0 }
+        if !reasons.isEmpty {
+            writer.key("reason")
+            writer.string(reasons.joined(separator: "; "))
+        }
         writer.endObject()
         return APIResponse(status: word == "ready" ? 200 : 503, body: writer.bytes)
     }
@@ -51,8 +63,21 @@ enum HealthPage {
 
     private static let busyReason = "Redis refuses or holds up the writes of some parts: see storeBusy in the log"
 
-    /// What the cluster adds; `reason` also tells what is missing on a gateway that is ready.
-    private static func write(_ cluster: ClusterHealth, _ store: any StoreService, to writer: inout JSONWriter) {
+    /// Why a gateway that serves needs an operator: its time differs from that of its machine.
+    private static func clockReason(_ offset: Int64) -> String? {
+        guard abs(offset) > ClockLimits.noticedOffset else { return nil }
+        let direction = offset > 0 ? "behind" : "ahead of"
+        let difference = "the gateway's time is \(abs(offset) / 1_000) s \(direction) the machine's clock"
+        guard offset > ClockLimits.forwardStep else {
+            let approach = "\(difference) and approaches it by 3 s a minute"
+            return offset > 0 ? "\(approach); a restart of the gateway takes the machine's clock at once" : approach
+        }
+        return
+            "\(difference), which is not followed; set the clock right, or restart the gateway with --accept-clock if it is right"
+    }
+
+    /// Writes the members that only a gateway of a cluster has.
+    private static func write(_ cluster: ClusterHealth, to writer: inout JSONWriter) {
         writer.key("node")
         writer.integer(Int64(cluster.node))
         writer.key("partsOwned")
@@ -70,12 +95,6 @@ enum HealthPage {
             writer.beginArray()
             for address in cluster.linksDown { writer.string(address) }
             writer.endArray()
-        }
-        let refusal = store.acceptsWrites ? nil : store.statistics.refusalReason ?? Self.busyReason
-        let reasons = [cluster.reason, refusal].compactMap { $0 }
-        if !reasons.isEmpty {
-            writer.key("reason")
-            writer.string(reasons.joined(separator: "; "))
         }
     }
 }

@@ -10,4 +10,8 @@ final class HelloVerifier: ProofVerifier {
     }
 
     func messageDigest(of task: TaskID, for cid: DeviceID) -> UInt64 { PushAPI.messageDigest(of: task, for: cid) }
+
+    func tokenName(app: AppKey, channel: VendorChannel, kind: TokenKind, token: String) -> AliasName {
+        AliasName(app: app, channel: channel, kind: kind, token: token)
+    }
 }

@@ -278,7 +278,7 @@ final class Gateway {
             status.clockOffset = offset
             status.isClockStepRefused = offset > ClockLimits.forwardStep
         }
-        context.tellAll { $0.setClock(mapping) }
+        context.tellAll { $0.setClock(mapping, offset: offset) }
         hook?.tend()
         if let report = context.addresses.takeReport() {
             let counts = report.counts.map { "\($0.kind.label) \($0.count)" }.joined(separator: ", ")

@@ -197,6 +197,8 @@ package enum LongwiredMain {
     private static func tell(_ text: String) -> Int32 {
         switch BoundedWriter.write(text + "\n", to: STDOUT_FILENO, atMostMilliseconds: 1_000) {
         case .done: ExitCode.success.rawValue
+        // The reader has left, as `head` does.
+        case .failed(let error) where error.isBrokenPipe: ExitCode.readerLeft.rawValue
         case .timedOut: fail("standard output takes nothing: nobody reads it", .store)
         case .failed(let error): fail("standard output cannot be written: \(error)", .store)
         }

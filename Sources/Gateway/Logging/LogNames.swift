@@ -65,6 +65,8 @@ package enum LogName: String, Sendable, CaseIterable {
     /// A changed key counts only after a restart; fields: key.
     case restartNeeded
 
+    /// An event loop stood still for ten seconds or more: the process or its machine was stopped. Fields: loop, milliseconds.
+    case loopStoodStill
     /// The wall clock stands too far ahead and is not followed; fields: offsetMilliseconds.
     case clockStepRefused
     /// The wall clock and the gateway's time agree again.

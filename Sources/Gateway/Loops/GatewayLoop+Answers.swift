@@ -12,6 +12,11 @@ extension GatewayLoop {
         answerDeferred()
         if core.pointee.seat.hasSlicesAtHand { continueWork() }
         if !launches.isEmpty { passLaunches() }
+        if !tokenNews.isEmpty {
+            let news = tokenNews
+            tokenNews.removeAll()
+            for item in news { directoryFront.follow(item) }
+        }
         guard !dueTasks.isEmpty || !firstAcks.isEmpty else { return }
         let (due, first) = (dueTasks, firstAcks)
         dueTasks.removeAll()
@@ -85,6 +90,8 @@ extension GatewayLoop {
             launches.append(record)
         case .firstAck(let first):
             firstAcks.append(first)
+        case .tokens(let news):
+            tokenNews.append(news)
         case .log(let event):
             context.log.write(event)
         }

@@ -26,6 +26,8 @@ final class GatewayLoop {
     var dueTasks: [TaskRecord] = []
     /// Broadcasts that this turn's effects told of.
     var launches: [TaskRecord] = []
+    /// Changes of devices' tokens among this turn's effects.
+    var tokenNews: [TokenNews] = []
     private var isWorking = false
     /// Acks whose siblings are to be ended, likewise.
     var firstAcks: [FirstAck] = []
@@ -184,6 +186,7 @@ final class GatewayLoop {
             store.close()
         }
         loop.onTick { [unowned self] _ in tick() }
+        loop.onStandstill { [unowned self] milliseconds in stoodStill(for: milliseconds) }
         guard loop.hasOwnTable else { return }
         loop.onArrival { [unowned self] connection, cargo in
             guard let connection, let cargo = cargo as? AdoptedConnection.Cargo else { return endConnection(.device) }
@@ -256,13 +259,26 @@ final class GatewayLoop {
     var log: Log { context.log }
     var statistics: ShardStatistics { core.pointee.seat.statistics }
 
-    /// The control thread moved the clock's mapping.
-    func setClock(_ mapping: ClockMapping) {
+    /// The control thread moved the clock's mapping; the machine's clock stands so far ahead of it.
+    func setClock(_ mapping: ClockMapping, offset: Int64 = 0) {
         core.pointee.clock = mapping
         core.pointee.cachedNow = 0
+        publicFront.api.clockOffset = offset
+        publicFront.api.isClockDoubted = offset > ClockLimits.forwardStep
     }
 
     // MARK: Turn
+
+    /// Gives sessions a fresh period after the process or its machine was stopped.
+    private func stoodStill(for milliseconds: UInt64) {
+        // A shorter one is within the slack of each heartbeat.
+        guard milliseconds >= Self.standstillMilliseconds else { return }
+        withShard { $0.stoodStill(now: now) }
+        guard loop.index == index else { return }
+        log.write(.warning, .loopStoodStill, [.loop: LogValue(loop.index), .milliseconds: LogValue(milliseconds)])
+    }
+
+    private static let standstillMilliseconds: UInt64 = 10_000
 
     private func tick() {
         withShard { $0.advance(to: now) }
@@ -288,6 +304,7 @@ final class GatewayLoop {
             exchangeRates()
             webhooks.tick()
             publicFront.forgetExpiredTokens()
+            directoryFront.tick()
             if isHere(0) {
                 campaignKeeper.tick()
                 counterKeeper?.tick()

@@ -19,4 +19,6 @@ enum ExitCode {
     static let unavailable: Int32 = 69
     static let internalError: Int32 = 70
     static let unwritable: Int32 = 74
+    /// The reader of standard output has left: what a shell says of a program that SIGPIPE ended.
+    static let readerLeft: Int32 = 141
 }

@@ -84,7 +84,7 @@ final class SocketTransport: ClientTransport {
             if result == 0 || errno == EINPROGRESS || errno == EINTR { return }
             reason = System.describe(errno)
         }
-        throw TransportFailure(reason: "cannot connect to \(endpoint.host):\(endpoint.port): \(reason)")
+        throw TransportFailure(reason: "cannot connect to \(endpoint): \(reason)")
     }
 
     func serve() throws(TransportFailure) {

@@ -210,7 +210,7 @@ enum LinkSamples {
 
     enum StepCase: CaseIterable {
         case reserve, release, members, setAlias, clearAlias, holds, replaceTags, addTag, removeTag, setBlacklisted,
-            setBadge, describe, count
+            setBadge, describe, count, takeToken, loseToken, confirmToken
 
         init(_ step: DirectoryStep) {
             switch step {
@@ -227,6 +227,9 @@ enum LinkSamples {
             case .setBadge: self = .setBadge
             case .describe: self = .describe
             case .count: self = .count
+            case .takeToken: self = .takeToken
+            case .loseToken: self = .loseToken
+            case .confirmToken: self = .confirmToken
             }
         }
     }
@@ -238,6 +241,11 @@ enum LinkSamples {
             .holds(cid, alias, stamp: -1), .replaceTags(cid, [tag("a"), tag("bc")]), .addTag(cid, tag("é")),
             .removeTag(cid, tag("")), .setBlacklisted(cid, true), .setBadge(cid, .add(-4)), .setBadge(cid, .set(5)),
             .describe(cid), .count(expression, first: part, stride: parts),
+            .takeToken(alias, AliasEntry(cid: cid, bucket: bucket, stamp: time), lost: nil),
+            .takeToken(
+                alias, AliasEntry(cid: cid, bucket: bucket, stamp: 1),
+                lost: AliasEntry(cid: cid, bucket: bucket, stamp: time)),
+            .loseToken(cid, alias, stamp: time), .confirmToken(cid, alias, stamp: 0),
         ]
     }
 
@@ -514,7 +522,7 @@ enum LinkSamples {
 
     enum ReplyCase: CaseIterable {
         case done, reserved, full, members, aliasSet, late, overtaken, aliasCleared, held, notHeld, tooMany, tooOften,
-            device, count, unknown, failed
+            device, count, unknown, failed, tokenTaken, tokenHeld
 
         init(_ reply: DirectoryReply) {
             switch reply {
@@ -530,6 +538,8 @@ enum LinkSamples {
             case .notHeld: self = .notHeld
             case .tooMany: self = .tooMany
             case .tooOften: self = .tooOften
+            case .tokenTaken: self = .tokenTaken
+            case .tokenHeld: self = .tokenHeld
             case .device: self = .device
             case .count: self = .count
             case .unknown: self = .unknown
@@ -543,7 +553,7 @@ enum LinkSamples {
         return [
             .done, .reserved(stamp: time), .full(entries), .members([]), .aliasSet(previous: alias, stamp: 1),
             .aliasSet(previous: nil, stamp: 2), .late, .overtaken, .aliasCleared(stamp: time), .held,
-            .notHeld(isStale: true), .tooMany, .tooOften,
+            .notHeld(isStale: true), .tooMany, .tooOften, .tokenTaken, .tokenHeld(entries[0]),
             .device(
                 DeviceDetail(
                     aliases: [alias], tags: [tag("x")], badge: -1, isBlacklisted: true, isConnected: true,

@@ -71,6 +71,8 @@ package struct DeviceRow {
         static let blacklisted = Flags(rawValue: 8)
         /// It has its row in the roster; rows of store format 1 have none.
         static let listed = Flags(rawValue: 16)
+        /// It lost a token to another device, and has registered none since.
+        static let tokenMoved = Flags(rawValue: 32)
     }
 
     var flags: Flags = []

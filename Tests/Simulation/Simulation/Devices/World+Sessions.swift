@@ -262,6 +262,7 @@ extension World {
             guard record.broadcast != nil else { return fail(.content, "a task fell due that nobody scheduled") }
             broadcastDue(record)
         case .firstAck(let first): firstAckTold(first)
+        case .tokens(let news): followTokens(news)
         case .log(let event): oracle.logged(event)
         }
     }

@@ -86,6 +86,12 @@ extension World {
         post(steps, of: names.operations.count - 1)
     }
 
+    /// The gateway has the rows of a device's tokens follow.
+    func followTokens(_ news: TokenNews) {
+        guard let app = plan.apps.firstIndex(where: { $0.key == news.app }) else { return }
+        begin(.tokens(news), app: app)
+    }
+
     private func post(_ next: [StepToSend], of operation: Int) {
         for step in next {
             guard case .bucket(let bucket) = step.target else { continue }

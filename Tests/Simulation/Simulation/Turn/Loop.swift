@@ -58,4 +58,8 @@ private final class Verifier: ProofVerifier {
     }
 
     func messageDigest(of task: TaskID, for cid: DeviceID) -> UInt64 { world.broadcastDigest(of: task, for: cid) }
+
+    func tokenName(app: AppKey, channel: VendorChannel, kind: TokenKind, token: String) -> AliasName {
+        testTokenName(app: app, channel: channel, kind: kind, token: token)
+    }
 }

@@ -1,0 +1,38 @@
+import Testing
+
+@testable import EventLoops
+
+@Suite("Standstill")
+struct StandstillTests {
+    private typealias Verdict = Standstill.Verdict
+
+    @Test("ticks that come in time, or late for load, are on time")
+    func onTime() {
+        var standstill = Standstill()
+        for now: UInt64 in [1_000, 1_050, 1_900, 3_850] {
+            #expect(standstill.judge(now: now, eventCount: now, hasDeferredWork: true) == .onTime)
+        }
+    }
+
+    @Test("after a standstill the loop reads until nothing more comes, then it judges")
+    func readsFirst() {
+        var standstill = Standstill()
+        #expect(standstill.judge(now: 1_000, eventCount: 0, hasDeferredWork: false) == .onTime)
+        #expect(standstill.judge(now: 53_000, eventCount: 0, hasDeferredWork: false) == .began(52_000))
+        #expect(standstill.judge(now: 53_050, eventCount: 20, hasDeferredWork: false) == .reading)
+        #expect(standstill.judge(now: 53_300, eventCount: 25, hasDeferredWork: false) == .reading)
+        #expect(standstill.judge(now: 53_350, eventCount: 25, hasDeferredWork: true) == .reading)
+        #expect(standstill.judge(now: 53_400, eventCount: 25, hasDeferredWork: false) == .onTime)
+        #expect(standstill.judge(now: 53_450, eventCount: 30, hasDeferredWork: true) == .onTime)
+    }
+
+    @Test("peers that send without an end do not keep the loop from its deadlines")
+    func bounded() {
+        var standstill = Standstill()
+        _ = standstill.judge(now: 1_000, eventCount: 0, hasDeferredWork: false)
+        #expect(standstill.judge(now: 11_000, eventCount: 1, hasDeferredWork: true) == .began(10_000))
+        var now: UInt64 = 11_000
+        while standstill.judge(now: now + 50, eventCount: now, hasDeferredWork: true) == .reading { now += 50 }
+        #expect(now + 50 - 11_000 <= Standstill.readingMilliseconds)
+    }
+}

@@ -1,0 +1,51 @@
+"""A machine whose clock was wrong at the gateway's start, and is set right."""
+
+import glob
+import os
+import re
+import subprocess
+
+import pytest
+from gateway import Gateway, binary, eventually
+
+LIBRARY = next(iter(glob.glob("/usr/lib/*/faketime/libfaketime.so.1")), None)
+STEP = 1_800
+
+
+class Shifted(Gateway):
+    """Runs with a clock of its own, as the file `clock` says; the monotonic clocks stay true."""
+
+    def set_clock(self, seconds):
+        (self.folder / "clock").write_text(f"{seconds:+d}\n")
+
+    def spawn(self, *arguments, **options):
+        environment = {
+            **os.environ, "SWIFT_BACKTRACE": "enable=no", "LD_PRELOAD": LIBRARY, "FAKETIME_NO_CACHE": "1",
+            "FAKETIME_TIMESTAMP_FILE": str(self.folder / "clock"), "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "DONT_FAKE_MONOTONIC": "1"}
+        # The library changes the environment of the first program that loads it, under which Swift loses its arguments.
+        words = ["sh", "-c", 'exec "$0" "$@"', binary("longwired"), "--config", str(self.config), *arguments]
+        options = {"stdout": self._log, "stderr": subprocess.STDOUT, **options}
+        return subprocess.Popen(words, stdin=subprocess.DEVNULL, env=environment, cwd=self.folder, **options)
+
+
+@pytest.mark.skipif(not LIBRARY, reason="needs Debian's faketime")
+def test_a_step_of_the_clock_blocks_no_authentication_and_is_told():
+    gateway = Shifted()
+    gateway.set_clock(-STEP)
+    with gateway:
+        def readiness():
+            return gateway.call("GET", "/readyz", port=gateway.admin)
+
+        assert "reason" not in readiness()
+        gateway.set_clock(0)
+        told = eventually(lambda: readiness() if "reason" in readiness() else None, "the step in /readyz")
+        assert told["status"] == "ready" and "s behind the machine's clock" in told["reason"]
+        assert (STEP - 60) * 1_000 < told["clockOffsetMilliseconds"] <= STEP * 1_000
+        gateway.authenticate()
+        assert re.search(r"^longwire_clock_offset_seconds 1[78]\d\d", gateway.metrics(), re.MULTILINE)
+        # The remedy that it names.
+        gateway.stop()
+        gateway.start()
+        assert "reason" not in readiness()
+        gateway.authenticate()

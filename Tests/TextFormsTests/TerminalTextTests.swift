@@ -1,0 +1,27 @@
+import Testing
+
+@testable import TextForms
+
+@Suite("Texts on a terminal")
+struct TerminalTextTests {
+    @Test(
+        "a peer's text drives no terminal and makes no line of its own",
+        arguments: [
+            ("\u{1B}]0;owned\u{7}\u{1B}[2J", #"\u001b]0;owned\u0007\u001b[2J"#),
+            ("a\nb\r\tc", #"a\u000ab\u000d\u0009c"#),
+            ("\u{9B}31m", #"\u009b31m"#), ("\u{7F}", #"\u007f"#), ("\u{202E}gpj", #"\u202egpj"#),
+            ("\u{2028}", #"\u2028"#), ("plain 中文 ✓", "plain 中文 ✓"), ("\u{1B}[31m", #"\u001b[31m"#),
+        ])
+    func plain(text: String, shown: String) {
+        #expect(TerminalText.plain(text) == shown)
+    }
+
+    @Test("of what is printed, line ends, tabs and the programs' own colours stay, and nothing else")
+    func lines() {
+        let own = TerminalText.Sequence.allCases.map(\.text).joined(separator: "x")
+        #expect(TerminalText.lines(own + "\n\ty") == own + "\n\ty")
+        #expect(TerminalText.lines("\u{1B}[8mhidden\u{1B}]0;t\u{7}") == #"\u001b[8mhidden\u001b]0;t\u0007"#)
+        // A line of JSON stays one: the escape means the same there.
+        #expect(TerminalText.lines("{\"a\":\"\u{9B}\u{7F}\"}") == #"{"a":"\u009b\u007f"}"#)
+    }
+}

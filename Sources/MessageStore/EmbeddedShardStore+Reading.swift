@@ -4,6 +4,9 @@
 // One thing could go wrong: a row that was young when the reader looked (so the disk did not have it) and that has left
 // memory by the time of the reply. Therefore rows stay in memory, though spilled, until every read that was under way
 // when the loop learned of the spill has been answered. Epochs count that: each batch of cooled rows begins a new one.
+//
+// A read that begins after that does not keep such rows in memory. So the disk, which has them by then, is asked for every row
+// that is with the spiller (`staysInMemory`).
 
 package import Delivery
 package import Wire
@@ -47,12 +50,18 @@ extension EmbeddedShardStore {
         lastToken += 1
         let parts = requests.map { request in
             var part = ReadOperation.Part(request: request)
-            // What memory knows it will still know at the reply (see the epochs).
-            if case .get(let key) = request, young(key) != .unknown { part.isComplete = true }
+            if case .get(let key) = request, staysInMemory(key) { part.isComplete = true }
             return part
         }
         send(ReadOperation(token: lastToken, epoch: epochs.begin(), mailbox: mailbox, parts: parts))
         return lastToken
+    }
+
+    /// Whether memory will still know the row at the reply of a read that begins now (see the epochs).
+    private func staysInMemory(_ key: StoreKey) -> Bool {
+        // Whether a logged row is with the spiller is not known.
+        guard !key.table.isLogged, let number = index.find(key) else { return false }
+        return !index[number].pointee.isCollected
     }
 
     package func requestAlarms(_ request: AlarmRequest) -> ReadToken {

@@ -142,6 +142,38 @@ struct SpillTests {
         for number in UInt64(0)..<20 { #expect(try fixture.text(StoreFixture.key(number)) == "text") }
     }
 
+    @Test("a read that begins while rows are leaving memory finds them on the disk")
+    func readWhileCooling() throws {
+        let folder = try TemporaryFolder()
+        // One segment has all rows.
+        let fixture = try StoreFixture(StoreFixture.configuration(folder, segment: 4 << 20))
+        defer { fixture.close() }
+        let shard = fixture.shards[0]
+        let collector = ReplyCollector()
+        shard.observer = collector
+        let count = UInt64(fixture.embedded.sliceRowCount * 2 + 1)
+        for number in 0..<count {
+            fixture.put(StoreFixture.key(number), "text \(number)")
+            if number % 256 == 0 { try fixture.sync() }
+        }
+        try fixture.sync()
+        fixture.embedded.requestSpill()
+        // A slice of the rows has left memory, and the others are about to.
+        try fixture.wait("the first slice") { shard.youngRowCount < Int(count) }
+        var tokens: [UInt64: ReadToken] = [:]
+        for number in 0..<count where shard.young(StoreFixture.key(number)) != .unknown {
+            tokens[number] = shard.read([.get(StoreFixture.key(number))])
+            if tokens.count == 8 { break }
+        }
+        #expect(!tokens.isEmpty)
+        // The rows leave before the replies are looked at.
+        while !shard.cooling.isEmpty { shard.coolSlice() }
+        #expect(shard.youngRowCount == 0)
+        try fixture.wait("replies") { tokens.values.allSatisfy { collector.replies[$0] != nil } }
+        for (number, token) in tokens { #expect(collector.replies[token] == .some("text \(number)")) }
+        #expect(collector.failures.isEmpty)
+    }
+
     @Test("a row that cools is reported once, with its alarm then the store's")
     func cooledAndAlarm() throws {
         let folder = try TemporaryFolder()

@@ -102,13 +102,23 @@ extension ByteStream {
     }
 
     private func peerEnded(_ slot: StreamSlot.Pointer) {
+        slot.pointee.flags.insert(.hasPeerEnd)
         if slot.pointee.flags.contains(.isClosing) {
-            // Our last bytes may still wait although the peer says no more; they go out if the socket takes them now.
+            // Our last bytes may still wait although the peer says no more; they have the time of a close.
             if slot.pointee.outbox.byteCount > 0 { flush() }
+            guard isOpen, slot.pointee.outbox.byteCount == 0 else { return }
             return finish(.closedHere)
         }
-        // Answers to a peer that only closed its half are sent as far as the socket takes them at once.
+        // Answers to a peer that only closed its half.
+        if let delegate = slot.pointee.delegate, delegate.peerEnded(self) {
+            if isOpen, !slot.pointee.flags.contains(.isClosing) { pauseReading() }
+            return
+        }
+        guard isOpen, !slot.pointee.flags.contains(.isClosing) else { return }
         flush()
+        guard isOpen else { return }
+        // The outbox goes out as the peer reads it, within the time of a close.
+        if slot.pointee.outbox.byteCount > 0 { return closeAfterFlush() }
         finish(.endOfStream)
     }
 

@@ -123,6 +123,8 @@ extension ByteStream {
         slot.pointee.flags.insert(.isShut)
         slot.pointee.tls?.sayGoodbye()
         shutdown(slot.pointee.descriptor, CInt(SHUT_WR))
+        // The peer's end is read already: no edge follows.
+        if slot.pointee.flags.contains(.hasPeerEnd) { enqueueReadAgain() }
     }
 
     /// One call over the outbox's first blocks.

@@ -53,6 +53,12 @@ open class StreamDelegate {
     /// The TLS handshake is done; not called on a plain stream.
     open func handshakeFinished(_ stream: ByteStream) {}
 
+    /// The peer sends no more, and everything that it sent was delivered; it may still read (TCP half-close, `close_notify`).
+    ///
+    /// With true the stream stays open for output, until the delegate closes it (`closeAfterFlush`) or its timeout fires: the
+    /// delegate sets one. With false, the default, the stream ends. Called again when reading is resumed.
+    open func peerEnded(_ stream: ByteStream) -> Bool { false }
+
     /// The stream's timeout fired; by default it is closed.
     open func timedOut(_ stream: ByteStream) { stream.close(.timedOut) }
 

@@ -200,7 +200,10 @@ final class TestDelegate: StreamDelegate {
     var onFilled: ((ByteStream) -> Void)?
     var onDrained: ((ByteStream) -> Void)?
     var onTimeout: ((ByteStream) -> Void)?
+    /// Whether a stream whose peer sends no more stays.
+    var onPeerEnd: ((ByteStream) -> Bool)?
 
+    override func peerEnded(_ stream: ByteStream) -> Bool { onPeerEnd?(stream) ?? super.peerEnded(stream) }
     override func received(_ bytes: UnsafeRawBufferPointer, on stream: ByteStream) -> Int { onReceived(bytes, stream) }
     override func outboxFilled(_ stream: ByteStream) {
         if let onFilled { onFilled(stream) } else { super.outboxFilled(stream) }

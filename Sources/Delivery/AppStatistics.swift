@@ -96,13 +96,13 @@ extension Shard {
     }
 
     /// Gives an app a place in every table that is kept by app.
-    mutating func addApp(_ settings: AppSettings) {
-        appPlaces[settings.key] = apps.count
-        apps.append(settings)
+    mutating func addApp(_ app: AppEntry) {
+        appPlaces[app.key] = apps.count
+        apps.append(app)
         var figures = AppStatistics()
-        if let holdings = holdingsBeforeServed[settings.key] { figures.add(holdings) }
+        if let holdings = holdingsBeforeServed[app.key] { figures.add(holdings) }
         appNumbers.append(figures)
-        appRetained.append(retained(of: settings.key))
+        appRetained.append(retained(of: app.key))
         jobs.addApp()
         sessions.addApp()
         broadcasts.setApps(apps)

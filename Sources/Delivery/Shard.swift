@@ -16,7 +16,9 @@ internal import Wire
 /// All devices of one loop.
 package struct Shard: ~Copyable {
     var limits: ShardLimits
-    var apps: [AppSettings]
+    var apps: [AppEntry]
+    /// False while the gateway does not know all apps.
+    var knowsAllApps: Bool
     let store: any ShardStore
     let verifier: any ProofVerifier
     let queueEpoch: UInt64
@@ -47,7 +49,6 @@ package struct Shard: ~Copyable {
     var alarms = AlarmReading()
     var usage = AppUsage()
     var tagWalks = TagWalkPlaces()
-    var retiredApps: Set<AppKey> = []
     var numbers = ShardStatistics()
     var appNumbers: [AppStatistics]
     var appRetained: [RetainedBytes] = []
@@ -77,10 +78,11 @@ package struct Shard: ~Copyable {
     package init(
         limits: ShardLimits, apps: [AppSettings], store: any ShardStore, verifier: any ProofVerifier,
         encoder: any BroadcastEncoder, queueEpoch: UInt64, counters: CounterStart,
-        broadcasts start: BroadcastStart = BroadcastStart(), now: GatewayTime
+        broadcasts start: BroadcastStart = BroadcastStart(), knowsAllApps: Bool = true, now: GatewayTime
     ) {
         (self.limits, self.store, self.verifier, self.queueEpoch) = (limits, store, verifier, queueEpoch)
-        self.apps = apps
+        self.apps = apps.map { AppEntry($0) }
+        self.knowsAllApps = knowsAllApps
         self.now = now
         devices = DeviceTable(now: now)
         let holdingsAtStart = counters.holdingsByApp
@@ -131,7 +133,7 @@ package struct Shard: ~Copyable {
     package var awaitedTicket: Ticket { outbox.awaitedTicket }
 
     /// True when a lease of some channel would find jobs.
-    package var hasDueJobs: Bool { jobs.dueCount > 0 }
+    package var hasDueJobs: Bool { VendorChannel.allCases.contains { hasDueJobs(for: nil, $0) } }
 
     /// No timer of this shard is due before this; the gateway calls `advance(to:)` then, and at least once a second.
     package var nextTimer: GatewayTime {
@@ -163,17 +165,31 @@ package struct Shard: ~Copyable {
 
     /// Replaces the apps, and the limits if given; sessions keep what the Welcome said.
     ///
-    /// An app that is no longer listed takes no publishes; its devices keep what they have.
-    package mutating func reload(apps new: [AppSettings], limits newLimits: ShardLimits? = nil) {
+    /// An app that is no longer listed takes no publishes, and its jobs are not leased; its devices keep what they have.
+    /// `knowsAllApps` says whether such an app is absent, or only not known yet.
+    package mutating func reload(
+        apps new: [AppSettings], knowsAllApps: Bool = true, limits newLimits: ShardLimits? = nil
+    ) {
         if let newLimits { limits = newLimits }
+        self.knowsAllApps = knowsAllApps
+        let leasable = apps.map(\.mayLease)
+        let listed = Set(new.map(\.key))
+        for place in apps.indices where !listed.contains(apps[place].key) {
+            apps[place].knowledge = knowsAllApps ? .absent : .unknown
+        }
         for settings in new {
-            if let index = apps.firstIndex(where: { $0.key == settings.key }) {
-                apps[index] = settings
+            if let place = appPlaces[settings.key] {
+                apps[place].knowledge = .known(settings)
             } else {
-                addApp(settings)
+                addApp(AppEntry(settings))
             }
         }
-        retiredApps = Set(apps.map(\.key)).subtracting(new.map(\.key))
+        // Senders wait for jobs: those of an app that has become known are there for them now.
+        for place in leasable.indices where !leasable[place] && apps[place].mayLease {
+            for channel in VendorChannel.allCases where jobs.dueCount(of: place, channel) > 0 {
+                outbox.send(.jobsAvailable(channel))
+            }
+        }
         feeds.watchedApps = 0
     }
 

@@ -85,6 +85,8 @@ struct GetuiFault: Error, Equatable {
     var message: String
     /// What a 405 names in its header `Allow`.
     var allow: String?
+    /// The app is not listed here; another gateway may have just made it.
+    var isOfUnlistedApp = false
 
     init(code: GetuiCode, message: String, allow: String? = nil) {
         (self.code, self.message, self.allow) = (code, message, allow)
@@ -100,6 +102,13 @@ struct GetuiFault: Error, Equatable {
     }
     static func parameter(_ text: String, _ detail: String = "") -> GetuiFault {
         GetuiFault(code: .parameter, message: detail.isEmpty ? text : "\(text), \(detail)")
+    }
+
+    /// The same fault of a call whose app is not listed.
+    var ofUnlistedApp: GetuiFault {
+        var fault = self
+        fault.isOfUnlistedApp = true
+        return fault
     }
 
     static let targetUser = GetuiFault.parameter("target user is invalid")

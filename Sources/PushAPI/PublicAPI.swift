@@ -25,6 +25,8 @@ package enum PublicAction {
     /// Answer with a new token, as soon as the key that signs it is durable.
     case token(APIResponse)
     case check
+    /// Ask whether there is such an app, and handle the request again; if there is none, this is the answer.
+    case unlistedApp(APIResponse)
     case healthz
     case readyz
 }
@@ -44,6 +46,8 @@ package protocol RateKeeper: AnyObject {
 package final class PublicAPI {
     /// Replaced at a reload.
     package var registry: AppRegistry
+    /// An app that is not listed may be one that another gateway has just made.
+    package var mayMissApps = false
     /// Replaced at a reload.
     package var userLimits = UserLimits()
     /// Replaced when a token is revoked.
@@ -72,7 +76,7 @@ package final class PublicAPI {
         do throws(GetuiFault) {
             return try route(request, now: now)
         } catch {
-            return .respond(error.response)
+            return mayMissApps && error.isOfUnlistedApp ? .unlistedApp(error.response) : .respond(error.response)
         }
     }
 
@@ -159,9 +163,10 @@ package final class PublicAPI {
     func identified(
         _ request: APIRequest, _ path: RequestPath, now: GatewayTime
     ) throws(GetuiFault) -> App {
-        guard let text = request.token, let token = lastToken.parse(text),
-            let app = registry[path.text(1)], token.app == app.key
-        else { throw .token }
+        guard let text = request.token, let token = lastToken.parse(text) else { throw .token }
+        let appID = path.text(1)
+        guard let app = registry[appID] else { throw registry.known(appID) == nil ? .token.ofUnlistedApp : .token }
+        guard token.app == app.key else { throw .token }
         if !cache.contains(token) {
             guard tokens.isAuthentic(token) else { throw .token }
             cache.insert(token)
@@ -170,12 +175,18 @@ package final class PublicAPI {
         return app
     }
 
+    /// Whether the request has a token that a gateway with this one's key made for the app.
+    func isOwnToken(_ request: APIRequest, appID: String) -> Bool {
+        guard let token = request.token.flatMap({ lastToken.parse($0) }) else { return false }
+        return token.app == AppKey(appID: appID) && tokens.isAuthentic(token)
+    }
+
     /// The app of a call that needs no token.
     func served(_ appID: String) throws(GetuiFault) -> App {
         if let app = registry[appID] { return app }
         if registry.known(appID) != nil { throw .invalid("appId", "the app is disabled") }
         guard registry.isComplete else { throw .starting }
-        throw .invalid("appId")
+        throw .invalid("appId").ofUnlistedApp
     }
 
     /// Counts one use of a rate, or refuses it with Getui's code.
@@ -287,9 +298,11 @@ extension PublicAPI {
     private func revoke(
         _ text: ArraySlice<UInt8>, appID: String, now: GatewayTime
     ) throws(GetuiFault) -> PublicAction {
-        guard let token = TokenAuthority.Parsed(text), let app = registry[appID], token.app == app.key,
-            tokens.isAuthentic(token)
+        guard let token = TokenAuthority.Parsed(text), token.app == AppKey(appID: appID), tokens.isAuthentic(token)
         else { throw .invalid("token") }
+        guard let app = registry[appID] else {
+            throw registry.known(appID) == nil ? .invalid("token").ofUnlistedApp : .invalid("token")
+        }
         let answer = APIResponse.getui(.ok, "")
         guard tokens.isInForce(token, now: now) else { return .respond(answer) }
         // A row that lives as long as the token.

@@ -293,3 +293,104 @@ def phone_anywhere(gateway, app):
             if closed.code != 202 or time.monotonic() > end:
                 raise
             time.sleep(0.1)
+
+
+def test_jobs_of_a_disabled_app_are_leased_with_its_topic_and_its_events_are_told_after_a_restart():
+    with Gateway(limits=QUICK) as gateway:
+        app = shop(gateway, events={})
+        device = phone(gateway, app, tokens=[longwire_client.pb.VendorToken(token="cd" * 32)])
+        device.close()
+        serve(gateway, app)
+        alerted = gateway.push(device.state.cid.hex(), "x", alert="A", strategy=2)
+        ended = gateway.push(device.state.cid.hex(), "y", strategy=3, ttl=3_000)
+        act(gateway, "POST", "/v1/apps/shop/disable")
+        gateway.kill()
+        gateway.start()
+        (job,) = eventually(gateway.lease, "the job of the disabled app")
+        assert (job["jobId"], job["appId"], job["topic"]) == (alerted["msgId"], "shop", "com.example.shop"), job
+        assert gateway.settle(job, "accepted") == "recorded"
+        gateway.ends_as(ended["msgId"], "expired")
+        act(gateway, "POST", "/v1/apps/shop/enable")
+
+        def told():
+            page = act(gateway, "GET", "/v1/apps/shop/events")
+            assert page.get("gap", 0) in (0, None), page
+            return [item for item in page["items"] if item.get("msgId") == ended["msgId"]]
+
+        assert [item["kind"] for item in eventually(told, "the event of the time when the app was disabled")] == ["expired"]
+
+
+def test_an_app_out_of_the_file_keeps_its_jobs_until_it_is_back():
+    with Gateway(limits=QUICK) as gateway:
+        device = phone(gateway, gateway.app, tokens=[longwire_client.pb.VendorToken(token="cd" * 32)])
+        device.close()
+        alerted = gateway.push(device.state.cid.hex(), "x", alert="A", strategy=2)
+        other = {"appId": "other", "appKey": "otherKey", "appSecret": "other-app-secret", "masterSecret": "other-master-secret"}
+        for apps in ([other], [gateway.app, other]):
+            gateway.kill()
+            gateway.sections["apps"] = apps
+            gateway.start()
+            jobs = gateway.lease() if apps == [other] else eventually(gateway.lease, "the job of the app that is back")
+            if apps == [other]:
+                assert jobs == [] and gateway.trace(alerted["msgId"])["state"] == "pending"
+        assert [(job["jobId"], job["topic"]) for job in jobs] == [(alerted["msgId"], "com.example.demo")]
+
+
+def test_an_app_just_made_is_known_at_every_gateway_of_a_cluster():
+    with RedisRig() as rig, Cluster(rig, count=2, limits=QUICK) as cluster:
+        first, second = cluster
+        for number in range(20):
+            app = retried(lambda: shop(first, f"shop{number}"))
+            # Each at once, and with no call between: the other gateway may not know the app yet.
+            serve(second, app).authenticate()
+            device = longwire_client.Device("127.0.0.1", second.device, app["appId"])
+            try:
+                device.register(app["appSecret"])
+            except Closed as closed:
+                assert closed.code == 202, closed
+            device.close()
+        for _ in range(2):
+            status, _ = refused(lambda: act(second, "GET", "/v1/apps/nobody"))
+            assert status == 404
+            assert closed_with(lambda: phone(second, {**app, "appId": "nobody"})) == 402
+
+
+def test_a_cluster_gateway_that_knows_no_apps_yet_leases_no_jobs_of_theirs():
+    with RedisRig() as rig, Cluster(rig, count=1, parts=4, limits=QUICK) as cluster:
+        gateway = cluster[0]
+        app = retried(lambda: shop(gateway))
+        serve(gateway, app)
+        sent = set()
+        for number in range(6):
+            device = longwire_client.Device("127.0.0.1", gateway.device, "shop")
+            retried(lambda: device.register(app["appSecret"], tokens=[longwire_client.pb.VendorToken(token=f"c{number}" * 32)]))
+            device.close()
+            sent.add(retried(lambda: gateway.push(device.state.cid.hex(), "x", alert="A", strategy=2))["msgId"])
+        # A damaged entry keeps part 0, which has the apps, from being opened.
+        log = f"{{lw:{cluster.name}:p0}}:log"
+        epoch = rig.call("XREVRANGE", log, "+", "-", "COUNT", 1, key=log)[0][0].decode().split("-")[0]
+        entry = f"{epoch}-{1 << 40}"
+        rig.call("XADD", log, entry, "q", "damage", key=log)
+        gateway.kill()
+        gateway.process = gateway.spawn()
+
+        def others_are_open():
+            try:
+                owners = cluster.owners(gateway)
+            except (OSError, Refused):
+                return False
+            return owners[0] is None and None not in owners[1:]
+
+        eventually(others_are_open, "the parts but 0")
+        assert gateway.lease() == []
+        assert closed_with(lambda: phone(gateway, app)) == 202
+        rig.call("XDEL", log, entry, key=log)
+        found = {}
+
+        def all_leased():
+            for job in retried(gateway.lease):
+                found[job["jobId"]] = job["topic"]
+            return set(found) == sent
+
+        eventually(all_leased, "the jobs")
+        assert set(found.values()) == {"com.example.shop"}

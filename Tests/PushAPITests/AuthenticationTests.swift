@@ -183,6 +183,50 @@ struct AuthenticationTests {
         #expect(none.response?.status == 401)
     }
 
+    @Test("in a cluster an app that is not listed is asked about before a call is refused")
+    func unlistedApp() throws {
+        let token = fixture.token
+        fixture.api.mayMissApps = true
+        fixture.api.registry = AppRegistry()
+        let push = fixture.push()
+        guard case .unlistedApp(let refusal) = push else {
+            Issue.record("not asked about: \(push.text)")
+            return
+        }
+        #expect(refusal.status == 401)
+        let authentication = #"{"appkey":"demoKey","timestamp":1,"sign":"x"}"#
+        guard case .unlistedApp(let invalid) = fixture.call(.post, "/v2/demoApp/auth", authentication) else {
+            Issue.record("an authentication is refused at once")
+            return
+        }
+        #expect(invalid.text == #"{"code":20001,"msg":"appId is invalid"}"#)
+        guard case .unlistedApp = fixture.call(.delete, "/v2/demoApp/auth/\(token)") else {
+            Issue.record("a revocation is refused at once")
+            return
+        }
+        // Its body is taken only for a token that this cluster made.
+        func judge(_ token: String) -> BodyJudgement {
+            Array("/v2/demoApp/push/single/cid".utf8).withUnsafeBytes { target in
+                Array(token.utf8).withUnsafeBytes { token in
+                    fixture.api.judge(
+                        APIRequest(
+                            method: .post, target: target, token: token,
+                            body: UnsafeRawBufferPointer(start: nil, count: 0)),
+                        bodyByteCount: 100_000, now: Fixture.now)
+                }
+            }
+        }
+        guard case .take(_, isProven: true) = judge(token) else {
+            Issue.record("the body of a token of this cluster is refused")
+            return
+        }
+        guard case .refuse(let refused) = judge(String(repeating: "A", count: token.utf8.count)) else {
+            Issue.record("the body of a foreign token is taken")
+            return
+        }
+        #expect(refused.status == 401)
+    }
+
     @Test("a token is revoked by its own text, once, without a token header")
     func revocation() throws {
         let token = fixture.token

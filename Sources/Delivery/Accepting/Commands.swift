@@ -241,6 +241,8 @@ package struct AppSettings: Sendable {
     package var upstream: FeedLimits?
     /// What the app keeps of its events; `nil`: it has none.
     package var events: FeedLimits?
+    /// False for an app that is switched off, whose jobs are leased and whose events are kept as before.
+    package var isServed = true
     package init(key: AppKey, appID: String, apnsTopic: String) {
         (self.key, self.appID, self.apnsTopic) = (key, appID, apnsTopic)
     }

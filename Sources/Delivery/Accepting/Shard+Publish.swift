@@ -29,9 +29,9 @@ extension Shard {
             refuse(command, .busy)
             return
         }
-        guard !retiredApps.contains(command.app) else {
-            // Another loop may be told a moment later that the app is disabled: a task's message waits until it is enabled.
-            refuse(command, command.task.hasLedger ? .busy : .unknownDevice)
+        // The gateway that sent it here serves the app, so one of the two does not know the app's latest change yet.
+        guard isServed(command.app) else {
+            refuse(command, .busy)
             return
         }
         if let slot = knownDevice(command.cid), isFree(slot) {

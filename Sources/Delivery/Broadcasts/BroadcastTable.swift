@@ -19,7 +19,7 @@ struct BroadcastTable {
     // MARK: Logs
 
     /// The apps have changed.
-    mutating func setApps(_ apps: [AppSettings]) { heads = apps.map { logs[$0.key]?.head ?? 0 } }
+    mutating func setApps(_ apps: [AppEntry]) { heads = apps.map { logs[$0.key]?.head ?? 0 } }
 
     /// The highest number that this shard knows, without a look at the logs.
     @inline(__always)

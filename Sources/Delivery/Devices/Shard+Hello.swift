@@ -77,7 +77,7 @@ extension Shard {
 
     private mutating func registerDevice(_ command: HelloCommand) -> DeviceSlot? {
         guard knownDevice(command.cid) == nil, store.acceptsWrites,
-            !retiredApps.contains(command.app)
+            isServed(command.app)
         else {
             turnAway(command, Refusal(.storeUnavailable, "registration is not possible now"))
             return nil
@@ -120,9 +120,7 @@ extension Shard {
         guard apps[Int(device.value.appIndex)].key == command.app else {
             return Refusal(.unknownDevice, "this cid is not known here: register anew")
         }
-        guard !retiredApps.contains(command.app) else {
-            return Refusal(.unknownApp, "this app is not served here")
-        }
+        guard apps[Int(device.value.appIndex)].isServed else { return refusal(ofApp: device.value.appIndex) }
         guard verifier.isProof(command.proof, of: command.transcript, secret: profile(slot).secret) else {
             return Refusal(.badProof, "the proof does not match")
         }
@@ -136,6 +134,14 @@ extension Shard {
     /// True for a timestamp of a device that is near enough to the gateway's time.
     func isWithinClock(_ timestamp: UInt64) -> Bool {
         let skew = Int64(clamping: timestamp).subtractingReportingOverflow(now)
+    /// The gateway knew the app when it read the Hello, so another gateway, or another loop, is a moment ahead of this one.
+    private func refusal(ofApp place: UInt16) -> Refusal {
+        switch apps[Int(place)].knowledge {
+        case .known: Refusal(.appDisabled, "the app is disabled")
+        case .absent, .unknown: Refusal(.moved, "this gateway does not know the app yet; come back")
+        }
+    }
+
         return !skew.overflow && skew.partialValue.magnitude <= limits.clockTolerance.magnitude
     }
 

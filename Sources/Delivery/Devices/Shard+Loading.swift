@@ -29,15 +29,14 @@ extension Shard {
     @inline(__always)  // A call would copy the whole shard.
     func knownDevice(_ cid: DeviceID) -> DeviceSlot? { devices.find(cid) }
 
-    /// The app's place; an app that the configuration does not name (any more) gets a place without settings.
+    /// The app's place; an app that is not listed (any more, or yet) gets a place without settings.
     ///
     /// Apps that only the store knows share one place from `Self.unlistedAppLimit` on: their devices are served no more before a
     /// restart, and are never another app's.
     mutating func appIndex(_ key: AppKey) -> UInt16 {
         if let index = appPlaces[key] { return UInt16(index) }
         guard apps.count < Self.unlistedAppLimit || key == Self.crowdedOut else { return appIndex(Self.crowdedOut) }
-        addApp(AppSettings(key: key, appID: "", apnsTopic: ""))
-        retiredApps.insert(key)
+        addApp(AppEntry(unlisted: key, knowsAllApps: knowsAllApps))
         return UInt16(apps.count - 1)
     }
 

@@ -31,6 +31,8 @@ struct EventTable {
         var rowCount = 0
         /// Events without a row, since too many had one.
         var lost: UInt64 = 0
+        /// Events of a time when it was not known whether the app has the feed; none of them has a row.
+        var unsure: UInt64 = 0
 
         /// Takes an event whose row is in the open batch.
         mutating func note(_ entry: Entry) {

@@ -19,7 +19,7 @@ extension Shard {
     mutating func noteEvent(
         _ kind: FeedItem.Kind, message: MessageID = .none, task: TaskID = .none, reason: String = ""
     ) {
-        guard apps[Int(devices.at(batch.device).value.appIndex)].events != nil else { return }
+        guard apps[Int(devices.at(batch.device).value.appIndex)].mayHaveEvents else { return }
         writeEvent(kind, message, task, reason)
     }
 
@@ -28,7 +28,14 @@ extension Shard {
     ) {
         let device = devices.at(batch.device)
         let (bucket, app) = (device.value.bucket, apps[Int(device.value.appIndex)].key)
-        let limit = apps[Int(device.value.appIndex)].events?.count ?? 0
+        let limit: Int
+        switch apps[Int(device.value.appIndex)].eventRule {
+        case .off: return
+        case .kept(let limits): limit = limits.count
+        case .counted:
+            events.apps[app, default: .init()].unsure &+= 1
+            return
+        }
         guard events.apps[app, default: .init()].rowCount < limit else {
             events.apps[app, default: .init()].lost &+= 1
             numbers.eventsLost &+= 1
@@ -48,7 +55,7 @@ extension Shard {
 
     /// The session of a device begins or ends.
     mutating func notePresence(_ kind: FeedItem.Kind, of slot: DeviceSlot) {
-        guard apps[Int(devices.at(slot).value.appIndex)].events != nil, !batch.isOpen, batch.series == .none else {
+        guard apps[Int(devices.at(slot).value.appIndex)].mayHaveEvents, !batch.isOpen, batch.series == .none else {
             return
         }
         inBatch(of: slot) { $0.noteEvent(kind) }
@@ -60,10 +67,15 @@ extension Shard {
     package mutating func takeEvents(_ share: LoopShare, now: GatewayTime) -> [EventBatch] {
         begin(now)
         var batches: [EventBatch] = []
-        for settings in apps where settings.events != nil && !retiredApps.contains(settings.key) {
-            let app = settings.key
+        for entry in apps {
+            guard case .kept = entry.eventRule else { continue }
+            let app = entry.key
             // Taken out while it is changed: a second reference would have the whole list copied.
             var state = events.apps.removeValue(forKey: app) ?? EventTable.AppEvents()
+            if state.unsure > 0 {
+                numbers.eventsLost &+= state.unsure
+                (state.lost, state.unsure) = (state.lost &+ state.unsure, 0)
+            }
             if !state.isTelling {
                 if state.stamp <= outbox.committedTicket, state.stamped > 0 || state.lost > 0 {
                     var taken = EventBatch(app: app)
@@ -168,5 +180,5 @@ extension Shard {
     }
 
     /// True when an app of this shard has the feed.
-    package var hasEvents: Bool { apps.contains { $0.events != nil } }
+    package var hasEvents: Bool { apps.contains { $0.mayHaveEvents } }
 }

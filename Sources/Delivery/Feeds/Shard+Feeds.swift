@@ -15,7 +15,7 @@ extension Shard {
             case .upstream(let message): shard.take(message, origin)
             case .append(_, let items, let lost):
                 guard shard.store.acceptsWrites else { return shard.answer(origin, .busy) }
-                guard let limits = shard.feedLimits(name) else { return shard.answer(origin, .feed(.refused(.off))) }
+                guard let limits = shard.feedLimits(name) else { return shard.refuseUnset(name, origin) }
                 // Their numbers have no rows, so a page tells of them as a gap.
                 if lost > 0 { shard.skip(Int(clamping: lost), in: name) }
                 shard.append(items[...], to: name)
@@ -30,11 +30,15 @@ extension Shard {
         }
     }
 
-    /// What the app's configuration says of the feed; `nil`: it is off.
+    /// Refuses what a feed that is off, or not known yet, cannot take.
+    private mutating func refuseUnset(_ name: FeedName, _ origin: Origin) {
+        let isKnown = knowledge(of: name.app).settings != nil
+        answer(origin, isKnown ? .feed(.refused(.off)) : .busy)
+    }
+
+    /// What the app's configuration says of the feed; `nil`: it is off, or the app is not known (yet).
     func feedLimits(_ name: FeedName) -> FeedLimits? {
-        guard !retiredApps.contains(name.app), let settings = apps.first(where: { $0.key == name.app }) else {
-            return nil
-        }
+        guard let settings = knowledge(of: name.app).settings else { return nil }
         return switch name.kind {
         case .upstream: settings.upstream
         case .events: settings.events
@@ -101,7 +105,7 @@ extension Shard {
 
     private mutating func take(_ message: UpstreamMessage, _ origin: Origin) {
         let name = FeedName(message.app, .upstream)
-        guard let limits = feedLimits(name) else { return answer(origin, .feed(.refused(.off))) }
+        guard let limits = feedLimits(name) else { return refuseUnset(name, origin) }
         guard store.acceptsWrites else { return answer(origin, .busy) }
         let key = UpstreamRow.key(message.cid, of: message.app)
         lookUp(key) { shard, found in

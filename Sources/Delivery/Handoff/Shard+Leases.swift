@@ -20,7 +20,7 @@ extension Shard {
     /// True when a lease of the channel for these apps (`nil`: all) would find jobs.
     package func hasDueJobs(for keys: Set<AppKey>?, _ channel: VendorChannel) -> Bool {
         apps.enumerated().contains { index, app in
-            keys?.contains(app.key) != false && jobs.dueCount(of: index, channel) > 0
+            app.mayLease && keys?.contains(app.key) != false && jobs.dueCount(of: index, channel) > 0
         }
     }
 
@@ -75,6 +75,8 @@ extension Shard {
             while tookAny, operation.items.count < limit {
                 tookAny = false
                 for index in apps.indices where operation.items.count < limit {
+                    // Without the app's settings a job has no topic: it stays until they are known, or its message ends.
+                    guard apps[index].mayLease else { continue }
                     if let allowed = operation.command.apps, !allowed.contains(apps[index].key) { continue }
                     let slot = jobs.firstDue(of: index, operation.command.channel, isBulk: isBulk)
                     guard slot != .none else { continue }
@@ -148,6 +150,11 @@ extension Shard {
             endVendorPart(job, state: .rejected, reason: reason)
             return nil
         }
+        guard let appTopic = apps[Int(entry.value.appIndex)].topic(of: channel) else {
+            // The app has gone while the device was read.
+            placeJob(slot)
+            return nil
+        }
         let device = devices.at(deviceSlot)
         let job = inBatch(of: deviceSlot) { shard in
             if !entry.value.row.badgeApplied || shard.isPlanted(.badgePerLease) {
@@ -172,7 +179,6 @@ extension Shard {
             entry.value.row.note(.leased, shard.now)
             shard.writeJob(slot)
             // Rendered before the batch closes, while the row's bytes are certainly in place.
-            let settings = shard.apps[Int(entry.value.appIndex)]
             let ownID = content.collapseText
             let collapseID = ownID.isEmpty ? facts.message.description : ownID
             return Job(
@@ -180,7 +186,7 @@ extension Shard {
                 task: facts.task,
                 app: facts.app, cid: facts.cid, token: token.token, tokenKind: token.kind,
                 environment: token.environment,
-                topic: token.topic.isEmpty ? settings.topic(of: channel) : token.topic, pushType: content.pushType,
+                topic: token.topic.isEmpty ? appTopic : token.topic, pushType: content.pushType,
                 priority: content.priority, expiration: facts.isOneShot ? 0 : facts.expiresAt, collapseID: collapseID,
                 body: Self.rendered(content, message: facts.message, badge: device.value.badge),
                 attempt: Int(entry.value.row.attempts), acceptedAt: facts.acceptedAt, dueAt: entry.value.row.dueAt)

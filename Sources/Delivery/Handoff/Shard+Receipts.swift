@@ -14,6 +14,8 @@ extension Shard {
         guard isWithinClock(command.timestamp) else {
             return answer(command, .clockSkew(serverTime: self.now))
         }
+        // The gateway that sent it here serves the app; this one does not know that yet.
+        guard isServed(command.app) else { return answer(command, .busy) }
         whenReady(deviceSlot(command.cid, bucket: command.bucket)) { shard, slot, readiness in
             switch readiness {
             case .failed, .crowded: return shard.answer(command, .busy)
@@ -38,7 +40,7 @@ extension Shard {
     private func isProven(_ command: ReceiptCommand, _ slot: DeviceSlot) -> Bool {
         let isProof = verifier.isProof(command.proof, of: command.transcript, secret: profile(slot).secret)
         let device = devices.at(slot)
-        return isProof && apps[Int(device.value.appIndex)].key == command.app && !retiredApps.contains(command.app)
+        return isProof && apps[Int(device.value.appIndex)].key == command.app
     }
 
     /// Records events one after another; the device is held until the end of this.

@@ -216,7 +216,7 @@ extension Shard {
     private func detail(_ slot: DeviceSlot) -> DeviceDetail {
         let device = devices.at(slot)
         let profile = profile(slot)
-        let settings = apps[Int(device.value.appIndex)]
+        let ownTopic = apps[Int(device.value.appIndex)].topic(of: .apns) ?? ""
         let token = profile.tokens.first {
             $0.channel == .apns && $0.kind == .alert && !$0.isQuarantined
         }
@@ -228,7 +228,7 @@ extension Shard {
             registeredAt: device.value.registeredAt,
             lastSeenAt: device.value.lastHeardAt,
             sessionCount: device.value.generation, token: token?.token ?? "",
-            topic: topic.isEmpty ? settings.apnsTopic : topic)
+            topic: topic.isEmpty ? ownTopic : topic)
     }
 
     mutating func save(_ profile: DeviceProfile, _ slot: DeviceSlot) {

@@ -16,9 +16,13 @@ extension Shard {
                 return
             }
             let device = shard.devices.at(slot)
-            let settings = shard.apps[Int(device.value.appIndex)]
-            guard settings.key == app else {
+            guard shard.apps[Int(device.value.appIndex)].key == app else {
                 shard.tell(.deviceStatus(origin, cid, .unknown))
+                return
+            }
+            // The gateway that asks knows the app; this one does not yet.
+            guard let settings = shard.apps[Int(device.value.appIndex)].knowledge.settings else {
+                shard.tell(.deviceStatus(origin, cid, .unreadable))
                 return
             }
             let profile = shard.profile(slot)

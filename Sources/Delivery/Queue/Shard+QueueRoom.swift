@@ -143,7 +143,8 @@ extension Shard {
         _ command: PublishCommand, _ slot: DeviceSlot, hash: UInt64, brought: [MessageID]
     ) {
         let device = devices.at(slot)
-        let settings = apps[Int(device.value.appIndex)]
+        // Only an app that is known is published to; it may have gone while the queue was read.
+        guard let settings = apps[Int(device.value.appIndex)].knowledge.settings else { return refuse(command, .busy) }
         let size = Int(MessageRow.charge(MessageRow.byteCountLimit(command)))
         var excess = Excess(
             count: Int(device.value.messageCount + device.value.vendorCount) + 1 - settings.queuedMessageLimit,
@@ -271,8 +272,8 @@ extension Shard {
     /// How far the queue is over its bounds now, if the app's policy is to drop the oldest.
     func standingExcess(_ slot: DeviceSlot) -> Excess {
         let device = devices.at(slot)
-        let settings = apps[Int(device.value.appIndex)]
-        guard settings.overflowPolicy == .dropOldest else { return Excess(count: 0, bytes: 0) }
+        guard let settings = apps[Int(device.value.appIndex)].knowledge.settings, settings.overflowPolicy == .dropOldest
+        else { return Excess(count: 0, bytes: 0) }
         return Excess(
             count: Int(device.value.messageCount) + Int(device.value.vendorCount) - settings.queuedMessageLimit,
             bytes: Int(device.value.messageBytes + device.value.vendorBytes) - settings.queuedByteLimit)

@@ -78,7 +78,7 @@ extension Shard {
     // MARK: The row
 
     private mutating func create(_ record: TaskRecord, _ key: CallKey, _ digest: UInt64, _ origin: Origin) {
-        guard store.acceptsWrites, !retiredApps.contains(record.app) else {
+        guard store.acceptsWrites, isServed(record.app) else {
             answer(origin, .busy)
             return
         }

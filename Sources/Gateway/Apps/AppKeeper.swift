@@ -65,31 +65,33 @@ extension AppKeeper {
 
 // Following the owner of the rows.
 extension GatewayLoop {
-    /// Asks for what changed since this gateway was told of apps last; `then` runs when it is in force, or cannot be had now.
-    func followApps(then: @escaping () -> Void = {}) {
+    /// Asks for the changes of apps that this gateway does not have.
+    ///
+    /// `then` runs with true when they are in force, and with false when they cannot be had now.
+    func followApps(then: @escaping (Bool) -> Void = { _ in }) {
         // The owner has the book itself; an answer that it gave itself could be older than what it did meanwhile.
-        guard !isHere(0) || !context.apps.isKnown else { return then() }
+        guard !isHere(0) || !context.apps.isKnown else { return then(true) }
         let version = context.apps.version
         gatherApps([], base: version, since: version, then: then)
     }
 
     /// Piece by piece; all of them are put in force together.
     private func gatherApps(
-        _ gathered: [ManagedApp], base: UInt64, since version: UInt64, then: @escaping () -> Void
+        _ gathered: [ManagedApp], base: UInt64, since version: UInt64, then: @escaping (Bool) -> Void
     ) {
         ask(Bucket(0), .apps(since: version)) { [unowned self] answer in
-            guard case .apps(var news) = answer else { return then() }
+            guard case .apps(var news) = answer else { return then(false) }
             let goesOn = news.since == version
             let changed = (goesOn ? gathered : []) + news.changed
             let base = goesOn ? base : news.since
             guard news.isLast else {
-                guard let last = news.changed.last else { return then() }
+                guard let last = news.changed.last else { return then(false) }
                 return gatherApps(changed, base: base, since: last.version, then: then)
             }
             (news.since, news.changed) = (base, changed)
             context.apps.take(news, on: context, now: now)
             // Behind the new snapshot in this loop's queue.
-            inNextTurn { _ in then() }
+            inNextTurn { _ in then(true) }
         }
     }
 
@@ -100,9 +102,13 @@ extension GatewayLoop {
     }
 
     /// The code and the reason for a Hello whose app is not served here.
-    func refusal(ofApp appID: String) -> (CloseCode, StaticString) {
+    ///
+    /// `isConfirmed`: the owner of the apps' rows was asked behind the Hello.
+    func refusal(ofApp appID: String, isConfirmed: Bool) -> (CloseCode, StaticString) {
         if registry.known(appID) != nil { return (.appDisabled, Self.disabledReason) }
-        guard registry.isComplete else { return (.moved, "this gateway does not know all apps yet; come back") }
+        guard registry.isComplete, isConfirmed else {
+            return (.moved, "this gateway does not know all apps yet; come back")
+        }
         return (.unknownApp, "no app of this id is configured here")
     }
 

@@ -98,7 +98,7 @@ final class CampaignKeeper {
         owner.campaigns.coordinator.askAll({ _ in .online }) { [weak self] answers in
             guard let self else { return }
             var counts: [AppKey: Int] = [:]
-            for app in owner.snapshot.settings { counts[app.key] = 0 }
+            for app in owner.snapshot.settings where app.isServed { counts[app.key] = 0 }
             for answer in answers {
                 guard case .online(let part) = answer else { return }
                 counts.merge(part, uniquingKeysWith: +)

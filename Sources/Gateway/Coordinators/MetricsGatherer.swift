@@ -11,7 +11,9 @@ enum MetricsGatherer {
     /// `scope`: the apps that the page may name; `nil`: all.
     static func gather(_ asker: GatewayLoop, scope: Set<AppKey>?, complete: @escaping ([UInt8]) -> Void) {
         let context = asker.context
-        let apps = asker.snapshot.settings.filter { scope?.contains($0.key) ?? true }.prefix(MetricFigures.appLimit)
+        let seen = asker.snapshot.settings.filter { scope?.contains($0.key) ?? true }
+        // Those that are switched off only where there is room.
+        let apps = (seen.filter(\.isServed) + seen.filter { !$0.isServed }).prefix(MetricFigures.appLimit)
         let limits = asker.limits
         let (keys, ids) = (apps.map(\.key), apps.map(\.appID))
         asker.askAll({ $0.figures(of: keys) }) { parts in

@@ -59,6 +59,24 @@ final class AdminFront {
             return exchange.respond(
                 status: reply.status, contentType: reply.contentType, headers: reply.headers, body: reply.body)
         }
+        guard isOfUnlistedApp(exchange.rawTargetBytes) else { return handleListed(exchange) }
+        owner.appInquiry.confirm { [weak self] isConfirmed in
+            guard isConfirmed else {
+                self?.respond(exchange, .adminUnavailable("the owner of the apps' rows does not answer now; retry"))
+                return
+            }
+            self?.handleListed(exchange)
+        }
+    }
+
+    /// Whether a path names an app that another gateway may have just made.
+    private func isOfUnlistedApp(_ target: UnsafeRawBufferPointer) -> Bool {
+        guard owner.context.cluster != nil, target.starts(with: "/v1/apps/".utf8) else { return false }
+        let path = RequestPath(target)
+        return path.count > 2 && owner.registry.known(path.text(2)) == nil
+    }
+
+    private func handleListed(_ exchange: HTTPExchange) {
         switch exchange.withRequest({ api.handle($0, now: owner.now) }) {
         case .respond(let response): respond(exchange, response)
         case .lease(let request): lease(exchange, request)

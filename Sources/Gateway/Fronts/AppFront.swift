@@ -40,7 +40,7 @@ struct AppFront {
                         secrets: shown.map { ($0.name, $0.exposed) })
                     // Who asks this gateway next finds what it was answered.
                     guard isNew, owner.context.apps.version < app.version else { return respond(response) }
-                    owner.followApps { respond(response) }
+                    owner.followApps { _ in respond(response) }
                 }
             }
         }

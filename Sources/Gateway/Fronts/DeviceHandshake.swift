@@ -37,6 +37,8 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
     private var isRefused = false
     /// Its time for the Hello began anew, since the loop had no time to read it.
     private var hasWaitedLonger = false
+    /// While its app is asked for, the Hello waits in the stream.
+    private var appQuestion = AppQuestion.none
     /// Frames of a WebSocket that carried nothing, before the Hello.
     private var emptyFrameCount = 0
 
@@ -150,6 +152,11 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
                 return bytes.count
             }
             hello(body, after: UnsafeRawBufferPointer(rebasing: bytes[offset...]))
+            // It comes again when it is known whether there is its app.
+            guard appQuestion != .asked else {
+                offset -= FrameHeader.byteCount + body.count
+                return offset
+            }
             // Moved away: the leftover went along.
             if self.stream == nil { return bytes.count }
         }
@@ -218,7 +225,8 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
             return close(.wrongListener, reason: "this listener is for devices; senders have their own")
         }
         guard let app = owner.registry[hello.appID] else {
-            let (code, reason) = owner.refusal(ofApp: hello.appID)
+            if appQuestion == .none, owner.registry.known(hello.appID) == nil { return askForApp() }
+            let (code, reason) = owner.refusal(ofApp: hello.appID, isConfirmed: appQuestion == .confirmed)
             return close(code, reason: reason)
         }
         var adopted = AdoptedHello(
@@ -257,6 +265,16 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         }
         stream = nil
         owner.move(AdoptedConnection(connection: connection, isSecure: isSecure, hello: adopted), to: target)
+    }
+
+    /// Another gateway may have just made the app.
+    private func askForApp() {
+        appQuestion = .asked
+        stream?.pauseReading()
+        owner.appInquiry.confirm { [weak self] isConfirmed in
+            self?.appQuestion = isConfirmed ? .confirmed : .unanswered
+            self?.stream?.resumeReading()
+        }
     }
 
     /// The gateway empties itself: tells the device where to go.

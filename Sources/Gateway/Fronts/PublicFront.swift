@@ -60,6 +60,7 @@ final class PublicFront {
                 trustedFrom: owner.context.cluster.map { _ in owner.context.startedAt + Self.clockMargin }))
         api.userLimits = owner.limits.users
         api.rates = owner.context.rates
+        api.mayMissApps = owner.context.cluster != nil
     }
 
     var hasWorkUnderWay: Bool { pushes.count > 0 || queries.count > 0 || receipts.count > 0 || !waiting.isEmpty }
@@ -166,6 +167,13 @@ final class PublicFront {
         case .receipt(let request): receipt(exchange, request)
         case .token(let response): respond(exchange, owner.context.isReady ? response : .starting)
         case .check: respond(exchange, owner.context.isReady ? APIResponse(status: 200) : .starting)
+        case .unlistedApp(let response):
+            owner.appInquiry.confirm { [weak self] isConfirmed in
+                guard let self else { return }
+                guard isConfirmed else { return respond(exchange, .starting) }
+                let action = exchange.withRequest { self.api.handle($0, now: self.owner.now) }
+                if case .unlistedApp = action { respond(exchange, response) } else { perform(exchange, action) }
+            }
         case .healthz: respond(exchange, HealthPage.health(owner.context))
         case .readyz: respond(exchange, HealthPage.readiness(owner.context))
         }

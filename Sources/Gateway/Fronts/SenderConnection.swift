@@ -26,6 +26,7 @@ final class SenderConnection: StreamDelegate, Handshaking {
     /// Those of them whose APNs body has the ids alone; few are.
     private var idsOnly: Set<UInt64> = []
     private var isPaused = false
+    private var appQuestion = AppQuestion.none
     /// Its app has taken its share: it reads on when its turn comes.
     private var isResting = false
     private var share = 0
@@ -73,11 +74,26 @@ final class SenderConnection: StreamDelegate, Handshaking {
                 }
             }
         }
+                // The Hello comes again when it is known whether there is its app.
+                guard appQuestion != .asked else {
+                    offset -= byteCount
+                    return offset
+                }
         return offset
     }
 
     private func take(_ type: FrameType, _ body: UnsafeRawBufferPointer) throws(WireError) {
         switch type {
+    /// Another gateway may have just made the app.
+    private func askForApp() {
+        appQuestion = .asked
+        stream?.pauseReading()
+        owner.appInquiry.confirm { [weak self] isConfirmed in
+            self?.appQuestion = isConfirmed ? .confirmed : .unanswered
+            self?.stream?.resumeReading()
+        }
+    }
+
         case .publish where phase == .open:
             publish(try PublishView(decoding: body.bytes), body)
         case .hello where phase == .awaitingHello:
@@ -112,7 +128,8 @@ final class SenderConnection: StreamDelegate, Handshaking {
             return close(.wrongListener, reason: "this listener is for senders; devices have their own")
         }
         guard let app = owner.registry[hello.appID] else {
-            let (code, reason) = owner.refusal(ofApp: hello.appID)
+            if appQuestion == .none, owner.registry.known(hello.appID) == nil { return askForApp() }
+            let (code, reason) = owner.refusal(ofApp: hello.appID, isConfirmed: appQuestion == .confirmed)
             return close(code, reason: reason)
         }
         var isProven = false

@@ -7,6 +7,7 @@ internal import Wire
 /// What a reload replaces on every loop: apps, secrets, limits, credentials, as immutable values.
 struct GatewaySnapshot: Sendable {
     var version: UInt64
+    /// Of all apps that are known, those that are switched off too.
     var settings: [AppSettings]
     var registry: AppRegistry
     var credentials: CredentialSet
@@ -42,9 +43,8 @@ struct GatewaySnapshot: Sendable {
         allowsPlaintextRegistration = configuration.allowPlaintextRegistration
         webSockets = configuration.webSockets
         backupFolder = configuration.backupPath ?? configuration.storePath + "/backups"
-        // To the shards an app that is switched off is one that is not served here.
         let served = configuration.apps + managed.filter(\.isEnabled).map(\.app)
-        hasEvents = served.contains { $0.events != nil }
+        hasEvents = (configuration.apps + managed.map(\.app)).contains { $0.events != nil }
         hasQuotas = served.contains { !$0.quotas.isEmpty }
         storeBoundApps = (configuration.apps + managed.map(\.app)).filter(\.quotas.boundsStore).map {
             AppKey(appID: $0.appID)
@@ -52,7 +52,14 @@ struct GatewaySnapshot: Sendable {
         boundApps = (configuration.apps + managed.map(\.app)).filter(\.quotas.boundsHoldings).map {
             AppKey(appID: $0.appID)
         }
-        settings = served.map { $0.settings(key: AppKey(appID: $0.appID)) }
+        // The shards keep the settings of an app that is switched off: its jobs are leased and its events kept as before.
+        settings =
+            configuration.apps.map { $0.settings(key: AppKey(appID: $0.appID)) }
+            + managed.map { app, isEnabled in
+                var settings = app.settings(key: AppKey(appID: app.appID))
+                settings.isServed = isEnabled
+                return settings
+            }
         registry = AppRegistry(
             configuration.apps.map { App($0) }
                 + managed.map { app, isEnabled in

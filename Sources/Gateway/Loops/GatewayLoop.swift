@@ -72,6 +72,7 @@ final class GatewayLoop {
     private(set) var counterKeeper: CounterKeeper?
     /// Changes of apps, likewise.
     private(set) lazy var appKeeper = AppKeeper(self)
+    private(set) lazy var appInquiry = AppInquiry(self)
     /// Rows of the gateway's own that wait to be durable.
     var metaWaiters: [MetaWaiter] = []
     /// Rises whenever the part's shard here is another one: what an earlier one began goes on no more.
@@ -202,7 +203,8 @@ final class GatewayLoop {
         Shard(
             limits: limits, apps: snapshot.settings, store: start.store,
             verifier: HelloVerifier(), encoder: BroadcastFrames(), queueEpoch: context.queueEpoch,
-            counters: start.counters, broadcasts: start.broadcasts, now: now)
+            counters: start.counters, broadcasts: start.broadcasts, knowsAllApps: snapshot.registry.isComplete,
+            now: now)
     }
 
     /// Puts another shard in the place of the present one; of a part that begins or ends to be served here.
@@ -391,7 +393,9 @@ final class GatewayLoop {
         self.snapshot = snapshot
         core.pointee.frameByteLimit = snapshot.limits.frameBytes
         core.pointee.deviceFrameByteLimit = min(snapshot.limits.frameBytes, Wire.Limits.clientBodyByteCount)
-        withShard { $0.reload(apps: snapshot.settings, limits: shardLimits) }
+        withShard {
+            $0.reload(apps: snapshot.settings, knowsAllApps: snapshot.registry.isComplete, limits: shardLimits)
+        }
         for app in disabled {
             withShard { $0.endSessions(of: app, .appDisabled, reason: Self.disabledReason, now: now) }
         }

@@ -388,7 +388,7 @@ package enum MetricCatalogue {
             "longwire_events_total", .counter, "Events that came to their feed.", .sum { $0.shard.eventsTaken }),
         Metric(
             "longwire_events_lost_total", .counter,
-            "Events that were not written, since the feed's home was out of reach for too long.",
+            "Events that were not written, since the feed's home was out of reach for too long, or the app was not known yet.",
             .sum { $0.shard.eventsLost }),
         Metric(
             "longwire_feed_items", .gauge,

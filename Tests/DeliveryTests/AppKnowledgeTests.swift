@@ -1,0 +1,154 @@
+import TestKit
+import Testing
+import Wire
+
+@testable import Delivery
+
+/// An app that is switched off, one that is gone, and one that the gateway has not been told of yet.
+@Suite("Apps that are not served")
+struct AppKnowledgeTests {
+    private let harness = DeliveryHarness { $0.events = FeedLimits() }
+
+    private func reload(isServed: Bool) {
+        harness.apps[0].isServed = isServed
+        harness.shard.reload(apps: harness.apps)
+        harness.drain()
+    }
+
+    /// The next process of the gateway, which is told of these apps.
+    private func restart(_ apps: [AppSettings], knowsAllApps: Bool = true) {
+        let all = harness.apps
+        harness.apps = apps
+        harness.crash()
+        harness.shard.reload(apps: apps, knowsAllApps: knowsAllApps)
+        harness.apps = all
+        harness.drain()
+        harness.advance(1)
+    }
+
+    /// A device whose job is due.
+    private func due() -> (phone: Phone, message: MessageID) {
+        let phone = harness.register(token: "aa")
+        harness.disconnect(phone)
+        harness.letTimePass(5_000)
+        return (phone, harness.publish(phone, strategy: .vendorOnly).message)
+    }
+
+    @Test("jobs of an app that is switched off are leased with its topic, after a restart too")
+    func disabledTopic() {
+        let (_, message) = due()
+        reload(isServed: false)
+        restart(harness.apps)
+        let jobs = harness.lease()
+        #expect(jobs.map(\.message) == [message] && jobs.map(\.topic) == ["com.example.app"])
+    }
+
+    @Test(
+        "jobs of an app whose settings are not here stay until they are, or their message ends",
+        arguments: [true, false])
+    func unlistedJobs(knowsAllApps: Bool) {
+        let (_, message) = due()
+        restart([harness.apps[1]], knowsAllApps: knowsAllApps)
+        #expect(harness.lease().isEmpty && !harness.hasDueJobs)
+        #expect(harness.finalState(message) == nil)
+        let told = harness.jobsAvailable
+        harness.shard.reload(apps: harness.apps)
+        harness.drain()
+        #expect(harness.jobsAvailable == told + 1 && harness.hasDueJobs)
+        #expect(harness.lease().map(\.topic) == ["com.example.app"])
+    }
+
+    @Test("no number of leases ends a job whose app is not known")
+    func attemptsOfUnknownApp() {
+        harness.apps[0].maxAttempts = 9
+        harness.shard.reload(apps: harness.apps)
+        let (_, message) = due()
+        for _ in 0..<6 {
+            #expect(harness.lease(milliseconds: 1_000).map(\.message) == [message])
+            harness.advance(1_500)
+        }
+        #expect(harness.lease(milliseconds: 1_000).map(\.message) == [message])
+        restart([harness.apps[1]], knowsAllApps: false)
+        harness.advance(2_000)
+        #expect(harness.finalState(message) == nil)
+        harness.shard.reload(apps: harness.apps)
+        #expect(harness.lease().map(\.attempt) == [8])
+    }
+
+    @Test("a publish that reaches a shard before the app does is told to come again, and so is one of an app just gone")
+    func publish() {
+        let phone = harness.register()
+        reload(isServed: false)
+        #expect(harness.publish(phone).code == .busy)
+        harness.shard.reload(apps: [harness.apps[1]], knowsAllApps: false)
+        #expect(harness.publish(phone).code == .busy)
+        harness.shard.reload(apps: [harness.apps[1]])
+        #expect(harness.publish(phone).code == .busy)
+        reload(isServed: true)
+        #expect(harness.publish(phone).code == .accepted)
+    }
+
+    @Test("a device that comes before its app comes back in a moment; one of an app that is switched off, in minutes")
+    func hello() {
+        var phone = harness.register()
+        harness.disconnect(phone)
+        reload(isServed: false)
+        harness.connect(&phone)
+        #expect(harness.closes.last?.code == .appDisabled)
+        for knowsAll in [false, true] {
+            harness.shard.reload(apps: [harness.apps[1]], knowsAllApps: knowsAll)
+            harness.connect(&phone)
+            #expect(harness.closes.last?.code == .moved)
+        }
+        let welcomes = harness.welcomes.count
+        reload(isServed: true)
+        harness.connect(&phone)
+        #expect(harness.welcomes.count == welcomes + 1)
+    }
+
+    @Test("a receipt that comes before its app is to be sent again")
+    func receipt() {
+        let (phone, message) = due()
+        harness.shard.reload(apps: [harness.apps[1]], knowsAllApps: false)
+        let shown = ReceiptEvent(kind: .shown, message: message, at: 0)
+        #expect(harness.receipt(phone, [shown]) == .busy)
+    }
+
+    /// Takes all events to their feed, as the gateway does; `lost` is what the feed tells of as a gap.
+    private func takeEvents() -> (kinds: [FeedItem.Kind], lost: UInt64) {
+        var taken: (kinds: [FeedItem.Kind], lost: UInt64) = ([], 0)
+        // So often that the sweep passes all buckets.
+        for _ in 0..<300 {
+            let batches = harness.shard.takeEvents(LoopShare(index: 0, count: 1), now: harness.now)
+            harness.flush()
+            for batch in batches { harness.shard.eventsTold(batch, isTold: true, now: harness.now) }
+            harness.flush()
+            taken.kinds += batches.flatMap(\.items).map(\.kind)
+            taken.lost += batches.reduce(0) { $0 + $1.lost }
+        }
+        return taken
+    }
+
+    @Test("events of an app that is switched off are kept and told")
+    func disabledEvents() {
+        let (_, message) = due()
+        reload(isServed: false)
+        restart(harness.apps)
+        harness.advance(7_200_000)
+        #expect(harness.finalState(message) == .expired)
+        let (kinds, lost) = takeEvents()
+        #expect(kinds == [.online, .offline, .expired] && lost == 0)
+    }
+
+    @Test("events of a time when the app was not known are counted, and its feed tells of the gap")
+    func unknownEvents() {
+        let (_, message) = due()
+        _ = takeEvents()
+        restart([harness.apps[1]], knowsAllApps: false)
+        harness.advance(7_200_000)
+        #expect(harness.finalState(message) == .expired && harness.statistics.eventsLost == 0)
+        harness.shard.reload(apps: harness.apps)
+        let (kinds, lost) = takeEvents()
+        #expect(kinds.isEmpty && lost == 1 && harness.statistics.eventsLost == 1)
+    }
+}

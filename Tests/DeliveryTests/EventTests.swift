@@ -86,6 +86,16 @@ struct EventTests {
         #expect(harness.rowCount(.event) == 0)
     }
 
+    @Test("after a start a new event is told within a few ticks, though the sweep has all buckets to pass")
+    func soonAfterStart() {
+        let harness = Self.harness()
+        var phone = harness.register()
+        _ = Self.sweep(harness)
+        harness.crash()
+        harness.connect(&phone)
+        #expect((0..<4).flatMap { _ in Self.take(harness) }.map(\.kind) == [.online])
+    }
+
     @Test("a sweep whose read fails goes on at growing times, and loses nothing")
     func sweepThatFails() {
         let harness = Self.harness()

@@ -54,6 +54,8 @@ struct EventTable {
     /// Rows below it are of an earlier process.
     let firstNumber: UInt64
     var apps: [AppKey: AppEvents] = [:]
+    /// The app whose sweep continues with each read's answer; the other sweeps continue once a tick.
+    var swiftApp: AppKey?
 
     init(now: GatewayTime) {
         firstNumber = UInt64(max(0, now)) << 20

@@ -148,34 +148,51 @@ extension Shard {
         }
         let edition = state.edition
         read(requests) { shard, reply in
-            guard var state = shard.events.apps.removeValue(forKey: app) else { return }
-            state.isSweeping = false
-            defer { shard.events.apps[app] = state }
-            // Memory was cleared meanwhile: the sweep begins again.
-            guard state.edition == edition else { return }
-            guard reply.failure == nil, reply.results.count == requests.count else {
-                return state.sweepRest.failed(at: shard.now)
+            shard.swept(app, Array(buckets), reply, edition: edition)
+            if shard.events.swiftApp == app { shard.events.swiftApp = nil }
+            guard var state = shard.events.apps[app], state.edition == edition else { return }
+            if Int(last.index) + share.count >= share.bucketCount, state.sweptBelow > Int(last.index) {
+                state.sweptBelow = share.bucketCount
+                shard.events.apps[app] = state
             }
-            state.sweepRest = FeedRest()
-            for (bucket, result) in zip(buckets, reply.results) {
-                guard case .rows(let rows, let isComplete) = result else { return }
-                for row in rows {
-                    state.sweepFrom = row.key.item + 1
-                    guard let item = FeedRow.read(row.bytes)?.first else {
-                        shard.damaged(row.key)
-                        continue
-                    }
-                    // Rows of an earlier process, each once: a later edition reads them again.
-                    if edition == 0, row.key.item < shard.events.firstNumber { state.rowCount += 1 }
-                    state.waiting.append(EventTable.Entry(bucket: bucket, number: row.key.item, item: item))
+            // One app's buckets are passed at the pace of the reads, those of the others a few a tick.
+            guard shard.events.swiftApp == nil, state.waiting.isEmpty, !state.isTelling,
+                state.sweptBelow < share.bucketCount, state.sweepRest.until <= shard.now, !shard.isAbandoned
+            else { return }
+            shard.events.swiftApp = app
+            shard.events.apps[app]?.isSweeping = true
+            shard.sweepEvents(of: app, share)
+        }
+    }
+
+    /// Takes the rows that the sweep has read of some buckets.
+    private mutating func swept(_ app: AppKey, _ buckets: [Bucket], _ reply: StoreReply, edition: Int) {
+        guard var state = events.apps.removeValue(forKey: app) else { return }
+        state.isSweeping = false
+        defer { events.apps[app] = state }
+        // Memory was cleared meanwhile: the sweep begins again.
+        guard state.edition == edition else { return }
+        guard reply.failure == nil, reply.results.count == buckets.count else {
+            return state.sweepRest.failed(at: now)
+        }
+        state.sweepRest = FeedRest()
+        for (bucket, result) in zip(buckets, reply.results) {
+            guard case .rows(let rows, let isComplete) = result else { return }
+            for row in rows {
+                state.sweepFrom = row.key.item + 1
+                guard let item = FeedRow.read(row.bytes)?.first else {
+                    damaged(row.key)
+                    continue
                 }
-                guard isComplete, state.waiting.count < EventTable.waitingLimit else {
-                    if isComplete { (state.sweptBelow, state.sweepFrom) = (Int(bucket.index) + 1, 0) }
-                    return
-                }
-                (state.sweptBelow, state.sweepFrom) = (Int(bucket.index) + 1, 0)
+                // Rows of an earlier process, each once: a later edition reads them again.
+                if edition == 0, row.key.item < events.firstNumber { state.rowCount += 1 }
+                state.waiting.append(EventTable.Entry(bucket: bucket, number: row.key.item, item: item))
             }
-            if Int(last.index) + share.count >= share.bucketCount { state.sweptBelow = share.bucketCount }
+            guard isComplete, state.waiting.count < EventTable.waitingLimit else {
+                if isComplete { (state.sweptBelow, state.sweepFrom) = (Int(bucket.index) + 1, 0) }
+                return
+            }
+            (state.sweptBelow, state.sweepFrom) = (Int(bucket.index) + 1, 0)
         }
     }
 

@@ -64,6 +64,7 @@ package struct Shard: ~Copyable {
     var tasks = TaskTable()
     var broadcasts: BroadcastTable
     var feeds = FeedTable()
+    var reports = ReportLanes()
     var events: EventTable
     /// Frames lent until the next call.
     var heldFrames: [LentFrame] = []
@@ -141,9 +142,10 @@ package struct Shard: ~Copyable {
         let alarm = alarms.mayAsk(now) ? min(store.nextAlarm, nextPileAlarm) : .max
         let task = tasks.nextDue
         let broadcast = min(broadcasts.cursorsDueAt, broadcasts.nextStep)
+        let rest = min(feeds.nextDue, reports.nextDue)
         return min(
             messages.timers.earliest,
-            min(devices.timers.earliest, min(jobs.nextTimer, min(broadcast, min(alarm, min(task, feeds.nextDue))))))
+            min(devices.timers.earliest, min(jobs.nextTimer, min(broadcast, min(alarm, min(task, rest))))))
     }
 
     package var statistics: ShardStatistics {
@@ -224,6 +226,8 @@ struct PendingEffect {
         indirect case task(Origin, TaskAnswer)
         /// The state of a device, the trace of a message, or what a receipt is answered.
         indirect case told(Effect)
+        /// A session's report, or what stands behind one.
+        indirect case reported(SessionRef, ReportSign)
         indirect case taskDue(TaskRecord)
         indirect case launched(TaskRecord)
         indirect case firstAck(FirstAck)

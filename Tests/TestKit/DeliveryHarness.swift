@@ -77,6 +77,10 @@ package final class DeliveryHarness: ShardStoreObserver {
     package var welcomes: [(session: SessionRef, welcome: Welcome)] = []
     package var closes: [(session: SessionRef, code: CloseCode)] = []
     package var pings: [SessionRef] = []
+    /// Nonces, in the order of the answers.
+    package var pongs: [UInt64] = []
+    package var signs: [SessionRef] = []
+    package var finished: [SessionRef] = []
     package var updates: [UpdateResult] = []
     package var leases: [[Job]] = []
     package var verdicts: [[ResultVerdict]] = []
@@ -225,6 +229,9 @@ package final class DeliveryHarness: ShardStoreObserver {
             launched.append(record)
             toLaunch.append(record)
         case .ping(let session): pings.append(session)
+        case .pong(_, let nonce): pongs.append(nonce)
+        case .sign(let session): signs.append(session)
+        case .finished(let session): finished.append(session)
         case .updated(_, let result):
             updates.append(result)
             order.append("updated")

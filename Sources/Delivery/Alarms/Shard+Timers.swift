@@ -24,6 +24,7 @@ extension Shard {
         searchMemory()
         removeFoldedCounters()
         fireFirstAcks()
+        tendReports()
         askForAlarms()
         releaseDue()
     }
@@ -85,6 +86,7 @@ extension Shard {
         case .settled(let origin, let verdicts): outbox.send(.settled(origin, verdicts))
         case .task(let origin, let answer): outbox.send(.task(origin, answer))
         case .told(let effect): outbox.send(effect)
+        case .reported(let session, let sign): reportsDurable(session, sign)
         case .taskDue(let record): outbox.send(.taskDue(record))
         case .launched(let record): outbox.send(.launched(record))
         case .firstAck(let first): outbox.send(.firstAck(first))

@@ -50,7 +50,10 @@ extension Shard {
                         return done(&shard, Refusal(.storeUnavailable, "the queue cannot be read now"))
                     }
                     // Rows of what the user opened; the shard pages the backlog after that.
-                    shard.settleOpened(arrival) { shard in
+                    shard.settleOpened(arrival) { shard, reading in
+                        guard reading == .whole else {
+                            return done(&shard, Refusal(.storeUnavailable, "what was opened cannot be recorded now"))
+                        }
                         // Its broadcasts wait until the app's log is known; nobody else's failure keeps it out.
                         guard shard.knowsBroadcasts(of: command.app) else { return done(&shard, nil) }
                         // Ledger rows of live broadcasts.
@@ -131,9 +134,6 @@ extension Shard {
         return nil
     }
 
-    /// True for a timestamp of a device that is near enough to the gateway's time.
-    func isWithinClock(_ timestamp: UInt64) -> Bool {
-        let skew = Int64(clamping: timestamp).subtractingReportingOverflow(now)
     /// The gateway knew the app when it read the Hello, so another gateway, or another loop, is a moment ahead of this one.
     private func refusal(ofApp place: UInt16) -> Refusal {
         switch apps[Int(place)].knowledge {
@@ -142,6 +142,9 @@ extension Shard {
         }
     }
 
+    /// True for a timestamp of a device that is near enough to the gateway's time.
+    func isWithinClock(_ timestamp: UInt64) -> Bool {
+        let skew = Int64(clamping: timestamp).subtractingReportingOverflow(now)
         return !skew.overflow && skew.partialValue.magnitude <= limits.clockTolerance.magnitude
     }
 
@@ -266,7 +269,9 @@ extension Shard {
     // MARK: Opened
 
     /// Ends messages that the user opened from a notification before the shard pages the backlog.
-    private mutating func settleOpened(_ arrival: Arrival, completion: @escaping (inout Shard) -> Void) {
+    ///
+    /// The Welcome settles all of it at the device, so there is none when something could not be recorded.
+    private mutating func settleOpened(_ arrival: Arrival, completion: @escaping (inout Shard, Reading) -> Void) {
         let hello = arrival.command.hello
         let opened = hello.opened.prefix(Limits.openedPerHello)
         if !opened.isEmpty, hello.replayOpened {
@@ -276,11 +281,15 @@ extension Shard {
     }
 
     private mutating func settleOpened(
-        _ opened: ArraySlice<MessageID>, _ slot: DeviceSlot, completion: @escaping (inout Shard) -> Void
+        _ opened: ArraySlice<MessageID>, _ slot: DeviceSlot,
+        completion: @escaping (inout Shard, Reading) -> Void
     ) {
-        guard let message = opened.first else { return completion(&self) }
+        guard let message = opened.first else { return completion(&self, .whole) }
         let report = DeviceReport(kind: .opened, action: 0, message: message, at: now)
-        markOpened(report, slot) { shard, _ in
+        // No device gets a second here: each of these few may search the queue.
+        devices.at(slot).value.queuedSearchAt = 0
+        markOpened(report, slot) { shard, verdict in
+            guard verdict != .retry else { return completion(&shard, .unreadable) }
             shard.settleOpened(opened.dropFirst(), slot, completion: completion)
         }
     }

@@ -98,6 +98,7 @@ extension Shard {
         guard device.value.isConnected else { return }
         sessions.detach(
             device.value.session, ofApp: Int(device.value.appIndex), keepsPlace: isPlanted(.generationIgnored))
+        reports.forget(device.value.session)
         device.value.session = .none
         device.value.flags.subtract([.connected, .gated, .suspect])
         device.value.state = .terminated

@@ -4,7 +4,7 @@
 // The shard looks for that row before it counts, so that a repetition counts nothing, after a restart as well.
 
 internal import Structures
-package import Wire
+internal import Wire
 
 /// One event that a device reports, in a frame or in a receipt.
 struct DeviceReport {
@@ -30,30 +30,6 @@ private struct ReportedMessage {
 }
 
 extension Shard {
-    /// The user opened a notification, or the client showed one, or did something with it.
-    package mutating func feedback(_ session: SessionRef, _ feedback: Feedback, now: GatewayTime) {
-        begin(now)
-        guard let slot = device(of: session) else { return }
-        devices.at(slot).value.lastHeardAt = self.now
-        guard mayRecord(feedback.kind, action: feedback.action) else {
-            numbers.feedbackIgnored &+= 1
-            return
-        }
-        whenReady(slot) { shard, slot, readiness in
-            guard readiness == .ready else {
-                shard.numbers.feedbackIgnored &+= 1
-                return
-            }
-            let report = DeviceReport(
-                kind: feedback.kind, action: feedback.action, message: feedback.messageID, at: shard.now)
-            shard.whileBusy(slot) { shard, done in
-                shard.record(report, of: slot) { shard, _ in done(&shard) }
-            } then: { shard in
-                shard.pump(slot)
-            }
-        }
-    }
-
     private func mayRecord(_ kind: Feedback.Kind, action: UInt32) -> Bool {
         switch kind {
         // An opened message ends, which makes room.
@@ -68,7 +44,7 @@ extension Shard {
         _ report: DeviceReport, of slot: DeviceSlot, completion: @escaping (inout Shard, EventVerdict) -> Void
     ) {
         guard mayRecord(report.kind, action: report.action) else {
-            numbers.feedbackIgnored &+= 1
+            if store.acceptsWrites { numbers.feedbackIgnored &+= 1 }
             return completion(&self, store.acceptsWrites ? .ignored : .retry)
         }
         switch report.kind {
@@ -198,7 +174,7 @@ extension Shard {
         completion: @escaping (inout Shard, EventVerdict) -> Void
     ) {
         guard case .found(var found) = found else {
-            numbers.feedbackIgnored &+= 1
+            if found.isAbsent { numbers.feedbackIgnored &+= 1 }
             return completion(&self, found.isAbsent ? .ignored : .retry)
         }
         if report.isOfNotification, found.wasLeased { found.isVendor = true }
@@ -318,7 +294,6 @@ extension Shard {
                 if shard.isPlanted(.receiptCountsTwice) { break }
                 return completion(&shard, .repeated)
             case .unreadable:
-                shard.numbers.feedbackIgnored &+= 1
                 return completion(&shard, .retry)
             case .absent: break
             }
@@ -416,7 +391,7 @@ extension Shard {
     private mutating func ignoreAction(
         _ verdict: EventVerdict, _ completion: @escaping (inout Shard, EventVerdict) -> Void
     ) {
-        numbers.feedbackIgnored &+= 1
+        if verdict == .ignored { numbers.feedbackIgnored &+= 1 }
         completion(&self, verdict)
     }
 }

@@ -82,6 +82,8 @@ extension Shard {
                 shard.messages.at(message).value.facts, .failed, reason: detail, message: message,
                 job: shard.messages.at(message).value.job)
         }
+        // A later position would name the message as processed: a Pong says when the rejection is safe.
+        awaitDisk(session)
         pump(slot)
     }
 

@@ -15,6 +15,12 @@ package enum Effect {
     /// Send a frame that is already encoded, with the message's id in its place; see `BroadcastEffect`.
     case broadcast(SessionRef, BroadcastEffect)
     case ping(SessionRef)
+    /// Answer the session's Ping: all that it reported before is durable.
+    indirect case pong(SessionRef, UInt64)
+    /// Send a Ping as a sign of life: the session's Pong has to wait.
+    case sign(SessionRef)
+    /// The session's device sends no more, and all that the shard owes it is out.
+    case finished(SessionRef)
     indirect case updated(SessionRef, UpdateResult)
     /// Send Close and drop the connection; the shard has forgotten the session already.
     case close(SessionRef, CloseCode, reason: StaticString)

@@ -84,7 +84,7 @@ extension Shard {
             return (.messageTrace(origin, .unreadable), origin, .told(.messageTrace(.none, answer)))
         case .told(.receiptAnswered(let origin, let answer)):
             return (.receiptAnswered(origin, .busy), origin, .told(.receiptAnswered(.none, answer)))
-        case .told, .welcome, .updated, .leased, .taskDue, .launched, .firstAck, .resume: return nil
+        case .told, .reported, .welcome, .updated, .leased, .taskDue, .launched, .firstAck, .resume: return nil
         }
     }
 }

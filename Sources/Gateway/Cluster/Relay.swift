@@ -22,6 +22,10 @@ final class Relay: StreamDelegate {
     private var trunk: RelayTrunk?
     private var stream: ByteStream?
     private var openedAt: UInt64 = 0
+    /// When the device last sent something.
+    private var sentAt: UInt64 = 0
+    /// The device has closed its half: when this end leaves at the latest.
+    private var endsAt: UInt64?
     /// Bytes that the other end still takes.
     private var sendable: Int
     /// Bytes that the other end may still send.
@@ -53,6 +57,7 @@ final class Relay: StreamDelegate {
 
     override func received(_ bytes: UnsafeRawBufferPointer, on stream: ByteStream) -> Int {
         guard let trunk else { return bytes.count }
+        sentAt = stream.loop.now
         var taken = 0
         while taken < bytes.count {
             let count = min(bytes.count - taken, sendable, LinkLimits.relayPieceByteCount)
@@ -80,6 +85,25 @@ final class Relay: StreamDelegate {
         owed = 0
     }
 
+    /// Passes the owner's answers on to a device that has closed its half right behind its frames, until the owner is silent.
+    override func peerEnded(_ stream: ByteStream) -> Bool {
+        let now = stream.loop.now
+        guard part != nil, trunk != nil, endsAt != nil || !isOpen || sentAt + Self.silenceMilliseconds > now else {
+            return false
+        }
+        endsAt = endsAt ?? now + GatewayLoop.halfClosedMilliseconds
+        if isOpen { awaitSilence(stream) }
+        return true
+    }
+
+    private func awaitSilence(_ stream: ByteStream) {
+        guard let endsAt else { return }
+        let left = endsAt > stream.loop.now ? endsAt - stream.loop.now : 0
+        stream.setTimeout(afterMilliseconds: min(left, Self.silenceMilliseconds))
+    }
+
+    private static let silenceMilliseconds: UInt64 = 2_000
+
     override func timedOut(_ stream: ByteStream) {
         guard let trunk, !isOpen else { return stream.close(.timedOut) }
         trunk.leave(self)
@@ -101,6 +125,7 @@ final class Relay: StreamDelegate {
     func opened() {
         (isOpen, sendable) = (true, LinkLimits.relayWindowByteCount)
         stream?.clearTimeout()
+        if let stream { awaitSilence(stream) }
         resume()
     }
 
@@ -111,6 +136,7 @@ final class Relay: StreamDelegate {
         owed += bytes.count
         // A stream that is closing takes nothing; a window finds room in all others.
         guard let stream, stream.write(bytes) else { return true }
+        if endsAt != nil { awaitSilence(stream) }
         if owed >= LinkLimits.relayWindowByteCount / 2 { stream.notifyWhenDrained() }
         return true
     }

@@ -390,6 +390,13 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         refuse(Self.standing, window: owner.retryWindow(for: .overloaded))
     }
 
+    /// The device sends no more: the Welcome, and what comes after it, is still for it.
+    override func peerEnded(_ stream: ByteStream) -> Bool {
+        guard phase == .awaitingWelcome else { return false }
+        stream.setTimeout(afterMilliseconds: GatewayLoop.halfClosedMilliseconds)
+        return true
+    }
+
     private static let standing: StaticString = "the store of this device's part does not answer; come back later"
 
     /// Says why not now, and when.
@@ -428,6 +435,7 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
     /// The session is open: gives the stream away; `nil` if it is over, of which this object is about to be told.
     func handOver() -> ByteStream? {
         guard phase == .awaitingWelcome, let stream, stream.isOpen else { return nil }
+        stream.clearTimeout()
         phase = .closed
         (isKnownToShard, session) = (false, .none)
         return stream

@@ -23,6 +23,8 @@ final class DeviceSessions: StreamDelegate {
         /// What its frames may cost.
         var budget = FrameBudget()
         var phase = Phase.free
+        /// Its device has closed its half and waits for what it is owed.
+        var isEnding = false
     }
 
     // The loop outlives all that belongs to it: it ends its streams and servers before it goes.
@@ -65,6 +67,7 @@ final class DeviceSessions: StreamDelegate {
         }
         let record = table.pointee.records.pointer(slot)
         record.pointee.phase = .opening
+        record.pointee.isEnding = false
         record.pointee.budget = FrameBudget()
         table.pointee.openings[slot] = handshake
         owner.welcomes.began()
@@ -206,8 +209,9 @@ final class DeviceSessions: StreamDelegate {
             owner.acknowledge(session, try AckView(decoding: body.bytes))
         case .ping:
             let nonce = try Ping(decoding: body.bytes).nonce
-            let pong = HeartbeatFrame.pong(nonce: nonce)
-            _ = stream.write(byteCount: pong.byteCount) { pong.encode(into: $0) }
+            // A Pong says that what came before the Ping is recorded; nearly always nothing did that has to be.
+            guard !owner.core.pointee.seat.hasReports(session) else { return owner.ping(session, nonce: nonce) }
+            write(HeartbeatFrame.pong(nonce: nonce), to: stream)
         case .pong:
             // That it came was all that mattered.
             _ = try Pong(decoding: body.bytes)
@@ -319,7 +323,16 @@ final class DeviceSessions: StreamDelegate {
 
     func ping(_ session: SessionRef) {
         guard let stream = stream(of: session) else { return }
-        let frame = HeartbeatFrame.ping(nonce: UInt64(bitPattern: owner.now))
+        write(HeartbeatFrame.ping(nonce: UInt64(bitPattern: owner.now)), to: stream)
+    }
+
+    /// All that the device reported before its Ping is durable.
+    func pong(_ session: SessionRef, nonce: UInt64) {
+        guard let stream = stream(of: session) else { return }
+        write(HeartbeatFrame.pong(nonce: nonce), to: stream)
+    }
+
+    private func write(_ frame: HeartbeatFrame, to stream: ByteStream) {
         let byteCount = frame.byteCount
         _ = stream.write(byteCount: byteCount) { frame.encode(into: $0) }
         owner.metrics.count(.bytesSent, byteCount)
@@ -334,6 +347,36 @@ final class DeviceSessions: StreamDelegate {
     }
 
     // MARK: End
+
+    /// The device sends no more and waits for what it is owed; false when that is nothing.
+    override func peerEnded(_ stream: ByteStream) -> Bool {
+        guard let session = session(of: stream, tag: stream.tag), let record = record(session) else { return false }
+        guard !record.pointee.isEnding else { return true }
+        let isOwed = owner.upstream.owesResults(session) || owner.core.pointee.seat.owesAnswers(session)
+        guard isOwed else { return false }
+        record.pointee.isEnding = true
+        stream.setTimeout(afterMilliseconds: GatewayLoop.halfClosedMilliseconds)
+        // In a later turn: effects of a call of the shard may be under way.
+        owner.inNextTurn { $0.finish(session) }
+        return true
+    }
+
+    /// A part of what an ending session is owed is out: the session ends with the last part.
+    func settled(_ session: SessionRef) {
+        guard let record = record(session), record.pointee.isEnding, !owner.upstream.owesResults(session),
+            !owner.core.pointee.seat.owesAnswers(session)
+        else { return }
+        owner.inNextTurn { $0.sessions.endIfEnding(session) }
+    }
+
+    private func endIfEnding(_ session: SessionRef) {
+        guard let record = record(session), record.pointee.isEnding, let stream = stream(of: session) else { return }
+        owner.metrics.count(.closedByPeer)
+        leave(session)
+        stream.closeAfterFlush()
+    }
+
+    override func timedOut(_ stream: ByteStream) { stream.close(.endOfStream) }
 
     /// Says why and hangs up.
     ///

@@ -34,6 +34,8 @@ final class SenderConnection: StreamDelegate, Handshaking {
     private var budget = FrameBudget()
     /// The gateway stops: the connection ends when everything taken was answered.
     private var isStopping = false
+    /// The sender has closed its half: the same.
+    private var isEnding = false
 
     static let unansweredLimit = 16_384
 
@@ -72,18 +74,16 @@ final class SenderConnection: StreamDelegate, Handshaking {
                 } catch {
                     close(.malformed, reason: "a frame's body is no message of its type")
                 }
-            }
-        }
                 // The Hello comes again when it is known whether there is its app.
                 guard appQuestion != .asked else {
                     offset -= byteCount
                     return offset
                 }
+            }
+        }
         return offset
     }
 
-    private func take(_ type: FrameType, _ body: UnsafeRawBufferPointer) throws(WireError) {
-        switch type {
     /// Another gateway may have just made the app.
     private func askForApp() {
         appQuestion = .asked
@@ -94,6 +94,8 @@ final class SenderConnection: StreamDelegate, Handshaking {
         }
     }
 
+    private func take(_ type: FrameType, _ body: UnsafeRawBufferPointer) throws(WireError) {
+        switch type {
         case .publish where phase == .open:
             publish(try PublishView(decoding: body.bytes), body)
         case .hello where phase == .awaitingHello:
@@ -212,7 +214,10 @@ final class SenderConnection: StreamDelegate, Handshaking {
         guard phase == .open else { return }
         unanswered -= 1
         owner.core.pointee.shares.answered(share)
-        defer { if isStopping { stop() } }
+        defer {
+            if isStopping { stop() }
+            if isEnding { endIfAnswered() }
+        }
         let code = PublishResultCode(outcome.code)
         let isIDsOnly = !idsOnly.isEmpty && idsOnly.remove(request) != nil
         let frame = PublishResultFrame(
@@ -267,6 +272,24 @@ final class SenderConnection: StreamDelegate, Handshaking {
     }
 
     // MARK: End
+
+    /// The sender sends no more and reads on: it gets the results of what was taken.
+    override func peerEnded(_ stream: ByteStream) -> Bool {
+        guard phase == .open, unanswered > 0 else { return false }
+        if !isEnding {
+            isEnding = true
+            stream.setTimeout(afterMilliseconds: GatewayLoop.halfClosedMilliseconds)
+        }
+        return true
+    }
+
+    private func endIfAnswered() {
+        guard phase == .open, unanswered == 0, let stream, leave() else { return }
+        owner.metrics.count(.closedByPeer)
+        stream.closeAfterFlush()
+    }
+
+    override func timedOut(_ stream: ByteStream) { stream.close(.endOfStream) }
 
     /// Publishes that were taken and not answered yet.
     var isOwedAnswers: Bool { unanswered > 0 }

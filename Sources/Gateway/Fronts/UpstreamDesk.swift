@@ -87,6 +87,9 @@ final class UpstreamDesk {
 
     private func takesUpstream(_ app: AppKey) -> Bool { owner.registry[app]?.takesUpstream ?? false }
 
+    /// Messages of the session are on their way to its app's home.
+    func owesResults(_ session: SessionRef) -> Bool { !lanes.isEmpty && lanes[session] != nil }
+
     /// The session is over; what is under way may still be taken.
     func forget(_ session: SessionRef) {
         guard !lanes.isEmpty, let lane = lanes.removeValue(forKey: session) else { return }
@@ -127,7 +130,7 @@ final class UpstreamDesk {
         }
         guard !lane.waiting.isEmpty else {
             lanes[session] = nil
-            return
+            return owner.sessions.settled(session)
         }
         let next = lane.waiting.removeFirst()
         lanes[session] = lane

@@ -59,8 +59,12 @@ extension GatewayLoop {
             sessions.welcome(session, welcome)
         case .leftBeforeWelcome(let cid):
             sessions.noteWelcome(cid)
-        case .ping(let session):
+        case .ping(let session), .sign(let session):
             sessions.ping(session)
+        case .pong(let session, let nonce):
+            sessions.pong(session, nonce: nonce)
+        case .finished(let session):
+            sessions.settled(session)
         case .updated(let session, let result):
             sessions.send(session, result)
         case .close(let session, let code, let reason):

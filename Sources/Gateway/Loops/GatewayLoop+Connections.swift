@@ -208,6 +208,9 @@ extension GatewayLoop {
     /// Devices that come back in a second after a stop, at most; for more of them the configured time is too short.
     private static let returnsPerSecond: Int64 = 5_000
 
+    /// How long a peer that has closed its half gets the answers to what it sent before.
+    static let halfClosedMilliseconds: UInt64 = 10_000
+
     // MARK: What a session says
 
     func hello(_ command: HelloCommand) {
@@ -242,6 +245,14 @@ extension GatewayLoop {
 
     func feedback(_ session: SessionRef, _ feedback: Feedback) {
         withShard { $0.feedback(session, feedback, now: now) }
+    }
+
+    func ping(_ session: SessionRef, nonce: UInt64) {
+        withShard { $0.ping(session, nonce: nonce, now: now) }
+    }
+
+    func finish(_ session: SessionRef) {
+        withShard { $0.finish(session, now: now) }
     }
 
     func sessionRefused(_ session: SessionRef) {

@@ -36,6 +36,10 @@ struct ShardSeat: ~Copyable {
 
     func source(of session: SessionRef) -> (app: AppKey, cid: DeviceID)? { shard.source(of: session) }
 
+    func hasReports(_ session: SessionRef) -> Bool { shard.hasReports(session) }
+
+    func owesAnswers(_ session: SessionRef) -> Bool { shard.owesAnswers(session) }
+
     func isConnected(_ cid: DeviceID) -> Bool { shard.isConnected(cid) }
 
     func mayAccept(_ app: AppKey) -> Bool { shard.mayAccept(app) }

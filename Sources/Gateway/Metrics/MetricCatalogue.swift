@@ -276,7 +276,7 @@ package enum MetricCatalogue {
             .sum { $0.shard.acksAboveHighest }),
         Metric(
             "longwire_feedback_ignored_total", .counter,
-            "Feedback that was not recorded: an unknown message or action, too many, or no room.",
+            "Feedback that was not recorded: an unknown message or action, or too many.",
             .sum { $0.shard.feedbackIgnored }),
         Metric(
             "longwire_receipt_events_total", .counter, "Events that devices reported over HTTPS, by result.",

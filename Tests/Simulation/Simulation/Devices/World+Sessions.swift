@@ -87,8 +87,8 @@ extension World {
                 loop.perform()
             }
         case .ping:
-            let nonce = try Ping(decoding: body.bytes).nonce
-            send(link, Pong(nonce: nonce))
+            loop.shard.ping(link.session, nonce: try Ping(decoding: body.bytes).nonce, now: gatewayNow)
+            loop.perform()
         case .pong: _ = try Pong(decoding: body.bytes)
         case .deviceUpdate:
             let update = try DeviceUpdate(decoding: body.bytes)
@@ -229,6 +229,13 @@ extension World {
             guard let link = loop.sessions[session] else { return }
             link.identity?.isSuspect = true
             send(link, Ping(nonce: UInt64(bitPattern: gatewayNow)))
+        case .pong(let session, let nonce):
+            guard let link = loop.sessions[session] else { return }
+            send(link, Pong(nonce: nonce))
+        case .sign(let session):
+            guard let link = loop.sessions[session] else { return }
+            send(link, Ping(nonce: UInt64(bitPattern: gatewayNow)))
+        case .finished: break
         case .updated(let session, let result):
             guard let link = loop.sessions[session] else { return }
             oracle.willConfirm(link, result, loop)

@@ -1,0 +1,143 @@
+internal import Wire
+
+/// Reports of devices' sessions that are not recorded durably yet, and what stands behind them.
+///
+/// A session has a *lane* from its first report until everything in it is durable. A Ping of such a session takes its place in
+/// the lane, so its Pong says that what came before is recorded. A session without a lane has nothing that a Pong could
+/// confirm too early.
+struct ReportLanes {
+    enum Entry {
+        case report(DeviceReport)
+        /// A Ping, by its nonce.
+        case ping(UInt64)
+        /// The device sends no more: the session ends when all before it is answered.
+        case end
+    }
+
+    struct Lane {
+        var waiting: [Entry] = []
+        /// The device's turn has begun, or is waited for.
+        var isUnderWay = false
+        /// The first entry is tried again at this time.
+        var restsUntil: GatewayTime = 0
+        /// Entries that are taken and wait for the disk.
+        var undurable = 0
+        /// Pongs that are owed, in `waiting` or behind the disk.
+        var owedPongs = 0
+        /// When the device last got a sign that the gateway lives, while it waits for a Pong.
+        var signedAt: GatewayTime = 0
+    }
+
+    /// More than a client keeps: 256 opens and 256 other reports, and the Ping behind them.
+    static let waitingPerSession = 1_024
+    static let waitingInAll = 65_536
+    /// Entries that one turn of a device takes; other commands of the device get theirs in between.
+    static let sliceCount = 8
+    /// How long a report waits that could not be read or written.
+    static let rest: Int64 = 1_000
+    /// A client takes any frame for a sign of life; it waits 10 s for one.
+    static let signPause: Int64 = 4_000
+
+    private var lanes: [SessionRef: Lane] = [:]
+    private var waitingCount = 0
+    /// When the lanes are to be looked at again.
+    private(set) var nextDue = GatewayTime.max
+
+    @inline(__always)
+    func has(_ session: SessionRef) -> Bool { !lanes.isEmpty && lanes[session] != nil }
+
+    /// False: too many wait.
+    mutating func append(_ entry: Entry, of session: SessionRef, at now: GatewayTime) -> Bool {
+        var lane = lanes.removeValue(forKey: session) ?? Lane()
+        defer { lanes[session] = lane }
+        guard lane.waiting.count < Self.waitingPerSession, waitingCount < Self.waitingInAll else { return false }
+        if case .ping = entry {
+            if lane.owedPongs == 0 { lane.signedAt = now }
+            lane.owedPongs += 1
+            nextDue = min(nextDue, lane.signedAt + Self.signPause)
+        }
+        waitingCount += 1
+        if case .report(let report) = entry, report.kind == .opened, !lane.isUnderWay, lane.restsUntil > now {
+            // An open ends its message, which makes room where a full store keeps the others waiting.
+            lane.waiting.insert(entry, at: 0)
+            lane.restsUntil = now
+        } else {
+            lane.waiting.append(entry)
+        }
+        return true
+    }
+
+    func first(_ session: SessionRef) -> Entry? { lanes[session]?.waiting.first }
+
+    mutating func removeFirst(_ session: SessionRef) {
+        guard lanes[session] != nil else { return }
+        lanes[session]?.waiting.removeFirst()
+        waitingCount -= 1
+    }
+
+    /// Whether the session's lane is to be given the device's turn now; then it is under way.
+    mutating func begin(_ session: SessionRef, at now: GatewayTime) -> Bool {
+        guard let lane = lanes[session], !lane.isUnderWay, !lane.waiting.isEmpty, lane.restsUntil <= now else {
+            return false
+        }
+        lanes[session]?.isUnderWay = true
+        return true
+    }
+
+    /// The device's turn is over; true when more waits that needs no rest.
+    mutating func end(_ session: SessionRef, at now: GatewayTime) -> Bool {
+        guard var lane = lanes.removeValue(forKey: session) else { return false }
+        lane.isUnderWay = false
+        keep(lane, of: session)
+        return !lane.waiting.isEmpty && lane.restsUntil <= now
+    }
+
+    /// The first entry could not be taken: it is tried again after a while.
+    mutating func rest(_ session: SessionRef, at now: GatewayTime) {
+        guard lanes[session] != nil else { return }
+        lanes[session]?.restsUntil = now + Self.rest
+        nextDue = min(nextDue, now + Self.rest)
+    }
+
+    /// Something of the session waits for the disk from now on; it makes the lane if there is none.
+    mutating func awaitDisk(_ session: SessionRef) { lanes[session, default: Lane()].undurable += 1 }
+
+    /// That is durable now.
+    mutating func durable(_ session: SessionRef, isPong: Bool) {
+        guard var lane = lanes.removeValue(forKey: session) else { return }
+        lane.undurable -= 1
+        if isPong { lane.owedPongs -= 1 }
+        keep(lane, of: session)
+    }
+
+    private mutating func keep(_ lane: Lane, of session: SessionRef) {
+        if lane.undurable > 0 || lane.isUnderWay || !lane.waiting.isEmpty { lanes[session] = lane }
+    }
+
+    /// The session is over: the device reports again what got no Pong.
+    mutating func forget(_ session: SessionRef) {
+        guard !lanes.isEmpty, let lane = lanes.removeValue(forKey: session) else { return }
+        waitingCount -= lane.waiting.count
+    }
+
+    /// Sessions whose rest is over, and those that are to get a sign of life while their Pong waits.
+    mutating func takeDue(at now: GatewayTime) -> (rested: [SessionRef], signs: [SessionRef]) {
+        guard nextDue <= now else { return ([], []) }
+        nextDue = .max
+        var (rested, signs): ([SessionRef], [SessionRef]) = ([], [])
+        for (session, var lane) in lanes {
+            if !lane.isUnderWay, !lane.waiting.isEmpty {
+                if lane.restsUntil <= now { rested.append(session) } else { nextDue = min(nextDue, lane.restsUntil) }
+            }
+            guard lane.owedPongs > 0 else { continue }
+            if lane.signedAt + Self.signPause <= now {
+                lane.signedAt = now
+                lanes[session] = lane
+                signs.append(session)
+            }
+            nextDue = min(nextDue, lane.signedAt + Self.signPause)
+        }
+        // Dictionaries have no order, and a simulation is to repeat itself.
+        return (rested.sorted { $0.slot < $1.slot }, signs.sorted { $0.slot < $1.slot })
+    }
+}

@@ -1,0 +1,139 @@
+// The order in which a session's reports are recorded, and the answers that say so: the Pong behind them, and the end of a
+// connection whose device sends no more.
+
+internal import Structures
+package import Wire
+
+/// What a lane's entry comes to when everything before it is durable.
+enum ReportSign {
+    case nothing
+    case pong(UInt64)
+    case finished
+}
+
+extension Shard {
+    /// The user opened a notification, or the client showed one, or did something with it.
+    ///
+    /// It waits in the session's lane until it is recorded: a store that cannot be read or written delays it.
+    package mutating func feedback(_ session: SessionRef, _ feedback: Feedback, now: GatewayTime) {
+        begin(now)
+        guard let slot = device(of: session) else { return }
+        devices.at(slot).value.lastHeardAt = self.now
+        let report = DeviceReport(
+            kind: feedback.kind, action: feedback.action, message: feedback.messageID, at: self.now)
+        enqueue(.report(report), of: session, slot)
+    }
+
+    /// Answers a Ping: at once, or when the reports before it are durable.
+    package mutating func ping(_ session: SessionRef, nonce: UInt64, now: GatewayTime) {
+        begin(now)
+        guard let slot = device(of: session) else { return }
+        devices.at(slot).value.lastHeardAt = self.now
+        guard reports.has(session) else { return outbox.send(.pong(session, nonce)) }
+        enqueue(.ping(nonce), of: session, slot)
+    }
+
+    /// The device sends no more: `.finished` follows when all that it is owed is out.
+    package mutating func finish(_ session: SessionRef, now: GatewayTime) {
+        begin(now)
+        guard let slot = device(of: session) else { return outbox.send(.finished(session)) }
+        enqueue(.end, of: session, slot)
+    }
+
+    /// Whether a Pong, or the end, of the session has to wait for something.
+    package func hasReports(_ session: SessionRef) -> Bool { reports.has(session) }
+
+    /// Whether the shard has yet to answer something that the session sent.
+    package func owesAnswers(_ session: SessionRef) -> Bool {
+        reports.has(session) || device(of: session).map { devices.at($0).value.gates > 0 } ?? false
+    }
+
+    private mutating func enqueue(_ entry: ReportLanes.Entry, of session: SessionRef, _ slot: DeviceSlot) {
+        guard reports.append(entry, of: session, at: now) else {
+            // Without a Pong the device reports all of it again.
+            return close(slot, .overloaded, "more reports than can be recorded now; report them again")
+        }
+        runLane(session, slot)
+    }
+
+    private mutating func runLane(_ session: SessionRef, _ slot: DeviceSlot) {
+        guard reports.begin(session, at: now) else { return }
+        whenReady(slot) { shard, slot, readiness in
+            guard readiness == .ready else {
+                shard.reports.rest(session, at: shard.now)
+                _ = shard.reports.end(session, at: shard.now)
+                return
+            }
+            shard.whileBusy(slot) { shard, done in
+                shard.takeReports(session, slot, left: ReportLanes.sliceCount, completion: done)
+            } then: { shard in
+                shard.laneRan(session, slot)
+            }
+        }
+    }
+
+    private mutating func laneRan(_ session: SessionRef, _ slot: DeviceSlot) {
+        pump(slot)
+        guard reports.end(session, at: now) else { return }
+        later { shard in
+            guard let slot = shard.device(of: session) else { return }
+            shard.runLane(session, slot)
+        }
+    }
+
+    /// Takes entries of a lane in order; the device is held until the end of this (`whileBusy`).
+    private mutating func takeReports(
+        _ session: SessionRef, _ slot: DeviceSlot, left: Int, completion: @escaping (inout Shard) -> Void
+    ) {
+        guard left > 0, let entry = reports.first(session) else { return completion(&self) }
+        switch entry {
+        case .ping(let nonce): leave(session, .pong(nonce))
+        case .end: leave(session, .finished)
+        case .report(let report):
+            return record(report, of: slot) { shard, verdict in
+                guard verdict != .retry else {
+                    shard.reports.rest(session, at: shard.now)
+                    return completion(&shard)
+                }
+                shard.leave(session, .nothing)
+                shard.takeReports(session, slot, left: left - 1, completion: completion)
+            }
+        }
+        takeReports(session, slot, left: left - 1, completion: completion)
+    }
+
+    /// The first entry is taken: its sign is given when everything written so far is durable.
+    private mutating func leave(_ session: SessionRef, _ sign: ReportSign) {
+        guard reports.has(session) else { return }
+        reports.removeFirst(session)
+        awaitDisk(session, sign)
+    }
+
+    /// Has the session's next Pong wait for what was just written of it.
+    mutating func awaitDisk(_ session: SessionRef, _ sign: ReportSign = .nothing) {
+        reports.awaitDisk(session)
+        whenDurable(.reported(session, sign))
+    }
+
+    mutating func reportsDurable(_ session: SessionRef, _ sign: ReportSign) {
+        guard device(of: session) != nil else { return }
+        switch sign {
+        case .nothing: reports.durable(session, isPong: false)
+        case .pong(let nonce):
+            reports.durable(session, isPong: true)
+            outbox.send(.pong(session, nonce))
+        case .finished:
+            reports.durable(session, isPong: false)
+            outbox.send(.finished(session))
+        }
+    }
+
+    /// Tries reports again that had to wait, and lets devices know that the gateway lives while their Pong waits.
+    mutating func tendReports() {
+        let due = reports.takeDue(at: now)
+        for session in due.rested {
+            if let slot = device(of: session) { runLane(session, slot) }
+        }
+        for session in due.signs { outbox.send(.sign(session)) }
+    }
+}

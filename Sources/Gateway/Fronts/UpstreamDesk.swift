@@ -64,9 +64,10 @@ final class UpstreamDesk {
         guard 1...Wire.Limits.upstreamPayloadByteCount ~= upstream.payload.count else {
             return tell(session, upstream, .badPayload)
         }
-        guard let source = owner.core.pointee.seat.source(of: session), takesUpstream(source.app) else {
+        guard let source = owner.core.pointee.seat.source(of: session) else {
             return refuse(upstream, of: session, .noConsumer)
         }
+        if let refusal = refusal(of: source.app) { return refuse(upstream, of: session, refusal) }
         let lane = lanes[session]
         guard lane.map({ !$0.isRefusing && $0.waiting.count < Self.waitingLimit }) ?? true,
             let share = owner.context.peerBudget.takeUpstream(
@@ -85,7 +86,12 @@ final class UpstreamDesk {
     /// Memory of a message beside its payload.
     private static let parcelByteCount = 256
 
-    private func takesUpstream(_ app: AppKey) -> Bool { owner.registry[app]?.takesUpstream ?? false }
+    /// The reason for which an app's messages are not taken now; `nil`: they are.
+    private func refusal(of key: AppKey) -> Code? {
+        // An app that is not served now may be served later: the device keeps the message.
+        guard let app = owner.registry[key] else { return .busy }
+        return app.takesUpstream ? nil : .noConsumer
+    }
 
     /// Messages of the session are on their way to its app's home.
     func owesResults(_ session: SessionRef) -> Bool { !lanes.isEmpty && lanes[session] != nil }
@@ -102,9 +108,10 @@ final class UpstreamDesk {
     }
 
     private func send(_ parcel: Parcel, of session: SessionRef) {
-        guard let source = owner.core.pointee.seat.source(of: session), takesUpstream(source.app) else {
+        guard let source = owner.core.pointee.seat.source(of: session) else {
             return settle(parcel, of: session, .noConsumer)
         }
+        if let refusal = refusal(of: source.app) { return settle(parcel, of: session, refusal) }
         let message = UpstreamMessage(
             app: source.app, cid: source.cid, request: parcel.upstream.request, payload: parcel.upstream.payload,
             task: parcel.upstream.taskID)

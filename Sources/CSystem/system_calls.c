@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/timerfd.h>
 
 int longwire_eventfd(void) { return eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC); }
@@ -22,6 +23,13 @@ int longwire_accept4(int listener, void *address, uint32_t *address_byte_count) 
 
 int longwire_fallocate(int descriptor, int64_t offset, int64_t byte_count) {
     return fallocate(descriptor, 0, offset, byte_count);
+}
+
+int64_t longwire_birth_time(int descriptor) {
+    struct statx status;
+    if (statx(descriptor, "", AT_EMPTY_PATH, STATX_BTIME, &status)) return -1;
+    if (!(status.stx_mask & STATX_BTIME)) return 0;
+    return (int64_t)status.stx_btime.tv_sec * 1000000000 + status.stx_btime.tv_nsec;
 }
 
 void longwire_name_this_thread(const char *name) {

@@ -6,10 +6,26 @@ package struct ClusterConstants: Hashable, Sendable {
     /// Signs the tokens of the push API: 32 bytes.
     package var tokenKey: [UInt8]
     package var queueEpoch: UInt64
+    /// The store's at the join; a later one is in the snapshots.
+    package var history: ClusterHistory
 
-    package init(format: Int, partCount: Int, tokenKey: [UInt8], queueEpoch: UInt64) {
+    package init(
+        format: Int, partCount: Int, tokenKey: [UInt8], queueEpoch: UInt64,
+        history: ClusterHistory = ClusterHistory(id: 1, began: 0)
+    ) {
         (self.format, self.partCount, self.tokenKey, self.queueEpoch) = (format, partCount, tokenKey, queueEpoch)
+        self.history = history
     }
+}
+
+/// The history of the cluster's store as the register has it; `StoreHistory` in Delivery gives it its meaning.
+package struct ClusterHistory: Hashable, Sendable {
+    /// Random.
+    package var id: UInt64
+    /// In microseconds since 1970; 0 for a store whose content never went back.
+    package var began: UInt64
+
+    package init(id: UInt64, began: UInt64) { (self.id, self.began) = (id, began) }
 }
 
 /// The register at one moment.
@@ -27,6 +43,7 @@ package struct RegisterSnapshot: Hashable, Sendable {
     package var drained: Set<NodeID>
     /// Parts that an operator placed, while the gateway is there.
     package var pins: [Int: NodeID]
+    package var history: ClusterHistory
 
     /// The highest gateway time as far as it can be believed.
     package var soundClockFloor: Int64 { Self.soundClockFloor(clockFloor, serverTime: serverTime) }
@@ -36,7 +53,11 @@ package struct RegisterSnapshot: Hashable, Sendable {
         (0...ClusterTiming.latestTime).contains(floor) && floor - serverTime <= ClusterTiming.clockStep ? floor : 0
     }
 
-    package init(version: UInt64, serverTime: Int64, clockFloor: Int64, partCount: Int) {
+    package init(
+        version: UInt64, serverTime: Int64, clockFloor: Int64, partCount: Int,
+        history: ClusterHistory = ClusterHistory(id: 1, began: 0)
+    ) {
+        self.history = history
         (self.version, self.serverTime, self.clockFloor) = (version, serverTime, clockFloor)
         (members, drained, pins) = ([:], [], [:])
         entries = Array(repeating: PartEntry(), count: partCount)
@@ -141,4 +162,6 @@ package protocol ClusterRegister: AnyObject {
     /// Ends the caller's lease and gives back what it owns.
     func leave(_ node: NodeID, instance: UInt64) throws(RegisterError)
     func wish(_ wish: ClusterWish) throws(RegisterError)
+    /// Begins another history: Redis has lost what was durable. `id` is random.
+    func renewHistory(id: UInt64) throws(RegisterError)
 }

@@ -13,6 +13,7 @@ package struct RegisterState: Sendable {
     private var entries: [PartEntry] = []
     private var drained: Set<NodeID> = []
     private var pins: [Int: NodeID] = [:]
+    private var history = ClusterHistory(id: 1, began: 0)
     /// When each number was given or used last.
     private var used: [NodeID: Int64] = [:]
 
@@ -38,7 +39,9 @@ package struct RegisterState: Sendable {
         }) {
             throw .addressTaken(twin.key, address: request.info.address)
         }
-        let constants = constants ?? request.constants
+        if self.constants == nil { history = request.constants.history }
+        var constants = constants ?? request.constants
+        constants.history = history
         self.constants = constants
         if entries.isEmpty { entries = Array(repeating: PartEntry(), count: constants.partCount) }
         guard let node = freeNumber(now) else { throw .isFull }
@@ -129,6 +132,12 @@ package struct RegisterState: Sendable {
         version = nonce
     }
 
+    package mutating func renewHistory(id: UInt64, now: Int64, nonce: UInt64) {
+        tend(now, nonce)
+        history = ClusterHistory(id: id, began: max(UInt64(now) * 1_000, history.began + 1_000_000))
+        version = nonce
+    }
+
     /// Ends leases that have run out.
     ///
     /// Members renew several times a lease. If nobody has called for half of one, the register itself was away, or its
@@ -163,7 +172,7 @@ package struct RegisterState: Sendable {
     private func snapshot(_ now: Int64) -> RegisterSnapshot {
         var snapshot = RegisterSnapshot(version: version, serverTime: now, clockFloor: clockFloor, partCount: 0)
         (snapshot.members, snapshot.entries) = (members, entries)
-        (snapshot.drained, snapshot.pins) = (drained, pins)
+        (snapshot.drained, snapshot.pins, snapshot.history) = (drained, pins, history)
         return snapshot
     }
 }

@@ -22,6 +22,8 @@ package struct Shard: ~Copyable {
     let store: any ShardStore
     let verifier: any ProofVerifier
     let queueEpoch: UInt64
+    /// All that devices and consumers keep of numbers is held against it.
+    package internal(set) var history: StoreHistory
 
     var devices: DeviceTable
     var sessions: SessionTable
@@ -74,14 +76,16 @@ package struct Shard: ~Copyable {
     /// Creates the shard of one loop.
     ///
     /// `counters` are the counters rows of this shard's buckets: today's and yesterday's one by one, others as sums.
-    /// `queueEpoch` names the store since it was created; a device gets it at registration (docs/Semantics.md,
-    /// "Sequences, windows and acks").
+    /// `queueEpoch` names the store since it was created; a device's row gets it at registration (docs/Semantics.md,
+    /// "Histories").
     package init(
         limits: ShardLimits, apps: [AppSettings], store: any ShardStore, verifier: any ProofVerifier,
-        encoder: any BroadcastEncoder, queueEpoch: UInt64, counters: CounterStart,
-        broadcasts start: BroadcastStart = BroadcastStart(), knowsAllApps: Bool = true, now: GatewayTime
+        encoder: any BroadcastEncoder, queueEpoch: UInt64, history: StoreHistory = StoreHistory(ofNewStore: 1),
+        counters: CounterStart, broadcasts start: BroadcastStart = BroadcastStart(), knowsAllApps: Bool = true,
+        now: GatewayTime
     ) {
         (self.limits, self.store, self.verifier, self.queueEpoch) = (limits, store, verifier, queueEpoch)
+        self.history = history
         self.apps = apps.map { AppEntry($0) }
         self.knowsAllApps = knowsAllApps
         self.now = now
@@ -112,15 +116,20 @@ package struct Shard: ~Copyable {
     /// The same with rows that are not folded.
     package init(
         limits: ShardLimits, apps: [AppSettings], store: any ShardStore, verifier: any ProofVerifier,
-        encoder: any BroadcastEncoder, queueEpoch: UInt64, counters: [StoredRow],
-        broadcasts: BroadcastStart = BroadcastStart(), now: GatewayTime
+        encoder: any BroadcastEncoder, queueEpoch: UInt64, history: StoreHistory = StoreHistory(ofNewStore: 1),
+        counters: [StoredRow], broadcasts: BroadcastStart = BroadcastStart(), now: GatewayTime
     ) {
         var start = CounterStart(now: now)
         for row in counters { start.take(row) }
         self.init(
             limits: limits, apps: apps, store: store, verifier: verifier, encoder: encoder, queueEpoch: queueEpoch,
-            counters: start, broadcasts: broadcasts, now: now)
+            history: history, counters: start, broadcasts: broadcasts, now: now)
     }
+
+    /// Another history of the store is in force: positions that devices were given before settle nothing in a later Hello.
+    ///
+    /// Sessions go on: what they ack, they were sent.
+    package mutating func begin(_ history: StoreHistory) { self.history = history }
 
     /// Exchanges the effects gathered so far for an emptied array; the gateway performs them in order before the next
     /// call.

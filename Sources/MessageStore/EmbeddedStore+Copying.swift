@@ -25,9 +25,12 @@ extension EmbeddedStore {
         } catch { throw StoreError(error) }
     }
 
-    /// Removes the mark: the store is whole.
+    /// Gives the store a history of its own, and removes the mark: the store is whole.
+    ///
+    /// What was copied may be older than what devices and consumers have seen, and its source may go on.
     package static func endCopy(to folder: String) throws(StoreError) {
         do throws(SystemError) {
+            try StoreHistoryFile.renew(folder)
             try FileSystem.removeFile(copyMark(of: folder))
             try FileSystem.synchronizeDirectory(folder)
         } catch { throw StoreError(error) }

@@ -3,6 +3,7 @@
 //     FOLDER/lock      held while a process works here; names it
 //     FOLDER/format    "longwire store N", N the format's version
 //     FOLDER/epoch     "longwire epoch N", N the number of the last process that worked here
+//     FOLDER/history   the store's history, which changes when the content may be older than before (StoreHistoryFile)
 //     FOLDER/journal/  segments
 //     FOLDER/rows/     RocksDB
 //     FOLDER/spill/    files on their way into RocksDB; emptied at each start
@@ -11,7 +12,7 @@
 // Threads: one committer, one spiller, a few readers, all made and joined here. Shards are made before the loops run
 // and closed on their loops before the store is.
 
-internal import Delivery
+package import Delivery
 package import Journal
 internal import Platform
 internal import Synchronization
@@ -99,6 +100,9 @@ package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendabl
     private let rows: EmbeddedRows
     package let ledger: SegmentLedger
     package let recovery: RecoveryReport
+    package let history: StoreHistory
+    /// Why this start gave the store another history.
+    package let historyChange: HistoryChange?
     private let hasAlarms: Bool
     private let hasColdRows: (rows: Bool, start: Bool, ephemeral: Bool)
     private let shards = Lock<[ObjectIdentifier: ShardMailbox]>([:])
@@ -155,6 +159,8 @@ package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendabl
             do throws(JournalError) { ledger = try SegmentLedger(folder: folder, run: epoch) } catch {
                 throw StoreError(error)
             }
+            (history, historyChange) = try StoreHistoryFile.open(
+                configuration.folder, isSynced: configuration.durability == .fsync)
             run = SortedRun(database: database, folder: spillFolder, run: ledger.run)
         } catch {
             database.close()
@@ -359,7 +365,9 @@ package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendabl
         for thread in threads { thread.join() }
         threads.removeAll()
         // A stop has the time that a publish has not. If it fails, nothing is lost that was promised.
-        if configuration.durability == .os { try? ledger.synchronize() }
+        if configuration.durability == .os, (try? ledger.synchronize()) != nil {
+            StoreHistoryFile.noteSynced(history, in: configuration.folder)
+        }
         retired.withLock { shards in
             for shard in shards { shard.mailbox.discard() }
             shards.removeAll()

@@ -42,6 +42,14 @@ package struct File: ~Copyable, Sendable {
         return Int(status.st_size)
     }
 
+    /// When the file was made, in nanoseconds since 1970: a copy of it has another time, and a renamed one its own.
+    ///
+    /// - Returns: the time; `nil` where the file system or the kernel does not tell.
+    package func birthTime() -> Int64? {
+        let time = longwire_birth_time(descriptor)
+        return time > 0 ? time : nil
+    }
+
     /// Writes all of `bytes` at `offset`, however many system calls that takes.
     package func write(_ bytes: UnsafeRawBufferPointer, at offset: Int) throws(SystemError) {
         var done = 0

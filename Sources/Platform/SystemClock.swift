@@ -19,6 +19,16 @@ package enum SystemClock {
     /// CPU time of the calling thread so far; costs a system call.
     package static var threadNanoseconds: UInt64 { read(CLOCK_THREAD_CPUTIME_ID) }
 
+    /// The kernel's id of this boot, 32 hex digits; `nil` where there is none.
+    package static var bootID: String? {
+        guard let file = try? File(path: "/proc/sys/kernel/random/boot_id", mode: .read) else { return nil }
+        return withUnsafeTemporaryAllocation(byteCount: 64, alignment: 1) { buffer in
+            guard let count = try? file.read(into: buffer, at: 0) else { return nil }
+            let digits = buffer[..<count].filter { $0 != UInt8(ascii: "-") && $0 > 0x20 }
+            return digits.count == 32 ? String(decoding: digits, as: UTF8.self) : nil
+        }
+    }
+
     private static func read(_ clock: clockid_t) -> UInt64 {
         var time = timespec()
         let result = clock_gettime(clock, &time)

@@ -90,10 +90,17 @@ package enum FeedAnswers {
         ).response
     }
 
+    private static let otherHistory = AdminFault(
+        .conflict,
+        "the cursor is of another history of the store, which was restored, imported or copied since: its items are others; "
+            + "begin again without a cursor"
+    ).response
+
     package static func page(_ answer: FeedAnswer?, of feed: FeedName, registry: AppRegistry) -> APIResponse {
         switch answer {
         case .page(let page): APIResponse(status: 200, body: body(page, of: feed, registry: registry))
         case .beyond(let last): beyond(last)
+        case .otherHistory: otherHistory
         default: unavailable
         }
     }
@@ -110,6 +117,7 @@ package enum FeedAnswers {
             writer.endObject()
             return APIResponse(status: 200, body: writer.bytes)
         case .beyond(let last): return beyond(last)
+        case .otherHistory: return otherHistory
         default: return unavailable
         }
     }

@@ -20,7 +20,7 @@ package struct TokenID: Hashable, Sendable, Codable {
 ///
 /// A value: each loop holds a snapshot, and a revocation posts a new one to all of them.
 package struct TokenAuthority: Sendable {
-    private let key: [UInt8]
+    private var key: [UInt8]
     private var revoked: RevokedTokens
     /// Tokens that were issued before this time are refused: which of them are void is not known yet.
     private var trustedFrom: GatewayTime?
@@ -34,6 +34,9 @@ package struct TokenAuthority: Sendable {
     ) {
         (self.key, self.revoked, self.trustedFrom) = (key, revoked, trustedFrom)
     }
+
+    /// From now on no token counts that was signed with the key so far.
+    package mutating func replaceKey(_ key: [UInt8]) { self.key = key }
 
     /// All revocations are known from now on, and each new one is told.
     package mutating func knowsRevoked() { trustedFrom = nil }

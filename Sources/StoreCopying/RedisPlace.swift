@@ -18,6 +18,8 @@ package final class RedisPlace: CopyPlace {
     private var partCount = 0
     private var now: Int64 = 0
     private var written = ClusterFacts()
+    /// What the cluster had before; the history of the copy follows it.
+    private var earlier: StoreHistory?
     private var isHeld = false
     private var isTarget = false
 
@@ -80,6 +82,7 @@ package final class RedisPlace: CopyPlace {
         }
         try open(wantedPartCount ?? found ?? Self.defaultPartCount)
         now = try time()
+        earlier = register.facts.history
         // From here on a start says that the cluster has another number of parts, if it has.
         try register.set(ClusterFacts(), partCount: partCount)
     }
@@ -162,6 +165,9 @@ package final class RedisPlace: CopyPlace {
             var facts = written
             facts.tokenKey = facts.tokenKey ?? SecureRandom.bytes(32)
             facts.queueEpoch = facts.queueEpoch ?? UInt64.random(in: 1 ... .max)
+            // What was copied may be older than what devices and consumers have seen, and its source may go on.
+            facts.history = (earlier ?? StoreHistory(ofNewStore: 1)).successor(
+                id: SecureRandom.word(), now: try time())
             try register.set(facts, partCount: partCount)
         }
         try register.end(rows.epochs)

@@ -1,4 +1,5 @@
 internal import Cryptography
+internal import Delivery
 internal import MessageStore
 internal import Redis
 
@@ -8,6 +9,7 @@ struct ClusterFacts: Equatable {
     var queueEpoch: UInt64?
     /// The highest gateway time that any gateway gave.
     var clock: Int64?
+    var history: StoreHistory?
 }
 
 /// The register of a cluster, held against gateways while a store is copied.
@@ -68,8 +70,8 @@ final class RegisterAccess {
                     return {'member', string.match(call('HGET', n, leases[i]) or '', 'address=(%S+)') or ''}
                 end
             end
-            local facts = call('HMGET', c, 'format', 'parts', 'tokenKey', 'queueEpoch', 'clock')
-            for i = 1, 5 do facts[i] = facts[i] or '' end
+            local facts = call('HMGET', c, 'format', 'parts', 'tokenKey', 'queueEpoch', 'clock', 'history')
+            for i = 1, 6 do facts[i] = facts[i] or '' end
             call('HSET', c, 'copy', ARGV[2], 'copyNonce', nonce, 'copyOther', ARGV[3],
                 'copyUntil', string.format('%.0f', now + tonumber(ARGV[4])))
             return {'ok', facts, call('HGETALL', o)}
@@ -83,12 +85,12 @@ final class RegisterAccess {
             return {'ok'}
             """)
 
-    /// Arguments: nonce, format, parts, tokenKey, queueEpoch, clock (empty: none).
+    /// Arguments: nonce, format, parts, tokenKey, queueEpoch, clock, history (empty: none).
     private static let setScript = RedisScript(
         opening + """
             if not own then return {'lost'} end
             call('HSET', c, 'format', ARGV[2], 'parts', ARGV[3])
-            for i, field in ipairs({'tokenKey', 'queueEpoch', 'clock'}) do
+            for i, field in ipairs({'tokenKey', 'queueEpoch', 'clock', 'history'}) do
                 if ARGV[i + 3] == '' then call('HDEL', c, field) else call('HSET', c, field, ARGV[i + 3]) end
             end
             return {'ok'}
@@ -137,7 +139,7 @@ final class RegisterAccess {
                     + "that was killed counts for 2 seconds more")
         default: throw unusable
         }
-        guard reply.count == 3, let fields = reply[1].array?.map({ $0.text ?? "" }), fields.count == 5,
+        guard reply.count == 3, let fields = reply[1].array?.map({ $0.text ?? "" }), fields.count == 6,
             let owners = reply[2].array, owners.count % 2 == 0
         else { throw unusable }
         guard fields[0].isEmpty || fields[0] == "\(RegisterKeys.format)" else {
@@ -146,7 +148,7 @@ final class RegisterAccess {
         }
         partCount = Int(fields[1])
         facts.tokenKey = Self.bytes(hex: fields[2])
-        (facts.queueEpoch, facts.clock) = (UInt64(fields[3]), Int64(fields[4]))
+        (facts.queueEpoch, facts.clock, facts.history) = (UInt64(fields[3]), Int64(fields[4]), StoreHistory(fields[5]))
         for place in stride(from: 0, to: owners.count, by: 2) {
             guard let part = owners[place].text.flatMap({ Int($0) }), let entry = owners[place + 1].text,
                 let epoch = entry.split(separator: ":").first.flatMap({ UInt64($0) })
@@ -171,6 +173,7 @@ final class RegisterAccess {
                 [
                     "\(RegisterKeys.format)", "\(partCount)", facts.tokenKey.map(Self.hex) ?? "",
                     facts.queueEpoch.map { "\($0)" } ?? "", facts.clock.map { "\($0)" } ?? "",
+                    facts.history.map { "\($0)" } ?? "",
                 ]))
         (self.facts, self.partCount) = (facts, partCount)
     }

@@ -258,6 +258,44 @@ struct RedisRegisterTests {
         }
     }
 
+    @Test("joins and leaves keep the store's history; a loss and an operator's word begin another one for all gateways")
+    func histories() throws {
+        guard let server = try RedisServerProcess() else { return }
+        let register = register(server, name: "history")
+        defer { register.close() }
+        // A cluster of a release without histories has none.
+        let first = try register.join(JoinRequest(instance: 1, info: info(1), constants: constants()))
+        _ = try server.command("HDEL", "{lw:history}:c", "history")
+        var other = constants()
+        other.history = ClusterHistory(id: 0xABC, began: 5)
+        let second = try register.join(JoinRequest(instance: 2, info: info(2), constants: other))
+        let original = ClusterHistory(id: 0xABC, began: 0)
+        #expect(second.constants.history == original && second.snapshot.history == original)
+        try register.leave(second.node, instance: 2)
+        #expect(try history(register, first.node) == original)
+        try register.renewHistory(id: 0x123)
+        let renewed = try #require(try history(register, first.node))
+        #expect(renewed.id == 0x123 && renewed.began > 1_700_000_000_000_000)
+        try register.renewHistory(id: 0x124)
+        let again = try #require(try history(register, first.node))
+        #expect(again.id == 0x124 && again.began >= renewed.began + 1_000_000)
+        #expect(try register.join(JoinRequest(instance: 3, info: info(3), constants: other)).constants.history == again)
+        for (number, word) in ["renew", "", "0000000000000abc:x", "abc:1"].enumerated() {
+            _ = try server.command("HSET", "{lw:history}:c", "history", word)
+            other.history.id = UInt64(0x500 + number)
+            let joined = try register.join(
+                JoinRequest(instance: UInt64(10 + number), info: info(10 + number), constants: other))
+            #expect(joined.constants.history.id == other.history.id && joined.constants.history.began > 0, "\(word)")
+        }
+    }
+
+    private func history(_ register: RedisRegister, _ node: NodeID) throws -> ClusterHistory? {
+        guard
+            case .changed(let snapshot, _) = try register.renew(node, instance: 1, info: info(1), clock: 0, seen: 0)
+        else { return nil }
+        return snapshot.history
+    }
+
     @Test("a clock that cannot be right is not kept, and one that is there is replaced")
     func wrongClock() throws {
         guard let server = try RedisServerProcess() else { return }

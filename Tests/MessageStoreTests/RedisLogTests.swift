@@ -238,6 +238,23 @@ struct RedisLogTests {
             })
     }
 
+    @Test("an opening reports a log that is older than the part's rows, and none that is not")
+    func olderLog() throws {
+        let servers = try RedisServers()
+        func isReported(epoch: UInt64) throws -> Bool {
+            let fixture = try RedisFixture(servers.makeCluster(), RedisFixture.configuration(), epoch: epoch)
+            defer { fixture.close() }
+            try fixture.sync(put(fixture.store, key(epoch), "a"))
+            return fixture.witness.events.contains { if case .logIsOlder = $0 { true } else { false } }
+        }
+        for epoch in UInt64(1)...3 { #expect(try !isReported(epoch: epoch)) }
+        // As after a start of its server on an earlier dump.
+        try servers.command(0, "DEL", Self.log)
+        try servers.command(0, "XADD", Self.log, "2-1", "w", "")
+        #expect(try isReported(epoch: 4))
+        #expect(try !isReported(epoch: 5))
+    }
+
     @Test(
         "another program's entry stops the part; the log says which key, which entry and what to do",
         arguments: [

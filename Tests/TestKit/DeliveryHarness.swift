@@ -103,6 +103,7 @@ package final class DeliveryHarness: ShardStoreObserver {
     /// The order in which kinds of effects came, for tests of order.
     package var order: [String] = []
 
+    package private(set) var history = StoreHistory(ofNewStore: 1)
     private var effects: [Effect] = []
     private var nextRequest: UInt64 = 0
     private var nextSession: UInt32 = 0
@@ -168,8 +169,11 @@ package final class DeliveryHarness: ShardStoreObserver {
     package func letTimePass(_ milliseconds: Int64) { now += milliseconds }
 
     /// The process dies and starts again; what was not synced is gone.
-    package func crash() {
+    ///
+    /// - Parameter history: the store's from now on; another one after its content has gone back.
+    package func crash(history: StoreHistory? = nil) {
         store.crash()
+        if let history { self.history = history }
         var rows: [StoredRow] = []
         var kept: [UnsafeMutableRawBufferPointer] = []
         store.loadAll(table: .counters) { row in
@@ -182,7 +186,7 @@ package final class DeliveryHarness: ShardStoreObserver {
         store.loadAll(table: .broadcast) { broadcasts.take($0) }
         shard = Shard(
             limits: limits, apps: apps, store: store, verifier: SecretAsProof(), encoder: TestFrames(), queueEpoch: 7,
-            counters: rows,
+            history: self.history, counters: rows,
             broadcasts: broadcasts, now: now)
         for buffer in kept { buffer.deallocate() }
         store.observer = self

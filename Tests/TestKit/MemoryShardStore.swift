@@ -31,7 +31,7 @@ package final class MemoryShardStore: ShardStore {
     /// Operations of the largest batch so far, and its bytes with the largest header for each.
     package private(set) var largestBatch = (operations: 0, byteCount: 0)
 
-    private struct Row {
+    fileprivate struct Row {
         var value: [UInt8]
         var wakeAt: Int64
     }
@@ -163,6 +163,19 @@ package final class MemoryShardStore: ShardStore {
         requests.removeAll()
         (openBucket, openOperations) = (nil, [])
         (lastTicket, committedTicket) = (0, 0)
+    }
+
+    /// What a backup of this moment has.
+    package struct Backup {
+        fileprivate var rows: [StoreKey: Row]
+    }
+
+    package var backup: Backup { Backup(rows: durable) }
+
+    /// Puts back what a backup has, and starts anew as after a crash.
+    package func restore(_ backup: Backup) {
+        durable = backup.rows
+        crash()
     }
 
     /// Drops ephemeral rows, as the embedded store does with those past a day.

@@ -19,6 +19,9 @@ int longwire_accept4(int listener, void *address, uint32_t *address_byte_count);
 /// Reserves blocks for a range of a file and extends the file to hold it; 0, or -1 with errno set.
 int longwire_fallocate(int descriptor, int64_t offset, int64_t byte_count);
 
+/// When an open file was made, in nanoseconds since 1970; 0 if its file system does not keep that, -1 with errno set.
+int64_t longwire_birth_time(int descriptor);
+
 /// Names the calling thread for debuggers and `top`; the name is cut to 15 bytes.
 void longwire_name_this_thread(const char *name);
 

@@ -164,12 +164,12 @@ extension Shard {
 
     /// What of the Hello's positions counts here.
     ///
-    /// A position that this store never gave means that the store is older than what the device has seen. No position
-    /// counts then, and the queue epoch changes.
+    /// Positions of another history of the store settle nothing. A position that this history never gave means that the
+    /// store is older than what the device has seen. No position counts then, and the queue epoch changes.
     private mutating func arrival(_ command: HelloCommand, _ slot: DeviceSlot) -> Arrival {
         let device = devices.at(slot)
         var arrival = Arrival(command: command, slot: slot)
-        guard command.hello.queueEpoch == device.value.queueEpoch else { return arrival }
+        guard command.hello.queueEpoch == history.epoch(device.value.queueEpoch) else { return arrival }
         let own = command.hello.positions.first { $0.stream == 0 }
         // A position counts only beside the log that gave it.
         let broadcast =
@@ -336,7 +336,7 @@ extension Shard {
 
         var welcome = Welcome()
         welcome.generation = device.value.generation
-        welcome.queueEpoch = device.value.queueEpoch
+        welcome.queueEpoch = history.epoch(device.value.queueEpoch)
         welcome.heartbeatSeconds = UInt32(device.value.heartbeatSeconds)
         welcome.window = UInt32(device.value.window)
         welcome.serverTime = UInt64(max(0, now))

@@ -119,6 +119,8 @@ package enum FeedAnswer: Sendable, Equatable, Codable {
     case state(FeedState)
     /// The cursor is above the highest number given.
     case beyond(UInt64)
+    /// The cursor is of an earlier history of the store, whose items are others.
+    case otherHistory
 }
 
 package enum FeedRefusal: UInt8, Sendable, Codable, CaseIterable {

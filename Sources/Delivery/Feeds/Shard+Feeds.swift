@@ -23,9 +23,20 @@ extension Shard {
                 shard.trim(name, limits)
                 shard.answer(origin, .feed(.taken))
                 shard.serveWaiters(of: name)
-            case .read(let read): shard.read(read, origin, until: shard.now + read.waitMilliseconds)
-            case .acknowledge(_, let number): shard.acknowledge(name, upTo: number, origin)
-            case .state: shard.answer(origin, .feed(.state(shard.feeds[name]?.state ?? FeedState())))
+            case .read(var read):
+                if let cursor = read.after {
+                    guard let number = shard.history.number(cursor) else {
+                        return shard.answer(origin, .feed(.otherHistory))
+                    }
+                    read.after = number
+                }
+                shard.read(read, origin, until: shard.now + read.waitMilliseconds)
+            case .acknowledge(_, let cursor):
+                guard let number = shard.history.number(cursor) else {
+                    return shard.answer(origin, .feed(.otherHistory))
+                }
+                shard.acknowledge(name, upTo: number, origin)
+            case .state: shard.answer(origin, .feed(.state(shard.shown(shard.feeds[name]?.state ?? FeedState()))))
             }
         }
     }
@@ -34,6 +45,19 @@ extension Shard {
     private mutating func refuseUnset(_ name: FeedName, _ origin: Origin) {
         let isKnown = knowledge(of: name.app).settings != nil
         answer(origin, isKnown ? .feed(.refused(.off)) : .busy)
+    }
+
+    /// A state with the numbers that consumers see.
+    private func shown(_ state: FeedState) -> FeedState {
+        var shown = state
+        (shown.last, shown.acked) = (history.cursor(state.last), history.cursor(state.acked))
+        return shown
+    }
+
+    private mutating func answer(_ origin: Origin, _ page: FeedPage) {
+        var shown = page
+        (shown.first, shown.state) = (history.cursor(page.first), self.shown(page.state))
+        answer(origin, .feed(.page(shown)))
     }
 
     /// What the app's configuration says of the feed; `nil`: it is off, or the app is not known (yet).
@@ -221,10 +245,10 @@ extension Shard {
     private mutating func read(_ read: FeedRead, _ origin: Origin, until: GatewayTime) {
         guard let feed = feeds[read.feed] else { return answer(origin, .busy) }
         let after = read.after ?? feed.state.acked
-        guard after <= feed.state.last else { return answer(origin, .feed(.beyond(feed.state.last))) }
+        guard after <= feed.state.last else { return answer(origin, .feed(.beyond(shown(feed.state).last))) }
         if after == feed.state.last {
             guard until > now, feed.waiters.count < FeedBounds.waiters else {
-                return answer(origin, .feed(.page(FeedPage(first: after + 1, state: feed.state))))
+                return answer(origin, FeedPage(first: after + 1, state: feed.state))
             }
             feeds[read.feed]?.waiters.append(FeedTable.Waiter(read: read, origin: origin, until: until))
             feeds.isDue(at: until)
@@ -256,7 +280,7 @@ extension Shard {
             }
             if page.items.isEmpty { page.first = (isComplete ? feed.state.last : rows.last?.key.item ?? after) + 1 }
             page.missed = page.first - (after + 1)
-            shard.answer(origin, .feed(.page(page)))
+            shard.answer(origin, page)
         }
     }
 
@@ -266,14 +290,14 @@ extension Shard {
 
     private mutating func acknowledge(_ name: FeedName, upTo number: UInt64, _ origin: Origin) {
         guard var feed = feeds[name] else { return answer(origin, .busy) }
-        guard number <= feed.state.last else { return answer(origin, .feed(.beyond(feed.state.last))) }
+        guard number <= feed.state.last else { return answer(origin, .feed(.beyond(shown(feed.state).last))) }
         if number > feed.state.acked {
             feed.state.acked = number
             inBatch(in: name.home) { $0.writeHead(name, &feed) }
             feeds[name] = feed
             trim(name, feedLimits(name))
         }
-        answer(origin, .feed(.acknowledged(feed.state)))
+        answer(origin, .feed(.acknowledged(shown(feed.state))))
     }
 
     // MARK: Removal

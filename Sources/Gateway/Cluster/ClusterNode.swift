@@ -22,6 +22,8 @@ final class ClusterNode {
     let engine: RedisEngine
     let partCount: Int
     let queueEpoch: UInt64
+    /// The store's when the gateway joined.
+    let history: StoreHistory
     let tokenKey: [UInt8]
     private let log: Log
     private let time: SharedTime
@@ -29,6 +31,7 @@ final class ClusterNode {
     private let links: ClusterLinks
     private let register: RedisRegister
     private let runner: MembershipRunner
+    private let histories: HistoryDesk
     private let counts = Lock(ClusterFigures.Counts())
     private var isClockOff = false
     private var isClockRefused = false
@@ -72,6 +75,9 @@ final class ClusterNode {
         }
         let constants = joined.constants
         (partCount, queueEpoch, tokenKey) = (constants.partCount, constants.queueEpoch, constants.tokenKey)
+        history = StoreHistory(constants.history)
+        let histories = HistoryDesk(history, log)
+        self.histories = histories
         let hub: LinkHub?
         if let listen = settings.listen {
             guard !settings.secrets.isEmpty else {
@@ -106,6 +112,7 @@ final class ClusterNode {
         engineSettings.claimedEpoch = { RedisRegister.claimedEpoch(of: $0, servers, name: name) }
         engineSettings.report = { event in
             log.write(event.isError ? .error : .warning, .redisEvent, [.detail: .text("\(event)")])
+            if event.isLoss { histories.lost() }
         }
         engine = try RedisEngine(servers, engineSettings)
         let host = ClusterHost(
@@ -113,7 +120,7 @@ final class ClusterNode {
         self.host = host
         runner = MembershipRunner(
             register, joined: joined, instance: instance, info: info, sentAt: sentAt,
-            outlet: Self.outlet(host, links, context, log, time, counts))
+            outlet: Self.outlet(host, links, context, log, time, counts, histories))
         openPages(settings.name)
         log.write(
             .info, .clusterJoined,
@@ -218,7 +225,7 @@ final class ClusterNode {
 
     private static func outlet(
         _ host: ClusterHost, _ links: ClusterLinks, _ context: ClusterContext, _ log: Log, _ time: SharedTime,
-        _ counts: Lock<ClusterFigures.Counts>
+        _ counts: Lock<ClusterFigures.Counts>, _ histories: HistoryDesk
     ) -> MembershipRunner.Outlet {
         MembershipRunner.Outlet(
             seat: { host.open($0, epoch: $1) },
@@ -243,6 +250,7 @@ final class ClusterNode {
                             return (Int(node.number), addresses)
                         }))
             },
+            history: { histories.take(StoreHistory($0)) },
             nudge: { links.nudge(Int($0.number)) },
             tell: { event in
                 counts.withLock { $0.note(event) }
@@ -341,6 +349,7 @@ final class ClusterNode {
         } nudged: { [runner] in
             runner.nudge()
         }
+        histories.begin(gateway, runner)
         try runner.start()
     }
 
@@ -367,17 +376,69 @@ final class ClusterNode {
             links.stop()
             host.stop()
         }
+        histories.end()
         register.close()
         engine.close()
     }
+}
+
+/// The history of the cluster's store, between the engine that notices a loss, the register and the gateway's loops.
+private final class HistoryDesk: Sendable {
+    private struct State {
+        var history: StoreHistory
+        var gateway: GatewayContext?
+        var runner: MembershipRunner?
+    }
+
+    private let state: Lock<State>
+    private let log: Log
+
+    init(_ history: StoreHistory, _ log: Log) {
+        (state, self.log) = (Lock(State(history: history)), log)
+    }
+
+    func begin(_ gateway: GatewayContext, _ runner: MembershipRunner) {
+        state.withLock { ($0.gateway, $0.runner) = (gateway, runner) }
+    }
+
+    func end() { state.withLock { ($0.gateway, $0.runner) = (nil, nil) } }
+
+    /// Redis has lost what was durable: what the next owner of the part gives may have been given before.
+    func lost() { state.withLock { $0.runner }?.renewHistory() }
+
+    /// Puts the register's history in force, if it is another one.
+    func take(_ history: StoreHistory) {
+        let gateway: GatewayContext? = state.withLock { state in
+            guard state.history != history else { return nil }
+            state.history = history
+            return state.gateway
+        }
+        guard let gateway else { return }
+        log.write(.warning, .historyChanged, [.reason: .text("redis"), .detail: .text("\(history)")])
+        gateway.begin(history)
+    }
+}
+
+extension StoreHistory {
+    init(_ history: ClusterHistory) { self.init(id: history.id, began: history.began) }
 }
 
 extension RedisEngine.Event {
     /// Something that was reported durable may be gone, or a part stands still until an operator acts.
     fileprivate var isError: Bool {
         switch self {
-        case .entriesLost, .streamLost, .entriesMissing, .foreignEntry, .settingsWrong: true
+        case .entriesLost, .streamLost, .logIsOlder, .entriesMissing, .foreignEntry, .settingsWrong: true
         case .commitFailed, .waitingForReplicas, .memoryFilled, .memoryFreed, .settingsRight, .spillFailed: false
+        }
+    }
+
+    /// What was durable is gone.
+    fileprivate var isLoss: Bool {
+        switch self {
+        case .entriesLost, .streamLost, .logIsOlder, .entriesMissing: true
+        case .foreignEntry, .commitFailed, .waitingForReplicas, .memoryFilled, .memoryFreed, .settingsWrong,
+            .settingsRight, .spillFailed:
+            false
         }
     }
 }

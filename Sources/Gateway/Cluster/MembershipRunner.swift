@@ -1,4 +1,5 @@
 internal import Cluster
+internal import Cryptography
 internal import MessageStore
 internal import Platform
 
@@ -17,6 +18,8 @@ final class MembershipRunner: @unchecked Sendable {
         var link: @Sendable ([NodeID: String]) -> Void
         var renumber: @Sendable (NodeID) -> Void
         var members: @Sendable ([NodeID: MemberInfo]) -> Void
+        /// Of each snapshot, the same one many times.
+        var history: @Sendable (ClusterHistory) -> Void
         var nudge: @Sendable (NodeID) -> Void
         var tell: @Sendable (MembershipEvent) -> Void
         var failed: @Sendable (RegisterError) -> Void
@@ -52,6 +55,7 @@ final class MembershipRunner: @unchecked Sendable {
         var wishes: [(wish: ClusterWish, done: @Sendable (RegisterError?) -> Void)] = []
         var isNudged = false
         var isStopping = false
+        var isHistoryOver = false
     }
 
     private let register: any ClusterRegister
@@ -61,6 +65,8 @@ final class MembershipRunner: @unchecked Sendable {
     private let inbox = Monitor(Inbox())
     private let shown: Lock<View>
     private var membership: Membership
+    /// Redis has lost what was durable, and the register does not say so yet.
+    private var isHistoryOver = false
     private var thread: JoinableThread?
 
     init(
@@ -88,6 +94,9 @@ final class MembershipRunner: @unchecked Sendable {
     /// Another gateway changed the register: looks at it now.
     func nudge() { inbox.broadcast { $0.isNudged = true } }
 
+    /// Redis has lost what was durable: the register gets another history of the store, as soon as it answers.
+    func renewHistory() { inbox.broadcast { $0.isHistoryOver = true } }
+
     /// Writes an operator's wish; `done` runs on the runner's thread.
     func wish(_ wish: ClusterWish, done: @escaping @Sendable (RegisterError?) -> Void) {
         inbox.broadcast { $0.wishes.append((wish, done)) }
@@ -106,11 +115,14 @@ final class MembershipRunner: @unchecked Sendable {
             var round = Inbox()
             inbox.wait(
                 atMostMilliseconds: UInt64(wait),
-                while: { $0.inputs.isEmpty && $0.wishes.isEmpty && !$0.isNudged && !$0.isStopping }
+                while: {
+                    $0.inputs.isEmpty && $0.wishes.isEmpty && !$0.isNudged && !$0.isStopping && !$0.isHistoryOver
+                }
             ) { inbox in
                 round = inbox
-                (inbox.inputs, inbox.wishes, inbox.isNudged) = ([], [], false)
+                (inbox.inputs, inbox.wishes, inbox.isNudged, inbox.isHistoryOver) = ([], [], false, false)
             }
+            if round.isHistoryOver { isHistoryOver = true }
             if round.isStopping {
                 for (_, done) in round.wishes { done(.unavailable("the gateway is stopping")) }
                 return
@@ -121,6 +133,12 @@ final class MembershipRunner: @unchecked Sendable {
                     try register.wish(wish)
                     done(nil)
                 } catch { done(error) }
+            }
+            if isHistoryOver {
+                do throws(RegisterError) {
+                    try register.renewHistory(id: SecureRandom.word())
+                    (isHistoryOver, round.isNudged) = (false, true)
+                } catch { note(error) }
             }
             let isDue = SystemClock.monotonicTime >= membership.nextRenewal()
             if !membership.hasLeft, isDue || round.isNudged || !round.wishes.isEmpty { renew() }
@@ -192,6 +210,7 @@ final class MembershipRunner: @unchecked Sendable {
             case .changed(let snapshot, let isRecreated):
                 take(clockFloor: snapshot.clockFloor, serverTime: serverTime)
                 outlet.members(snapshot.members.mapValues(\.info))
+                outlet.history(snapshot.history)
                 feed(.snapshot(snapshot, isRecreated: isRecreated, sentAt: sentAt))
             }
         } catch {

@@ -1,5 +1,6 @@
 package import Cluster
 internal import Cryptography
+internal import Delivery
 internal import MessageStore
 package import Redis
 internal import TextForms
@@ -61,21 +62,23 @@ package final class RedisRegister: ClusterRegister {
             [
                 "\(request.instance)", request.info.text, request.info.address.isEmpty ? "0" : "1",
                 "\(constants.format)", "\(constants.partCount)", key.joined(), "\(constants.queueEpoch)",
-                "\(timing.numberRest)", "\(NodeID.range.upperBound)",
+                "\(timing.numberRest)", "\(NodeID.range.upperBound)", Self.hex(constants.history.id),
             ], mustBeDurable: false)
         let parts = try reader(reply, address: request.info.address)
         guard let number = UInt16(parts.detail), let node = NodeID(number) else { throw .malformed("no number") }
         let fields = try parts.array(9).map(\.text)
-        guard fields.count == 4, let format = fields[0].flatMap({ Int($0) }),
+        guard fields.count == 5, let format = fields[0].flatMap({ Int($0) }),
             let partCount = fields[1].flatMap({ Int($0) }),
             let tokenKey = fields[2].flatMap(Self.bytes(hex:)), let queueEpoch = fields[3].flatMap({ UInt64($0) }),
             tokenKey.count == 32, 1...256 ~= partCount
         else { throw .malformed("the cluster's constants") }
+        let snapshot = try snapshot(parts, partCount: partCount)
         return JoinReply(
             node: node,
             constants: ClusterConstants(
-                format: format, partCount: partCount, tokenKey: tokenKey, queueEpoch: queueEpoch),
-            snapshot: try snapshot(parts, partCount: partCount))
+                format: format, partCount: partCount, tokenKey: tokenKey, queueEpoch: queueEpoch,
+                history: snapshot.history),
+            snapshot: snapshot)
     }
 
     package func renew(
@@ -89,7 +92,7 @@ package final class RedisRegister: ClusterRegister {
             return .unchanged(serverTime: try parts.number(3), clockFloor: try parts.number(4))
         }
         let fields = try parts.array(9).map(\.text)
-        guard fields.count == 4, let partCount = fields[1].flatMap({ Int($0) }), 1...256 ~= partCount else {
+        guard fields.count == 5, let partCount = fields[1].flatMap({ Int($0) }), 1...256 ~= partCount else {
             throw .malformed("the cluster's constants")
         }
         return .changed(try snapshot(parts, partCount: partCount), isRecreated: parts.detail == "recreated")
@@ -129,6 +132,16 @@ package final class RedisRegister: ClusterRegister {
         }
         let parts = try reader(try run(RegisterScripts.wish, words, mustBeDurable: true), isChecked: false)
         if parts.status == "unknown", let target { throw .unknownNode(target) }
+    }
+
+    package func renewHistory(id: UInt64) throws(RegisterError) {
+        _ = try reader(try run(RegisterScripts.renewHistory, [Self.hex(id)], mustBeDurable: true))
+    }
+
+    /// Sixteen digits; 0 is no id.
+    private static func hex(_ id: UInt64) -> String {
+        let digits = String(max(id, 1), radix: 16)
+        return String(repeating: "0", count: 16 - digits.count) + digits
     }
 
     // MARK: Sending
@@ -246,6 +259,10 @@ package final class RedisRegister: ClusterRegister {
         guard Self.times.contains(serverTime) else { throw .malformed("the time \(serverTime)") }
         var snapshot = RegisterSnapshot(
             version: version, serverTime: serverTime, clockFloor: try parts.number(4), partCount: partCount)
+        guard let text = try parts.array(9).last?.text, let history = StoreHistory(text) else {
+            throw .malformed("the store's history")
+        }
+        snapshot.history = ClusterHistory(id: history.id, began: history.began)
         var ends: [String: Int64] = [:]
         for (node, end) in try parts.pairs(6) { ends[node] = Int64(end) }
         for (key, value) in try parts.pairs(5) {

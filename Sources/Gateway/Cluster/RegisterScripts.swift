@@ -5,7 +5,7 @@ internal import Redis
 ///
 /// `RegisterState` (Cluster) says the same over plain memory; `RedisRegisterTests` holds the two together. Keys behind
 /// `{lw:NAME}:`
-/// - `c`: format, parts, tokenKey, queueEpoch, lastNode, clock, version, last (the server's time at the last call), and
+/// - `c`: format, parts, tokenKey, queueEpoch, history (`ID:BEGAN`, as `StoreHistory` is written), lastNode, clock, version, last (the server's time at the last call), and
 ///   what a copy of the store leaves there (`RegisterKeys.CopyField`)
 /// - `n`: node → `instance since info`
 /// - `l`: nodes by the end of their leases
@@ -53,12 +53,24 @@ enum RegisterScripts {
         local function snapshot(status, detail)
             return {status, detail, call('HGET', c, 'version') or '0', text(now), call('HGET', c, 'clock') or '0',
                 call('HGETALL', n), call('ZRANGE', l, 0, -1, 'WITHSCORES'), call('HGETALL', o), call('HGETALL', w),
-                call('HMGET', c, 'format', 'parts', 'tokenKey', 'queueEpoch')}
+                call('HMGET', c, 'format', 'parts', 'tokenKey', 'queueEpoch', 'history')}
+        end
+        local function history()
+            local id, began = string.match(call('HGET', c, 'history') or '', '^(%x+):(%d+)$')
+            if id and #id == 16 then return tonumber(began) end
+        end
+        local function renew(id)
+            call('HSET', c, 'history', id .. ':' .. text(math.max(now * 1000, (history() or 0) + 1000000)))
+            changed()
         end
 
         """
 
-    /// Arguments: instance, info, has an address (0 or 1), format, parts, tokenKey, queueEpoch, rest of a number, count of numbers.
+    /// Arguments: instance, info, has an address (0 or 1), format, parts, tokenKey, queueEpoch, rest of a number, count of
+    /// numbers, id of a history.
+    ///
+    /// A cluster of a release without histories has none, and its content counts as one that never went back. An operator
+    /// who put back older data writes a word in its place.
     static let join = RedisScript(
         opening + """
             local format, parts = call('HGET', c, 'format'), call('HGET', c, 'parts')
@@ -74,6 +86,11 @@ enum RegisterScripts {
             end
             if not format then
                 call('HSET', c, 'format', ARGV[6], 'parts', ARGV[7], 'tokenKey', ARGV[8], 'queueEpoch', ARGV[9])
+            end
+            if call('HEXISTS', c, 'history') == 0 then
+                call('HSET', c, 'history', ARGV[12] .. ':0')
+            elseif not history() then
+                renew(ARGV[12])
             end
             local previous, count = tonumber(call('HGET', c, 'lastNode') or '0'), tonumber(ARGV[11])
             for step = 1, count do
@@ -163,6 +180,13 @@ enum RegisterScripts {
             call('HDEL', u, id)
             forget(id)
             changed()
+            return {'ok', ''}
+            """)
+
+    /// Arguments: id.
+    static let renewHistory = RedisScript(
+        opening + """
+            renew(ARGV[3])
             return {'ok', ''}
             """)
 

@@ -85,6 +85,9 @@ final class PublicFront {
         api.tokens.knowsRevoked()
     }
 
+    /// Another history of the store has begun: which tokens were void before it is not certain.
+    func historyBegan() { api.tokens.replaceKey(owner.context.tokenKey) }
+
     func revoke(_ token: TokenID) {
         api.tokens.revoke(token)
     }

@@ -19,7 +19,8 @@ final class GatewayContext: Sendable {
     let store: any StoreService
     let isFsync: Bool
     let queueEpoch: UInt64
-    let tokenKey: [UInt8]
+    private let boxedHistory: Lock<StoreHistory>
+    private let storedTokenKey: [UInt8]
     /// Revocations known at the start; later ones reach each loop by message.
     let revokedTokens: RevokedTokens
     let startedAt: GatewayTime
@@ -65,7 +66,7 @@ final class GatewayContext: Sendable {
 
     init(
         loopCount: Int, eventLoopCount: Int, cluster: ClusterContext?, log: Log, store: any StoreService, isFsync: Bool,
-        queueEpoch: UInt64,
+        queueEpoch: UInt64, history: StoreHistory,
         tokenKey: [UInt8],
         revokedTokens: RevokedTokens, startedAt: GatewayTime, peerBudget: PeerBudget,
         spares: SpareBatches = SpareBatches()
@@ -77,8 +78,20 @@ final class GatewayContext: Sendable {
         self.startedAt = startedAt
         (self.loopCount, self.eventLoopCount, self.cluster) = (loopCount, eventLoopCount, cluster)
         (self.log, self.store, self.isFsync) = (log, store, isFsync)
-        (self.queueEpoch, self.tokenKey, self.revokedTokens) = (queueEpoch, tokenKey, revokedTokens)
-        (self.peerBudget, self.spares) = (peerBudget, spares)
+        (self.queueEpoch, storedTokenKey, self.revokedTokens) = (queueEpoch, tokenKey, revokedTokens)
+        (self.peerBudget, self.spares, boxedHistory) = (peerBudget, spares, Lock(history))
+    }
+
+    /// The history of the store; in a cluster another one when Redis has lost what was durable.
+    var history: StoreHistory { boxedHistory.withLock { $0 } }
+
+    /// Signs tokens of the push API.
+    var tokenKey: [UInt8] { history.tokenKey(storedTokenKey) }
+
+    /// Begins another history, from any thread.
+    func begin(_ history: StoreHistory) {
+        boxedHistory.withLock { $0 = history }
+        for member in members { member.submit { $0.begin(history) } }
     }
 
     /// This gateway's number in its cluster; 0 where there is none.

@@ -56,8 +56,9 @@ struct GatewayStart {
             meta.complete()
             context = try GatewayContext(
                 loopCount: count, eventLoopCount: count, cluster: nil, log: log, store: store,
-                isFsync: configuration.durability == .fsync, queueEpoch: meta.queueEpoch, tokenKey: meta.tokenKey,
-                revokedTokens: RevokedTokens(meta.revoked), startedAt: clock.mapping.time(atBoot: ClockReader.boot()),
+                isFsync: configuration.durability == .fsync, queueEpoch: meta.queueEpoch, history: store.history,
+                tokenKey: meta.tokenKey, revokedTokens: RevokedTokens(meta.revoked),
+                startedAt: clock.mapping.time(atBoot: ClockReader.boot()),
                 peerBudget: PeerBudget(configuration.limits.peerRules))
             context.rates.restore(meta.rates, now: clock.mapping.time(atBoot: ClockReader.boot()))
             context.online.restore(points: meta.onlinePoints, peaks: meta.onlinePeaks)
@@ -106,8 +107,8 @@ struct GatewayStart {
             context = try GatewayContext(
                 loopCount: count, eventLoopCount: set.loops.count, cluster: node.context, log: log, store: node.engine,
                 isFsync: true,
-                queueEpoch: node.queueEpoch, tokenKey: node.tokenKey, revokedTokens: RevokedTokens(), startedAt: now,
-                peerBudget: PeerBudget(configuration.limits.peerRules), spares: spares)
+                queueEpoch: node.queueEpoch, history: node.history, tokenKey: node.tokenKey, revokedTokens: RevokedTokens(),
+                startedAt: now, peerBudget: PeerBudget(configuration.limits.peerRules), spares: spares)
             loops = set.loops
             starts = (0..<count).map { ShardStart(vacant: now, LoopShare(index: $0, count: count)) }
             (self.clock, meta, self.node) = (clock, nil, node)
@@ -132,6 +133,9 @@ struct GatewayStart {
                 .path: .text(path), .replayedBytes: LogValue(store.recovery.byteCount),
                 .milliseconds: LogValue(store.recovery.milliseconds),
             ])
+        if let change = store.historyChange {
+            log.write(.warning, .historyChanged, [.reason: .text(change.rawValue), .detail: .text("\(store.history)")])
+        }
         if store.recovery.cutByteCount > 0 {
             log.write(
                 store.recovery.isUnsynced ? .warning : .info, .journalCut,

@@ -101,6 +101,9 @@ package enum LogName: String, Sendable, CaseIterable {
     case storeOpened
     /// The end of the journal was missing in part and was cut off; fields: bytes, count (of whole segments), durability.
     case journalCut
+    /// The store's content may be older than what devices and consumers have seen: their positions and cursors do not count.
+    /// Fields: reason (a `HistoryChange`, or `redis`), detail (the history in force).
+    case historyChanged
     /// A power failure tore the last record of RocksDB's list of tables, and it was cut off; fields: bytes.
     case tableListCut
     /// Writes are refused for now: a bound is reached.

@@ -203,8 +203,8 @@ final class GatewayLoop {
         Shard(
             limits: limits, apps: snapshot.settings, store: start.store,
             verifier: HelloVerifier(), encoder: BroadcastFrames(), queueEpoch: context.queueEpoch,
-            counters: start.counters, broadcasts: start.broadcasts, knowsAllApps: snapshot.registry.isComplete,
-            now: now)
+            history: context.history, counters: start.counters, broadcasts: start.broadcasts,
+            knowsAllApps: snapshot.registry.isComplete, now: now)
     }
 
     /// Puts another shard in the place of the present one; of a part that begins or ends to be served here.
@@ -224,6 +224,12 @@ final class GatewayLoop {
         if start.isSeated { context.cluster?.noteSeat(of: index, at: now) }
         learning = [:]
         store.observer = self
+    }
+
+    /// Another history of the store is in force.
+    func begin(_ history: StoreHistory) {
+        withShard { $0.begin(history) }
+        publicFront.historyBegan()
     }
 
     /// Sends to this part are not for the shard here from now on; the shard finishes what it has.

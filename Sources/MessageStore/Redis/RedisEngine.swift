@@ -94,6 +94,8 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
         case entriesLost(part: Int, from: String, through: String)
         /// A part's whole log is gone.
         case streamLost(part: Int, from: String)
+        /// A takeover finds rows of an owner of whom the log knows nothing.
+        case logIsOlder(part: Int, last: String, epoch: UInt64)
         /// A takeover finds entries missing between two others.
         case entriesMissing(part: Int, after: String, before: String)
         /// Another program has written to a part's log, or removed an entry; `mending`: the commands to run.
@@ -117,6 +119,9 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
                     + "them became primary; messages that were accepted may be lost"
             case .streamLost(let part, let from):
                 "Redis lost the log of part \(part) since \(from): messages that were accepted may be lost"
+            case .logIsOlder(let part, let last, let epoch):
+                "the log of part \(part) ends at \(last), and an owner of epoch \(epoch) had it: its server was put back to older data; "
+                    + "messages that were accepted may be lost"
             case .entriesMissing(let part, let after, let before):
                 "the log of part \(part) has no entries between \(after) and \(before): messages that were accepted may be lost"
             case .foreignEntry(let part, let stream, let entry, let mending):

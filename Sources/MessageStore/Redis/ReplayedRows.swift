@@ -42,6 +42,7 @@ final class PartOpening {
     /// - Throws: `.epochTaken`, `.damagedLog`, `.redis`. The part has no owner then, and may be opened again with a higher
     ///   epoch; what was moved is moved once more.
     func perform() throws(StoreError) -> Findings {
+        try compare()
         try fence()
         try raise()
         var findings = Findings()
@@ -49,6 +50,24 @@ final class PartOpening {
         try trim()
         try look(&findings)
         return findings
+    }
+
+    /// Reports a log that is older than the part's rows: an owner writes its epoch to the groups once the log has its fence.
+    private func compare() throws(StoreError) {
+        let last: LogID?
+        do throws(RedisError) {
+            last = try LogReading.lastID(of: key, slot: slot, by: client)
+        } catch { throw .redis(what: error.description) }
+        let replies = try run(
+            batches.groups.map { keys in
+                var command = RedisCommand("HGET")
+                command.append(keys.marks)
+                command.append("epoch")
+                return RedisRequest(command, slot: keys.slot)
+            })
+        let highest = replies.compactMap { $0.text.flatMap { UInt64($0) } }.max() ?? 0
+        guard highest > last?.epoch ?? 0 else { return }
+        context.report(.logIsOlder(part: part, last: last?.description ?? "0-0", epoch: highest))
     }
 
     // MARK: Fencing

@@ -22,6 +22,7 @@ struct RejoinTests {
         func expire(_ node: NodeID, leaseEnd: Int64) throws(RegisterError) {}
         func leave(_ node: NodeID, instance: UInt64) throws(RegisterError) {}
         func wish(_ wish: ClusterWish) throws(RegisterError) {}
+        func renewHistory(id: UInt64) throws(RegisterError) {}
     }
 
     @Test("a join that is refused is followed by a pause")
@@ -32,7 +33,7 @@ struct RejoinTests {
         let snapshot = RegisterSnapshot(version: 1, serverTime: 0, clockFloor: 0, partCount: 1)
         let outlet = MembershipRunner.Outlet(
             seat: { _, _ in }, unseat: { _, _ in }, route: { _, _ in }, link: { _ in }, renumber: { _ in },
-            members: { _ in }, nudge: { _ in }, tell: { _ in }, failed: { _ in }, clock: { 0 })
+            members: { _ in }, history: { _ in }, nudge: { _ in }, tell: { _ in }, failed: { _ in }, clock: { 0 })
         let pauses = Monitor(0)
         let runner = MembershipRunner(
             register, joined: JoinReply(node: node, constants: constants, snapshot: snapshot), instance: 7,

@@ -1,0 +1,75 @@
+/// The identity of a store's history: of all numbers that the store has given since its content last went back.
+///
+/// An older content gives numbers again that devices and consumers have seen with other messages. So whatever makes a store
+/// of an older content gives the store another history, and evidence with numbers of another one settles nothing
+/// (docs/Semantics.md, "Histories").
+package struct StoreHistory: Hashable, Sendable {
+    /// Random and never 0.
+    package let id: UInt64
+    /// When the history began, in microseconds since 1970; 0 for a store whose content never went back.
+    package let began: UInt64
+
+    /// A number that JSON readers keep exactly, with room for all items that a feed takes behind it.
+    private static let latest: UInt64 = 1 << 52
+
+    /// - Parameters:
+    ///   - id: 0 stands for 1.
+    ///   - began: see the property.
+    package init(id: UInt64, began: UInt64) { (self.id, self.began) = (max(id, 1), min(began, Self.latest)) }
+
+    /// The history of a store whose content never went back.
+    package init(ofNewStore id: UInt64) { self.init(id: id, began: 0) }
+
+    /// The history that follows this one.
+    ///
+    /// - Parameters:
+    ///   - id: random.
+    ///   - now: the wall clock in milliseconds since 1970.
+    /// - Returns: a history that begins later than this one, whatever the clock says.
+    package func successor(id: UInt64, now: Int64) -> StoreHistory {
+        let clock = UInt64(clamping: now).multipliedReportingOverflow(by: 1_000)
+        let latest = clock.overflow ? Self.latest : clock.partialValue
+        return StoreHistory(id: id, began: max(latest, began + 1_000_000, 1))
+    }
+
+    package var hasGoneBack: Bool { began > 0 }
+
+    /// The queue epoch that a device is told, made of the one in its row.
+    ///
+    /// A store that never went back tells the row's own, as releases before histories did.
+    package func epoch(_ stored: UInt64) -> UInt64 {
+        guard hasGoneBack else { return stored }
+        let mixed = stored ^ id
+        return mixed == 0 ? id : mixed
+    }
+
+    // MARK: Cursors of feeds
+
+    /// The number of a feed's item as its consumer sees it: no two histories have one in common.
+    package func cursor(_ number: UInt64) -> UInt64 { number &+ began }
+
+    /// The stored number of a consumer's cursor; `nil` for a cursor of an earlier history.
+    ///
+    /// 0 is the place before the first item in every history.
+    package func number(_ cursor: UInt64) -> UInt64? {
+        if cursor == 0 { return 0 }
+        return cursor >= began ? cursor - began : nil
+    }
+}
+
+extension StoreHistory: CustomStringConvertible {
+    /// Sixteen hex digits and the beginning, as it is stored.
+    package var description: String {
+        let digits = String(id, radix: 16)
+        return String(repeating: "0", count: 16 - digits.count) + digits + ":\(began)"
+    }
+
+    /// Reads `description`; `nil` for anything else.
+    package init?(_ text: some StringProtocol) {
+        let parts = text.split(separator: ":", omittingEmptySubsequences: false)
+        guard parts.count == 2, parts[0].utf8.count == 16, let id = UInt64(parts[0], radix: 16), id > 0,
+            let began = UInt64(parts[1]), began <= Self.latest
+        else { return nil }
+        self.init(id: id, began: began)
+    }
+}

@@ -1,0 +1,300 @@
+import TestKit
+import Testing
+import Wire
+
+@testable import Delivery
+
+/// A store that was put back: evidence with numbers of the history before settles nothing.
+@Suite("Histories of a store")
+struct HistoryTests {
+    private static let restored = StoreHistory(id: 0xA5A5, began: 1_700_000_000_000_000)
+    private static let restoredAgain = StoreHistory(id: 0x5A5A_0000, began: 1_700_000_100_000_000)
+
+    private static func epoch(_ harness: DeliveryHarness) -> UInt64 {
+        harness.welcomes.last?.welcome.queueEpoch ?? 0
+    }
+
+    @Test("texts are read as they were written, and nothing else is")
+    func texts() {
+        for history in [Self.restored, StoreHistory(ofNewStore: .max), StoreHistory(id: 0, began: .max)] {
+            #expect(StoreHistory(history.description) == history)
+        }
+        for text in ["", "1:0", "00000000000000a5", "00000000000000a5:", "0000000000000000:0", "00000000000000a5:-1", "renew"] {
+            #expect(StoreHistory(text) == nil, "\(text)")
+        }
+    }
+
+    @Test("a store that never went back tells the rows' own epochs and numbers, so that an upgrade changes none")
+    func neverBack() {
+        let history = StoreHistory(ofNewStore: 9)
+        #expect(!history.hasGoneBack && history.epoch(7) == 7 && history.cursor(3) == 3 && history.number(3) == 3)
+    }
+
+    @Test("no history has an epoch or a cursor of the one before, and each begins later, whatever the clock says")
+    func successors() {
+        var history = StoreHistory(ofNewStore: 9)
+        var epochs: Set<UInt64> = [history.epoch(7)]
+        for (id, now) in [(UInt64(21), Int64(1_700_000_000_000)), (22, 1_700_000_000_000), (23, 0), (24, -5)] {
+            let next = history.successor(id: id, now: now)
+            #expect(next.hasGoneBack && next.began > history.began && epochs.insert(next.epoch(7)).inserted)
+            #expect(next.number(history.cursor(5)) == nil && next.number(next.cursor(5)) == 5 && next.number(0) == 0)
+            history = next
+        }
+        #expect(StoreHistory(id: 7, began: 1).epoch(7) != 0)
+    }
+
+    /// What befell the device's record between the backup and the loss of the store.
+    enum Between: CaseIterable { case nothing, restart, eviction, wholeBlock }
+
+    @Test(
+        "after a restore every message that is accepted then is sent, whatever position the device has",
+        arguments: Between.allCases)
+    func position(_ between: Between) {
+        var limits = ShardLimits()
+        if between == .eviction { limits.cachedDeviceCount = 0 }
+        let harness = DeliveryHarness(limits: limits)
+        var phone = harness.register()
+        for _ in 0..<5 { _ = harness.publish(phone) }
+        harness.acknowledge(phone, 5)
+        let backup = harness.store.backup
+        if between == .restart || between == .eviction {
+            harness.disconnect(phone)
+            harness.advance(3_600_000)
+            if between == .restart { harness.crash() }
+            harness.connect(&phone)
+        }
+        for _ in 0..<(between == .wholeBlock ? 1_030 : 3) {
+            _ = harness.publish(phone)
+            harness.acknowledge(phone, harness.delivered.last?.sequence ?? 0)
+        }
+        let position = harness.delivered.last?.sequence ?? 0
+        let epoch = Self.epoch(harness)
+
+        harness.store.restore(backup)
+        harness.crash(history: Self.restored)
+        harness.delivered.removeAll()
+        let outcomes = (0..<5).map { harness.publish(phone, "after \($0)") }
+        #expect(outcomes.allSatisfy { $0.code == .accepted })
+        harness.connect(&phone) {
+            $0.queueEpoch = epoch
+            $0.positions = [StreamPosition(sequence: position)]
+        }
+        #expect(harness.takeDelivered().map(\.payload) == (0..<5).map { "after \($0)" })
+        #expect(Self.epoch(harness) == Self.restored.epoch(7) && Self.epoch(harness) != epoch)
+        #expect(harness.imbalance() == nil)
+    }
+
+    @Test("what a device had processed after the backup, and is pending in it, comes again")
+    func repeats() {
+        let harness = DeliveryHarness()
+        var phone = harness.register()
+        harness.disconnect(phone)
+        _ = harness.publish(phone, "queued")
+        let backup = harness.store.backup
+        harness.connect(&phone)
+        harness.acknowledge(phone, harness.takeDelivered().last?.sequence ?? 0)
+        harness.store.restore(backup)
+        harness.crash(history: Self.restored)
+        harness.connect(&phone) { $0.positions = [StreamPosition(sequence: 1)] }
+        #expect(harness.takeDelivered().map(\.payload) == ["queued"])
+    }
+
+    @Test("under the epoch of the new history positions count again, and an ordinary restart changes none")
+    func goesOn() {
+        let harness = DeliveryHarness()
+        var phone = harness.register()
+        harness.crash()
+        harness.connect(&phone)
+        #expect(Self.epoch(harness) == 7)
+        harness.crash(history: Self.restored)
+        harness.connect(&phone)
+        let epoch = Self.epoch(harness)
+        _ = harness.publish(phone, "one")
+        let sequence = harness.takeDelivered().last?.sequence ?? 0
+        harness.crash()
+        harness.connect(&phone) {
+            $0.queueEpoch = epoch
+            $0.positions = [StreamPosition(sequence: sequence)]
+        }
+        #expect(harness.takeDelivered().isEmpty && Self.epoch(harness) == epoch)
+        // A second restore: neither of the two epochs before counts.
+        harness.crash(history: Self.restoredAgain)
+        _ = harness.publish(phone, "two")
+        for earlier in [7, epoch] {
+            harness.connect(&phone) {
+                $0.queueEpoch = earlier
+                $0.positions = [StreamPosition(sequence: 2_000)]
+            }
+            #expect(harness.takeDelivered().map(\.payload) == ["two"])
+            #expect(![7, epoch].contains(Self.epoch(harness)))
+        }
+    }
+
+    @Test("a device that registers after a restore has an epoch of that history")
+    func registration() {
+        let harness = DeliveryHarness()
+        harness.crash(history: Self.restored)
+        var phone = harness.register()
+        let epoch = Self.epoch(harness)
+        #expect(epoch == Self.restored.epoch(7))
+        // A position beyond what this history gave still changes the epoch.
+        harness.connect(&phone) {
+            $0.queueEpoch = epoch
+            $0.positions = [StreamPosition(sequence: 5_000)]
+        }
+        #expect(Self.epoch(harness) == Self.restored.epoch(8))
+    }
+
+    @Test("a position among broadcasts of another history settles none of this one")
+    func broadcasts() {
+        let world = BroadcastHarness()
+        let harness = world.harness
+        var phone = harness.register()
+        world.send("kept")
+        world.acknowledge(phone, 1)
+        let backup = harness.store.backup
+        for text in ["lost 2", "lost 3"] { world.send(text) }
+        world.acknowledge(phone, 3)
+        harness.disconnect(phone)
+        _ = harness.takeDelivered()
+        harness.store.restore(backup)
+        harness.crash(history: Self.restored)
+        let records = ["after 2", "after 3", "after 4"].map { world.send($0) }
+        harness.connect(&phone) { $0.positions = [StreamPosition(stream: 1, sequence: 3)] }
+        #expect(harness.takeDelivered().map(\.payload) == ["after 2", "after 3", "after 4"])
+        world.acknowledge(phone, 4)
+        #expect(records.allSatisfy { world.totals($0).ended == 1 })
+    }
+
+    @Test("a history that begins while devices are connected leaves their sessions, and their next Hello has an old epoch")
+    func whileConnected() {
+        let harness = DeliveryHarness()
+        var phone = harness.register()
+        _ = harness.publish(phone, "before")
+        harness.shard.begin(Self.restored)
+        harness.acknowledge(phone, 1)
+        #expect(harness.rowCount(.message) == 0)
+        _ = harness.publish(phone, "after")
+        _ = harness.takeDelivered()
+        harness.connect(&phone) { $0.positions = [StreamPosition(sequence: 2)] }
+        #expect(harness.takeDelivered().map(\.payload) == ["after"])
+        #expect(Self.epoch(harness) == Self.restored.epoch(7))
+    }
+
+    // MARK: Vendor channel, requests, receipts
+
+    @Test("a lease counts where the store's own rows name it: one given after the backup settles nothing")
+    func leases() throws {
+        let harness = DeliveryHarness()
+        let phone = harness.register(token: "aa")
+        harness.disconnect(phone)
+        for text in ["one", "two"] { _ = harness.publish(phone, text) }
+        let before = try #require(harness.lease(1).first)
+        let backup = harness.store.backup
+        let after = try #require(harness.lease(1).first)
+        #expect(after.message != before.message)
+        harness.store.restore(backup)
+        harness.crash(history: Self.restored)
+        #expect(harness.settle(after, .rejected, reason: "BadDeviceToken") == .stale)
+        #expect(harness.settle(before, .accepted) == .recorded)
+        // The other alert goes out once more.
+        #expect(harness.lease(10).map(\.message) == [after.message])
+    }
+
+    @Test("a request of after the backup is accepted anew, under a msgId that none had; one of before gets its first answer")
+    func requests() {
+        let harness = DeliveryHarness()
+        let phone = harness.register()
+        let first = harness.publish(phone, requestKey: (1, 1), requestDigest: 5, followsRequest: true)
+        let backup = harness.store.backup
+        let lost = harness.publish(phone, requestKey: (1, 2), requestDigest: 5, followsRequest: true)
+        harness.store.restore(backup)
+        harness.crash(history: Self.restored)
+        harness.advance(1)
+        let again = harness.publish(phone, requestKey: (1, 1), requestDigest: 5, followsRequest: true)
+        #expect(again.message == first.message)
+        let anew = harness.publish(phone, requestKey: (1, 2), requestDigest: 5, followsRequest: true)
+        #expect(anew.code == .accepted && anew.message != lost.message)
+        // What was shown of the lost one says nothing of the new one.
+        let lostID = lost.message, newID = anew.message
+        let answer = harness.receipt(
+            phone, [lostID, newID].map { ReceiptEvent(kind: .shown, message: $0) })
+        #expect(answer == .taken([.ignored, .recorded]))
+    }
+
+    // MARK: Feeds
+
+    private static let feed = FeedName(DeliveryHarness.app, .upstream)
+
+    private static func feeds() -> DeliveryHarness { DeliveryHarness { ($0.upstream, $0.events) = (FeedLimits(), FeedLimits()) } }
+
+    private static func ask(_ harness: DeliveryHarness, _ command: FeedCommand) -> FeedAnswer? {
+        let request = UInt64.random(in: 1 << 51...1 << 60)
+        harness.shard.task(.feed(command), origin: Origin(route: 2, request: request), now: harness.now)
+        harness.flush()
+        guard case .feed(let answer)? = harness.taskAnswers[request] else { return nil }
+        return answer
+    }
+
+    private static func send(_ harness: DeliveryHarness, _ numbers: ClosedRange<UInt32>, _ text: String) {
+        for number in numbers {
+            let message = UpstreamMessage(
+                app: DeliveryHarness.app, cid: DeviceID(high: 7, low: 8), request: number, payload: Array("\(text) \(number)".utf8))
+            #expect(ask(harness, .upstream(message)) == .taken)
+        }
+    }
+
+    private static func page(_ harness: DeliveryHarness, after: UInt64?) -> FeedPage? {
+        guard case .page(let page)? = ask(harness, .read(FeedRead(feed, after: after, limit: 100, waitMilliseconds: 0)))
+        else { return nil }
+        return page
+    }
+
+    @Test("a cursor of another history is a conflict, at a read and at an ack, also within what there is")
+    func cursors() {
+        let harness = Self.feeds()
+        Self.send(harness, 1...2, "before")
+        let backup = harness.store.backup
+        Self.send(harness, 3...4, "between")
+        let kept = Self.page(harness, after: 2)?.next ?? 0
+        #expect(kept == 4)
+        harness.store.restore(backup)
+        harness.crash(history: Self.restored)
+        Self.send(harness, 5...8, "after")
+        for cursor in [1, 2, kept, 5] {
+            #expect(Self.ask(harness, .acknowledge(Self.feed, upTo: cursor)) == .otherHistory)
+            let read = FeedRead(Self.feed, after: cursor, limit: 9, waitMilliseconds: 0)
+            #expect(Self.ask(harness, .read(read)) == .otherHistory)
+        }
+        // Without a cursor, and from the beginning, everything that the store has comes.
+        for after in [nil, 0] as [UInt64?] {
+            let page = Self.page(harness, after: after)
+            let texts = page?.items.map { String(decoding: $0.payload, as: UTF8.self) }
+            #expect(texts == ["before 1", "before 2", "after 5", "after 6", "after 7", "after 8"] && page?.missed == 0)
+            #expect(page?.first == Self.restored.began + 1)
+        }
+    }
+
+    @Test("cursors of the new history work as before: pages, an empty page, acks, and one beyond the end")
+    func newCursors() {
+        let harness = Self.feeds()
+        harness.crash(history: Self.restored)
+        let empty = Self.page(harness, after: nil)
+        #expect(empty?.isEmpty == true && Self.page(harness, after: empty?.next)?.isEmpty == true)
+        Self.send(harness, 1...3, "up")
+        let page = Self.page(harness, after: empty?.next)
+        #expect(page?.items.count == 3 && page?.state.last == page?.next)
+        let next = page?.next ?? 0
+        #expect(Self.ask(harness, .acknowledge(Self.feed, upTo: next + 1)) == .beyond(next))
+        guard case .acknowledged(let state)? = Self.ask(harness, .acknowledge(Self.feed, upTo: next)) else {
+            Issue.record("no acknowledgement")
+            return
+        }
+        #expect(state.acked == next && state.count == 0)
+        harness.crash()
+        #expect(Self.page(harness, after: nil)?.first == next + 1)
+        // The next restore: cursors of this history are old, too.
+        harness.crash(history: Self.restoredAgain)
+        #expect(Self.ask(harness, .acknowledge(Self.feed, upTo: next)) == .otherHistory)
+    }
+}

@@ -27,10 +27,15 @@ extension EmbeddedStore {
 
     /// Gives the store a history of its own, and removes the mark: the store is whole.
     ///
-    /// What was copied may be older than what devices and consumers have seen, and its source may go on.
-    package static func endCopy(to folder: String) throws(StoreError) {
+    /// The content may be older than the one that devices and consumers have seen, and its source may go on.
+    ///
+    /// - Parameters:
+    ///   - folder: a store's.
+    ///   - wall: the wall clock in milliseconds since 1970.
+    /// - Throws: the failure of a write.
+    package static func endCopy(to folder: String, wall: Int64) throws(StoreError) {
         do throws(SystemError) {
-            try StoreHistoryFile.renew(folder)
+            try StoreHistoryFile.renew(folder, wall: wall)
             try FileSystem.removeFile(copyMark(of: folder))
             try FileSystem.synchronizeDirectory(folder)
         } catch { throw StoreError(error) }

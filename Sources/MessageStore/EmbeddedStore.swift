@@ -54,6 +54,8 @@ package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendabl
         ///
         /// Until it is known no row goes for its age. Called on threads of the store.
         package var now: @Sendable () -> Int64? = { nil }
+        /// The wall clock in milliseconds since 1970, with which a history begins (`StoreHistoryFile`).
+        package var wall: @Sendable () -> Int64 = { 0 }
         /// Called on a thread of the store when it cannot go on.
         ///
         /// By default it says why on standard error and ends the process with code 74; one that returns leaves a store that commits nothing any more.
@@ -160,7 +162,7 @@ package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendabl
                 throw StoreError(error)
             }
             (history, historyChange) = try StoreHistoryFile.open(
-                configuration.folder, isSynced: configuration.durability == .fsync)
+                configuration.folder, isSynced: configuration.durability == .fsync, wall: configuration.wall)
             run = SortedRun(database: database, folder: spillFolder, run: ledger.run)
         } catch {
             database.close()

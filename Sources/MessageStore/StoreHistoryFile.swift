@@ -24,24 +24,27 @@ enum StoreHistoryFile {
 
     struct Content: Equatable {
         var history: StoreHistory
-        /// 0 where the file system does not tell.
+        /// 0 on a file system that does not keep it.
         var birth: Int64 = 0
         var boot = "-"
     }
 
     static func path(_ folder: String) -> String { folder + "/history" }
 
-    /// Reads the file at a start, and gives the store another history if its content may be older. Durable on return.
+    /// Reads the file at a start, and gives the store another history if its content may be older.
+    ///
+    /// The file is durable on return.
     ///
     /// - Parameters:
     ///   - folder: the store's, locked by this process.
     ///   - isSynced: commits of this run are synced.
+    ///   - wall: the wall clock in milliseconds since 1970; the beginning of a history has no other use than to be later.
     /// - Returns: the history in force, and why it is another one than before.
     /// - Throws: what reading or writing the file met.
-    static func open(_ folder: String, isSynced: Bool) throws(StoreError) -> (StoreHistory, HistoryChange?) {
-        // Without the kernel's id every boot counts as another one.
-        let boot = SystemClock.bootID ?? "unknown-\(SecureRandom.word())"
-        let wanted = isSynced ? "-" : boot
+    static func open(
+        _ folder: String, isSynced: Bool, wall: () -> Int64
+    ) throws(StoreError) -> (StoreHistory, HistoryChange?) {
+        let wanted = isSynced ? "-" : boot()
         do throws(SystemError) {
             guard let (text, birth) = try read(folder) else {
                 let history = StoreHistory(ofNewStore: SecureRandom.word())
@@ -54,13 +57,13 @@ enum StoreHistoryFile {
                 if content.birth != 0, let birth, birth != content.birth {
                     change = .copied
                 } else {
-                    change = content.boot != "-" && content.boot != boot ? .machineFailed : nil
+                    change = content.boot != "-" && content.boot != boot() ? .machineFailed : nil
                 }
             } else {
                 change = .asked
             }
             guard let content, change == nil else {
-                let history = successor(of: content?.history)
+                let history = successor(of: content?.history, wall())
                 try write(history, to: folder, boot: wanted)
                 return (history, change)
             }
@@ -69,6 +72,9 @@ enum StoreHistoryFile {
         } catch { throw StoreError(error) }
     }
 
+    /// The kernel's id of this boot; without it every start counts as another boot.
+    private static func boot() -> String { SystemClock.bootID ?? "unknown-\(SecureRandom.word())" }
+
     /// Notes that all commits are synced: the store has been closed.
     static func noteSynced(_ history: StoreHistory, in folder: String) {
         // Otherwise the next boot begins a history without need.
@@ -76,14 +82,13 @@ enum StoreHistoryFile {
     }
 
     /// Gives a folder another history; for what makes a store of a copy.
-    static func renew(_ folder: String) throws(SystemError) {
+    static func renew(_ folder: String, wall: Int64) throws(SystemError) {
         let earlier = try read(folder).flatMap { content($0.text) }
-        try write(successor(of: earlier?.history), to: folder, boot: "-")
+        try write(successor(of: earlier?.history, wall), to: folder, boot: "-")
     }
 
-    private static func successor(of history: StoreHistory?) -> StoreHistory {
-        (history ?? StoreHistory(ofNewStore: 1)).successor(
-            id: SecureRandom.word(), now: Int64(SystemClock.wallMilliseconds))
+    private static func successor(of history: StoreHistory?, _ wall: Int64) -> StoreHistory {
+        (history ?? StoreHistory(ofNewStore: 1)).successor(id: SecureRandom.word(), now: wall)
     }
 
     private static func read(_ folder: String) throws(SystemError) -> (text: String, birth: Int64?)? {

@@ -44,7 +44,7 @@ package struct File: ~Copyable, Sendable {
 
     /// When the file was made, in nanoseconds since 1970: a copy of it has another time, and a renamed one its own.
     ///
-    /// - Returns: the time; `nil` where the file system or the kernel does not tell.
+    /// - Returns: the time; `nil` on a file system or kernel that does not keep it.
     package func birthTime() -> Int64? {
         let time = longwire_birth_time(descriptor)
         return time > 0 ? time : nil

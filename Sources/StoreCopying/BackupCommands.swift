@@ -68,6 +68,8 @@ extension StoreCommands {
             "The store knows nothing of what came after the backup was made: messages accepted since then are gone. Those "
                 + "delivered since then may be delivered again: the client does not filter repeats by msgId, so the app compares "
                 + "msgIds where that matters.",
+            "The store begins a history of its own: positions of devices, cursors of feeds and tokens of the push API of before "
+                + "count no more. docs/Operations.md, \"Backup and restore\", says what repeats then.",
             "Exit code 1 when the backup is damaged, or FOLDER is in use or not empty.",
         ]
     ) { arguments, context in
@@ -83,7 +85,7 @@ extension StoreCommands {
                     "the files are those of the backup, but \(check.damageCount) things in it are damaged\(first); longwire store "
                         + "check \(source) tells all; \(folder) is not usable: remove it")
             }
-            try EmbeddedStore.endCopy(to: folder)
+            try EmbeddedStore.endCopy(to: folder, wall: Int64(SystemClock.wallMilliseconds))
             let rowCount = check.tables.values.reduce(0) { $0 + $1.rowCount }
             context.write(
                 "restored \(folder): \(backup.entries.count) files, \(backup.byteCount) bytes, \(rowCount) rows; nothing is "

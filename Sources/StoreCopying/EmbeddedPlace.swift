@@ -16,6 +16,7 @@ package final class EmbeddedPlace: CopyPlace {
     private func open(isTarget: Bool) throws {
         var configuration = EmbeddedStore.Configuration(folder: name)
         configuration.isCopyTarget = isTarget
+        configuration.wall = { Int64(SystemClock.wallMilliseconds) }
         store = try EmbeddedStore(configuration)
     }
 
@@ -76,7 +77,7 @@ package final class EmbeddedPlace: CopyPlace {
 
     package func complete() throws {
         guard EmbeddedStore.isUnfinishedCopy(name) else { return }
-        try EmbeddedStore.endCopy(to: name)
+        try EmbeddedStore.endCopy(to: name, wall: Int64(SystemClock.wallMilliseconds))
     }
 
     private func closeStore() {

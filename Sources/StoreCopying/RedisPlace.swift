@@ -18,7 +18,7 @@ package final class RedisPlace: CopyPlace {
     private var partCount = 0
     private var now: Int64 = 0
     private var written = ClusterFacts()
-    /// What the cluster had before; the history of the copy follows it.
+    /// The cluster's before the copy, whose history follows it.
     private var earlier: StoreHistory?
     private var isHeld = false
     private var isTarget = false
@@ -165,7 +165,7 @@ package final class RedisPlace: CopyPlace {
             var facts = written
             facts.tokenKey = facts.tokenKey ?? SecureRandom.bytes(32)
             facts.queueEpoch = facts.queueEpoch ?? UInt64.random(in: 1 ... .max)
-            // What was copied may be older than what devices and consumers have seen, and its source may go on.
+            // The content may be older than the one that devices and consumers have seen, and its source may go on.
             facts.history = (earlier ?? StoreHistory(ofNewStore: 1)).successor(
                 id: SecureRandom.word(), now: try time())
             try register.set(facts, partCount: partCount)

@@ -19,7 +19,9 @@ struct HistoryTests {
         for history in [Self.restored, StoreHistory(ofNewStore: .max), StoreHistory(id: 0, began: .max)] {
             #expect(StoreHistory(history.description) == history)
         }
-        for text in ["", "1:0", "00000000000000a5", "00000000000000a5:", "0000000000000000:0", "00000000000000a5:-1", "renew"] {
+        for text in [
+            "", "1:0", "00000000000000a5", "00000000000000a5:", "0000000000000000:0", "00000000000000a5:-1", "renew",
+        ] {
             #expect(StoreHistory(text) == nil, "\(text)")
         }
     }
@@ -43,7 +45,7 @@ struct HistoryTests {
         #expect(StoreHistory(id: 7, began: 1).epoch(7) != 0)
     }
 
-    /// What befell the device's record between the backup and the loss of the store.
+    /// The fate of the device's record between the backup and the loss of the store.
     enum Between: CaseIterable { case nothing, restart, eviction, wholeBlock }
 
     @Test(
@@ -166,7 +168,9 @@ struct HistoryTests {
         #expect(records.allSatisfy { world.totals($0).ended == 1 })
     }
 
-    @Test("a history that begins while devices are connected leaves their sessions, and their next Hello has an old epoch")
+    @Test(
+        "a history that begins while devices are connected leaves their sessions, and their next Hello has an old epoch"
+    )
     func whileConnected() {
         let harness = DeliveryHarness()
         var phone = harness.register()
@@ -201,7 +205,9 @@ struct HistoryTests {
         #expect(harness.lease(10).map(\.message) == [after.message])
     }
 
-    @Test("a request of after the backup is accepted anew, under a msgId that none had; one of before gets its first answer")
+    @Test(
+        "a request of after the backup is accepted anew, under a msgId that none had; one of before gets its first answer"
+    )
     func requests() {
         let harness = DeliveryHarness()
         let phone = harness.register()
@@ -226,7 +232,9 @@ struct HistoryTests {
 
     private static let feed = FeedName(DeliveryHarness.app, .upstream)
 
-    private static func feeds() -> DeliveryHarness { DeliveryHarness { ($0.upstream, $0.events) = (FeedLimits(), FeedLimits()) } }
+    private static func feeds() -> DeliveryHarness {
+        DeliveryHarness { ($0.upstream, $0.events) = (FeedLimits(), FeedLimits()) }
+    }
 
     private static func ask(_ harness: DeliveryHarness, _ command: FeedCommand) -> FeedAnswer? {
         let request = UInt64.random(in: 1 << 51...1 << 60)
@@ -239,7 +247,8 @@ struct HistoryTests {
     private static func send(_ harness: DeliveryHarness, _ numbers: ClosedRange<UInt32>, _ text: String) {
         for number in numbers {
             let message = UpstreamMessage(
-                app: DeliveryHarness.app, cid: DeviceID(high: 7, low: 8), request: number, payload: Array("\(text) \(number)".utf8))
+                app: DeliveryHarness.app, cid: DeviceID(high: 7, low: 8), request: number,
+                payload: Array("\(text) \(number)".utf8))
             #expect(ask(harness, .upstream(message)) == .taken)
         }
     }

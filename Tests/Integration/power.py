@@ -431,6 +431,17 @@ def states(log, root, cuts, lies=None):
 
 # After the failure
 
+def lay_out(state, folder):
+    """Makes the folder of a state. It stands for the disk itself: its file `history` is not the copy that a start would notice,
+    and the boot in which it was written is over."""
+    state.write(folder)
+    history = pathlib.Path(folder) / "history"
+    if history.exists() and len(words := history.read_text().split()) == 5:
+        if words[4] != "-":
+            words[4] = "0" * 32
+        history.write_text(" ".join([*words[:3], "0", words[4]]) + "\n")
+
+
 class Audit:
     """One start on what the disk had left, held against what the parties knew at that instant."""
 
@@ -706,7 +717,7 @@ def survive(folder, library, durability, cut, state, book, keep=None):
     """Starts and audits; what is wrong, and what was counted. `keep` is where the folder and the log then go."""
     gateway = PoweredGateway(library, durability)
     try:
-        state.write(gateway.disk)
+        lay_out(state, gateway.disk)
         problems = fail_again(gateway, cut, folder) if cut.times > 1 else []
         if keep:
             shutil.rmtree(keep, ignore_errors=True)
@@ -741,7 +752,7 @@ def fail_again(gateway, cut, folder):
             disk.feed(record)
     state = disk.cut(cut.rules, chance.choices(MODES, [WEIGHTS[mode] for mode in MODES])[0], chance)
     shutil.rmtree(gateway.disk)
-    state.write(gateway.disk)
+    lay_out(state, gateway.disk)
     return []
 
 

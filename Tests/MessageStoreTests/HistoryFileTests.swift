@@ -39,7 +39,9 @@ struct HistoryFileTests {
         String(decoding: try FileSystem.read(path + "/history"), as: UTF8.self)
     }
 
-    @Test("restarts keep a store's history, and a store of a release without histories gets one that tells its own epochs")
+    @Test(
+        "restarts keep a store's history, and a store of a release without histories gets one that tells its own epochs"
+    )
     func restarts() throws {
         let folder = try TemporaryFolder()
         let first = try Self.start(folder.path)
@@ -53,7 +55,9 @@ struct HistoryFileTests {
         #expect(upgraded.change == nil && !upgraded.history.hasGoneBack && upgraded.history.epoch(7) == 7)
     }
 
-    @Test("a folder that was copied by hand has a history of its own, once; the original and a renamed folder keep theirs")
+    @Test(
+        "a folder that was copied by hand has a history of its own, once; the original and a renamed folder keep theirs"
+    )
     func copies() throws {
         let folder = try TemporaryFolder()
         let path = folder.path + "/data"
@@ -72,7 +76,9 @@ struct HistoryFileTests {
         #expect(back.change == .copied && back.history.began > copied.history.began)
     }
 
-    @Test("a file that an operator emptied, or that is damaged, begins a history", arguments: ["", "x", "longwire history 1:2 3 -\n"])
+    @Test(
+        "a file that an operator emptied, or that is damaged, begins a history",
+        arguments: ["", "x", "longwire history 1:2 3 -\n"])
     func asked(text: String) throws {
         let folder = try TemporaryFolder()
         let first = try Self.start(folder.path)
@@ -129,7 +135,7 @@ struct HistoryFileTests {
         var known: Set<StoreHistory> = [first.history]
         for target in ["/one", "/two"] {
             _ = try StoreBackup.restore(backup, to: folder.path + target)
-            try EmbeddedStore.endCopy(to: folder.path + target)
+            try EmbeddedStore.endCopy(to: folder.path + target, wall: 1_700_000_000_000)
             let restored = try Self.start(folder.path + target)
             #expect(restored.change == nil && restored.history.hasGoneBack && known.insert(restored.history).inserted)
         }

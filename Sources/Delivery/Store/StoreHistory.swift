@@ -34,9 +34,9 @@ package struct StoreHistory: Hashable, Sendable {
 
     package var hasGoneBack: Bool { began > 0 }
 
-    /// The queue epoch that a device is told, made of the one in its row.
+    /// The queue epoch of a device's Welcome, made of the one in its row.
     ///
-    /// A store that never went back tells the row's own, as releases before histories did.
+    /// It is the row's own in a store that never went back, as in releases before histories.
     package func epoch(_ stored: UInt64) -> UInt64 {
         guard hasGoneBack else { return stored }
         let mixed = stored ^ id
@@ -58,7 +58,7 @@ package struct StoreHistory: Hashable, Sendable {
 }
 
 extension StoreHistory: CustomStringConvertible {
-    /// Sixteen hex digits and the beginning, as it is stored.
+    /// Sixteen hex digits, a colon and the beginning: the stored form.
     package var description: String {
         let digits = String(id, radix: 16)
         return String(repeating: "0", count: 16 - digits.count) + digits + ":\(began)"

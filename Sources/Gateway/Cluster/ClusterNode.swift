@@ -432,7 +432,7 @@ extension RedisEngine.Event {
         }
     }
 
-    /// What was durable is gone.
+    /// Something durable is gone.
     fileprivate var isLoss: Bool {
         switch self {
         case .entriesLost, .streamLost, .logIsOlder, .entriesMissing: true

@@ -134,14 +134,9 @@ final class MembershipRunner: @unchecked Sendable {
                     done(nil)
                 } catch { done(error) }
             }
-            if isHistoryOver {
-                do throws(RegisterError) {
-                    try register.renewHistory(id: SecureRandom.word())
-                    (isHistoryOver, round.isNudged) = (false, true)
-                } catch { note(error) }
-            }
             let isDue = SystemClock.monotonicTime >= membership.nextRenewal()
-            if !membership.hasLeft, isDue || round.isNudged || !round.wishes.isEmpty { renew() }
+            if !membership.hasLeft, isDue || round.isNudged || !round.wishes.isEmpty || round.isHistoryOver { renew() }
+            if isHistoryOver { beginHistory() }
             if round.inputs.isEmpty { feed(.tick) }
             show()
         }
@@ -219,6 +214,16 @@ final class MembershipRunner: @unchecked Sendable {
             // The register is away: asked again soon, but not at once.
             pause(Self.failurePause)
         }
+    }
+
+    /// Has the register begin another history, while it answers: the lease comes first.
+    private func beginHistory() {
+        guard shown.withLock({ $0.failure == nil }) else { return }
+        do throws(RegisterError) {
+            try register.renewHistory(id: SecureRandom.word())
+            isHistoryOver = false
+            renew()
+        } catch { note(error) }
     }
 
     private static let failurePause: UInt64 = 100

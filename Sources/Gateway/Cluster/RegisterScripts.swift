@@ -5,8 +5,8 @@ internal import Redis
 ///
 /// `RegisterState` (Cluster) says the same over plain memory; `RedisRegisterTests` holds the two together. Keys behind
 /// `{lw:NAME}:`
-/// - `c`: format, parts, tokenKey, queueEpoch, history (`ID:BEGAN`, as `StoreHistory` is written), lastNode, clock, version, last (the server's time at the last call), and
-///   what a copy of the store leaves there (`RegisterKeys.CopyField`)
+/// - `c`: format, parts, tokenKey, queueEpoch, history (`ID:BEGAN`, as `StoreHistory` is written), lastNode, clock, version,
+///   last (the server's time at the last call), and what a copy of the store leaves there (`RegisterKeys.CopyField`)
 /// - `n`: node → `instance since info`
 /// - `l`: nodes by the end of their leases
 /// - `o`: part → `epoch:state:node`
@@ -69,8 +69,8 @@ enum RegisterScripts {
     /// Arguments: instance, info, has an address (0 or 1), format, parts, tokenKey, queueEpoch, rest of a number, count of
     /// numbers, id of a history.
     ///
-    /// A cluster of a release without histories has none, and its content counts as one that never went back. An operator
-    /// who put back older data writes a word in its place.
+    /// A cluster of a release without histories has none, and its content counts as one that never went back. After
+    /// older data was put back, an operator has written a word in its place.
     static let join = RedisScript(
         opening + """
             local format, parts = call('HGET', c, 'format'), call('HGET', c, 'parts')

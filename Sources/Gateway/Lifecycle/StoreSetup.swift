@@ -43,6 +43,7 @@ enum StoreSetup {
         store.requestByteLimit = Int(configuration.limits.requestBytes)
         store.traceByteLimit = Int(configuration.limits.traceBytes)
         store.now = { time.now }
+        store.wall = { ClockReader.reading().wall }
         store.openFileLimit = descriptors.storeFileCount
         store.youngMilliseconds = UInt64(configuration.limits.spillAfterSeconds * 1_000)
         store.fatal = { failure in

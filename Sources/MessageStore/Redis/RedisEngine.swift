@@ -94,7 +94,7 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
         case entriesLost(part: Int, from: String, through: String)
         /// A part's whole log is gone.
         case streamLost(part: Int, from: String)
-        /// A takeover finds rows of an owner of whom the log knows nothing.
+        /// A takeover finds rows of an owner without an entry in the log.
         case logIsOlder(part: Int, last: String, epoch: UInt64)
         /// A takeover finds entries missing between two others.
         case entriesMissing(part: Int, after: String, before: String)

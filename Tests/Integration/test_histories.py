@@ -1,0 +1,212 @@
+"""A store whose content went back: nothing that devices, consumers and senders remember settles what is accepted afterwards."""
+
+import subprocess
+import time
+
+import pytest
+from conftest import QUICK
+from gateway import Gateway, Refused, eventually
+from test_archive import backup, move, store
+from test_feeds import SECRET, UPSTREAM, Server, ack, read, send, webhook
+
+
+def receive_all(device, gateway, count):
+    """The payloads of the next `count` messages, each acked; then nothing more waits."""
+    got = [one.payload.decode() for one in device.receive_and_ack(count)]
+    eventually(lambda: gateway.view(device.cid)["queued"]["messages"] == 0, "an empty queue")
+    return got
+
+
+def connect(device, gateway):
+    device.address = ("127.0.0.1", gateway.device)
+    return device.connect()
+
+
+def broadcast(gateway, text):
+    body = {"request_id": f"cast-{text}-{time.time_ns()}"[:32], "audience": "all", "push_message": {"transmission": text}}
+    return gateway.api("POST", "push/all", body)["data"]["taskid"]
+
+
+def restore(gateway, source, target):
+    """Has the gateway go on with what a backup has; the store that it had is lost."""
+    gateway.kill()
+    code, text = store("restore", source, target)
+    assert code == 0, text
+    move(gateway, target)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_is_accepted_after_a_restore_is_delivered_whatever_the_devices_remember(own_gateway, new_device, tmp_path, restarts):
+    gateway = own_gateway()
+    device = new_device(gateway)
+    for number in range(5):
+        gateway.push(device.cid, f"before {number}")
+    broadcast(gateway, "cast before")
+    assert len(receive_all(device, gateway, 6)) == 6
+    assert backup(gateway, "one")[0] == 0
+    first = device.state.epoch
+    if restarts:
+        # Each start begins the next block of numbers, as after the restore.
+        assert gateway.stop() == 0
+        gateway.start()
+        assert connect(device, gateway).queue_epoch == first, "an ordinary restart keeps the epoch"
+    for number in range(3):
+        gateway.push(device.cid, f"between {number}")
+    for text in ("cast between 1", "cast between 2"):
+        broadcast(gateway, text)
+    assert len(receive_all(device, gateway, 5)) == 5
+    position = dict(device.state.positions)
+    device.close()
+    restore(gateway, gateway.folder / "data/backups/one", tmp_path / "restored")
+
+    pushed = [gateway.push(device.cid, f"after {number}") for number in range(5)]
+    casts = [broadcast(gateway, f"cast after {number}") for number in range(3)]
+    assert device.state.positions == position
+    welcome = connect(device, gateway)
+    assert welcome.queue_epoch not in (0, first)
+    want = [f"after {number}" for number in range(5)] + [f"cast after {number}" for number in range(3)]
+    assert sorted(receive_all(device, gateway, len(want))) == sorted(want)
+    for one in pushed:
+        assert gateway.ends_as(one["msgId"], "deliveredOffline")
+        assert "sent" in gateway.steps(one["msgId"])
+    assert len(set(casts)) == 3
+    # From here on positions count as ever.
+    second = device.state.epoch
+    gateway.push(device.cid, "later")
+    message = device.receive()
+    device.state.positions[0] = message.sequence  # processed; its ack is lost
+    gateway.kill()
+    gateway.start()
+    assert connect(device, gateway).queue_epoch == second and device.welcome.backlog == 0
+
+
+def test_a_feeds_cursors_and_webhook_ids_are_never_reused(new_device, tmp_path):
+    server = Server(lambda page, server: 200)
+    gateway = Gateway(limits=QUICK)
+    gateway._secret("feed", SECRET)
+    gateway.sections["apps"][0]["upstream"] = webhook({}, server, str(gateway.folder / "feed"))
+    gateway.sections["apps"][0]["events"] = {}
+    with gateway:
+        device = new_device(gateway)
+
+        def up(number, text):
+            assert send(device, number, text.encode()) == 0
+            eventually(lambda: any(item.get("payload") == text for item in server.items()), text)
+
+        up(1, "before 1")
+        up(2, "before 2")
+        assert backup(gateway, "one")[0] == 0
+        up(3, "between 3")
+        up(4, "between 4")
+        events = "/v1/apps/demo/events"
+        kept, acked = read(gateway, events)["cursor"], read(gateway)["cursor"]
+        assert int(kept) > 0 and acked == "4"
+        device.close()
+        restore(gateway, gateway.folder / "data/backups/one", tmp_path / "restored")
+        connect(device, gateway)
+        up(5, "after 5")
+        up(6, "after 6")
+        up(7, "after 7")
+        ids = [id for id, page in zip(server.ids, server.pages, strict=True)]
+        assert len(set(ids)) == len(ids) == 7, "no id stands for two contents"
+        for path, cursor in ((UPSTREAM, acked), (UPSTREAM, "1"), (events, kept)):
+            for call in (lambda: ack(gateway, cursor, path), lambda: read(gateway, path, after=cursor)):
+                with pytest.raises(Refused) as refused:
+                    call()
+                assert refused.value.status == 409
+                error = refused.value.body["error"]
+                assert error["code"] == "conflict" and "another history" in error["message"], error
+                assert "without a cursor" in error["message"], error
+        page = read(gateway, events)
+        assert int(page["cursor"]) > int(kept) and page["items"]
+        assert ack(gateway, page["cursor"], events)["acked"] == page["cursor"]
+        assert read(gateway, events, after=page["cursor"])["items"] == []
+    server.shutdown()
+
+
+def test_tokens_and_leases_of_after_the_backup_count_no_more(own_gateway, new_device, tmp_path):
+    gateway = own_gateway()
+    device = new_device(gateway, token="ab" * 32)
+    device.close()
+    eventually(lambda: not gateway.view(device.cid)["connected"], "an absent device")
+    for text in ("one", "two"):
+        gateway.push(device.cid, text, alert="A")
+    (before,) = gateway.lease(maximum=1)
+    assert backup(gateway, "one")[0] == 0
+    (after,) = gateway.lease(maximum=1)
+    token, revoked = gateway.authenticate(), gateway.authenticate()
+    gateway.call("DELETE", f"/v2/demo/auth/{revoked}")
+    restore(gateway, gateway.folder / "data/backups/one", tmp_path / "restored")
+    for old in (token, revoked):
+        with pytest.raises(Refused) as refused:
+            gateway.call("GET", f"/v2/demo/user/status/{device.cid}", headers={"token": old})
+        assert refused.value.body["code"] == 10001
+    assert gateway.settle(after, "accepted", vendorId="1")["results"][0]["verdict"] == "stale"
+    assert gateway.settle(before, "accepted", vendorId="1")["results"][0]["verdict"] == "recorded"
+    (again,) = gateway.lease(maximum=5)
+    assert again["jobId"] == after["jobId"] and again["leaseId"] != after["leaseId"]
+
+
+def test_an_import_and_a_copy_begin_histories_of_their_own(own_gateway, new_device, tmp_path):
+    gateway = own_gateway()
+    device = new_device(gateway)
+    gateway.push(device.cid, "before")
+    assert receive_all(device, gateway, 1) == ["before"]
+    first = device.state.epoch
+    assert gateway.stop() == 0
+    data, file = gateway.folder / "data", tmp_path / "file"
+    assert store("export", data, file)[0] == 0
+    # The store goes on; then the export comes in its place, twice, and a copy of it over that.
+    gateway.start()
+    connect(device, gateway)
+    for number in range(3):
+        gateway.push(device.cid, f"between {number}")
+    assert len(receive_all(device, gateway, 3)) == 3
+    gateway.stop()
+    assert gateway.start() and connect(device, gateway).queue_epoch == first
+    gateway.stop()
+    epochs = {first}
+    one, two = tmp_path / "one", tmp_path / "two"
+    for words in (["import", file, one], ["import", file, one, "--replace"], ["copy", one, two], ["copy", two, one, "--replace"]):
+        code, text = store(*words)
+        assert code == 0, text
+        kept = (dict(device.state.positions), device.state.epoch)
+        move(gateway, words[2])
+        for number in range(5):
+            gateway.push(device.cid, f"{number}")
+        (device.state.positions, device.state.epoch) = kept
+        device.state.positions[0] += 3
+        epochs.add(connect(device, gateway).queue_epoch)
+        assert receive_all(device, gateway, 5) == [f"{number}" for number in range(5)]
+        assert gateway.stop() == 0
+    assert len(epochs) == 5
+
+
+def test_a_folder_that_was_copied_by_hand_is_noticed(own_gateway, new_device, tmp_path):
+    gateway = own_gateway()
+    device = new_device(gateway)
+    gateway.push(device.cid, "before")
+    assert receive_all(device, gateway, 1) == ["before"]
+    first = device.state.epoch
+    gateway.stop()
+    data, copy = gateway.folder / "data", tmp_path / "copy"
+    born = (data / "history").read_text().split()[3] != "0"
+    subprocess.run(["cp", "-a", data, copy], check=True)
+    gateway.start()
+    assert connect(device, gateway).queue_epoch == first and "historyChanged" not in gateway.log()
+    for number in range(3):
+        gateway.push(device.cid, f"between {number}")
+    assert len(receive_all(device, gateway, 3)) == 3
+    gateway.stop()
+    if not born:  # a file system that does not say when a file was made: an operator has to
+        (copy / "history").write_text("")
+    move(gateway, copy)
+    for number in range(6):
+        gateway.push(device.cid, f"{number}")
+    assert connect(device, gateway).queue_epoch != first
+    assert receive_all(device, gateway, 6) == [f"{number}" for number in range(6)]
+    line = next(line for line in gateway.log().splitlines() if "historyChanged" in line)
+    assert ("copied" if born else "asked") in line
+    assert gateway.stop() == 0
+    gateway.start()
+    assert gateway.log().count("historyChanged") == 1, "once for the copy"

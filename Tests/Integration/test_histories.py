@@ -11,10 +11,12 @@ from test_feeds import SECRET, UPSTREAM, Server, ack, read, send, webhook
 
 
 def receive_all(device, gateway, count):
-    """The payloads of the next `count` messages, each acked; then nothing more waits."""
-    got = [one.payload.decode() for one in device.receive_and_ack(count)]
-    eventually(lambda: gateway.view(device.cid)["queued"]["messages"] == 0, "an empty queue")
-    return got
+    """The payloads of the next `count` messages, once their acks are durable; then nothing more waits."""
+    got = device.receive_and_ack(count)
+    for one in got:
+        eventually(lambda id=one.msg_id.hex(): gateway.trace(id)["state"].startswith("delivered"), "the end of each")
+    assert gateway.view(device.cid)["queue"]["messages"] == 0
+    return [one.payload.decode() for one in got]
 
 
 def connect(device, gateway):
@@ -141,8 +143,8 @@ def test_tokens_and_leases_of_after_the_backup_count_no_more(own_gateway, new_de
         with pytest.raises(Refused) as refused:
             gateway.call("GET", f"/v2/demo/user/status/{device.cid}", headers={"token": old})
         assert refused.value.body["code"] == 10001
-    assert gateway.settle(after, "accepted", vendorId="1")["results"][0]["verdict"] == "stale"
-    assert gateway.settle(before, "accepted", vendorId="1")["results"][0]["verdict"] == "recorded"
+    assert gateway.settle(after, "accepted", vendorId="1") in ("stale", "unknownJob")
+    assert gateway.settle(before, "accepted", vendorId="1") == "recorded"
     (again,) = gateway.lease(maximum=5)
     assert again["jobId"] == after["jobId"] and again["leaseId"] != after["leaseId"]
 
@@ -175,7 +177,6 @@ def test_an_import_and_a_copy_begin_histories_of_their_own(own_gateway, new_devi
         for number in range(5):
             gateway.push(device.cid, f"{number}")
         (device.state.positions, device.state.epoch) = kept
-        device.state.positions[0] += 3
         epochs.add(connect(device, gateway).queue_epoch)
         assert receive_all(device, gateway, 5) == [f"{number}" for number in range(5)]
         assert gateway.stop() == 0

@@ -101,6 +101,14 @@ def test_a_feeds_cursors_and_webhook_ids_are_never_reused(new_device, tmp_path):
         up(3, "between 3")
         up(4, "between 4")
         events = "/v1/apps/demo/events"
+
+        def deliver():
+            gateway.push(device.cid, "told")
+            device.receive_and_ack(1)
+            eventually(lambda: read(gateway, events)["items"], "an event")
+
+        deliver()
+        eventually(lambda: read(gateway)["acked"] == "4", "the webhook's ack")
         kept, acked = read(gateway, events)["cursor"], read(gateway)["cursor"]
         assert int(kept) > 0 and acked == "4"
         device.close()
@@ -119,6 +127,7 @@ def test_a_feeds_cursors_and_webhook_ids_are_never_reused(new_device, tmp_path):
                 error = refused.value.body["error"]
                 assert error["code"] == "conflict" and "another history" in error["message"], error
                 assert "without a cursor" in error["message"], error
+        deliver()
         page = read(gateway, events)
         assert int(page["cursor"]) > int(kept) and page["items"]
         assert ack(gateway, page["cursor"], events)["acked"] == page["cursor"]
@@ -145,7 +154,7 @@ def test_tokens_and_leases_of_after_the_backup_count_no_more(own_gateway, new_de
         assert refused.value.body["code"] == 10001
     assert gateway.settle(after, "accepted", vendorId="1") in ("stale", "unknownJob")
     assert gateway.settle(before, "accepted", vendorId="1") == "recorded"
-    (again,) = gateway.lease(maximum=5)
+    (again,) = gateway.lease(maximum=5, wait=20)
     assert again["jobId"] == after["jobId"] and again["leaseId"] != after["leaseId"]
 
 

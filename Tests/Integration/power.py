@@ -435,7 +435,7 @@ def lay_out(state, folder):
     """Makes the folder of a state. It stands for the disk itself: its file `history` is not the copy that a start would notice,
     and the boot in which it was written is over."""
     state.write(folder)
-    history = pathlib.Path(folder) / "history"
+    history = pathlib.Path(folder) / "data/history"
     if history.exists() and len(words := history.read_text().split()) == 5:
         if words[4] != "-":
             words[4] = "0" * 32

@@ -1,12 +1,16 @@
 """A store whose content went back: nothing that devices, consumers and senders remember settles what is accepted afterwards."""
 
+import contextlib
 import subprocess
 import time
 
 import pytest
+from cluster import Cluster
 from conftest import QUICK
 from gateway import Gateway, Refused, eventually
+from redis_rig import RedisRig
 from test_archive import backup, move, store
+from test_cluster import come_back
 from test_feeds import SECRET, UPSTREAM, Server, ack, read, send, webhook
 
 
@@ -220,3 +224,33 @@ def test_a_folder_that_was_copied_by_hand_is_noticed(own_gateway, new_device, tm
     assert gateway.stop() == 0
     gateway.start()
     assert gateway.log().count("historyChanged") == 1, "once for the copy"
+
+
+def test_a_loss_in_redis_begins_a_history_at_every_gateway_and_a_move_does_not(new_device):
+    with RedisRig(primaries=1, replicas=1, is_cluster=False) as rig:
+        server, cluster = rig.servers[0], Cluster(rig, count=2, parts=4, limits=QUICK)
+        for one in cluster:
+            one.sections["store"]["redis"]["nodes"] = [server.address]
+        with cluster:
+            device = new_device(cluster[0])
+            first = device.state.epoch
+            for part in range(4):
+                for one in cluster:
+                    one.admin_call("POST", "/v1/cluster/move", {"part": part})
+                    cluster.wait_until_served()
+            for one in cluster:
+                assert come_back(device, one).queue_epoch == first
+            assert not any("historyChanged" in one.log() for one in cluster)
+            # As after a failover to a replica that had nothing of it.
+            for part in range(4):
+                server.call("DEL", f"{{lw:{cluster.name}:p{part}}}:log")
+
+            def both_know():
+                with contextlib.suppress(Refused, OSError):
+                    cluster[0].push(device.cid, "lost or not")
+                return all("historyChanged" in one.log() for one in cluster)
+
+            eventually(both_know, "another history at both gateways", 60.0)
+            assert "reason=redis" in cluster[1].log()
+            text = server.call("HGET", f"{{lw:{cluster.name}}}:c", "history").decode()
+            assert int(text.split(":")[1]) > 0

@@ -77,7 +77,7 @@ struct ReportLaneTests {
         #expect(harness.pongs == [9, 10])
     }
 
-    @Test("while a report cannot be read or written its Pong waits, and the device gets signs of life")
+    @Test("while a report cannot be read or written its Pong waits, and the device gets keep-alive Pings")
     func standstill() {
         let phone = harness.register(token: "aa")
         let message = publish(phone, 1)[0]
@@ -86,16 +86,16 @@ struct ReportLaneTests {
         report(phone, .shown, message)
         ping(phone, 3)
         harness.advance(3_000)
-        #expect(harness.pongs.isEmpty && harness.signs.isEmpty)
+        #expect(harness.pongs.isEmpty && harness.keepAlives.isEmpty)
         harness.advance(2_000)
-        #expect(harness.signs == [phone.session])
+        #expect(harness.keepAlives == [phone.session])
         harness.advance(5_000)
-        #expect(harness.signs.count == 2 && harness.closes.isEmpty && harness.pongs.isEmpty)
+        #expect(harness.keepAlives.count == 2 && harness.closes.isEmpty && harness.pongs.isEmpty)
         harness.store.acceptsWrites = true
         harness.advance(1_000)
         #expect(harness.pongs == [3] && counted(.shownLive) == 1)
         harness.advance(10_000)
-        #expect(harness.signs.count == 2)
+        #expect(harness.keepAlives.count == 2)
     }
 
     @Test("reports beyond what may wait end the session, and no Pong says that they are recorded")

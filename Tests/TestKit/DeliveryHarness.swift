@@ -79,7 +79,7 @@ package final class DeliveryHarness: ShardStoreObserver {
     package var pings: [SessionRef] = []
     /// Nonces, in the order of the answers.
     package var pongs: [UInt64] = []
-    package var signs: [SessionRef] = []
+    package var keepAlives: [SessionRef] = []
     package var finished: [SessionRef] = []
     package var updates: [UpdateResult] = []
     package var leases: [[Job]] = []
@@ -234,7 +234,7 @@ package final class DeliveryHarness: ShardStoreObserver {
             toLaunch.append(record)
         case .ping(let session): pings.append(session)
         case .pong(_, let nonce): pongs.append(nonce)
-        case .sign(let session): signs.append(session)
+        case .keepAlive(let session): keepAlives.append(session)
         case .finished(let session): finished.append(session)
         case .updated(_, let result):
             updates.append(result)

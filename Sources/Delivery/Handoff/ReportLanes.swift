@@ -24,8 +24,8 @@ struct ReportLanes {
         var undurable = 0
         /// Pongs that are owed, in `waiting` or behind the disk.
         var owedPongs = 0
-        /// When the device last got a sign that the gateway lives, while it waits for a Pong.
-        var signedAt: GatewayTime = 0
+        /// When the device last got a keep-alive Ping, or began to wait for a Pong.
+        var pingedAt: GatewayTime = 0
     }
 
     /// More than a client keeps: 256 opens and 256 other reports, and the Ping behind them.
@@ -35,8 +35,8 @@ struct ReportLanes {
     static let sliceCount = 8
     /// How long a report waits that could not be read or written.
     static let rest: Int64 = 1_000
-    /// A client takes any frame for a sign of life; it waits 10 s for one.
-    static let signPause: Int64 = 4_000
+    /// Between two keep-alive Pings: a client that waits for a Pong gives up after 10 s without any frame.
+    static let keepAlivePause: Int64 = 4_000
 
     private var lanes: [SessionRef: Lane] = [:]
     private var waitingCount = 0
@@ -52,9 +52,9 @@ struct ReportLanes {
         defer { lanes[session] = lane }
         guard lane.waiting.count < Self.waitingPerSession, waitingCount < Self.waitingInAll else { return false }
         if case .ping = entry {
-            if lane.owedPongs == 0 { lane.signedAt = now }
+            if lane.owedPongs == 0 { lane.pingedAt = now }
             lane.owedPongs += 1
-            nextDue = min(nextDue, lane.signedAt + Self.signPause)
+            nextDue = min(nextDue, lane.pingedAt + Self.keepAlivePause)
         }
         waitingCount += 1
         if case .report(let report) = entry, report.kind == .opened, !lane.isUnderWay, lane.restsUntil > now {
@@ -120,24 +120,24 @@ struct ReportLanes {
         waitingCount -= lane.waiting.count
     }
 
-    /// Sessions whose rest is over, and those that are to get a sign of life while their Pong waits.
-    mutating func takeDue(at now: GatewayTime) -> (rested: [SessionRef], signs: [SessionRef]) {
+    /// Sessions whose rest is over, and those that are to get a keep-alive Ping while their Pong waits.
+    mutating func takeDue(at now: GatewayTime) -> (rested: [SessionRef], keepAlives: [SessionRef]) {
         guard nextDue <= now else { return ([], []) }
         nextDue = .max
-        var (rested, signs): ([SessionRef], [SessionRef]) = ([], [])
+        var (rested, keepAlives): ([SessionRef], [SessionRef]) = ([], [])
         for (session, var lane) in lanes {
             if !lane.isUnderWay, !lane.waiting.isEmpty {
                 if lane.restsUntil <= now { rested.append(session) } else { nextDue = min(nextDue, lane.restsUntil) }
             }
             guard lane.owedPongs > 0 else { continue }
-            if lane.signedAt + Self.signPause <= now {
-                lane.signedAt = now
+            if lane.pingedAt + Self.keepAlivePause <= now {
+                lane.pingedAt = now
                 lanes[session] = lane
-                signs.append(session)
+                keepAlives.append(session)
             }
-            nextDue = min(nextDue, lane.signedAt + Self.signPause)
+            nextDue = min(nextDue, lane.pingedAt + Self.keepAlivePause)
         }
         // Dictionaries have no order, and a simulation is to repeat itself.
-        return (rested.sorted { $0.slot < $1.slot }, signs.sorted { $0.slot < $1.slot })
+        return (rested.sorted { $0.slot < $1.slot }, keepAlives.sorted { $0.slot < $1.slot })
     }
 }

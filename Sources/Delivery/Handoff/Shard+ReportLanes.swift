@@ -128,12 +128,12 @@ extension Shard {
         }
     }
 
-    /// Tries reports again that had to wait, and lets devices know that the gateway lives while their Pong waits.
+    /// Tries reports again that had to wait, and sends keep-alive Pings to devices whose Pong waits.
     mutating func tendReports() {
         let due = reports.takeDue(at: now)
         for session in due.rested {
             if let slot = device(of: session) { runLane(session, slot) }
         }
-        for session in due.signs { outbox.send(.sign(session)) }
+        for session in due.keepAlives { outbox.send(.keepAlive(session)) }
     }
 }

@@ -17,8 +17,8 @@ package enum Effect {
     case ping(SessionRef)
     /// Answer the session's Ping: all that it reported before is durable.
     indirect case pong(SessionRef, UInt64)
-    /// Send a Ping as a sign of life: the session's Pong has to wait.
-    case sign(SessionRef)
+    /// Send a keep-alive Ping: the session's Pong has to wait.
+    case keepAlive(SessionRef)
     /// The session's device sends no more, and all that the shard owes it is out.
     case finished(SessionRef)
     indirect case updated(SessionRef, UpdateResult)

@@ -59,7 +59,7 @@ extension GatewayLoop {
             sessions.welcome(session, welcome)
         case .leftBeforeWelcome(let cid):
             sessions.noteWelcome(cid)
-        case .ping(let session), .sign(let session):
+        case .ping(let session), .keepAlive(let session):
             sessions.ping(session)
         case .pong(let session, let nonce):
             sessions.pong(session, nonce: nonce)

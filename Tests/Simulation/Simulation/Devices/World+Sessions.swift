@@ -232,7 +232,7 @@ extension World {
         case .pong(let session, let nonce):
             guard let link = loop.sessions[session] else { return }
             send(link, Pong(nonce: nonce))
-        case .sign(let session):
+        case .keepAlive(let session):
             guard let link = loop.sessions[session] else { return }
             send(link, Ping(nonce: UInt64(bitPattern: gatewayNow)))
         case .finished: break

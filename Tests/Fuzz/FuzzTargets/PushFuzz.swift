@@ -64,7 +64,8 @@ enum PushFuzz {
             }
         }
         switch action {
-        case .respond(let response), .revokeToken(_, _, let response), .token(let response):
+        case .respond(let response), .revokeToken(_, _, let response), .token(let response),
+            .unlistedApp(let response):
             try JSONFuzz.check(response)
         case .check: break
         case .push(let pushes, let form):

@@ -111,7 +111,10 @@ extension ByteStream {
         }
         // Answers to a peer that only closed its half.
         if let delegate = slot.pointee.delegate, delegate.peerEnded(self) {
-            if isOpen, !slot.pointee.flags.contains(.isClosing) { pauseReading() }
+            // No edge says it once more to a delegate that reads on.
+            if isOpen, !slot.pointee.flags.contains(.isClosing) {
+                slot.pointee.flags.formUnion([.isPaused, .hasMissedEdge])
+            }
             return
         }
         guard isOpen, !slot.pointee.flags.contains(.isClosing) else { return }

@@ -68,6 +68,28 @@ struct HalfCloseTests {
         }
     }
 
+    @Test("a delegate that resumes reading is called again, and may end the stream then")
+    func resumed() throws {
+        try withLoop { loop in
+            let delegate = Unchecked(TestDelegate())
+            let calls = Probe<Int>()
+            delegate.value.onPeerEnd = { stream in
+                calls.note(calls.values.count + 1)
+                guard calls.values.count == 1 else { return false }
+                let loop = stream.loop
+                let reference = Unchecked(stream.reference)
+                loop.submit { [unowned loop] in ByteStream(reference.value, on: loop).resumeReading() }
+                return true
+            }
+            let port = try loop.serve { delegate.value }
+            let client = try TestClient(port: port)
+            client.shutDownWriting()
+            #expect(try client.receive().isEmpty)
+            #expect(delegate.value.ended.wait { !$0.isEmpty } == [.endOfStream])
+            #expect(calls.values == [1, 2])
+        }
+    }
+
     @Test("the timeout that the delegate sets ends a stream that gets no answer")
     func timeout() throws {
         try withLoop { loop in

@@ -317,7 +317,7 @@ def test_jobs_of_a_disabled_app_are_leased_with_its_topic_and_its_events_are_tol
             assert page.get("gap", 0) in (0, None), page
             return [item for item in page["items"] if item.get("msgId") == ended["msgId"]]
 
-        assert [item["event"] for item in eventually(told, "the event of the time when the app was disabled")] == ["expired"]
+        assert [item["type"] for item in eventually(told, "the event of the time when the app was disabled")] == ["expired"]
 
 
 def test_an_app_out_of_the_file_keeps_its_jobs_until_it_is_back():

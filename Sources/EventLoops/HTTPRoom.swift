@@ -3,8 +3,8 @@ internal import Platform
 /// Room for the HTTP connections of one loop, of all servers that share it; full, it makes room for a newcomer.
 ///
 /// Strangers may connect as they like and say nothing, or send half a request. So that they do not keep others out, a
-/// newcomer to a full room takes the place of the connection that has waited longest: one of the address that has most of
-/// them, if that has more than the newcomer's own. One whose request is under way stays.
+/// newcomer to a full room takes the place of the connection that has waited longest. An address that has most connections,
+/// and more than the newcomer's own, makes room first. A connection whose request is under way stays.
 package final class HTTPRoom {
     /// What a connection is doing, as far as making room is concerned.
     enum Place {

@@ -305,7 +305,7 @@ extension PublicAPI {
         }
         let answer = APIResponse.getui(.ok, "")
         guard tokens.isInForce(token, now: now) else { return .respond(answer) }
-        // A row that lives as long as the token.
+        // A row is kept until the token's end.
         try take(.authentication, app, now: now)
         return .revokeToken(token.id, of: app.key, answer)
     }

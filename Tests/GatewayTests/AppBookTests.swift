@@ -53,7 +53,7 @@ struct AppBookTests {
         #expect(refusal(act(.create, "", "{\"appId\":\"shop\",\"maxAttempts\":2}"))?.0 == .conflict)
     }
 
-    @Test("a process makes a bounded number of apps in its life; one that it has had already comes again")
+    @Test("a process makes a bounded number of apps between two starts; one that it has had already comes again")
     mutating func lifetime() throws {
         let body = Array("{\"appId\":\"shop\"}".utf8)
         let create = AppChange(.create, appID: "", body: body)

@@ -50,6 +50,8 @@ final class PublicFront {
     private var queries = StampedTable<Gathering<(cid: DeviceID, answer: DeviceAnswer)>>(
         limit: PublicFront.pendingLimit)
     var receipts = StampedTable<PendingReceipt>(limit: PublicFront.pendingLimit)
+    /// Void tokens that had expired before their rows were read here.
+    private var expiredRows: [TokenID] = []
 
     init(_ owner: GatewayLoop) {
         self.owner = owner
@@ -81,7 +83,10 @@ final class PublicFront {
 
     /// Takes over all void tokens, as part 0's owner has them.
     func learnRevoked(_ tokens: [TokenID]) {
-        for token in tokens { api.tokens.revoke(token) }
+        let now = owner.now
+        for token in tokens where token.expiresAt > now { api.tokens.revoke(token) }
+        // Their rows are removed once the part that has them is seated here.
+        if owner.index == 0 { expiredRows += tokens.filter { $0.expiresAt <= now } }
         api.tokens.knowsRevoked()
     }
 
@@ -94,9 +99,14 @@ final class PublicFront {
 
     /// Forgets some void tokens whose day is over, and removes their rows where those are written.
     func forgetExpiredTokens() {
+        let isOwner = owner.isHere(0)
+        if isOwner, !expiredRows.isEmpty {
+            for token in expiredRows.suffix(Self.expiredTokensAtOnce) { MetaRows.delete(token, on: owner) }
+            expiredRows.removeLast(min(expiredRows.count, Self.expiredTokensAtOnce))
+        }
         guard api.tokens.hasExpired(now: owner.now) else { return }
         let expired = api.tokens.forgetExpired(now: owner.now, limit: Self.expiredTokensAtOnce)
-        guard owner.isHere(0) else { return }
+        guard isOwner else { return }
         for token in expired { MetaRows.delete(token, on: owner) }
     }
 

@@ -1,10 +1,12 @@
-internal import Delivery
-internal import EventLoops
-internal import PushAPI
+import Delivery
+import EventLoops
+import PushAPI
+
+@testable import Gateway
 
 /// The most memory that peers can make one gateway hold by its limits, a line for each use.
 ///
-/// docs/Operations.md, "The most memory", has the lines and the sum for the defaults and two loops; a test holds the two together.
+/// docs/Operations.md, "The most memory", has the lines and the sum for the defaults and two loops.
 struct MemoryBounds {
     struct Line {
         let name: String

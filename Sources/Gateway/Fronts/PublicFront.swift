@@ -161,6 +161,11 @@ final class PublicFront {
 
     private func perform(_ exchange: HTTPExchange, _ action: PublicAction) {
         switch action {
+        case .respond, .healthz, .readyz: break
+        // A row that is not read yet would look like one that does not exist, and a token's key may still be lost.
+        default: guard owner.context.isReady else { return respond(exchange, .starting) }
+        }
+        switch action {
         case .respond(let response): respond(exchange, response)
         case .push(let pushes, let form): push(exchange, pushes, form)
         case .userStatus(let query): status(exchange, query)
@@ -178,8 +183,8 @@ final class PublicFront {
                 if case .revoked = answer { self?.respond(exchange, response) } else { self?.respond(exchange, .busy) }
             }
         case .receipt(let request): receipt(exchange, request)
-        case .token(let response): respond(exchange, owner.context.isReady ? response : .starting)
-        case .check: respond(exchange, owner.context.isReady ? APIResponse(status: 200) : .starting)
+        case .token(let response): respond(exchange, response)
+        case .check: respond(exchange, APIResponse(status: 200))
         case .unlistedApp(let response):
             owner.appInquiry.confirm { [weak self] isConfirmed in
                 guard let self else { return }

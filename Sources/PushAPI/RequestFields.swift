@@ -25,14 +25,31 @@ package final class FieldTable: Sendable {
     package let fields: [Field]
     /// The use of a field that is not in the table.
     package let others: FieldUse
+    /// The object has fields that select devices, so that an unknown one may be a filter of a newer API.
+    private let hasSelections: Bool
 
     init(_ path: StaticString = "", _ fields: [Field], others: FieldUse = .ignored) {
         (self.path, self.fields, self.others) = (path, fields, others)
+        hasSelections = fields.contains { $0.use.isRefusal }
         precondition(fields.count <= UInt64.bitWidth, "each field has a bit")
     }
 }
 
+extension FieldUse {
+    fileprivate var isRefusal: Bool { if case .refused = self { true } else { false } }
+}
+
 extension FieldTable {
+    /// Parts of names that no harmless field has.
+    static let selectingWords = ["filter", "exclude", "crowd", "audience"]
+
+    /// The use of a field that has no line.
+    fileprivate func use(ofUnknown key: JSONValue) -> FieldUse {
+        guard hasSelections, let name = key.string, name.utf8.count <= Limits.notedKeyByteCount else { return others }
+        let lowered = name.lowercased()
+        return Self.selectingWords.contains { lowered.contains($0) } ? .refused(Self.noFilter) : others
+    }
+
     // MARK: Pushes
 
     private static let noFilter: StaticString = "this filter is not served here"
@@ -221,7 +238,7 @@ extension RequestNotes {
                 }
                 seen |= 1 << UInt64(place)
             }
-            switch place.map({ table.fields[$0].use }) ?? table.others {
+            switch place.map({ table.fields[$0].use }) ?? table.use(ofUnknown: key) {
             case .served:
                 if hasUnreadable, let path = value.unreadablePath ?? (key.kind == .unreadable ? "" : nil) {
                     throw .unreadable(Self.name(table, key) + path)

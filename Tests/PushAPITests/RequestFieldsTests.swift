@@ -49,6 +49,8 @@ struct RequestFieldsTests {
             (#""settings":{"filter_notify_off":null,"filter_notify_off":true}"#, "settings.filter_notify_off"),
             (#""filter_notify_off":1"#, "filter_notify_off"), (#""tag":["a"]"#, "tag"),
             (#""settings":{"region":["11000000"]}"#, "settings.region"), (#""crowd_id":"c1""#, "crowd_id"),
+            (#""settings":{"Filter_App_Version":"2"}"#, "settings.Filter_App_Version"),
+            (#""excluded":["x"]"#, "excluded"),
         ] {
             let text = post(path, #"{"audience":\#(audience),\#(rest),\#(field)}"#).text
             #expect(text.hasPrefix(#"{"code":20001,"msg":"\#(name) is invalid"#), "\(path) \(field): \(text)")
@@ -322,7 +324,8 @@ struct RequestFieldsTests {
         let page = try String(
             contentsOf: URL(fileURLWithPath: #filePath).deletingLastPathComponent()
                 .appendingPathComponent("../../docs/GetuiCompatibility.md"), encoding: .utf8)
-        var expected = "Selections: \(Self.list(FieldTable.narrowing.map { "\($0.name)" })).\n"
+        var expected = "Selections: \(Self.list(FieldTable.narrowing.map { "\($0.name)" })), "
+        expected += "and any other field with \(Self.list(FieldTable.selectingWords)) in its name.\n"
         for (calls, tables) in FieldTable.documented { expected += "\n" + Self.describe(calls, tables) }
         #expect(page.contains(expected), "the section is to be:\n\(expected)")
     }

@@ -7,7 +7,7 @@ final class BalancedArrival {
     enum Outcome {
         /// The client's address, or the balancer's own where it speaks for itself.
         case arrived(CInt, SocketAddress)
-        /// The balancer left without a byte, as a check does whether somebody listens here.
+        /// The balancer left without a byte, as a health check does.
         case probed
         /// The balancer left amid its header.
         case left

@@ -205,8 +205,8 @@ package struct HTTPReader: ~Copyable {
 
     /// The end of the head that `bytes` begin with, if it is there; up to `searched` all is in order.
     ///
-    /// The first thing that is wrong is refused as soon as its last byte is here, however the bytes were cut: a client that
-    /// ends its lines otherwise gets its answer at once, and none waits for an end that the other side does not see.
+    /// The first thing that is wrong is refused as soon as its last byte is here, however the bytes were cut. So a client that
+    /// ends its lines otherwise is answered at once, and does not wait for a timeout.
     private func endOfHead(
         _ bytes: UnsafeRawBufferPointer, from searched: Int, line: inout Int
     ) throws(HTTPHead.Refusal) -> Int? {

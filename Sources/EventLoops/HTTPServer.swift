@@ -167,7 +167,7 @@ package final class HTTPServer: Resident {
     func handle(_ exchange: HTTPExchange) {
         exchange.position = waiting.count
         waiting.append(Unmanaged.passUnretained(exchange))
-        // The one request for the server as a whole asks no more than whether it lives.
+        // The one request for the server as a whole is a probe and no more.
         guard !exchange.rawTargetBytes.elementsEqual("*".utf8) else {
             return exchange.respond(status: 204, contentType: "")
         }

@@ -19,7 +19,7 @@ package final class Listener: Resident {
     /// When, in the loop's time.
     package private(set) var refusedHeaderAt: UInt64 = 0
 
-    /// Connections of balancers that ended without a byte: checks whether somebody listens.
+    /// Connections of balancers that ended without a byte, as health checks do.
     package private(set) var probeCount: UInt64 = 0
 
     private let loop: EventLoop

@@ -51,6 +51,14 @@ public var errno: Int32 { 0 }
 @discardableResult public func pipe(_: UnsafeMutablePointer<Int32>!) -> Int32 { 0 }
 @discardableResult public func poll(_: UnsafeMutablePointer<pollfd>!, _: nfds_t, _: Int32) -> Int32 { 0 }
 @discardableResult public func read(_: Int32, _: UnsafeMutableRawPointer!, _: Int) -> Int { 0 }
+public struct DIR { init() {} }
+public struct dirent {
+    /// The real one has 1,024.
+    public var d_name: (CChar, CChar)
+}
+public func opendir(_: UnsafePointer<CChar>!) -> UnsafeMutablePointer<DIR>! { nil }
+public func readdir(_: UnsafeMutablePointer<DIR>!) -> UnsafeMutablePointer<dirent>! { nil }
+@discardableResult public func closedir(_: UnsafeMutablePointer<DIR>!) -> Int32 { 0 }
 @discardableResult public func rename(_: UnsafePointer<CChar>!, _: UnsafePointer<CChar>!) -> Int32 { 0 }
 @discardableResult public func strerror(_: Int32) -> UnsafeMutablePointer<CChar>! { nil }
 @discardableResult public func unlink(_: UnsafePointer<CChar>!) -> Int32 { 0 }

@@ -171,7 +171,7 @@ struct ProxyHeaderTests {
                 count += 1
                 seen.wait { $0 == Array(repeating: "192.0.2.7", count: count) }
             }
-            // A check whether somebody listens ends with nothing said, by a FIN or by a reset.
+            // A health check ends with nothing said, by a FIN or by a reset.
             for isReset in [false, true] {
                 let probe = try TestClient(port: port)
                 if isReset { probe.reset() } else { probe.close() }

@@ -91,6 +91,19 @@ def test_over_tls_it_is_one_too(own_gateway, web_device, tmp_path):
     assert device.receive_and_ack(1)[0].payload == b"later"
     with pytest.raises(ssl.SSLCertVerificationError):
         web_device(gateway, port=gateway.device_tls, tls=ssl.create_default_context())
+    # Neither TLS nor TCP ends before the client's close.
+    plain = socket.create_connection(("127.0.0.1", gateway.device_tls), timeout=10)
+    with trusting.wrap_socket(plain, server_hostname="127.0.0.1", suppress_ragged_eofs=False) as one:
+        one.sendall(request(*WANTED))
+        assert one.recv(4_096).startswith(b"HTTP/1.1 101 ")
+        one.sendall(frame(TEXT, b"a"))
+        assert one.recv(4_096) == b"\x88\x02\x03\xeb"
+        one.setblocking(False)
+        with pytest.raises(ssl.SSLWantReadError):
+            one.recv(1)
+        one.setblocking(True)
+        one.sendall(frame(CLOSE, closing(1003)))
+        assert one.recv(1) == b""
 
 
 def test_frames_may_be_cut_anywhere(gateway):

@@ -267,12 +267,10 @@ struct RouteTests {
     private let fixture = Fixture()
 
     @Test(
-        "doubled and trailing slashes, queries, escapes and the absolute form lead to the same place",
+        "doubled and trailing slashes, queries and escapes lead to the same place",
         arguments: [
             "/v2/demoApp/user/status/C", "//v2/demoApp//user/status/C", "/v2/demoApp/user/status/C/",
             "/v2/demoApp/user/status/C?", "/v2/d%65moApp/user/%73tatus/C",
-            "http://host:7080/v2/demoApp/user/status/C",
-            "https://host//v2/demoApp/user/status/C",
         ])
     func hygiene(target: String) {
         let path = target.split(separator: "C", omittingEmptySubsequences: false).joined(separator: "\(Fixture.cid)")
@@ -299,7 +297,7 @@ struct RouteTests {
     static let wrongMethods: [(APIRequest.Method, String, String)] = [
         (.get, "/v2/demoApp/auth", "POST"), (.post, "/v2/demoApp/auth/x", "DELETE"),
         (.get, "/v2/demoApp/push/single/cid", "POST"), (.put, "/v2/demoApp/push/single/batch/cid", "POST"),
-        (.post, "/v2/demoApp/user/status/x", "GET"), (.delete, "/v2/check", "GET, HEAD"),
+        (.post, "/v2/demoApp/user/status/x", "GET, HEAD"), (.delete, "/v2/check", "GET, HEAD"),
         (.post, "/healthz", "GET, HEAD"), (.other, "/readyz", "GET, HEAD"),
     ]
 

@@ -335,14 +335,15 @@ struct UserRequestTests {
     }
 
     static let routes: [(APIRequest.Method, String, String)] = [
-        (.get, "/user/alias", "POST, DELETE"), (.put, "/user/alias/cid/\(c)", "GET"),
-        (.post, "/user/cid/alias/a", "GET"),
-        (.get, "/user/alias/a", "DELETE"), (.delete, "/user/custom_tag/cid/\(c)", "GET, POST"),
+        (.get, "/user/alias", "POST, DELETE"), (.put, "/user/alias/cid/\(c)", "GET, HEAD"),
+        (.post, "/user/cid/alias/a", "GET, HEAD"),
+        (.get, "/user/alias/a", "DELETE"), (.delete, "/user/custom_tag/cid/\(c)", "GET, HEAD, POST"),
         (.get, "/user/custom_tag/batch/t", "PUT, DELETE"), (.get, "/user/black/cid/\(c)", "POST, DELETE"),
-        (.get, "/user/badge/cid/\(c)", "POST"), (.post, "/user/detail/\(c)", "GET"),
-        (.post, "/user/info/advanced/\(c)", "GET"), (.get, "/user/bind_dt/wx", "POST"),
-        (.get, "/user/test/cid/add", "POST"), (.post, "/user/test/cid/list", "GET"),
-        (.post, "/user/deviceStatus/\(c)", "GET"), (.get, "/user/count", "POST"), (.get, "/push/single/alias", "POST"),
+        (.get, "/user/badge/cid/\(c)", "POST"), (.post, "/user/detail/\(c)", "GET, HEAD"),
+        (.post, "/user/info/advanced/\(c)", "GET, HEAD"), (.get, "/user/bind_dt/wx", "POST"),
+        (.get, "/user/test/cid/add", "POST"), (.post, "/user/test/cid/list", "GET, HEAD"),
+        (.post, "/user/deviceStatus/\(c)", "GET, HEAD"), (.get, "/user/count", "POST"),
+        (.get, "/push/single/alias", "POST"),
     ]
 
     @Test("a wrong method is 405 and names the right one; a call without a token is 10001", arguments: routes)

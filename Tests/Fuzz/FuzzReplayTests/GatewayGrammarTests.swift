@@ -6,7 +6,10 @@ import Testing
 struct GatewayGrammarTests {
     @Test("there is a production for each call of both doors, and for no other")
     func everyCall() {
-        #expect(GatewayGrammar.known.open.sorted() == GatewayGrammar.served.open.sorted())
-        #expect(GatewayGrammar.known.admin.sorted() == GatewayGrammar.served.admin.sorted())
+        #expect(calls(GatewayGrammar.known.open) == calls(GatewayGrammar.served.open))
+        #expect(calls(GatewayGrammar.known.admin) == calls(GatewayGrammar.served.admin))
     }
+
+    /// Without HEAD, which the API handles as GET.
+    private func calls(_ calls: [String]) -> [String] { calls.filter { !$0.hasPrefix("HEAD ") }.sorted() }
 }

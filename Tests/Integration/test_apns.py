@@ -249,6 +249,23 @@ def test_strangers_cannot_fill_the_senders_memory(own_gateway, apple):
             assert stranger.recv(64).startswith(b"HTTP/1.1 403 ")
 
 
+def test_the_senders_and_the_fakes_pages_follow_the_rules_of_http(own_gateway, apple):
+    from test_http_conformance import answers, exchange, get
+
+    sender = Sender(own_gateway(), apple, hook=HOOK_SECRET)
+    with sender:
+        for port, path in ((sender.admin, b"/metrics"), (sender.admin, b"/healthz"), (apple.page, b"/"), (apple.page, b"/phones")):
+            wanted, = answers(exchange(port, get(b"Connection: close\r\n", path)))
+            head = exchange(port, get(b"Connection: close\r\n", path, method=b"HEAD"))
+            assert wanted[0] == 200 and head.startswith(b"HTTP/1.1 200 ") and head.endswith(b"\r\n\r\n")
+            assert b"Content-Type: " + wanted[1]["content-type"].encode() in head
+            for request in (get(target=path, host=b""), get(target=path, host=b"Host: a b\r\n"), b"GET " + path + b" HTTP/1.0\n\n"):
+                assert answers(exchange(port, request))[0][0] == 400
+        for port, path, method, allow in ((sender.admin, b"/metrics", b"POST", "GET, HEAD"), (sender.hook, b"/", b"GET", "POST")):
+            (status, headers, _), = answers(exchange(port, get(b"Connection: close\r\n", path, method=method)))
+            assert (status, headers["allow"]) == (405, allow)
+
+
 def test_the_senders_listeners_speak_tls_and_take_a_renewed_certificate(own_gateway, away, apple):
     from gateway import free_ports
 

@@ -13,7 +13,7 @@ from gateway import ADMIN_TOKEN
 
 HOST = b"Host: x\r\n"
 TAKEN = "taken"
-# The push API says it in its own words.
+# The push API has an answer of its own.
 TOO_LARGE = {"http": 400, "admin": 413}
 
 
@@ -285,13 +285,13 @@ def test_head_is_served_wherever_get_is(gateway, new_device, listener):
 def test_connections_go_on_and_end_as_they_say(gateway):
     ten = exchange(gateway.http, get() * 9 + get(b"Connection: close\r\n"))
     assert [status for status, _, _ in answers(ten)] == [200] * 10
-    # HTTP/1.0 ends without a wish, and goes on with one.
+    # A connection of HTTP/1.0 ends, unless the client asks for more.
     old = get(version=b"HTTP/1.0", host=b"")
     assert len(answers(exchange(gateway.http, old + old))) == 1
     kept = get(b"Connection: keep-alive\r\n", version=b"HTTP/1.0", host=b"")
     found = answers(exchange(gateway.http, kept + old))
     assert len(found) == 2 and found[0][1]["connection"] == "keep-alive"
-    # What was refused with its body read leaves the connection as it is.
+    # A refused request whose body was read leaves the connection open.
     found = answers(exchange(gateway.http, get(b"Content-Length: 2\r\n", method=b"PUT") + b"{}" + get(b"Connection: close\r\n")))
     assert [status for status, _, _ in found] == [405, 200]
     assert "date" in found[0][1]
@@ -303,7 +303,7 @@ def test_a_client_that_waits_to_be_told_to_go_on_is_told(gateway):
         assert one.recv(1_000).startswith(b"HTTP/1.1 100 ")
         one.sendall(b"{}")
         assert one.recv(1_000).startswith(b"HTTP/1.1 405 ")
-        # With its body there already nobody waits.
+        # A request whose body is there already gets no such answer.
         one.sendall(get(b"Expect: 100-continue\r\nContent-Length: 2\r\n", method=b"PUT") + b"{}")
         assert one.recv(1_000).startswith(b"HTTP/1.1 405 ")
 

@@ -119,6 +119,14 @@ package struct JSONWriter {
         needsComma = false
     }
 
+    /// Writes the shortest text that reads as the number; `null` for one that is not finite.
+    mutating func double(_ value: Double) {
+        guard value.isFinite else { return null() }
+        separate()
+        bytes.append(contentsOf: value.description.utf8)
+        needsComma = true
+    }
+
     package mutating func integer(_ value: Int64) {
         separate()
         append(magnitude: value.magnitude, isNegative: value < 0)

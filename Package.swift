@@ -132,7 +132,8 @@ let package = Package(
         .testTarget(
             name: "APNsSenderTests",
             dependencies: [
-                "APNsSender", "FakeAPNs", "APNs", "Delivery", "HTTP2", "EventLoops", "PushAPI", "Cryptography", "Platform",
+                "APNsSender", "FakeAPNs", "APNs", "Delivery", "HTTP2", "EventLoops", "PushAPI", "Cryptography",
+                "Platform",
                 "Wire",
             ], swiftSettings: common),
         .testTarget(name: "APNsTests", dependencies: ["APNs", "TextForms"], swiftSettings: common),
@@ -222,7 +223,7 @@ let package = Package(
         .target(
             name: "FuzzTargets",
             dependencies: [
-                "Gateway", "Configuration", "EventLoops", "EventLoopsKit", "HTTP2", "LongwireClient", "PushAPI",
+                "APNs", "Gateway", "Configuration", "EventLoops", "EventLoopsKit", "HTTP2", "LongwireClient", "PushAPI",
                 "Campaigns", "Journal",
                 "Delivery", "Directory",
                 "Wire", "Cryptography", "Platform", "MessageStore", "TestKit",

@@ -1,3 +1,4 @@
+internal import APNs
 internal import Campaigns
 internal import Cryptography
 internal import Delivery
@@ -238,6 +239,23 @@ enum PushFuzz {
             let body = Shard.rendered(vendor, message: message, badge: badge)
             try require(JSONFuzz.isJSON(body), "no JSON for the vendor: \(String(decoding: body, as: UTF8.self))")
         }
+        try checkAppleTakes(Shard.rendered(vendor, message: message, badge: 7), vendor)
+    }
+
+    /// The sender's rules about contents, which must refuse nothing that was accepted.
+    private static func checkAppleTakes(_ body: [UInt8], _ vendor: VendorContent) throws {
+        let (type, kind) = (
+            APNs.PushType(rawValue: "\(vendor.pushType.name)"), APNs.TokenKind(rawValue: "\(vendor.tokenKind.name)")
+        )
+        try require(type != nil && kind != nil, "no push type of Apple's")
+        guard let type, let kind else { return }
+        let parser = JSONParser(depthLimit: Limits.jobDepth)
+        let facts = try body.withUnsafeBytes { bytes in
+            BodyFacts(try parser.parse(bytes), isActivity: type == .liveactivity)
+        }
+        let breach =
+            RequestRules.breach(of: facts, type, kind) ?? RequestRules.breach(ofCollapseID: Array(vendor.collapseID))
+        try require(breach == nil, "accepted, and refused by the sender: \(breach.map { "\($0.reason)" } ?? "")")
     }
 
     private static func outcome(of push: ParsedPush, index: Int, choice: UInt8) -> PublishOutcome {

@@ -1,4 +1,4 @@
-// What Apple reads in a push's `aps`, and what goes to Apple for a value in another form. The gateway writes bodies by these
+// The forms of values that Apple reads in a push's `aps`, and what is taken for a value in another form. The gateway writes bodies by these
 // forms; the sender and the fake read the facts that follow from them.
 
 /// A value of `aps`, as far as a rule looks at it.
@@ -15,7 +15,7 @@ package enum BodyValue: Sendable, Equatable {
     case object(isEmpty: Bool)
 }
 
-/// What goes to Apple in place of a given value.
+/// The value that goes to Apple in place of a given one.
 package enum BodyReading: Sendable {
     case asGiven
     case integer(Int64)
@@ -36,7 +36,7 @@ package enum BodyReading: Sendable {
 /// The forms of values that Apple reads.
 package enum BodyForm: Sendable {
     case flag, badge, count, score, anyScore, volume, seconds, text, localizedText, level, event
-    case sound, alert, activityAlert, texts, list, object
+    case sound, alert, activityAlert, texts, object
 
     package func reading(of value: BodyValue) -> BodyReading {
         if value == .null { return .leftOut }
@@ -66,9 +66,6 @@ package enum BodyForm: Sendable {
         case .texts:
             if case .list = value { return .elements(of: .text) }
             return Self.leftOutIfEmpty(value, "a list of texts")
-        case .list:
-            if case .list = value { return .asGiven }
-            return Self.leftOutIfEmpty(value, "a list")
         case .object:
             switch value {
             case .object: return .asGiven
@@ -78,7 +75,7 @@ package enum BodyForm: Sendable {
         }
     }
 
-    /// What an SDK leaves empty says nothing.
+    /// Empty values, as SDKs send them for members that were not filled in, say nothing.
     private static func leftOutIfEmpty(_ value: BodyValue, _ wanted: StaticString) -> BodyReading {
         switch value {
         case .null, .text(""), .list(isEmpty: true), .object(isEmpty: true): .leftOut
@@ -135,7 +132,7 @@ package enum BodyForm: Sendable {
         switch value {
         case .text, .longText: .asGiven
         case .integer(let number): .text(String(number))
-        case .number(let number): .text("\(number)")
+        case .number(let number) where number.isFinite: .text("\(number)")
         default: leftOutIfEmpty(value, "a text")
         }
     }
@@ -220,7 +217,7 @@ package struct BodyKey: Sendable {
     static let ofSound = [BodyKey("critical", .flag), BodyKey("name", .text), BodyKey("volume", .volume)]
 }
 
-/// What a body has of that on which its push type depends.
+/// The members of a body on which its push type depends.
 package struct BodyFacts: Sendable, Equatable {
     package var isObject = false
     /// `aps` is an object.

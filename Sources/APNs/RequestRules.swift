@@ -17,7 +17,9 @@ package enum RequestRules {
             ?? breach(of: body, notification.pushType, notification.tokenKind)
     }
 
-    /// Looks at a collapse id, which travels as an HTTP field: it has no line end and no blank at an end. Empty: none.
+    /// Looks at a collapse id; an empty one is none.
+    ///
+    /// It travels as an HTTP field, which has no line end and no blank at an end.
     package static func breach(ofCollapseID id: some BidirectionalCollection<UInt8>) -> RuleBreach? {
         let isTaken =
             id.count <= Bounds.collapseIDByteCount && id.allSatisfy { (0x20...0x7E).contains($0) } && id.first != 0x20

@@ -52,7 +52,7 @@ final class GatewayLink: Sendable {
         var outcomes: [JobOutcome] = []
         /// Those that the reporter has in hand.
         var reporting: [JobOutcome] = []
-        /// Those that the gateway could not take, by job, with when they are reported again, in monotonic milliseconds.
+        /// Results that the gateway could not take, by job, with the time of their next report, in monotonic milliseconds.
         var kept: [String: (outcome: JobOutcome, at: UInt64)] = [:]
         /// The last report failed: jobs whose leases lapse meanwhile would come again.
         var reportsFail = false
@@ -66,13 +66,15 @@ final class GatewayLink: Sendable {
         var isAbandoned = false
         var figures = Figures()
 
-        /// Room for more jobs. Neither an Apple that does not answer nor a gateway's part that is away stops the others, so
+        /// Room for more jobs.
+        ///
+        /// Neither an Apple that does not answer nor a gateway's part that is away stops the others, so
         /// the first `jobs` of each take no room. The last ones do, so that all memory is bounded and nothing is forgotten.
         func room(_ jobs: Int) -> Int {
             reportsFail ? 0 : max(0, jobs - held + min(setAside, jobs) + min(kept.count, jobs))
         }
 
-        /// What is to be reported now, at most `limit`: results in their order, then what is due again.
+        /// Takes at most `limit` results for a report: new ones in their order, then those that are due again.
         mutating func takeBatch(_ now: UInt64, limit: Int) -> [JobOutcome] {
             var batch = Array(outcomes.prefix(limit))
             outcomes.removeFirst(batch.count)

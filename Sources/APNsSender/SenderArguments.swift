@@ -157,7 +157,7 @@ struct SenderArguments: Equatable {
         }
     }
 
-    /// A fake takes every push and shows it to all who ask, so that other machines reach it only if its user says so.
+    /// Refuses addresses that other machines reach, unless the user allows them: the fake shows all pushes to every caller.
     private func checkFake() throws(UsageError) {
         let addresses = [
             ("production", fake.production), ("sandbox", fake.sandbox), ("page", fake.page),

@@ -58,7 +58,7 @@ struct SenderConfiguration {
 
     /// Reads and checks the file, and the secrets that it names; `--check` does just this.
     ///
-    /// - Parameter variable: the process's environment.
+    /// `variable` gives what the process's environment has under a name.
     static func load(
         _ path: String, variable: (String) -> String? = { name in getenv(name).map { String(cString: $0) } }
     ) throws(ConfigurationError) -> SenderConfiguration {

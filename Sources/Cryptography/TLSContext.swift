@@ -184,8 +184,8 @@ package final class TLSContext: @unchecked Sendable {
         var certificate: OpaquePointer?
         if PKCS12_parse(bundle, password, &key, &certificate, nil) != 1 {
             let reason = OpenSSLErrors.takeLast()
-            // What macOS exports is enciphered with RC2 and triple DES, which OpenSSL 3 has in a provider of its own. It is
-            // there for this one call: nothing else may use such ciphers.
+            // Files of macOS are enciphered with RC2 and triple DES, which OpenSSL 3 has in its legacy provider. It is loaded
+            // for this one call: nothing else may use such ciphers.
             let legacy = OSSL_PROVIDER_try_load(nil, "legacy", 1)
             defer { if let legacy { OSSL_PROVIDER_unload(legacy) } }
             guard legacy != nil, PKCS12_parse(bundle, password, &key, &certificate, nil) == 1 else {

@@ -35,8 +35,8 @@ struct FakeFields: Equatable {
 
 /// Apple's checks, as its documentation tells them.
 ///
-/// The rules about collapse ids, sizes and contents are those of the module APNs, by which the gateway accepts a push. All
-/// others are of its own: it shares them with no sender, so that a mistake of one is seen by the other.
+/// The rules about collapse ids, sizes and contents are those of the module APNs, by which the gateway accepts a push. No
+/// other rule is shared with a sender, so that a sender's mistake shows here.
 struct FakeJudge {
     var environment: Environment
     /// Known keys; with none, a provider token is looked at but not verified.

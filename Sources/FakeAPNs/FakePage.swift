@@ -19,9 +19,8 @@ package final class FakePage {
 
     /// Whether a request comes from this page or from a program, and from no other site that a browser shows.
     ///
-    /// - Parameters:
-    ///   - host: the header `Host`. A site whose name leads to this machine shows its own name there.
-    ///   - origin: the header `Origin`, which browsers add to each request that changes something.
+    /// A site whose name leads to this machine has its own name in the header `Host`. Browsers add the header `Origin` to each
+    /// request that changes something.
     static func isOwn(host: String?, origin: String?, isOpen: Bool) -> Bool {
         guard let host else { return origin == nil }
         if let origin, origin.lowercased() != "http://" + host.lowercased() { return false }

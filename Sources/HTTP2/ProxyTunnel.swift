@@ -23,7 +23,7 @@ package struct ProxyTunnel: Sendable, Equatable {
     enum Answer: Equatable {
         case incomplete
         case open
-        /// The text tells why the proxy is of no use.
+        /// The proxy is of no use, for the reason in the text.
         case refused(String)
     }
 

@@ -63,41 +63,59 @@ struct APSWriter {
     /// - Throws: a value that Apple would refuse or pass over, and that cannot be taken for another one.
     mutating func write(_ aps: JSONValue, hasAlert: Bool, to writer: inout JSONWriter) throws(GetuiFault) {
         let keys = isActivity ? BodyKey.ofActivity : BodyKey.ofNotification
-        var taken = [Bool](repeating: false, count: keys.count)
-        var others: Set<[UInt8]> = []
+        var taken = TakenKeys()
         for (name, value) in aps.members {
-            guard let place = keys.firstIndex(where: { name.equals($0.name) }) else {
-                let bytes = name.stringBytes ?? UnsafeRawBufferPointer(start: nil, count: 0)
-                guard others.insert(Array(bytes)).inserted, !value.isNull else { continue }
-                writer.key(bytes: bytes)
-                writer.value(value)
+            let place = keys.firstIndex { name.equals($0.name) }
+            guard taken.insert(name, at: place) else { continue }
+            guard let place else {
+                Self.writeAsGiven(name, value, to: &writer)
                 continue
             }
-            guard !taken[place] else { continue }
-            taken[place] = true
             if name.equals("alert"), !hasAlert { continue }
             if name.equals("badge"), hasBadge { continue }
             if name.equals("mutable-content") {
                 // Attachments need it; else the publisher's own word counts.
                 if hasMedia { continue }
-                namesMutable = !value.isNull
+                namesMutable = !value.isEmpty
             }
             let sent = try Self.write(keys[place], value, within: "aps", to: &writer)
             if let sent { facts.note(keys[place], sent) }
         }
     }
 
+    /// The keys of one object that were seen.
+    private struct TakenKeys {
+        private var known: UInt64 = 0
+        private var others: Set<[UInt8]> = []
+
+        /// Notes a key, with its place among those that Apple reads.
+        ///
+        /// - Returns: false for a key that was there before.
+        mutating func insert(_ name: JSONValue, at place: Int?) -> Bool {
+            guard let place else { return others.insert(name.stringBytes.map(Array.init) ?? []).inserted }
+            let bit = UInt64(1) << UInt64(place)
+            defer { known |= bit }
+            return known & bit == 0
+        }
+    }
+
+    private static func writeAsGiven(_ name: JSONValue, _ value: JSONValue, to writer: inout JSONWriter) {
+        guard !value.isNull else { return }
+        writer.key(bytes: name.stringBytes ?? UnsafeRawBufferPointer(start: nil, count: 0))
+        writer.value(value)
+    }
+
     /// Writes a member in its key's form.
     ///
     /// - Returns: what was written; `nil`: nothing.
     private static func write(
-        _ key: BodyKey, _ value: JSONValue, within path: String, to writer: inout JSONWriter
+        _ key: BodyKey, _ value: JSONValue, within path: @autoclosure () -> String, to writer: inout JSONWriter
     ) throws(GetuiFault) -> BodyValue? {
         let given = BodyValue(value)
         let reading = key.form.reading(of: given)
         if case .leftOut = reading { return nil }
         writer.key(key.name)
-        try write(value, reading, "\(path).\(key.name)", to: &writer)
+        try write(value, reading, "\(path()).\(key.name)", to: &writer)
         return reading.sent(for: given)
     }
 
@@ -114,15 +132,14 @@ struct APSWriter {
         case .refused(let wanted): throw .invalid(path(), "\(wanted)")
         case .members(let keys):
             writer.beginObject()
-            var taken: Set<[UInt8]> = []
+            var taken = TakenKeys()
             for (name, member) in value.members {
-                let bytes = name.stringBytes ?? UnsafeRawBufferPointer(start: nil, count: 0)
-                guard taken.insert(Array(bytes)).inserted, !member.isNull else { continue }
-                if let key = keys.first(where: { name.equals($0.name) }) {
-                    _ = try write(key, member, within: path(), to: &writer)
+                let place = keys.firstIndex { name.equals($0.name) }
+                guard taken.insert(name, at: place) else { continue }
+                if let place {
+                    _ = try write(keys[place], member, within: path(), to: &writer)
                 } else {
-                    writer.key(bytes: bytes)
-                    writer.value(member)
+                    writeAsGiven(name, member, to: &writer)
                 }
             }
             writer.endObject()

@@ -25,7 +25,7 @@ private struct Acceptance {
             random: RandomWords { 7 })
     }
 
-    /// What the push API says: a refusal, or a job.
+    /// The push API's answer: a refusal, or a job.
     func push(_ ios: String) -> Result<Job, Refusal> {
         let body = Array(
             (#"{"request_id":"req-000001","audience":{"cid":["\#(Self.cid)"]},"push_message":{"transmission":"hello"},"#
@@ -45,7 +45,7 @@ private struct Acceptance {
         }
     }
 
-    /// What a Publish frame's reader says.
+    /// The answer to a Publish frame.
     func publish(_ apns: String, title: [UInt8] = []) -> Result<Job, Refusal> {
         let none = UnsafeRawBufferPointer(start: nil, count: 0)
         return Array(apns.utf8).withUnsafeBytes { apns in

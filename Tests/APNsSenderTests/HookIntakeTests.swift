@@ -34,7 +34,8 @@ import Testing
         #expect((plain.host, plain.port, plain.authorization) == ("proxy.example.com", 3_128, ""))
         let proven = try #require(Proxy(url: "HTTP://us%40er:p%3Aw@[::1]:8080"))
         #expect((proven.host, proven.port, proven.name) == ("::1", 8_080, "[::1]:8080"))
-        #expect(proven.credentials?.exposed == "us@er:p:w" && proven.authorization == "Basic dXNAZXI6cDp3")
+        // us@er:p:w
+        #expect(proven.authorization == "Basic dXNAZXI6cDp3")
         #expect(Proxy(url: "http://10.0.0.1")?.port == 80)
         for text in [
             "", "http://", "proxy:1", "https://p:1", "socks5://p:1", "http://p:0", "http://p:65536", "http://p/x",

@@ -3,27 +3,45 @@ import Testing
 @testable import APNsSender
 
 @Suite("Calls of the hook that were taken") struct HookIntakeTests {
+    /// The memory of calls, in a reference that an expectation can take.
+    private final class Calls {
+        private var taken: TakenCalls
+
+        init(limit: Int) { taken = TakenCalls(keepMilliseconds: 100, limit: limit) }
+
+        var count: Int { taken.count }
+        var hasRoom: Bool { taken.hasRoom }
+        func note(_ id: String, _ now: UInt64) { taken.note(id, now: now) }
+        func recognise(_ id: String, _ now: UInt64) -> Bool { taken.recognise(id, now: now) }
+    }
+
     @Test("a call is recognised for as long as it may come again, and forgotten after that")
     func repeats() {
-        var taken = TakenCalls(keepMilliseconds: 100, limit: 10)
-        #expect(!taken.recognise("a", now: 1_000))
-        taken.note("a", now: 1_000)
-        taken.note("b", now: 1_050)
-        #expect(taken.recognise("a", now: 1_099) && !taken.recognise("c", now: 1_099))
+        let calls = Calls(limit: 10)
+        #expect(!calls.recognise("a", 1_000))
+        calls.note("a", 1_000)
+        calls.note("b", 1_050)
+        #expect(calls.recognise("a", 1_099))
+        #expect(!calls.recognise("c", 1_099))
         // Seen again, it is kept from then on; the other one lapses.
-        #expect(taken.recognise("a", now: 1_198) && !taken.recognise("b", now: 1_198))
-        #expect(!taken.recognise("a", now: 1_298) && taken.count == 0)
+        #expect(calls.recognise("a", 1_198))
+        #expect(!calls.recognise("b", 1_198))
+        #expect(!calls.recognise("a", 1_298))
+        #expect(calls.count == 0)
     }
 
     @Test("without room no further call is taken, since its repetition could not be recognised")
     func bound() {
-        var taken = TakenCalls(keepMilliseconds: 100, limit: 3)
+        let calls = Calls(limit: 3)
         for number in 0..<3 {
-            #expect(taken.hasRoom)
-            taken.note("call \(number)", now: UInt64(number))
+            #expect(calls.hasRoom)
+            calls.note("call \(number)", UInt64(number))
         }
-        #expect(!taken.hasRoom && taken.recognise("call 2", now: 50))
-        #expect(!taken.recognise("new", now: 101) && taken.hasRoom && taken.count == 1)
+        #expect(!calls.hasRoom)
+        #expect(calls.recognise("call 2", 50))
+        #expect(!calls.recognise("new", 101))
+        #expect(calls.hasRoom)
+        #expect(calls.count == 1)
     }
 }
 

@@ -6,7 +6,7 @@ internal import Structures
 
 /// The ids of calls that were taken, so that a repeated one is recognised.
 struct TakenCalls: ~Copyable {
-    private struct Entry {
+    struct Entry {
         var call: UInt64
         var at: UInt64
     }
@@ -15,7 +15,7 @@ struct TakenCalls: ~Copyable {
     let limit: Int
     private var lastSeen: [UInt64: UInt64] = [:]
     /// In the order in which they end; a call that was seen again goes to the end.
-    private var order = Ring<Entry>()
+    var order = Ring<Entry>()
 
     init(keepMilliseconds: UInt64, limit: Int) { (self.keepMilliseconds, self.limit) = (keepMilliseconds, limit) }
 

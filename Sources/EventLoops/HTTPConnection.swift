@@ -328,6 +328,9 @@ final class HTTPConnection: StreamDelegate {
         return place == .over || stream?.isInHandshake == true || !Sockets.hasInput(descriptor: slot.pointee.descriptor)
     }
 
+    /// No answer waits to be sent.
+    var isSilent: Bool { (stream?.outboxByteCount ?? 0) == 0 }
+
     /// Ends the connection at once to make room for another.
     func displace() {
         phase = .over

@@ -91,10 +91,12 @@ package final class HTTPRoom {
                 ?? idle.longest(network, since: aWhileAgo) ?? over.longest(network, since: now)
                 ?? unproven.longest(network, since: aWhileAgo)
         }
-        // With a large part of the room, a crowd has no time to send its requests in.
-        let since = crowdCount > limit / 4 ? now : aWhileAgo
+        // With a large part of the room, a crowd has no time to send its requests in, nor are they all read.
+        let isLarge = crowdCount > limit / 4
         return idle.longest(crowd, since: now, isBound: true) ?? over.longest(crowd, since: now, isBound: true)
-            ?? unproven.longest(crowd, since: since, isBound: true) ?? idle.longest(network, since: aWhileAgo)
+            ?? unproven.longest(crowd, since: isLarge ? now : aWhileAgo, isBound: true)
+            ?? (isLarge ? idle.longest(crowd, since: now, isBound: true, evenUnread: true) : nil)
+            ?? idle.longest(network, since: aWhileAgo)
             ?? over.longest(network, since: now) ?? unproven.longest(network, since: aWhileAgo)
     }
 }
@@ -122,15 +124,17 @@ private struct HTTPConnectionList {
 
     /// The one that has been here longest, at least since `moment`, and can be closed without harm.
     ///
-    /// Among the first few one of the network goes first; with `isBound` no other goes.
-    func longest(_ network: UInt64, since moment: UInt64, isBound: Bool = false) -> HTTPConnection? {
+    /// Among the first few one of the network goes first; with `isBound` no other goes, and with `evenUnread` one whose bytes wait.
+    func longest(
+        _ network: UInt64, since moment: UInt64, isBound: Bool = false, evenUnread: Bool = false
+    ) -> HTTPConnection? {
         var found: HTTPConnection?
         var next = first
         var looks = Limits.displacementLookCount
         while let connection = next, looks > 0, connection.placedAt <= moment {
             looks -= 1
             next = connection.after
-            guard connection.isDisposable else { continue }
+            guard evenUnread ? connection.isSilent : connection.isDisposable else { continue }
             if connection.network == network { return connection }
             if found == nil, !isBound { found = connection }
         }

@@ -126,7 +126,7 @@ struct AppBook: Sendable {
 
     /// Judges an act; what `done` says is in force when its row is durable, and `put` or `remove` was called.
     ///
-    /// - Parameter seen: every app that the process has served so far.
+    /// `seen` are all apps that the process has served so far.
     func judge(
         _ change: AppChange, _ surroundings: AppSurroundings, seen: Set<AppKey> = [], now: GatewayTime
     ) -> AppResult {

@@ -286,7 +286,8 @@ extension JSONValue {
     /// Absent in all its parts, as an object is whose caller filled in nothing; with `zero` its numbers and flags, too.
     func isHollow(zero: Bool) -> Bool {
         if kind == .object { return members.allSatisfy { $0.value.isHollow(zero: zero) } }
-        return zero ? isAbsentOrZero : isAbsent
+        // The text "0" is a value.
+        return isAbsent || zero && kind != .string && isAbsentOrZero
     }
 
     /// The value of an optional field; `nil` when it is absent.

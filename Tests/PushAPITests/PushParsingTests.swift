@@ -114,6 +114,8 @@ struct PushParsingTests {
             message(#"{"network_type":0}"#, "push_message must have exactly one of"),
             message(#"{"transmission":"a","notification":{"title":"t"}}"#, "push_message must have exactly one of"),
             message(#"{"transmission":""}"#, "transmission can not be empty"),
+            message(#"{"transmission":"0","revoke":{"old_task_id":"x"}}"#, "push_message must have exactly one of"),
+            message(#"{"transmission":"a","notification":{"title":"0"}}"#, "push_message must have exactly one of"),
             message(#"{"transmission":true}"#, "transmission type error"),
             message(#"{"revoke":{"old_task_id":"x"}}"#, "old_task_id is invalid"),
             notification(#""body":"b""#, "title cannot be null"), notification(#""title":"t""#, "body cannot be null"),

@@ -91,7 +91,9 @@ import Testing
 }
 
 @Suite("Wide map") struct WideMapTests {
-    @Test("agrees with a dictionary under keys that meet in one place without a seed, whatever the seed", arguments: [0, 1, 2])
+    @Test(
+        "agrees with a dictionary under keys that meet in one place without a seed, whatever the seed",
+        arguments: [0, 1, 2])
     func seeds(seed: UInt64) {
         var map = WideMap(seed: (seed, ~seed))
         // Both words together gave nothing but 5 before there was a seed.

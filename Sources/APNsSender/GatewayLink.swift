@@ -74,16 +74,15 @@ final class GatewayLink: Sendable {
             reportsFail ? 0 : max(0, jobs - held + min(setAside, jobs) + min(kept.count, jobs))
         }
 
-        /// Takes at most `limit` results for a report: new ones in their order, then those that are due again.
+        /// Takes at most `limit` results for a report: those that are due again, then new ones in their order.
         mutating func takeBatch(_ now: UInt64, limit: Int) -> [JobOutcome] {
             var batch = Array(outcomes.prefix(limit))
             outcomes.removeFirst(batch.count)
             if batch.count < limit {
                 let due = kept.values.filter { isAbandoned || $0.at <= now }.prefix(limit - batch.count)
-                for (outcome, _) in due {
-                    kept[outcome.jobID] = nil
-                    batch.append(outcome)
-                }
+                for (outcome, _) in due { kept[outcome.jobID] = nil }
+                // Of two results of one job the later one counts: an earlier one stands before it.
+                batch = due.map(\.0) + batch
             }
             reporting = batch
             return batch

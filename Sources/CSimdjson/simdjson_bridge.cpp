@@ -97,8 +97,10 @@ struct Mender {
         unreadableCount = 0;
     }
 
-    // False when a string does not end; simdjson's own answer is the right one then.
+    // False when a string does not end, or when a number or word touches another token; simdjson's own answer is the right one
+    // then. A replaced token that touched another one would become one token with it.
     bool mend(uint8_t *at, uint8_t *end) {
+        const uint8_t *const begin = at;
         size_t stringCount = 0, numberCount = 0;
         while (at < end) {
             uint8_t byte = *at;
@@ -110,10 +112,14 @@ struct Mender {
                     unreadableCount++;
                 }
                 stringCount++;
-            } else if (byte == '-' || isDigit(byte)) {
-                mendNumber(at, end, numberCount);
-            } else if (byte == 'N' || byte == 'I') {
-                mendWord(at, end, numberCount);
+            } else if (byte == '-' || isDigit(byte) || byte == 'N' || byte == 'I') {
+                if (at > begin && !isDelimiter(at[-1])) return false;
+                if (byte == 'N' || byte == 'I') {
+                    mendWord(at, end, numberCount);
+                } else {
+                    mendNumber(at, end, numberCount);
+                }
+                if (at < end && !isDelimiter(*at)) return false;
             } else {
                 at++;
             }
@@ -122,6 +128,8 @@ struct Mender {
     }
 
    private:
+    static bool isDelimiter(uint8_t byte) { return byte != 0 && std::strchr(" \t\r\n,:[]{}", byte) != nullptr; }
+
     bool mendString(uint8_t *&at, uint8_t *end, bool &isUnreadable) {
         at++;
         while (at < end) {
@@ -271,8 +279,9 @@ struct longwire_json_parser {
         return false;
     }
 
-    // Writes the marks onto the tape: tokens stand there in the document's order.
-    void mark() {
+    // Writes the marks onto the tape: tokens stand there in the document's order. False when a mark has no token, or when a
+    // number keeps a form that readers of the tape do not know.
+    bool mark() {
         uint64_t *words = tape();
         size_t end = size_t(words[0] & 0x00FFFFFFFFFFFFFFULL);
         size_t stringCount = 0, numberCount = 0;
@@ -292,11 +301,14 @@ struct longwire_json_parser {
                     words[place] = uint64_t('#') << 56;
                     words[place + 1] = uint64_t(number->offset) << 32 | number->count;
                     ++number;
+                } else if (tag == 'd') {
+                    return false;
                 }
                 numberCount++;
             }
             place += step;
         }
+        return string == mender.strings.end() && number == mender.numbers.end();
     }
 };
 
@@ -331,8 +343,11 @@ extern "C" int longwire_json_parse(
                 if (!error) error = second;
                 return translate(error);
             }
+            if (!self->mark()) return translate(error ? error : simdjson::NUMBER_ERROR);
             error = simdjson::SUCCESS;
-            self->mark();
+        } else if (!error) {
+            // A number with a fraction stands on the tape in a form that its readers do not know.
+            error = simdjson::NUMBER_ERROR;
         }
     }
     if (error) return translate(error);

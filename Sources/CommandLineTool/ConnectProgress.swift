@@ -74,10 +74,13 @@ final class ConnectProgress: @unchecked Sendable {
             throw failure.code == .unreachable ? .unreachable(failure.message) : .refused(failure.message)
         }
         guard wasWelcomed else {
+            let question = "Is this the port of devices? By default it is 7000."
+            // A port of HTTP answers a Hello with a line of its own.
+            let isForeign = trouble.contains("broke the protocol")
             throw .unreachable(
                 trouble.isEmpty
-                    ? "never connected: nothing was answered. Is this the port of devices? By default it is 7000."
-                    : "never connected: \(trouble)")
+                    ? "never connected: nothing was answered. \(question)"
+                    : "never connected: \(trouble)\(isForeign ? ". \(question)" : "")")
         }
         if let expected, shown < expected { throw .refused("\(shown) of \(expected) messages came in time") }
         return .done

@@ -97,6 +97,10 @@ extension Shard {
 
     /// Gives an app a place in every table that is kept by app.
     mutating func addApp(_ app: AppEntry) {
+        // Before an index could exceed what a device's record names.
+        if apps.count == Self.unlistedAppLimit, app.key != Self.crowdedOut, appPlaces[Self.crowdedOut] == nil {
+            addApp(AppEntry(unlisted: Self.crowdedOut, knowsAllApps: true))
+        }
         appPlaces[app.key] = apps.count
         apps.append(app)
         var figures = AppStatistics()

@@ -185,7 +185,7 @@ package final class PeerBudget: Sendable {
     func excess(of bytes: StreamBytes) -> StreamBytes {
         func part(_ own: Int, of all: Int, limit: Int) -> Int {
             guard all > limit, own > 0 else { return 0 }
-            return min(own, (all - limit) * own / max(all, own) + 1)
+            return min(own, Int(Double(all - limit) * (Double(own) / Double(max(all, own)))) + 1)
         }
         return StreamBytes(
             all: part(bytes.all, of: streams.load(ordering: .relaxed), limit: rules.streams),

@@ -153,7 +153,7 @@ package struct JSONValue {
     private var next: Int {
         switch tag {
         case UInt8(ascii: "{"), UInt8(ascii: "["): Int(payload & 0xFFFF_FFFF)
-        case UInt8(ascii: "l"), UInt8(ascii: "u"), UInt8(ascii: "#"): index + 2
+        case UInt8(ascii: "l"), UInt8(ascii: "u"), UInt8(ascii: "#"), UInt8(ascii: "d"): index + 2
         default: index + 1
         }
     }

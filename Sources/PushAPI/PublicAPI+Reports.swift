@@ -48,7 +48,7 @@ extension PublicAPI {
 
     /// Notes Getui's parameter that asks for numbers by the brand of Android phones.
     private func noteBrands(_ request: APIRequest) throws(GetuiFault) {
-        switch queryValue("needGetuiByBrand", of: request.target) {
+        switch queryValue("needGetuiByBrand", of: request.target)?.lowercased() {
         case nil, "", "false", "0": break
         case "true", "1": messages.notes.addIgnored("needGetuiByBrand")
         default: throw .type("needGetuiByBrand")

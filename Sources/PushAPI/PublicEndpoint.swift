@@ -25,6 +25,7 @@ package enum PublicEndpoint: Sendable, Hashable {
         case .unbindAlias, .aliasOfDevice, .devicesOfAlias: ["alias_type"]
         case .taskReport, .detailedTaskReport: ["actionIdList", "needGetuiByBrand"]
         case .groupReport: ["startDate", "endDate", "needGetuiByBrand"]
+        case .pushDayReport: ["needGetuiByBrand"]
         case .listTestDevices: ["cid", "remark", "pageNum", "pageSize"]
         default: []
         }

@@ -54,7 +54,7 @@ package final class RedisPlace: CopyPlace {
         // The servers have to keep what they are given.
         let problems = try RedisSettings.check(
             cluster, name: configuration.name, minReplicas: configuration.minReplicas
-        ).filter { $0.kind != .advice }
+        ).filter { $0.kind == .wrong || $0.kind == .passing }
         guard problems.isEmpty else {
             throw CopyFailure(problems.map(\.description).joined(separator: "\n"))
         }

@@ -281,7 +281,8 @@ struct AppBookTests {
         let snapshot = apps.begin(configuration, budget, now: 5, log: log)
         #expect(snapshot.registry["demo"]?.appKey == "filed" && snapshot.registry["on"]?.isManaged == true)
         #expect(snapshot.registry["off"] == nil && snapshot.registry.known("off")?.isEnabled == false)
-        #expect(snapshot.settings.map(\.appID) == ["demo", "on"])
+        #expect(snapshot.settings.map(\.appID) == ["demo", "off", "on"])
+        #expect(snapshot.settings.map(\.isServed) == [true, false, true])
         #expect(apps.page(of: "demo", now: 5)?.isManaged == false && apps.page(of: "off", now: 5)?.isEnabled == false)
     }
 }

@@ -11,6 +11,7 @@ struct MetricCatalogueTests {
     private static let withoutMetric: [String: String] = [
         "ShardStatistics.sessions": "longwire_sessions tells the loop's own table",
         "ShardStatistics.deliversSent": "longwire_delivers_sent_total counts the frames that went out",
+        "StoreStatistics.refusalReason": "a text: /readyz and the log (redisEvent) have it",
         "StoreStatistics.lastSpillFailure": "a text: the log has it with spillFailed",
         "StoreStatistics.readTimes": "an array: as commitTimes",
         "StoreStatistics.commitTimes": "an array: MetricsTests.commitTimes looks at its histogram",

@@ -136,13 +136,17 @@ class Gateway:
 
     def start(self):
         """Starts on the same data folder as before, if there was one, and waits until it is ready."""
+        self.launch()
+        eventually(self.is_ready, "readiness of the gateway", self.start_timeout)
+        return self
+
+    def launch(self):
+        """Starts without waiting."""
         self.config.write_text("// Written by the integration tests.\n" + json.dumps(self.sections, indent=2))
         self.config.chmod(0o600)
         self._log = self._log or open(self.folder / "log", "ab")
         self.process = self.spawn()
         self._token = None
-        eventually(self.is_ready, "readiness of the gateway", self.start_timeout)
-        return self
 
     def spawn(self, *arguments, **options):
         """One longwired on this gateway's configuration; its output goes to the log unless `options` say otherwise."""

@@ -255,8 +255,10 @@ def test_the_senders_and_the_fakes_pages_follow_the_rules_of_http(own_gateway, a
     sender = Sender(own_gateway(), apple, hook=HOOK_SECRET)
     with sender:
         for port, path in ((sender.admin, b"/metrics"), (sender.admin, b"/healthz"), (apple.page, b"/"), (apple.page, b"/phones")):
-            wanted, = answers(exchange(port, get(b"Connection: close\r\n", path)))
-            head = exchange(port, get(b"Connection: close\r\n", path, method=b"HEAD"))
+            # The fake answers under its own names alone.
+            own = b"Host: 127.0.0.1:%d\r\n" % port
+            wanted, = answers(exchange(port, get(b"Connection: close\r\n", path, host=own)))
+            head = exchange(port, get(b"Connection: close\r\n", path, method=b"HEAD", host=own))
             assert wanted[0] == 200 and head.startswith(b"HTTP/1.1 200 ") and head.endswith(b"\r\n\r\n")
             assert b"Content-Type: " + wanted[1]["content-type"].encode() in head
             for request in (get(target=path, host=b""), get(target=path, host=b"Host: a b\r\n"), b"GET " + path + b" HTTP/1.0\n\n"):

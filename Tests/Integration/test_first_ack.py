@@ -17,7 +17,9 @@ def gateway():
 def person(gateway, new_device, count, **fields):
     """Devices of one alias, spread over the loops; `away`: not connected."""
     alias = "p" + uuid.uuid4().hex[:12]
-    devices = [new_device(gateway, **fields) for _ in range(count)]
+    token = fields.pop("token", None)
+    own = [{**fields, "token": f"{number:02x}{token}"} if token else fields for number in range(count)]
+    devices = [new_device(gateway, **one) for one in own]
     items = [{"cid": device.cid, "alias": alias} for device in devices]
     gateway.api("POST", "user/alias", {"data_list": items})
     return alias, devices

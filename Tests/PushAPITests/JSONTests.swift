@@ -1,3 +1,4 @@
+import TestKit
 import Testing
 
 @testable import PushAPI
@@ -62,10 +63,33 @@ struct JSONTests {
         arguments: [
             ("", JSONError.empty), ("{", .badStructure), ("[1,]", .badStructure), ("{\"a\":\"", .badString),
             ("[01]", .badNumber), ("[1e]", .badNumber), ("[\"\\ud800\",]", .badString), ("[\"\\", .badString),
-            ("[[[[[[[[[1]]]]]]]]]", .tooDeep), ("{} {}", .badStructure),
+            ("[[[[[[[[[1]]]]]]]]]", .tooDeep), ("{} {}", .badStructure), ("[1NaN]", .badNumber),
+            ("[1.NaN]", .badNumber),
+            ("[1-2.5]", .badNumber), ("[1.-1.5]", .badNumber), ("[0.5e+-1.5]", .badNumber),
+            ("[0.0001eNaN]", .badNumber),
+            ("{\"a\":0.\(String(repeating: "0", count: 139))1eNaN}", .badNumber), ("{\"t\":1-2.5,\"b\":7}", .badNumber),
+            ("[\"a\"NaN]", .badStructure), ("[NaNNaN]", .badStructure), ("[InfinityNaN]", .badStructure),
         ] as [(String, JSONError)])
     func faults(text: String, expected: JSONError) {
         #expect(error(Array(text.utf8)) == expected)
+    }
+
+    @Test("whatever stands where a number should, every value that is read is one of the text's")
+    func touchingTokens() {
+        let pieces = ["1", "-", ".", "5", "e", "+", "NaN", "Infinity", "0", " ", ",", "1e400", "99999999999999999999"]
+        var random = SeededGenerator(seed: 7)
+        let parser = JSONParser(byteLimit: 4_096, depthLimit: 8)
+        for _ in 0..<20_000 {
+            let middle = (0..<Int.random(in: 1...6, using: &random)).map { _ in
+                pieces.randomElement(using: &random) ?? ""
+            }
+            let text = Array("{\"a\":[\(middle.joined())],\"b\":7}".utf8)
+            text.withUnsafeBytes { bytes in
+                guard let value = try? parser.parse(bytes) else { return }
+                #expect(value["b"]?.integer == 7, "\(middle.joined())")
+                #expect(value.members.map { $0.key.string ?? "" } == ["a", "b"], "\(middle.joined())")
+            }
+        }
     }
 
     @Test("size and depth are bounded exactly, and invalid UTF-8 outside a string is refused")

@@ -100,6 +100,7 @@ extension Shard {
     /// A client drops what it reads before the result of its latest update.
     private mutating func openGate(_ slot: DeviceSlot) {
         let device = devices.at(slot)
+        guard device.value.gates > 0 else { return }
         device.value.gates -= 1
         guard device.value.gates == 0 else { return }
         device.value.flags.remove(.gated)

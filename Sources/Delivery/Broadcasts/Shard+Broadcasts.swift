@@ -274,6 +274,8 @@ extension Shard {
             if entry.value.facts.isOneShot && entry.value.facts.flags.contains(.offline) || isAttemptOver(entry) {
                 entry.value.flags.insert(.passedOver)
                 entry.value.flags.remove(.sentHere)
+                // Its job was held while the attempt could still succeed.
+                if entry.value.job != .none { placeJob(entry.value.job) }
                 continue
             }
             let isReplaced = !entry.value.flags.contains(.attempted) && isSuperseded(slot, broadcast)

@@ -34,16 +34,16 @@ extension Shard {
     /// Apps that only the store knows share one place from `Self.unlistedAppLimit` on: their devices are served no more before a
     /// restart, and are never another app's.
     mutating func appIndex(_ key: AppKey) -> UInt16 {
-        if let index = appPlaces[key] { return UInt16(index) }
+        if let index = appPlaces[key] { return UInt16(exactly: index) ?? appIndex(Self.crowdedOut) }
         guard apps.count < Self.unlistedAppLimit || key == Self.crowdedOut else { return appIndex(Self.crowdedOut) }
         addApp(AppEntry(unlisted: key, knowsAllApps: knowsAllApps))
         return UInt16(apps.count - 1)
     }
 
     /// An index of 16 bits also names the apps that are served (`AppBook.lifetimeAppCount`).
-    private static let unlistedAppLimit = 32_000
+    static let unlistedAppLimit = 32_000
     /// No app's key.
-    private static let crowdedOut = AppKey(0)
+    static let crowdedOut = AppKey(0)
 
     func isFree(_ slot: DeviceSlot) -> Bool {
         let device = devices.at(slot)

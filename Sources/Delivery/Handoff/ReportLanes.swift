@@ -31,6 +31,8 @@ struct ReportLanes {
     /// More than a client keeps: 256 opens and 256 other reports, and the Ping behind them.
     static let waitingPerSession = 1_024
     static let waitingInAll = 65_536
+    /// Sessions with so few are not refused for what others have waiting.
+    static let waitingInAnyCase = 16
     /// Entries that one turn of a device takes; other commands of the device get theirs in between.
     static let sliceCount = 8
     /// How long a report waits that could not be read or written.
@@ -50,7 +52,9 @@ struct ReportLanes {
     mutating func append(_ entry: Entry, of session: SessionRef, at now: GatewayTime) -> Bool {
         var lane = lanes.removeValue(forKey: session) ?? Lane()
         defer { lanes[session] = lane }
-        guard lane.waiting.count < Self.waitingPerSession, waitingCount < Self.waitingInAll else { return false }
+        guard lane.waiting.count < Self.waitingPerSession,
+            waitingCount < Self.waitingInAll || lane.waiting.count < Self.waitingInAnyCase
+        else { return false }
         if case .ping = entry {
             if lane.owedPongs == 0 { lane.pingedAt = now }
             lane.owedPongs += 1

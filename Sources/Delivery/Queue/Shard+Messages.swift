@@ -131,6 +131,8 @@ extension Shard {
             entry.value.flags.remove(.sentHere)
             device.value.firstUnsent = entry.value.next
             device.value.cursor = sequence + 1
+            // Its job was held while the attempt could still succeed.
+            if entry.value.job != .none { placeJob(entry.value.job) }
             return true
         }
         let byteCount = entry.value.facts.byteCount

@@ -204,16 +204,20 @@ final class ClusterNode {
             format: RegisterKeys.format, partCount: settings.partCount, tokenKey: SecureRandom.bytes(32),
             queueEpoch: SecureRandom.word() | 1)
         let request = JoinRequest(instance: instance, info: info, constants: constants)
-        let end = SystemClock.monotonicTime + 3 * ClusterTiming().lease
+        // When the member that stands in the way must have ended, if it does not live; all leases begin again when the
+        // register was away.
+        var end: Int64?
         while true {
             do throws(RegisterError) {
                 return try register.join(request)
             } catch {
                 switch error {
-                case .unavailable, .isFull: break
+                case .unavailable, .isFull: end = nil
                 case .worksAlone, .addressTaken:
                     // A predecessor that was killed keeps its lease for a moment.
-                    guard SystemClock.monotonicTime < end else { throw ClusterFailure(description: "\(error)") }
+                    let now = SystemClock.monotonicTime
+                    guard now < end ?? .max else { throw ClusterFailure(description: "\(error)") }
+                    end = end ?? now + 3 * ClusterTiming().lease
                 default: throw ClusterFailure(description: "\(error)")
                 }
                 try wait.pause(for: "\(error)")

@@ -222,7 +222,8 @@ final class MembershipRunner: @unchecked Sendable {
         do throws(RegisterError) {
             try register.renewHistory(id: SecureRandom.word())
             isHistoryOver = false
-            renew()
+            // A renewal would bring a gateway back that has left.
+            if !membership.hasLeft { renew() }
         } catch { note(error) }
     }
 

@@ -47,7 +47,7 @@ enum HealthPage {
         return APIResponse(status: word == "ready" ? 200 : 503, body: writer.bytes)
     }
 
-    /// The answer of a start that waits for `reason`; in the envelope of Getui's errors, so that its SDKs try again.
+    /// The answer of a start that waits for `reason` to a health check, and to calls of the admin API.
     static func starting(_ reason: String, isHealth: Bool) -> APIResponse {
         var writer = JSONWriter(capacity: 256)
         writer.beginObject()

@@ -122,7 +122,9 @@ final class PublicFront {
             owner.metrics.count(.answered(response.status, isAdmin: false))
             return HTTPJudgement(.refuse(response))
         }
-        let judgement = api.judge(head.request, bodyByteCount: head.bodyByteCount, now: owner.now)
+        let judgement =
+            mustWait(head.target)
+            ? .refuse(.starting) : api.judge(head.request, bodyByteCount: head.bodyByteCount, now: owner.now)
         if case .refuse(let response) = judgement {
             owner.metrics.count(.answered(response.status, isAdmin: false))
         }
@@ -137,7 +139,13 @@ final class PublicFront {
         {
             return respond(exchange, Self.tooFast(exchange.rawTargetBytes, refusal))
         }
+        guard !mustWait(exchange.rawTargetBytes) else { return respond(exchange, .starting) }
         perform(exchange, exchange.withRequest { api.handle($0, now: owner.now) })
+    }
+
+    /// Whether a call comes before the gateway knows which tokens are void and what the store has.
+    private func mustWait(_ target: UnsafeRawBufferPointer) -> Bool {
+        !owner.context.isReady && !Self.isProbe(target)
     }
 
     private static func tooFast(_ target: UnsafeRawBufferPointer, _ refusal: AddressRefusal) -> APIResponse {

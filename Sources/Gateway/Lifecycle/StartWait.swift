@@ -92,14 +92,24 @@ final class StartWait {
         settings.connectionLimit = 256
         settings.unixSeconds = { UInt64(ClockReader.wall() / 1_000) }
         let server = HTTPServer(
-            on: loop, configuration: settings, judge: { _ in .take(byteLimit: 0, isProven: false) },
-            handler: { [reason] exchange in Self.answer(exchange, reason.withLock { $0 }) })
+            on: loop, configuration: settings,
+            judge: { [reason] head in
+                // Callers repeat a 503; a 413 would be final for them.
+                guard head.bodyByteCount > 0 else { return .take(byteLimit: 0, isProven: false) }
+                return .refuse(HTTPReply(Self.response(to: head.target, reason.withLock { $0 })))
+            },
+            handler: { [reason] exchange in
+                let reply = HTTPReply(Self.response(to: exchange.rawTargetBytes, reason.withLock { $0 }))
+                exchange.respond(
+                    status: reply.status, contentType: reply.contentType, headers: reply.headers, body: reply.body)
+            })
         try server.listen(try ListeningSocket(address.description), balancers: balancers)
     }
 
-    private static func answer(_ exchange: HTTPExchange, _ reason: String) {
-        let isHealth = exchange.rawTarget == "/healthz"
-        let response = HealthPage.starting(reason, isHealth: isHealth)
-        exchange.respond(status: response.status, contentType: "application/json;charset=utf-8", body: response.body)
+    private static func response(to target: UnsafeRawBufferPointer, _ reason: String) -> APIResponse {
+        guard PublicFront.isProbe(target) else {
+            return target.starts(with: "/v2/".utf8) ? .starting : HealthPage.starting(reason, isHealth: false)
+        }
+        return HealthPage.starting(reason, isHealth: target.starts(with: "/healthz".utf8))
     }
 }

@@ -13,8 +13,8 @@ enum Greeting {
         hello.timestamp = timestamp
         hello.heartbeatSeconds = heartbeatSeconds
         hello.client = "longwire bench"
-        // A vendor token that no vendor ever sees: without one there would be no handoff jobs.
-        if hasToken { hello.tokens = [VendorToken(token: String(repeating: "be", count: 32))] }
+        // A vendor token that no vendor ever sees, since there are no handoff jobs without one. A token belongs to one device.
+        if hasToken { hello.tokens = [VendorToken(token: token(of: identity.cid))] }
         guard !identity.cid.isNone else {
             hello.registration = true
             hello.nonce = SecureRandom.bytes(16)
@@ -22,6 +22,14 @@ enum Greeting {
         }
         hello.cid = identity.cid
         return frame(hello, key: identity.secret)
+    }
+
+    private static func token(of cid: DeviceID) -> String {
+        let words = [cid.high, cid.low].map { word in
+            let digits = String(word, radix: 16)
+            return String(repeating: "0", count: 16 - digits.count) + digits
+        }
+        return (words + words).joined()
     }
 
     static func sender(_ credentials: Credentials, timestamp: UInt64) -> [UInt8] {

@@ -84,15 +84,18 @@ extension Worker {
             let number = ledger.append(dueAt: dueAt, isMeasured: isMeasured)
             let mark = Payload.mark(runTag: plan.runTag, worker: plan.index, number: number)
             let cid = devices[device].identity.cid
+            var payloadMark = mark
             if !vendorFields.isEmpty {
                 vendorFields.withUnsafeMutableBytes {
                     Hex.write(mark, digits: 16, at: $0.baseAddress! + Payload.vendorMarkOffset)
                 }
+                // The vendor's body has to carry all of the payload, so that is a text.
+                payloadMark = Payload.textMark
             }
             sender.pointee.tail += payload.withUnsafeBytes { payload in
                 vendorFields.withUnsafeBytes { fields in
                     FrameWriter.publish(
-                        request: number, cid: cid, mark: mark, payload: payload, then: fields,
+                        request: number, cid: cid, mark: payloadMark, payload: payload, then: fields,
                         at: sender.pointee.buffer + sender.pointee.tail)
                 }
             }

@@ -222,6 +222,9 @@ enum Payload {
         runTag << 48 | UInt64(worker & 0xFF) << 40 | number & 0xFF_FFFF_FFFF
     }
 
+    /// Eight digits, in the place of a mark.
+    static let textMark: UInt64 = 0x3030_3030_3030_3030
+
     /// What stands in a handoff message's alert before its number, for the lease's reader to find.
     static let alertPrefix: StaticString = "longwire bench "
 

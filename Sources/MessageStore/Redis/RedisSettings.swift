@@ -120,6 +120,8 @@ package enum RedisSettings {
         case value(String)
         /// From `INFO`, which reports no more than whether the value is the required one.
         case differs
+        /// From `INFO` of a replica that synchronizes: it stops its append-only file for that time.
+        case synchronizes
         case unread(String)
     }
 
@@ -129,19 +131,25 @@ package enum RedisSettings {
         let replies = try client.exchange(
             lines.map { RedisCommand("CONFIG", "GET", $0.name) } + [
                 RedisCommand("INFO", "persistence"), RedisCommand("INFO", "memory"),
+                RedisCommand("INFO", "replication"),
             ], at: server
         ).replies
         let information = [
             "persistence": replies[lines.count].text.map { RedisInformation($0) },
             "memory": replies[lines.count + 1].text.map { RedisInformation($0) },
         ]
+        let replication = replies[lines.count + 2].text.map { RedisInformation($0) }
+        let persistence = information["persistence"] ?? nil
+        let synchronizes =
+            replication?["master_sync_in_progress"] == "1" || replication?["master_link_status"] == "down"
+            || persistence?["loading"] == "1" || persistence?["async_loading"] == "1"
         return lines.indices.map { place in
             let (line, reply) = (lines[place], replies[place])
             if let pair = reply.array, pair.count == 2, let value = pair[1].text { return .value(value) }
             if let source = line.information,
                 let value = information[source.section].flatMap({ $0?[source.field] })
             {
-                return value == source.value ? .value(line.required) : .differs
+                return value == source.value ? .value(line.required) : synchronizes ? .synchronizes : .differs
             }
             return .unread(reply.fault?.text ?? "the server does not know it")
         }
@@ -153,6 +161,10 @@ package enum RedisSettings {
         case .value(line.required): return nil
         case .value(let value): found = value.isEmpty ? "empty" : "\"\(value)\""
         case .differs: found = "another value"
+        case .synchronizes:
+            return RedisProblem(
+                kind: .passing, server: server, name: line.name, found: "off during a synchronization",
+                required: line.required, remedy: "it is on again when the replica has its primary's data")
         case .unread(let reason):
             guard line.isDurability else { return nil }
             return RedisProblem(

@@ -71,7 +71,8 @@ import TextForms
     /// What may give a fault away: the rule it breaks, or one that falls with it.
     private static func kinds(_ fault: PlantedFault) -> Set<ViolationKind> {
         switch fault {
-        case .ackKeepsJob, .expiryUncounted, .coldBytesStay, .queuedBytesForgotten: [.books]
+        case .ackKeepsJob: [.books, .finalState]
+        case .expiryUncounted, .coldBytesStay, .queuedBytesForgotten: [.books]
         case .ackOfUnsentCounts: [.finalState]
         case .ackAboveHighestAccepted: [.sequence]
         case .positionsIgnored, .recalledNotResent: [.order]

@@ -199,6 +199,7 @@ struct HistoryTests {
         #expect(after.message != before.message)
         harness.store.restore(backup)
         harness.crash(history: Self.restored)
+        harness.advance(1_000)
         let verdict = harness.settle(after, .rejected, reason: "BadDeviceToken")
         #expect([.stale, .unknownJob].contains(verdict))
         #expect(harness.settle(before, .accepted) == .recorded)
@@ -300,7 +301,7 @@ struct HistoryTests {
             Issue.record("no acknowledgement")
             return
         }
-        #expect(state.acked == next && state.count == 0)
+        #expect(state.acked == next)
         harness.crash()
         #expect(Self.page(harness, after: nil)?.first == next + 1)
         // The next restore: cursors of this history are old, too.

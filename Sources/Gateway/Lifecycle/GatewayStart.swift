@@ -108,7 +108,8 @@ struct GatewayStart {
                 loopCount: count, eventLoopCount: set.loops.count, cluster: node.context, log: log, store: node.engine,
                 isFsync: true,
                 queueEpoch: node.queueEpoch, history: node.history, tokenKey: node.tokenKey,
-                revokedTokens: RevokedTokens(), startedAt: now, peerBudget: PeerBudget(configuration.limits.peerRules), spares: spares)
+                revokedTokens: RevokedTokens(), startedAt: now, peerBudget: PeerBudget(configuration.limits.peerRules),
+                spares: spares)
             loops = set.loops
             starts = (0..<count).map { ShardStart(vacant: now, LoopShare(index: $0, count: count)) }
             (self.clock, meta, self.node) = (clock, nil, node)

@@ -75,7 +75,7 @@ final class ConnectProgress: @unchecked Sendable {
         }
         guard wasWelcomed else {
             let question = "Is this the port of devices? By default it is 7000."
-            // A port of HTTP answers a Hello with a line of its own.
+            // An HTTP server answers a Hello with a status line.
             let isForeign = trouble.contains("broke the protocol")
             throw .unreachable(
                 trouble.isEmpty

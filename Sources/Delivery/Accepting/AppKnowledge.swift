@@ -1,6 +1,6 @@
 internal import Wire
 
-/// What a shard knows of an app whose devices, messages or jobs it has.
+/// The state of an app in a shard that has devices, messages or jobs of it.
 ///
 /// The shard never takes an app that is not known (yet) for one with empty settings: what needs a setting asks for it here.
 enum AppKnowledge {
@@ -8,7 +8,7 @@ enum AppKnowledge {
     case known(AppSettings)
     /// The gateway knows all apps, and this is none of them: it was deleted, or has left the configuration file.
     case absent
-    /// The gateway has not been told of all apps yet: it starts in a cluster.
+    /// The gateway does not have the list of all apps yet: it starts in a cluster.
     case unknown
 
     var settings: AppSettings? {
@@ -37,11 +37,11 @@ struct AppEntry {
     /// Whether senders may have its jobs: those of an app that is switched off, too.
     var mayLease: Bool { knowledge.settings != nil }
 
-    /// What becomes of its events.
+    /// The way in which the app's events are recorded.
     enum EventRule {
         case off
         case kept(FeedLimits)
-        /// Whether the app has the feed is not known yet: the event is counted as missing, and its feed tells of a gap.
+        /// It is not known yet whether the app has the feed. The event is counted as missing, and the feed reports a gap.
         case counted
     }
 
@@ -64,7 +64,7 @@ struct AppEntry {
 }
 
 extension Shard {
-    /// What the shard knows of an app, whether or not it has anything of it.
+    /// The state of any app, also of one without devices here.
     func knowledge(of key: AppKey) -> AppKnowledge {
         guard let place = appPlaces[key] else { return knowsAllApps ? .absent : .unknown }
         return apps[place].knowledge

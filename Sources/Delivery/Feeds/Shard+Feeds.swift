@@ -60,7 +60,7 @@ extension Shard {
         answer(origin, .feed(.page(shown)))
     }
 
-    /// What the app's configuration says of the feed; `nil`: it is off, or the app is not known (yet).
+    /// The feed's limits in the app's configuration; `nil`: the feed is off, or the app is not known (yet).
     func feedLimits(_ name: FeedName) -> FeedLimits? {
         guard let settings = knowledge(of: name.app).settings else { return nil }
         return switch name.kind {

@@ -88,7 +88,7 @@ struct ReportLanes {
         return true
     }
 
-    /// The device's turn is over; true when more waits that needs no rest.
+    /// Ends the device's turn; true when more entries wait and are due.
     mutating func end(_ session: SessionRef, at now: GatewayTime) -> Bool {
         guard var lane = lanes.removeValue(forKey: session) else { return false }
         lane.isUnderWay = false
@@ -124,7 +124,7 @@ struct ReportLanes {
         waitingCount -= lane.waiting.count
     }
 
-    /// Sessions whose rest is over, and those that are to get a keep-alive Ping while their Pong waits.
+    /// Sessions whose retry is due, and sessions that need a keep-alive Ping while their Pong waits.
     mutating func takeDue(at now: GatewayTime) -> (rested: [SessionRef], keepAlives: [SessionRef]) {
         guard nextDue <= now else { return ([], []) }
         nextDue = .max

@@ -4,7 +4,7 @@
 internal import Structures
 package import Wire
 
-/// What a lane's entry comes to when everything before it is durable.
+/// The effect of a lane's entry once everything before it is durable.
 enum ReportSign {
     case nothing
     case pong(UInt64)

@@ -12,7 +12,7 @@ enum MetricsGatherer {
     static func gather(_ asker: GatewayLoop, scope: Set<AppKey>?, complete: @escaping ([UInt8]) -> Void) {
         let context = asker.context
         let seen = asker.snapshot.settings.filter { scope?.contains($0.key) ?? true }
-        // Those that are switched off only where there is room.
+        // Disabled apps are listed only where there is room.
         let apps = (seen.filter(\.isServed) + seen.filter { !$0.isServed }).prefix(MetricFigures.appLimit)
         let limits = asker.limits
         let (keys, ids) = (apps.map(\.key), apps.map(\.appID))

@@ -110,7 +110,7 @@ final class PublicFront {
         for token in expired { MetaRows.delete(token, on: owner) }
     }
 
-    /// Tokens removed in a second, each with a batch of its own.
+    /// Tokens removed in a second, one batch each.
     private static let expiredTokensAtOnce = 256
 
     /// Looks at a request whose body has not come along: who may not send it, or so much of it, is told before it is kept.

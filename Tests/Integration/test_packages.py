@@ -190,7 +190,9 @@ def test_packages_install_run_upgrade_remove_and_purge(root, packages):
     process, manager = start(root, "longwired")
     log = (inside / "tmp/longwired.log").read_text()
     assert not [line for line in log.splitlines() if re.search(r"\b(WARNING|ERROR)\b", line) and "fewDescriptors" not in line], log
-    assert root.run("longwire", "health", "--http", f"127.0.0.1:{ports[1]}", user="nobody").returncode == 0
+    # It has started when it listens, and is ready some moments later.
+    health = ("longwire", "health", "--http", f"127.0.0.1:{ports[1]}")
+    eventually(lambda: root.run(*health, user="nobody", check=False).returncode == 0, "readiness of the gateway")
     demo = json.loads((inside / "var/lib/longwire/demo.json").read_text())
     device = Device("127.0.0.1", ports[0], demo["appId"])
     device.register(demo["appSecret"])

@@ -32,7 +32,7 @@ const FIELDS = {
   deliver: {
     1: ["stream", "number"], 2: ["sequence", "number"], 3: ["msgId", "bytes"], 4: ["taskId", "bytes"], 5: ["payload", "bytes"],
     6: ["offline", "flag"], 7: ["acceptedAt", "number"], 8: ["alertedAt", "number"], 9: ["attempt", "number"],
-    10: ["collapseKey", "text"], 11: ["alert", ALERT],
+    10: ["collapseKey", "text"], 11: ["alert", ALERT], 12: ["carriedByVendor", "flag"],
   },
   ack: {1: ["positions", [POSITION]]},
   // The state is optional in the schema: its zero, the foreground, is written.

@@ -19,14 +19,19 @@ enum AppKnowledge {
 /// An app in the tables of a shard.
 struct AppEntry {
     let key: AppKey
-    var knowledge: AppKnowledge
+    var knowledge: AppKnowledge { didSet { isServed = Self.isServed(knowledge) } }
+    /// The app is switched on: its publishes, devices and receipts are taken. Kept apart, since each publish looks at it.
+    private(set) var isServed: Bool
 
-    init(_ settings: AppSettings) { (key, knowledge) = (settings.key, .known(settings)) }
+    init(_ settings: AppSettings) {
+        (key, knowledge, isServed) = (settings.key, .known(settings), settings.isServed)
+    }
 
-    init(unlisted key: AppKey, knowsAllApps: Bool) { (self.key, knowledge) = (key, knowsAllApps ? .absent : .unknown) }
+    init(unlisted key: AppKey, knowsAllApps: Bool) {
+        (self.key, knowledge, isServed) = (key, knowsAllApps ? .absent : .unknown, false)
+    }
 
-    /// The app is switched on: its publishes, devices and receipts are taken.
-    var isServed: Bool { knowledge.settings?.isServed ?? false }
+    private static func isServed(_ knowledge: AppKnowledge) -> Bool { knowledge.settings?.isServed ?? false }
 
     /// How often a job may be leased; without settings no number of leases ends it.
     var maxAttempts: Int { knowledge.settings?.maxAttempts ?? .max }

@@ -25,6 +25,8 @@ final class DeviceSessions: StreamDelegate {
         var phase = Phase.free
         /// Its device has closed its half and waits for what it is owed.
         var isEnding = false
+        /// It has reported something that may not be durable yet.
+        var hasReported = false
     }
 
     // The loop outlives all that belongs to it: it ends its streams and servers before it goes.
@@ -67,7 +69,7 @@ final class DeviceSessions: StreamDelegate {
         }
         let record = table.pointee.records.pointer(slot)
         record.pointee.phase = .opening
-        record.pointee.isEnding = false
+        (record.pointee.isEnding, record.pointee.hasReported) = (false, false)
         record.pointee.budget = FrameBudget()
         table.pointee.openings[slot] = handshake
         owner.welcomes.began()
@@ -206,11 +208,16 @@ final class DeviceSessions: StreamDelegate {
     ) throws(WireError) {
         switch type {
         case .ack:
-            owner.acknowledge(session, try AckView(decoding: body.bytes))
+            let ack = try AckView(decoding: body.bytes)
+            if !ack.rejected.isEmpty { record(session)?.pointee.hasReported = true }
+            owner.acknowledge(session, ack)
         case .ping:
             let nonce = try Ping(decoding: body.bytes).nonce
-            // A Pong says that what came before the Ping is recorded; nearly always nothing did that has to be.
-            guard !owner.core.pointee.seat.hasReports(session) else { return owner.ping(session, nonce: nonce) }
+            // A Pong confirms that all reports before its Ping are recorded.
+            if let record = record(session), record.pointee.hasReported {
+                guard !owner.core.pointee.seat.hasReports(session) else { return owner.ping(session, nonce: nonce) }
+                record.pointee.hasReported = false
+            }
             write(HeartbeatFrame.pong(nonce: nonce), to: stream)
         case .pong:
             // That it came was all that mattered.
@@ -222,6 +229,7 @@ final class DeviceSessions: StreamDelegate {
             owner.update(session, update)
         case .feedback:
             let feedback = try Feedback(decoding: body.bytes)
+            record(session)?.pointee.hasReported = true
             guard feedback.kind != .action || isWithinBudget(session, FrameBudget.actionCost) else { return }
             owner.feedback(session, feedback)
         case .upstream:

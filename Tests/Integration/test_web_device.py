@@ -164,7 +164,7 @@ NAMES = {
     "app_id": "appId", "queue_epoch": "queueEpoch", "application_state": "applicationState", "heartbeat_seconds": "heartbeatSeconds",
     "server_time": "serverTime", "device_secret": "deviceSecret", "retry_after_min_ms": "retryAfterMinimum",
     "retry_after_max_ms": "retryAfterMaximum", "msg_id": "msgId", "task_id": "taskId", "accepted_at": "acceptedAt",
-    "alerted_at": "alertedAt", "collapse_key": "collapseKey", "revoked_task_id": "revokedTaskId",
+    "alerted_at": "alertedAt", "collapse_key": "collapseKey", "carried_by_vendor": "carriedByVendor", "revoked_task_id": "revokedTaskId",
 }
 SAMPLES = {
     "hello": pb.Hello, "welcome": pb.Welcome, "close": pb.Close, "ping": pb.Ping, "pong": pb.Pong, "deliver": pb.Deliver,

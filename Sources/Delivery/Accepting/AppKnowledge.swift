@@ -20,7 +20,9 @@ enum AppKnowledge {
 struct AppEntry {
     let key: AppKey
     var knowledge: AppKnowledge { didSet { isServed = Self.isServed(knowledge) } }
-    /// The app is switched on: its publishes, devices and receipts are taken. Kept apart, since each publish looks at it.
+    /// The app is switched on: its publishes, devices and receipts are taken.
+    ///
+    /// Kept apart, since each publish looks at it.
     private(set) var isServed: Bool
 
     init(_ settings: AppSettings) {

@@ -8,7 +8,7 @@ import time
 from gateway import eventually
 from longwire_client import pb
 
-STOPPED = 4.0  # longer than the deadlines below, and than the loop calls a standstill
+STOPPED = 6.0  # longer than the deadlines below, and than the loop calls a standstill
 
 
 def stopped(gateway, during):
@@ -22,7 +22,7 @@ def stopped(gateway, during):
 
 
 def test_what_came_while_the_gateway_stood_still_is_read_before_deadlines_are_judged(own_gateway, new_device):
-    gateway = own_gateway(limits={"helloTimeoutMilliseconds": 2_000, "httpIdleTimeoutSeconds": 2})
+    gateway = own_gateway(limits={"helloTimeoutMilliseconds": 2_000, "httpIdleTimeoutSeconds": 4})
     connections = [new_device(gateway) for _ in range(4)]
     for device in connections:
         device.close()
@@ -51,7 +51,7 @@ def test_an_ack_that_came_while_the_gateway_stood_still_spares_the_alert(own_gat
     deliver = device.receive(pb.Deliver)
     leased = []
     # A sender service waits for jobs all the time.
-    sender = threading.Thread(target=lambda: leased.extend(gateway.lease(wait=8)))
+    sender = threading.Thread(target=lambda: leased.extend(gateway.lease(wait=10)))
     sender.start()
     stopped(gateway, lambda: device.ack(deliver.sequence))
     eventually(lambda: "acked" in gateway.steps(message["msgId"]))

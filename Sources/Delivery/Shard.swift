@@ -128,7 +128,7 @@ package struct Shard: ~Copyable {
 
     /// Another history of the store is in force: positions that devices were given before settle nothing in a later Hello.
     ///
-    /// Sessions go on: they ack messages that this shard has sent them.
+    /// Sessions stay open: they ack messages of this shard.
     package mutating func begin(_ history: StoreHistory) { self.history = history }
 
     /// Exchanges the effects gathered so far for an emptied array; the gateway performs them in order before the next

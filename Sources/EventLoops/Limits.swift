@@ -58,7 +58,7 @@ package enum Limits {
     /// How long a closing stream may take to flush and to receive the peer's own end.
     package static let closeMilliseconds: UInt64 = 2_000
 
-    /// Memory of OpenSSL for a handshake under way: 24 KiB were measured for one that stands still.
+    /// Memory of OpenSSL for a handshake under way: 24 KiB were measured for a stalled one.
     package static let handshakeByteCount = 32 * 1024
     /// A loop reports changes of what its streams hold from this size on.
     static let budgetStepByteCount = 64 * 1024

@@ -235,7 +235,7 @@ extension Strategy {
         case .vendorElseLive:
             // The vendor may accept it under a lapsed lease, after the move to the live stream.
             if part.isStreamed { return .stays }
-            // The device gets the rest when it returns.
+            // The rest is delivered when the device reconnects.
             return part.carriesAll || part.isOneShot ? .ends(.handedOff) : .goesLive
         }
     }

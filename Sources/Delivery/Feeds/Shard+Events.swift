@@ -170,7 +170,7 @@ extension Shard {
         guard var state = events.apps.removeValue(forKey: app) else { return }
         state.isSweeping = false
         defer { events.apps[app] = state }
-        // Memory was cleared meanwhile: the sweep begins again.
+        // The events left memory during the read: the sweep starts over.
         guard state.edition == edition else { return }
         guard reply.failure == nil, reply.results.count == buckets.count else {
             return state.sweepRest.failed(at: now)

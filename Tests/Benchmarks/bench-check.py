@@ -182,7 +182,7 @@ def measurements(bench):
         "live.allocationsPerMessage": lambda: bench.allocations(live(64), 100, 400, 64),
         "live.systemCallsPerThousandMessages": lambda: bench.system_calls(live(64), 10, 50, 64),
         "live.systemCallsPerThousandLoneMessages": lambda: bench.system_calls(live(1), 100, 500, 1),
-        "heartbeat.instructionsPerFrame": lambda: bench.instructions(heartbeats, 20, 120, DEVICES),
+        "heartbeat.instructionsPerFrame": lambda: bench.instructions(heartbeats, 20, 420, DEVICES),
         "heartbeat.allocationsPerFrame": lambda: bench.allocations(heartbeats, 10, 100, DEVICES),
         "push.instructionsPerRequest": lambda: bench.instructions(pushes(16), 20, 100, 16),
         "push.allocationsPerRequest": lambda: bench.allocations(pushes(16), 50, 200, 16),

@@ -163,6 +163,8 @@ final class DeviceSessions: StreamDelegate {
     override func received(_ bytes: UnsafeRawBufferPointer, on stream: ByteStream) -> Int {
         // After a Close, ours or theirs, what still comes is of no interest.
         guard let session = session(of: stream, tag: stream.tag) else { return bytes.count }
+        // One reference for the whole read: each use of the property would retain it anew.
+        let owner = owner
         owner.heard(session)
         var offset = 0
         // What is left of them comes again with what follows.

@@ -9,10 +9,12 @@ import time
 import uuid
 
 import longwire_client
+import network
 import pytest
 import websocket as ws
 from certificates import authority
 from cluster import Cluster, retried
+from cluster_rounds import WalledRig
 from conftest import QUICK
 from gateway import ADMIN_TOKEN, APP, Refused, binary, eventually
 from hostile import Watch, close_code, said_hello
@@ -472,6 +474,43 @@ def test_a_drained_gateways_devices_come_back_through_the_others_and_nothing_is_
         drain.communicate()
         gateway.admin_call("POST", "/v1/drain", {"undo": True})
     come_back(targets[0], gateway)
+
+
+def test_a_gateway_that_alone_loses_redis_sends_its_devices_to_the_others_and_takes_them_back(new_device):
+    """The others hold their leases and have its parts; with its devices it would only look as if it served them."""
+    with network.Loopback() as net:
+        servers = [net.place(f"server-{number}") for number in range(6)]
+        with WalledRig(net, servers) as own:
+            places = [net.place(f"gateway-{number}") for number in range(2)]
+            cluster = Cluster(own, count=2, limits=QUICK, places=places)
+            for one in cluster:
+                one.sections["store"]["redis"]["nodes"] = own.nodes
+                one.place.is_of = lambda inode, one=one: one.process and network.has_socket(one.process.pid, inode)
+            with cluster:
+                cut, other = cluster
+                targets = [retried(lambda: new_device(cut)) for _ in range(6)]
+                for server in servers:
+                    net.sever(cut.place, server)
+                ends = set()
+                for device in targets:
+                    with pytest.raises(Closed) as closed:
+                        while True:
+                            device.receive(timeout=40)
+                    ends.add(closed.value.code)
+                assert ends <= {200, None}, ends
+                with pytest.raises(Refused) as page:
+                    cut.call("GET", "/readyz", port=cut.admin)
+                assert page.value.body["status"] == "redisAway"
+                assert "are disconnected and go to them" in page.value.body["reason"]
+                # What is for them is taken and delivered by the other gateway meanwhile.
+                for device in targets:
+                    come_back(device, other)
+                    retried(lambda: other.push(device.cid, "meanwhile"))
+                    assert [one.payload for one in device.receive_and_ack(1)] == [b"meanwhile"]
+                for server in servers:
+                    net.join(cut.place, server)
+                eventually(lambda: "cutOffDrainEnded" in cut.log(), "the end of the cut")
+                come_back(targets[0], cut)
 
 
 def test_a_stranger_and_a_wrong_secret_get_no_link(rig):

@@ -74,41 +74,62 @@ package struct ClusterHealth: Sendable, Equatable {
     package var redisAwaySince: Int64?
     /// Addresses of gateways without a link.
     package var linksDown: [String] = []
+    /// Only this gateway has lost the register: the others have its parts, and its devices are served there.
+    package var isCutOff = false
 
     package init() {}
+
+    /// Another gateway of the cluster, as this one's links know it.
+    package struct Peer: Sendable {
+        package var address: String
+        package var isUp: Bool
+        /// It said so in its last heartbeat.
+        package var holdsLease: Bool
+
+        package init(address: String, isUp: Bool, holdsLease: Bool = false) {
+            (self.address, self.isUp, self.holdsLease) = (address, isUp, holdsLease)
+        }
+    }
+
+    /// A lease that ended so long ago is one that the others have acted upon: parts are taken over within three seconds.
+    package static let cutOffMilliseconds: Int64 = 10_000
 
     /// Judges what is known.
     ///
     /// A gateway is not ready when another one would serve better. Parts without owner are missing at every gateway, so they
     /// are reported and do not take every gateway from its balancer, unless all parts are missing. Of two gateways without a
     /// link neither is better. Without the register no gateway renews its lease and none can take parts over, so a gateway
-    /// whose parts still take writes stays ready.
+    /// whose parts still take writes stays ready. It is cut off when another one holds its lease, or when it reaches none of
+    /// them: a Redis that is away for all of them is no reason to disconnect devices.
     ///
     /// - Parameters:
     ///   - membership: this gateway's standing in the register.
     ///   - owners: the number of each part's owner; 0 for a part without one.
     ///   - node: this gateway's number.
-    ///   - otherLinks: the other gateways and whether there is a link to each.
+    ///   - peers: the other gateways.
     ///   - renewedAt: the last renewal of the lease, in milliseconds since 1970.
-    ///   - now: the monotonic time, in milliseconds.
+    ///   - leaseAge: the time since then, in milliseconds.
     ///   - hasWorkingPart: the log of a part here takes writes, as far as is known.
     /// - Returns: the fault that takes the gateway from its balancer, if any, and what is missing.
     package static func judge(
-        membership: Membership.Health, owners: [Int], node: Int, otherLinks: [(address: String, isUp: Bool)],
-        renewedAt: Int64, now: Int64, hasWorkingPart: Bool
+        membership: Membership.Health, owners: [Int], node: Int, peers: [Peer],
+        renewedAt: Int64, leaseAge: Int64, hasWorkingPart: Bool
     ) -> ClusterHealth {
         var health = ClusterHealth()
         health.node = node
         health.ownedParts = owners.count { $0 == node }
         health.partsWithoutOwner = owners.indices.filter { owners[$0] == 0 }
-        health.linksDown = otherLinks.filter { !$0.isUp }.map(\.address).sorted()
+        health.linksDown = peers.filter { !$0.isUp }.map(\.address).sorted()
         switch membership {
         case .registerUnreachable:
             if !hasWorkingPart { health.fault = .redisAway }
             health.redisAwaySince = renewedAt
+            let isAlone = !peers.isEmpty && health.linksDown.count == peers.count
+            health.isCutOff =
+                !hasWorkingPart && leaseAge > cutOffMilliseconds && (isAlone || peers.contains(where: \.holdsLease))
         case .drains: health.fault = .draining
         case .serves, .ownsNothing:
-            if otherLinks.count > 1, health.linksDown.count == otherLinks.count {
+            if peers.count > 1, health.linksDown.count == peers.count {
                 health.fault = .clusterCut
             } else if health.partsWithoutOwner.count == owners.count {
                 health.fault = .noOwner
@@ -126,6 +147,7 @@ package struct ClusterHealth: Sendable, Equatable {
         case .redisAway, .noOwner, nil: break
         }
         if redisAwaySince != nil { words.append("the register in Redis cannot be reached: the lease has run out") }
+        if isCutOff { words.append("the other gateways have its parts: its devices are disconnected and go to them") }
         if !partsWithoutOwner.isEmpty {
             let list = partsWithoutOwner.map { "\($0)" }.joined(separator: ", ")
             words.append(partsWithoutOwner.count == 1 ? "no owner for part \(list)" : "no owner for parts \(list)")
@@ -142,10 +164,13 @@ extension ClusterContext {
 
 extension MembershipRunner.View {
     /// The other gateways and whether there is a link to each.
-    private func others(_ links: ClusterLinks) -> [(node: Int, address: String, isUp: Bool)] {
+    private func others(_ links: ClusterLinks) -> [(node: Int, peer: ClusterHealth.Peer)] {
         snapshot.members.filter { $0.key != node && !$0.value.info.address.isEmpty }.map { member in
             let number = Int(member.key.number)
-            return (number, member.value.info.address, links.hub?.isUp(number) ?? false)
+            let peer = ClusterHealth.Peer(
+                address: member.value.info.address, isUp: links.hub?.isUp(number) ?? false,
+                holdsLease: links.hub?.holdsLease(number) ?? false)
+            return (number, peer)
         }
     }
 
@@ -154,8 +179,8 @@ extension MembershipRunner.View {
         let others = others(links)
         return ClusterHealth.judge(
             membership: membership.health(now: now), owners: context.allOwners, node: context.node,
-            otherLinks: others.map { ($0.address, $0.isUp) },
-            renewedAt: ClockCheck.now() - (now - membership.renewedAt), now: now, hasWorkingPart: hasWorkingPart)
+            peers: others.map(\.peer), renewedAt: ClockCheck.now() - (now - membership.renewedAt),
+            leaseAge: now - membership.renewedAt, hasWorkingPart: hasWorkingPart)
     }
 
     func figures(_ context: ClusterContext, _ links: ClusterLinks, _ counts: ClusterFigures.Counts) -> ClusterFigures {
@@ -172,13 +197,13 @@ extension MembershipRunner.View {
         // A gateway that starts again at its address is another member for as long as its old lease lasts.
         var byAddress: [String: ClusterFigures.Link] = [:]
         for other in others(links) {
-            var link = byAddress[other.address] ?? ClusterFigures.Link(peer: other.address)
+            var link = byAddress[other.peer.address] ?? ClusterFigures.Link(peer: other.peer.address)
             let bytes = links.hub?.figures(of: other.node) ?? LinkFigures()
-            link.isUp = link.isUp || other.isUp
+            link.isUp = link.isUp || other.peer.isUp
             link.sentBytes += bytes.sentBytes
             link.receivedBytes += bytes.receivedBytes
             link.refusedBatches += bytes.refusedBatches
-            byAddress[other.address] = link
+            byAddress[other.peer.address] = link
         }
         figures.links = byAddress.values.sorted { $0.peer < $1.peer }
         figures.traffic = links.hub?.statistics ?? LinkStatistics()

@@ -272,8 +272,13 @@ final class ClusterNode {
 
     /// Looks at what is still missing, at this machine's clock, and at what the links dropped; about once a second.
     func tend() {
-        if hasStarted { host.tend() }
         let view = runner.view
+        if hasStarted {
+            host.tend()
+            let isHeld = view.membership.health(now: SystemClock.monotonicTime) != .registerUnreachable
+            links.hub?.setLease(isHeld ? .held : .ended)
+            host.context.followCutOff(view.health(context, links, hasWorkingPart: engine.hasWorkingPart).isCutOff)
+        }
         if let clock = view.refusedClock, !isClockRefused {
             log.write(
                 .error, .clusterClockRefused, [.detail: .text("\(clock) in the register, milliseconds since 1970")])

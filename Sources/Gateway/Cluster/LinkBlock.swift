@@ -74,11 +74,11 @@ final class LinkBlock: @unchecked Sendable {
     // MARK: Frames
 
     /// Begins a frame; its place is what `endFrame` wants.
-    func beginFrame(_ kind: LinkFrame.Kind, part: Int = 0) -> Int {
+    func beginFrame(_ kind: LinkFrame.Kind, part: Int = 0, lease: LinkFrame.Lease = .unstated) -> Int {
         let start = byteCount
         put(UInt32(0))
         put(kind.rawValue)
-        put(UInt8(0))
+        put(lease.rawValue)
         put(UInt16(truncatingIfNeeded: part))
         return start
     }

@@ -16,7 +16,7 @@ class LinkConnection: StreamDelegate {
     /// Bytes of the first queued block that the stream has.
     private var offset = 0
     private var lastHeardAt: UInt64 = 0
-    private var lastSaidAt: UInt64 = 0
+    private var lastHeartbeatAt: UInt64 = 0
     /// What ended the connection, if this side did.
     private(set) var closing: LinkClose?
     /// The peer is known: heartbeats run, and frames may be long.
@@ -26,7 +26,7 @@ class LinkConnection: StreamDelegate {
 
     func attach(_ connection: DetachedConnection, serverName: String?) {
         let now = desk.loop.now
-        (lastHeardAt, lastSaidAt) = (now, now)
+        (lastHeardAt, lastHeartbeatAt) = (now, now)
         stream = ByteStream(
             attaching: connection, on: desk.loop, delegate: self, outboxByteLimit: LinkLimits.outboxByteCount,
             tls: desk.settings.tls, serverName: serverName)
@@ -105,9 +105,9 @@ class LinkConnection: StreamDelegate {
     }
 
     /// Writes a frame of its own.
-    func send(_ kind: LinkFrame.Kind, _ body: [UInt8] = []) {
+    func send(_ kind: LinkFrame.Kind, _ body: [UInt8] = [], lease: LinkFrame.Lease = .unstated) {
         let block = desk.spares.take()
-        let start = block.beginFrame(kind)
+        let start = block.beginFrame(kind, lease: lease)
         block.put(body)
         block.endFrame(start)
         send(block)
@@ -124,7 +124,6 @@ class LinkConnection: StreamDelegate {
                 guard isTaken else { return forgetReleased() }
                 desk.counters.sent(end - offset)
                 countingPort?.countSent(end - offset)
-                lastSaidAt = desk.loop.now
                 offset = end
             }
             offset = 0
@@ -153,8 +152,9 @@ class LinkConnection: StreamDelegate {
             wentSilent()
             close(.unavailable, "the peer said nothing for \(now - lastHeardAt) ms")
             self.stream?.close(.timedOut)
-        } else if firstQueued == queue.count, now >= lastSaidAt + desk.settings.times.heartbeatMilliseconds {
-            send(.heartbeat)
+        } else if firstQueued == queue.count, now >= lastHeartbeatAt + desk.settings.times.heartbeatMilliseconds {
+            lastHeartbeatAt = now
+            send(.heartbeat, lease: desk.ports.lease)
         }
     }
 

@@ -119,7 +119,7 @@ final class LinkDesk {
     let spares: SpareBlocks
     let counters: LinkCounters
     private let batches: SpareBatches
-    private let ports: LinkPorts
+    let ports: LinkPorts
     private let relays: RelayTable
     private let relayEnds: SharedCount
     private let relayLoop: EventLoop
@@ -439,7 +439,12 @@ final class LinkDesk {
 
 /// The ports of all nodes, for any thread.
 final class LinkPorts: Sendable {
+    /// What this gateway's heartbeats say.
+    private let ownLease = Atomic<UInt8>(0)
     private let ports = Lock<[LinkPort?]>(Array(repeating: nil, count: LinkDesk.nodes.upperBound + 1))
+
+    func setLease(_ lease: LinkFrame.Lease) { ownLease.store(lease.rawValue, ordering: .relaxed) }
+    var lease: LinkFrame.Lease { LinkFrame.Lease(rawValue: ownLease.load(ordering: .relaxed)) ?? .unstated }
 
     subscript(node: Int) -> LinkPort? {
         guard LinkDesk.nodes.contains(node) else { return nil }

@@ -1,7 +1,7 @@
 /// One frame between gateways.
 ///
-/// Four bytes have the length of its body; its kind, a spare byte and two bytes with its part follow, then the body. Numbers
-/// are little-endian.
+/// Four bytes have the length of its body; its kind, a byte with a heartbeat's `Lease` and two bytes with its part follow,
+/// then the body. Numbers are little-endian.
 struct LinkFrame {
     static let headerByteCount = 8
 
@@ -38,7 +38,16 @@ struct LinkFrame {
         case unread
     }
 
+    /// Whether the sender of a heartbeat holds its lease in the register.
+    enum Lease: UInt8 {
+        /// Any other frame, or a heartbeat of a release that does not say it.
+        case unstated
+        case held
+        case ended
+    }
+
     let kind: Kind
+    var lease = Lease.unstated
     let part: Int
     let body: UnsafeRawBufferPointer
 }
@@ -130,7 +139,8 @@ final class LinkFrameReader {
     private static func frame(_ bytes: UnsafeRawBufferPointer) throws(LinkFault) -> LinkFrame {
         guard let kind = LinkFrame.Kind(rawValue: bytes[4]) else { throw .unknownKind(bytes[4]) }
         return LinkFrame(
-            kind: kind, part: Int(UInt16(littleEndian: bytes.loadUnaligned(fromByteOffset: 6, as: UInt16.self))),
+            kind: kind, lease: LinkFrame.Lease(rawValue: bytes[5]) ?? .unstated,
+            part: Int(UInt16(littleEndian: bytes.loadUnaligned(fromByteOffset: 6, as: UInt16.self))),
             body: UnsafeRawBufferPointer(rebasing: bytes[LinkFrame.headerByteCount...]))
     }
 }

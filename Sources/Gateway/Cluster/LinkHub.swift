@@ -102,6 +102,12 @@ final class LinkHub: GatewayLinks {
     }
     func isUp(_ node: Int) -> Bool { ports[node]?.isLinkUp ?? false }
 
+    /// States in each heartbeat whether this gateway holds its lease.
+    func setLease(_ lease: LinkFrame.Lease) { ports.setLease(lease) }
+
+    /// Whether a node with a link says that it holds its lease.
+    func holdsLease(_ node: Int) -> Bool { ports[node].map { $0.isLinkUp && $0.lease == .held } ?? false }
+
     // MARK: From the loops
 
     /// Sends messages for a part to its owner and empties the array.

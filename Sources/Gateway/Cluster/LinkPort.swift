@@ -20,6 +20,8 @@ final class LinkPort: Sendable {
     private let waitingAnswers = Atomic<Int>(0)
     private let questions = Atomic<Int>(0)
     private let isAsking = Atomic<Bool>(false)
+    /// What the node's last heartbeat said of its lease.
+    private let peerLease = Atomic<UInt8>(0)
     private let numbers = Atomic<UInt32>(0)
     private let addresses = Lock<[RemoteAddress]>([])
     private let sent = Atomic<UInt64>(0)
@@ -49,6 +51,8 @@ final class LinkPort: Sendable {
 
     func setUp(_ isUp: Bool) { self.isUp.store(isUp, ordering: .relaxed) }
     func setQuestions(_ count: Int) { questions.store(count, ordering: .relaxed) }
+    func setLease(_ lease: LinkFrame.Lease) { peerLease.store(lease.rawValue, ordering: .relaxed) }
+    var lease: LinkFrame.Lease { LinkFrame.Lease(rawValue: peerLease.load(ordering: .relaxed)) ?? .unstated }
     var isLinkUp: Bool { isUp.load(ordering: .relaxed) }
 
     /// The next frame's number; it comes round after four thousand million of them.

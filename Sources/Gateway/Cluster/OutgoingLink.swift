@@ -130,7 +130,7 @@ final class OutgoingLink {
         case (.close, _):
             lastWord = LinkClose(frame.body) ?? LinkClose(code: .malformed, reason: "the peer closed the link")
             connection.stream?.close(.endOfStream)
-        case (.heartbeat, .up): break
+        case (.heartbeat, .up): port.setLease(frame.lease)
         case (.hello, .trying):
             guard let hello = LinkHello(frame.body) else { throw .malformed("the peer's Hello cannot be read") }
             guard hello.node == node, hello.cluster == desk.settings.cluster, hello.parts == desk.settings.parts,

@@ -15,7 +15,7 @@ enum HealthPage {
             switch status.phase {
             case .starting: "starting"
             case .stopping: "stopping"
-            case .ready where context.isEmptying: "draining"
+            case .ready where context.isEmptying && cluster?.isCutOff != true: "draining"
             case .ready: cluster?.fault?.rawValue ?? (context.store.isServing ? "ready" : "storeBusy")
             }
         var writer = JSONWriter(capacity: 256)

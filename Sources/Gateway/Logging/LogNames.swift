@@ -36,6 +36,10 @@ package enum LogName: String, Sendable, CaseIterable {
     case drainEnded
     /// An operator lets devices come again; fields: name, devices.
     case drainUndone
+    /// The gateway has lost Redis and the others have its parts: it disconnects its devices; fields: pace, devices.
+    case cutOffDrainBegan
+    /// The gateway has its lease again and takes devices; fields: devices.
+    case cutOffDrainEnded
     /// More devices come than the loop can welcome at once: they wait, or are told when to come back; fields: loop, count
     /// (who wait), milliseconds (how long the next one would).
     case stormBegan

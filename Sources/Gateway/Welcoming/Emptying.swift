@@ -16,12 +16,16 @@ struct Emptying: Sendable {
     var number: Int64
     /// Sessions told to go, and relays ended.
     var toldCount = 0
+    /// Redis was lost, and not an operator's request: it ends when Redis is back.
+    var isForCutOff = false
     /// Loops, or parts, that have no connection any more that a device made to this gateway.
     var emptyLoops: Set<Int> = []
     var hasEnded = false
 
     /// When a device comes back that was told to go: another gateway takes it, and the pace spreads them.
     static let window: (UInt32, UInt32) = (500, 2_000)
+    static let cutOffSeconds = 30
+    static let lowestCutOffPace = 100
     static let reason: StaticString = "this gateway is being emptied; come back, to another one if there is one"
 }
 
@@ -39,6 +43,25 @@ extension GatewayContext {
             guard isEmptying else { return }
             setEmptying(nil)
             log.write(.info, .drainUndone, [.name: .text(credential), .devices: LogValue(deviceConnections.value)])
+        }
+    }
+
+    /// Empties a gateway that is cut off from the cluster, and takes devices again when it is back.
+    ///
+    /// An operator's drain stays as it is.
+    func followCutOff(_ isCutOff: Bool) {
+        let present = emptying.withLock { $0 }
+        if isCutOff, present == nil {
+            let (now, devices) = (SystemClock.monotonicTime, deviceConnections.value)
+            // All are gone within half a minute, and few enough a second for those that they come to.
+            let pace = max(Emptying.lowestCutOffPace, devices / Emptying.cutOffSeconds)
+            var emptying = Emptying(pace: DrainPace(pace: pace, startedAt: now), alternate: "", number: now)
+            emptying.isForCutOff = true
+            setEmptying(emptying)
+            log.write(.warning, .cutOffDrainBegan, [.pace: LogValue(pace), .devices: LogValue(devices)])
+        } else if !isCutOff, present?.isForCutOff == true {
+            setEmptying(nil)
+            log.write(.info, .cutOffDrainEnded, [.devices: LogValue(deviceConnections.value)])
         }
     }
 

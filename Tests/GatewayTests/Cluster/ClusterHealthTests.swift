@@ -8,11 +8,15 @@ import Testing
 struct ClusterHealthTests {
     private func judge(
         _ membership: Membership.Health = .serves, owners: [Int] = [1, 2, 3, 1],
-        links: [(address: String, isUp: Bool)] = [("a:1", true), ("b:1", true)], hasWorkingPart: Bool = false
+        links: [(address: String, isUp: Bool)] = [("a:1", true), ("b:1", true)], holders: Set<String> = [],
+        leaseAge: Int64 = 4_000, hasWorkingPart: Bool = false
     ) -> ClusterHealth {
         ClusterHealth.judge(
-            membership: membership, owners: owners, node: 1, otherLinks: links, renewedAt: 5_000, now: 9_000,
-            hasWorkingPart: hasWorkingPart)
+            membership: membership, owners: owners, node: 1,
+            peers: links.map {
+                ClusterHealth.Peer(address: $0.address, isUp: $0.isUp, holdsLease: holders.contains($0.address))
+            },
+            renewedAt: 5_000, leaseAge: leaseAge, hasWorkingPart: hasWorkingPart)
     }
 
     @Test("what is well has no reason")
@@ -54,6 +58,26 @@ struct ClusterHealthTests {
         #expect(half.fault == nil && half.reason == "no link to b:1")
         #expect(judge(links: [("b:1", false)]).fault == nil)
         #expect(judge(links: []).fault == nil)
+    }
+
+    @Test("a gateway is cut off when another one holds its lease, or it reaches none; not when Redis is away for all")
+    func cutOff() {
+        func isCutOff(_ links: [(address: String, isUp: Bool)], holders: Set<String> = [], age: Int64 = 10_001) -> Bool
+        {
+            judge(.registerUnreachable, links: links, holders: holders, leaseAge: age).isCutOff
+        }
+        let both = [(address: "a:1", isUp: true), (address: "b:1", isUp: true)]
+        #expect(isCutOff(both, holders: ["b:1"]))
+        #expect(!isCutOff(both))
+        #expect(isCutOff([("a:1", false), ("b:1", false)]))
+        #expect(!isCutOff([("a:1", false), ("b:1", true)]))
+        // The others need a moment to take the parts over; a gateway alone has nobody to send its devices to.
+        #expect(!isCutOff(both, holders: ["b:1"], age: 10_000))
+        #expect(!isCutOff([]))
+        // Neither with a lease, nor while its parts take writes.
+        #expect(!judge(.serves, holders: ["a:1"], leaseAge: 60_000).isCutOff)
+        #expect(
+            !judge(.registerUnreachable, holders: ["a:1"], leaseAge: 60_000, hasWorkingPart: true).isCutOff)
     }
 
     @Test("a gateway that gives its parts away says so, whatever else there is")

@@ -49,7 +49,7 @@ let package = Package(
         .target(name: "Wire", swiftSettings: pure),
         .target(name: "TextForms", swiftSettings: common),
         .target(name: "Delivery", dependencies: ["Wire", "Structures"], swiftSettings: pure),
-        .target(name: "APNs", dependencies: ["TextForms"], swiftSettings: pure),
+        .target(name: "APNs", dependencies: ["JSON", "TextForms"], swiftSettings: pure),
         .target(name: "Directory", dependencies: ["Delivery", "Wire"], swiftSettings: pure),
         .target(name: "Campaigns", dependencies: ["Delivery", "Wire"], swiftSettings: pure),
         .target(name: "Cluster", swiftSettings: pure),
@@ -72,33 +72,33 @@ let package = Package(
             swiftSettings: common),
 
         .target(name: "Configuration", dependencies: ["Platform", "TextForms"], swiftSettings: common),
+        .target(name: "JSON", dependencies: ["CSimdjson", "TextForms"], swiftSettings: common),
+        .target(name: "Webhooks", dependencies: ["Cryptography", "TextForms"], swiftSettings: common),
 
         // Wiring.
         .target(
             name: "PushAPI",
             dependencies: [
-                "APNs", "CSimdjson", "Campaigns", "Delivery", "Directory", "TextForms", "Wire", "Cryptography",
+                "APNs", "Campaigns", "Delivery", "Directory", "JSON", "TextForms", "Webhooks", "Wire", "Cryptography",
             ],
             swiftSettings: common),
         .target(
             name: "Gateway",
             dependencies: [
-                "Cluster", "Redis", "Console",
-                "HTTPClient", "Configuration", "EventLoops", "MessageStore", "PushAPI", "Campaigns", "Delivery",
-                "Directory",
-                "Wire",
-                "Cryptography", "Platform", "Structures", "TextForms",
+                "APNs", "Cluster", "Redis", "Console", "HTTPClient", "Configuration", "EventLoops", "JSON",
+                "MessageStore", "PushAPI", "Campaigns", "Delivery", "Directory", "Webhooks", "Wire", "Cryptography",
+                "Platform", "Structures", "TextForms",
             ], swiftSettings: common),
         .target(
             name: "APNsSender",
             dependencies: [
-                "APNs", "Configuration", "FakeAPNs", "HTTP2", "HTTPClient", "EventLoops", "PushAPI", "Cryptography",
-                "Platform", "Structures", "TextForms",
+                "APNs", "Configuration", "FakeAPNs", "HTTP2", "HTTPClient", "EventLoops", "JSON", "Cryptography",
+                "Platform", "Structures", "TextForms", "Webhooks",
             ], swiftSettings: common),
         .target(
             name: "FakeAPNs",
             dependencies: [
-                "APNs", "Configuration", "HTTP2", "EventLoops", "PushAPI", "Cryptography", "Platform", "TextForms",
+                "APNs", "Configuration", "HTTP2", "EventLoops", "JSON", "Cryptography", "Platform", "TextForms",
             ], swiftSettings: common),
         .target(
             name: "LongwireClient",
@@ -132,9 +132,8 @@ let package = Package(
         .testTarget(
             name: "APNsSenderTests",
             dependencies: [
-                "APNsSender", "FakeAPNs", "APNs", "Delivery", "HTTP2", "EventLoops", "PushAPI", "Cryptography",
-                "Platform",
-                "Wire",
+                "APNsSender", "FakeAPNs", "APNs", "Delivery", "HTTP2", "EventLoops", "JSON", "PushAPI", "Cryptography",
+                "Platform", "Wire",
             ], swiftSettings: common),
         .testTarget(name: "APNsTests", dependencies: ["APNs", "TextForms"], swiftSettings: common),
         .testTarget(name: "DirectoryTests", dependencies: ["Directory", "Delivery", "TestKit"], swiftSettings: common),
@@ -164,7 +163,9 @@ let package = Package(
         .executableTarget(
             name: "longwire-simulate-cluster", dependencies: ["ClusterSimulation"],
             path: "Tests/Simulation/longwire-simulate-cluster", swiftSettings: common),
-        .testTarget(name: "PushAPITests", dependencies: ["PushAPI", "TestKit"], swiftSettings: common),
+        .testTarget(name: "JSONTests", dependencies: ["JSON", "TestKit"], swiftSettings: common),
+        .testTarget(
+            name: "PushAPITests", dependencies: ["JSON", "PushAPI", "Webhooks", "TestKit"], swiftSettings: common),
         .testTarget(
             name: "GatewayTests",
             dependencies: [
@@ -223,7 +224,8 @@ let package = Package(
         .target(
             name: "FuzzTargets",
             dependencies: [
-                "APNs", "Gateway", "Configuration", "EventLoops", "EventLoopsKit", "HTTP2", "LongwireClient", "PushAPI",
+                "APNs", "Gateway", "Configuration", "EventLoops", "EventLoopsKit", "HTTP2", "JSON", "LongwireClient",
+                "PushAPI",
                 "Campaigns", "Journal",
                 "Delivery", "Directory",
                 "Wire", "Cryptography", "Platform", "MessageStore", "TestKit",

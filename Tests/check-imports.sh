@@ -13,13 +13,15 @@ Structures:
 Wire:
 TextForms:
 Delivery: Structures Wire
-APNs: TextForms
+APNs: JSON TextForms
 Directory: Delivery Structures Wire
 Campaigns: Delivery Wire
 Cluster:
 Platform: CSystem Glibc Synchronization
 Cryptography: COpenSSL Glibc
 Console: CConsole
+JSON: CSimdjson TextForms
+Webhooks: Cryptography TextForms
 Configuration: Glibc Platform TextForms
 EventLoops: CLibevent Cryptography Glibc Platform Structures Synchronization TextForms
 HTTPClient: CCurl Glibc Synchronization
@@ -27,12 +29,12 @@ HTTP2: CNghttp2 Cryptography EventLoops Platform
 Redis: CHiredis Cryptography Glibc Platform Synchronization
 Journal: Glibc Platform Structures Synchronization
 MessageStore: CRocksDB Cryptography Delivery Glibc Journal Platform Redis Structures Synchronization Wire
-PushAPI: APNs CSimdjson Campaigns Cryptography Delivery Directory Structures TextForms Wire
-Gateway: Campaigns Cluster Configuration Console Cryptography Delivery Directory EventLoops FoundationEssentials Glibc Journal MessageStore Platform PushAPI Structures Synchronization TextForms Wire
+PushAPI: APNs Campaigns Cryptography Delivery Directory JSON Structures TextForms Webhooks Wire
+Gateway: APNs Campaigns Cluster Configuration Console Cryptography Delivery Directory EventLoops FoundationEssentials Glibc JSON Journal MessageStore Platform PushAPI Structures Synchronization TextForms Webhooks Wire
 Gateway/Cluster: Redis
 Gateway/Outbound: HTTPClient
-APNsSender: APNs Configuration Cryptography EventLoops FakeAPNs Glibc HTTP2 HTTPClient Platform PushAPI Structures Synchronization TextForms
-FakeAPNs: APNs Configuration Cryptography EventLoops HTTP2 Platform PushAPI TextForms
+APNsSender: APNs Configuration Cryptography EventLoops FakeAPNs Glibc HTTP2 HTTPClient JSON Platform Structures Synchronization TextForms Webhooks
+FakeAPNs: APNs Configuration Cryptography EventLoops HTTP2 JSON Platform TextForms
 LongwireClient: Darwin Glibc Musl Wire
 LongwireClient/Apple: CryptoKit Dispatch Foundation Network Security
 LongwireClient/Linux: Cryptography

@@ -1,8 +1,8 @@
 internal import APNs
 internal import Configuration
 internal import EventLoops
+internal import JSON
 internal import Platform
-internal import PushAPI
 
 /// `longwire-apns channel` and `longwire-apns broadcast`: one request by the sender's own way.
 struct ChannelCommand {

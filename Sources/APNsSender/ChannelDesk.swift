@@ -2,8 +2,8 @@ internal import APNs
 internal import Cryptography
 internal import EventLoops
 internal import HTTP2
+internal import JSON
 internal import Platform
-internal import PushAPI
 
 /// What came of a request about channels.
 enum ChannelOutcome: Equatable {

@@ -1,7 +1,7 @@
 internal import APNs
 internal import Configuration
 internal import EventLoops
-internal import PushAPI
+internal import JSON
 
 /// Channels and broadcasts on the admin listener, for the back end: `/v1/channels` and `/v1/broadcasts`.
 enum ChannelEndpoint {

@@ -3,8 +3,8 @@ internal import APNs
 internal import Cryptography
 internal import EventLoops
 internal import HTTPClient
+internal import JSON
 internal import Platform
-internal import PushAPI
 
 /// `longwire-apns doctor`: tries what the sender will do, and says what is wrong in plain words.
 struct Doctor {

@@ -1,6 +1,7 @@
+internal import APNs
 internal import HTTPClient
+internal import JSON
 internal import Platform
-internal import PushAPI
 internal import Synchronization
 
 /// The sender's two threads towards the gateway: one leases jobs as there is room, one reports results.
@@ -22,7 +23,7 @@ final class GatewayLink: Sendable {
         var longestPause = 60_000
 
         /// A lease begins when it is asked for, as far as we know, so that its wait is added.
-        var askedSeconds: Int { min(Int(Limits.leaseSeconds.upperBound), leaseSeconds + waitSeconds) }
+        var askedSeconds: Int { min(Int(HandoffBounds.leaseSeconds.upperBound), leaseSeconds + waitSeconds) }
         /// The longest pause before a result is reported again: a part of a gateway that is back must have it before the
         /// job's lease lapses.
         var longestRepeat: Int { min(pause.upperBound, max(pause.lowerBound, leaseSeconds * 100)) }
@@ -224,7 +225,7 @@ final class GatewayLink: Sendable {
                 while: { $0.isLeasing && $0.room(self.settings.jobs) == 0 },
                 then: { $0.isLeasing ? $0.room(self.settings.jobs) : 0 })
             guard room > 0 else { return }
-            let limit = min(room, Limits.leaseJobCount)
+            let limit = min(room, HandoffBounds.jobCount)
             let body =
                 "{\"channel\":\"apns\",\"max\":\(limit),\"leaseSeconds\":\(settings.askedSeconds),"
                 + "\"waitSeconds\":\(settings.waitSeconds)}"
@@ -303,7 +304,7 @@ final class GatewayLink: Sendable {
                     if state.kept.isEmpty { return state.isReporting }
                     return state.kept.values.allSatisfy { $0.at > SystemClock.monotonicMilliseconds }
                 },
-                then: { $0.takeBatch(SystemClock.monotonicMilliseconds, limit: Limits.leaseJobCount) })
+                then: { $0.takeBatch(SystemClock.monotonicMilliseconds, limit: HandoffBounds.jobCount) })
             if !batch.isEmpty { return batch }
             let isOver = state.withLock {
                 ($0.isAbandoned || !$0.isReporting) && $0.outcomes.isEmpty && $0.kept.isEmpty

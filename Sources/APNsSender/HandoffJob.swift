@@ -1,5 +1,5 @@
 internal import APNs
-internal import PushAPI
+internal import JSON
 
 /// A leased handoff job in the sender's hands, until its result is on its way to the gateway.
 final class HandoffJob {

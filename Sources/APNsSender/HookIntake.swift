@@ -1,8 +1,8 @@
 internal import Cryptography
 internal import EventLoops
 internal import Platform
-internal import PushAPI
 internal import Structures
+internal import Webhooks
 
 /// The ids of calls that were taken, so that a repeated one is recognised.
 struct TakenCalls: ~Copyable {

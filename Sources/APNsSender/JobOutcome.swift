@@ -1,4 +1,5 @@
-internal import PushAPI
+internal import APNs
+internal import JSON
 
 /// A job's result as the gateway gets it.
 struct JobOutcome: Sendable, Equatable {
@@ -52,7 +53,7 @@ struct JobOutcome: Sendable, Equatable {
             }
             if let seconds = outcome.retryAfterSeconds {
                 writer.key("retryAfterSeconds")
-                writer.integer(min(max(0, seconds), Limits.retryAfterSeconds.upperBound))
+                writer.integer(min(max(0, seconds), HandoffBounds.retryAfterSeconds.upperBound))
             }
             writer.endObject()
         }

@@ -2,7 +2,6 @@ internal import APNs
 internal import EventLoops
 internal import HTTP2
 internal import Platform
-internal import PushAPI
 internal import Structures
 
 /// The way of one credential to one of Apple's environments: its jobs that wait, and its connections.

@@ -1,7 +1,7 @@
 internal import APNs
 internal import EventLoops
+internal import JSON
 internal import Platform
-internal import PushAPI
 
 /// What the sender tells an operator; one line an occurrence.
 struct SenderLog: Sendable {
@@ -59,7 +59,7 @@ final class Sender {
     private var retired: [Lane] = []
     private var marked: [Lane] = []
     private var outcomes: [JobOutcome] = []
-    private let parser = JSONParser(depthLimit: Limits.jobDepth)
+    private let parser = JSONParser(depthLimit: JSONParser.standardDepth + HandoffBounds.jobDepth)
     /// Gets the outcomes of a turn.
     private let results: ([JobOutcome]) -> Void
     private let resolver: (Lane.Endpoint, @escaping (Result<[RemoteAddress], RemoteAddress.Failure>) -> Void) -> Void

@@ -3,7 +3,7 @@ internal import Configuration
 internal import Cryptography
 internal import Glibc
 internal import HTTPClient
-internal import PushAPI
+internal import Webhooks
 
 /// What `longwire-apns` works by, read from one JSON5 file.
 struct SenderConfiguration {

@@ -4,8 +4,8 @@ internal import Cryptography
 internal import EventLoops
 internal import HTTPClient
 internal import Platform
-internal import PushAPI
 internal import Synchronization
+internal import Webhooks
 
 /// The running sender: its loop, its threads and its listeners.
 final class SenderProgram {

@@ -2,8 +2,8 @@ package import APNs
 package import Cryptography
 package import EventLoops
 internal import HTTP2
+internal import JSON
 package import Platform
-internal import PushAPI
 internal import TextForms
 
 /// A fake of one of Apple's two services, on one loop.
@@ -15,7 +15,7 @@ package final class FakeAPNs {
     private var channels = FakeChannels()
     private var channelRequestCount = 0
     private let tls: TLSContext
-    private let parser = JSONParser(depthLimit: Limits.jobDepth)
+    private let parser = JSONParser(depthLimit: JSONParser.standardDepth + HandoffBounds.jobDepth)
     private let record: (([UInt8]) -> Void)?
     private var listener: Listener?
     private var channelListener: Listener?

@@ -1,4 +1,4 @@
-internal import PushAPI
+internal import JSON
 internal import TextForms
 
 /// Apple's channels as the fake plays them: made, read, listed, deleted, and broadcasts on them.

@@ -1,6 +1,6 @@
 internal import APNs
 internal import Cryptography
-internal import PushAPI
+internal import JSON
 internal import TextForms
 
 /// A request as it came.

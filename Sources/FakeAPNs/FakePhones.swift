@@ -1,4 +1,4 @@
-internal import PushAPI
+internal import JSON
 
 /// The phones behind the tokens: what each would show.
 struct FakePhones {

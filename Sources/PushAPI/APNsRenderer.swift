@@ -3,6 +3,7 @@
 // leaves open.
 
 internal import Delivery
+internal import JSON
 internal import TextForms
 internal import Wire
 

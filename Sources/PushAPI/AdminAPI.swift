@@ -1,7 +1,9 @@
 // The admin listener's API: handoff, traces, devices, health.
 
+internal import APNs
 internal import Cryptography
 package import Delivery
+internal import JSON
 package import Wire
 
 /// What the gateway is to do about one request on the admin listener.
@@ -248,8 +250,8 @@ package final class AdminAPI {
             let names = VendorChannel.allCases.map { "\($0.name)" }.joined(separator: ", ")
             throw .invalid("channel is one of: \(names)")
         }
-        let limit = try fields.integer("max", in: 1...Int64(Limits.leaseJobCount)) ?? 100
-        let seconds = try fields.integer("leaseSeconds", in: Limits.leaseSeconds) ?? 60
+        let limit = try fields.integer("max", in: 1...Int64(HandoffBounds.jobCount)) ?? 100
+        let seconds = try fields.integer("leaseSeconds", in: HandoffBounds.leaseSeconds) ?? 60
         let wait = try fields.integer("waitSeconds", in: Limits.waitSeconds) ?? 0
         return LeaseRequest(
             holder: body.credential.name, channel: channel, apps: body.credential.apps, limit: Int(limit),
@@ -261,7 +263,9 @@ package final class AdminAPI {
         let list = try StrictObject.list(body, "results")
         var results: [JobResult] = []
         for (index, item) in list.elements.enumerated() {
-            guard index < Limits.leaseJobCount else { throw .invalid("results has at most \(Limits.leaseJobCount)") }
+            guard index < HandoffBounds.jobCount else {
+                throw .invalid("results has at most \(HandoffBounds.jobCount)")
+            }
             results.append(try StrictObject.result(item, at: "results[\(index)]", leaseID: nil))
         }
         return results
@@ -269,13 +273,13 @@ package final class AdminAPI {
 
     private func extend(_ body: JSONValue, apps: Set<AppKey>?) throws(AdminFault) -> ExtendRequest {
         let fields = try StrictObject(body, known: ["jobs", "leaseSeconds"])
-        guard let seconds = try fields.integer("leaseSeconds", in: Limits.leaseSeconds) else {
+        guard let seconds = try fields.integer("leaseSeconds", in: HandoffBounds.leaseSeconds) else {
             throw .invalid("leaseSeconds is missing")
         }
         guard let jobs = body["jobs"], jobs.kind == .array else { throw .invalid("jobs is an array") }
         var items: [ExtendRequest.Item] = []
         for (index, item) in jobs.elements.enumerated() {
-            guard index < Limits.leaseJobCount else { throw .invalid("jobs has at most \(Limits.leaseJobCount)") }
+            guard index < HandoffBounds.jobCount else { throw .invalid("jobs has at most \(HandoffBounds.jobCount)") }
             let fields = try StrictObject(item, known: ["jobId", "leaseId"], at: "jobs[\(index)]")
             items.append(ExtendRequest.Item(job: try fields.job(), leaseID: try fields.lease()))
         }

@@ -1,6 +1,7 @@
 // The admin listener's answers about devices and messages.
 
 package import Delivery
+internal import JSON
 package import Wire
 
 package enum AdminAnswer {

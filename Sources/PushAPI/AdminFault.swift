@@ -1,4 +1,6 @@
 /// The admin listener's refusals (docs/Errors.md, "Handoff and admin API").
+internal import JSON
+
 struct AdminFault: Error, Equatable {
     enum Code: String, CaseIterable {
         case badJSON, invalidParameter, unauthorized, forbidden, notFound, methodNotAllowed, bodyTooLarge, conflict,

@@ -1,4 +1,5 @@
 package import Campaigns
+internal import JSON
 
 /// What the admin API does to an app that it made.
 package enum AppAct: String, Sendable, Codable, CaseIterable {

@@ -1,42 +1,8 @@
-// Apple's rules (module APNs) over parsed JSON: the gateway writes `aps` by them, sender and fake read bodies by them.
+// A publisher's `aps`, written by Apple's rules (module APNs).
 
-package import APNs
+internal import APNs
 internal import Delivery
-
-extension BodyValue {
-    init(_ value: JSONValue) {
-        if let bytes = value.stringBytes {
-            let isShort = bytes.count <= Bounds.shortTextByteCount
-            self = isShort ? .text(String(decoding: bytes, as: UTF8.self)) : .longText
-        } else if let number = value.integer {
-            self = .integer(number)
-        } else if let flag = value.bool {
-            self = .flag(flag)
-        } else if value.kind == .object {
-            self = .object(isEmpty: value.isEmptyContainer)
-        } else if value.kind == .array {
-            self = .list(isEmpty: value.isEmptyContainer)
-        } else if value.isNull {
-            self = .null
-        } else {
-            self = .number(value.double ?? value.unsignedInteger.map(Double.init) ?? .infinity)
-        }
-    }
-}
-
-extension BodyFacts {
-    /// Reads a whole body.
-    package init(_ body: JSONValue, isActivity: Bool) {
-        self.init()
-        isObject = body.kind == .object
-        guard let aps = body["aps"], aps.kind == .object else { return }
-        hasAps = true
-        let keys = isActivity ? BodyKey.ofActivity : BodyKey.ofNotification
-        for (name, value) in aps.members {
-            if let key = keys.first(where: { name.equals($0.name) }) { note(key, BodyValue(value)) }
-        }
-    }
-}
+internal import JSON
 
 /// Writes a publisher's `aps` as Apple takes it: values in the forms that Apple reads, and nothing that says nothing.
 struct APSWriter {

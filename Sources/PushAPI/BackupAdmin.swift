@@ -1,4 +1,6 @@
 /// The backup that a gateway makes, or made last.
+internal import JSON
+
 package struct BackupStatus: Sendable, Equatable {
     package enum State: String, Sendable { case none, running, done, failed }
     package var state = State.none

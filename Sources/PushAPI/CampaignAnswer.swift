@@ -2,6 +2,7 @@
 
 package import Delivery
 internal import Campaigns
+internal import JSON
 package import Wire
 
 package enum CampaignAnswer {
@@ -260,12 +261,12 @@ package enum CampaignAnswer {
     }
 
     private static func waitingEntry(_ cid: DeviceID, to writer: inout JSONWriter) {
-        writer.key(identifier: cid)
+        writer.key(hex: cid.high, cid.low)
         writer.string("successed_offline")
     }
 
     private static func statusEntry(_ outcome: PublishOutcome, to writer: inout JSONWriter) {
-        writer.key(identifier: outcome.cid)
+        writer.key(hex: outcome.cid.high, outcome.cid.low)
         writer.string(PushAnswer.statusWord(outcome))
     }
 

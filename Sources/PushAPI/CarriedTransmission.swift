@@ -1,3 +1,4 @@
+internal import JSON
 internal import TextForms
 
 /// The live channel's payload on its way into an APNs body, in the form that the app's template names.

@@ -1,4 +1,6 @@
 /// What an operator wishes of a cluster: the register keeps it, and the gateways carry it out.
+internal import JSON
+
 package enum ClusterRequest: Sendable, Equatable {
     /// The gateway gives all its parts away and takes none; `nil`: the one that is asked.
     case drain(node: Int?)

@@ -1,4 +1,6 @@
 /// What an operator wishes of a gateway's devices.
+internal import JSON
+
 package enum DrainRequest: Sendable, Equatable {
     /// They are told to go, `pace` a second; to `alternate`, if it is not empty.
     case begin(pace: Int, alternate: String)

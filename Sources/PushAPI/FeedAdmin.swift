@@ -1,6 +1,7 @@
 // The admin listener's requests about feeds, and their answers: an app's upstream messages and its events.
 
 package import Delivery
+internal import JSON
 internal import TextForms
 internal import Wire
 

@@ -1,4 +1,5 @@
 package import Campaigns
+internal import JSON
 
 /// Getui's result codes, as far as this gateway answers them (docs/Errors.md, "Push API").
 package enum GetuiCode: Int, Sendable, CaseIterable {

@@ -1,6 +1,7 @@
 // The handoff API's answers; the hook's requests carry the same jobs.
 
 package import Delivery
+internal import JSON
 internal import Wire
 
 package enum HandoffAnswer {

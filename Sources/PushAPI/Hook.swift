@@ -1,52 +1,10 @@
 // The hook: jobs are posted to a sender service instead of being leased by it. Pure functions; the gateway's outbound
 // thread sends what is built here and hands the answer back.
-//
-// Signed as Standard Webhooks 1.0 asks (standardwebhooks.com): `v1,` and the base 64 of
-// HMAC-SHA256(secret, id ‖ "." ‖ timestamp in seconds ‖ "." ‖ body).
 
-internal import Cryptography
 package import Delivery
-internal import TextForms
+internal import JSON
+package import Webhooks
 package import Wire
-
-/// The key shared with the sender service, written `whsec_` and base 64.
-package struct HookSecret: Sendable {
-    /// 24 to 64 bytes, the key of the HMAC.
-    package let key: [UInt8]
-
-    /// `nil` unless the text is `whsec_` followed by the base 64 of 24 to 64 bytes, as the specification asks; some tools
-    /// leave the padding out.
-    package init?(_ text: String) {
-        let prefix = "whsec_"
-        guard text.hasPrefix(prefix) else { return nil }
-        var digits = Array(text.utf8.dropFirst(prefix.utf8.count))
-        if digits.last != UInt8(ascii: "=") {
-            while digits.count % 4 != 0 { digits.append(UInt8(ascii: "=")) }
-        }
-        guard let key = Base64.decode(digits, .standard), (24...64).contains(key.count) else { return nil }
-        self.key = key
-    }
-
-    /// The header `webhook-signature`.
-    package func signature(id: String, timestamp: Int64, body: [UInt8]) -> String {
-        let signed = Array("\(id).\(timestamp).".utf8) + body
-        return "v1," + Base64.encode(HMACSHA256.code(key: key, message: signed), .standard)
-    }
-}
-
-/// The headers of one attempt to post a body, signed with each secret in force.
-package enum WebhookHeaders {
-    package static func make(
-        id: String, body: [UInt8], keys: [HookSecret], unixSeconds: Int64
-    ) -> [(name: String, value: String)] {
-        // Signatures stand apart by a space, so that the receiver may change its secret at leisure.
-        let signatures = keys.map { $0.signature(id: id, timestamp: unixSeconds, body: body) }
-        return [
-            ("content-type", "application/json;charset=utf-8"), ("webhook-id", id),
-            ("webhook-timestamp", String(unixSeconds)), ("webhook-signature", signatures.joined(separator: " ")),
-        ]
-    }
-}
 
 /// One batch on its way to the hook.
 ///

@@ -1,6 +1,7 @@
 // The admin listener's answers to what begins from a complaint.
 
 package import Delivery
+internal import JSON
 package import Wire
 
 package enum InspectionAnswers {

@@ -14,12 +14,6 @@ package enum Limits {
     package static let openBodyByteCount = 4 << 10
     /// Events of one receipt: with these its body stays below `openBodyByteCount`.
     package static let receiptEventCount = 32
-    /// Nested containers in a body.
-    ///
-    /// Getui's deepest documented path has seven.
-    package static let jsonDepth = 64
-    /// Nested containers in an answer with jobs: a job's body lies up to three deeper there than a publisher nested it.
-    package static let jobDepth = jsonDepth + 3
     /// Conditions of one expression over tags.
     package static let tagConditionCount = TagExpression.groupLimit
     /// Values of all conditions of one request, repetitions included: each is hashed.
@@ -105,12 +99,7 @@ package enum Limits {
     static let backupNameByteCount = 64
     /// 500 results with long reasons take about 200 KB.
     package static let adminBodyByteCount = 1 << 20
-    /// Jobs of one lease, and results of one call: both fit one committed batch a loop comfortably.
-    package static let leaseJobCount = 500
-    package static let leaseSeconds: ClosedRange<Int64> = 5...300
     package static let waitSeconds: ClosedRange<Int64> = 0...30
-    /// A sender may put off a retry for a day; a message is kept for three.
-    package static let retryAfterSeconds: ClosedRange<Int64> = 0...86_400
     /// The vendor's reason is kept in the trace row.
     package static let vendorReasonByteCount = 64
     /// The hook's answer: 500 outcomes of 400 bytes.

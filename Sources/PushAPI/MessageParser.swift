@@ -2,6 +2,7 @@
 
 internal import Cryptography
 internal import Delivery
+internal import JSON
 internal import TextForms
 internal import Wire
 

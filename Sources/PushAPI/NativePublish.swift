@@ -3,6 +3,7 @@
 
 internal import Cryptography
 package import Delivery
+internal import JSON
 internal import TextForms
 package import Wire
 

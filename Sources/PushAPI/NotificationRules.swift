@@ -1,6 +1,7 @@
 // Getui's rules for `push_message.notification`. iOS never shows one; it is checked as Getui checks it, and its JSON
 // travels as the message's payload.
 
+internal import JSON
 internal import TextForms
 
 enum NotificationRules {

@@ -1,4 +1,5 @@
 // Getui's PHP SDK puts into JSON what its caller handed over: a caller without types names an alias 12345.
+internal import JSON
 
 /// Integers written out where a text is expected.
 ///

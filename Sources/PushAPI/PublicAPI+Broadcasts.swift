@@ -2,6 +2,7 @@ internal import Campaigns
 internal import Cryptography
 internal import Delivery
 internal import Directory
+internal import JSON
 internal import Wire
 
 // Broadcasts: to all devices of an app, to those with certain tags, to those with one tag; and pushes to named devices

@@ -2,6 +2,7 @@ internal import Campaigns
 internal import Cryptography
 internal import Delivery
 internal import Directory
+internal import JSON
 internal import TextForms
 internal import Wire
 

@@ -1,5 +1,6 @@
 internal import Cryptography
 package import Delivery
+internal import JSON
 internal import Wire
 
 // Pushes.

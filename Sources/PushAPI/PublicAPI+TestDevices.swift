@@ -2,6 +2,7 @@
 
 internal import Delivery
 internal import Directory
+internal import JSON
 internal import Wire
 
 extension PublicAPI {

@@ -4,6 +4,7 @@ internal import Campaigns
 internal import Cryptography
 internal import Delivery
 internal import Directory
+internal import JSON
 internal import Wire
 
 extension PublicAPI {

@@ -3,6 +3,7 @@
 internal import Cryptography
 package import Campaigns
 package import Delivery
+internal import JSON
 package import Wire
 
 /// What the gateway is to do about one request on the push listener.

@@ -1,6 +1,7 @@
 // The push listener's answers: Getui's envelope, and beside it what Longwire knows more.
 
 package import Delivery
+internal import JSON
 package import Wire
 
 /// How durable an accepted message is; every answer says it.

@@ -1,5 +1,6 @@
 internal import Campaigns
 internal import Delivery
+internal import JSON
 internal import TextForms
 internal import Wire
 

@@ -3,6 +3,7 @@
 
 internal import Campaigns
 package import Delivery
+internal import JSON
 package import Wire
 
 /// A receipt, parsed; the device's loop checks its proof.

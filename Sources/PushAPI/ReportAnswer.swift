@@ -2,6 +2,7 @@
 
 package import Campaigns
 package import Delivery
+internal import JSON
 package import Wire
 
 package enum ReportAnswer {

@@ -1,4 +1,6 @@
 /// What an answer says of how its request was read: nothing of it is an error, and each may be a mistake.
+internal import JSON
+
 package struct RequestNotes: Sendable, Equatable {
     /// Fields from which nothing follows (`FieldUse.ignored`).
     package internal(set) var ignored: [String] = []

@@ -1,7 +1,9 @@
 // Strict reading of the handoff API's bodies: a sender service is a program of the operator's, and a misspelt key that
 // silently means a default would cost more than an error.
 
+internal import APNs
 internal import Delivery
+internal import JSON
 internal import Wire
 
 /// One object of a body, whose keys are all known.
@@ -75,7 +77,7 @@ struct StrictObject {
         let reason = try fields.text("reason") ?? ""
         let vendorID = try fields.text("vendorId") ?? ""
         let timestamp = try fields.integer("timestamp", in: 0...(1 << 52)) ?? 0
-        let retryAfter = try fields.integer("retryAfterSeconds", in: Limits.retryAfterSeconds) ?? 0
+        let retryAfter = try fields.integer("retryAfterSeconds", in: HandoffBounds.retryAfterSeconds) ?? 0
         return JobResult(
             job: job, leaseID: lease, outcome: outcome, reason: truncated(reason), vendorID: truncated(vendorID),
             timestamp: timestamp, retryAfterMilliseconds: retryAfter * 1_000)

@@ -1,5 +1,6 @@
 internal import Delivery
 internal import Directory
+internal import JSON
 
 /// Getui's tag conditions, `[{"key":…,"values":[…],"opt_type":"and|or|not"}]`, become an expression over tags.
 ///

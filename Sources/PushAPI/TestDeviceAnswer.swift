@@ -1,4 +1,5 @@
 internal import Directory
+internal import JSON
 internal import Wire
 
 /// What calls about test devices are answered.

@@ -4,6 +4,7 @@
 package import Campaigns
 internal import Delivery
 package import Directory
+internal import JSON
 internal import Wire
 
 package enum UserAnswer {

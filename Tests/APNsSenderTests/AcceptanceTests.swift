@@ -1,11 +1,12 @@
 import APNs
 import Delivery
+import JSON
 import Testing
 import Wire
 
 @testable import APNsSender
 @testable import FakeAPNs
-@testable import PushAPI
+import PushAPI
 
 /// A gateway's acceptance, the job that follows from it, and the sender's and the fake's word on that job.
 private struct Acceptance {
@@ -85,7 +86,7 @@ private struct Acceptance {
     /// Why the sender or the fake would not take a job; `nil`: both take it.
     func objection(to job: Job) -> String? {
         let answer = HandoffAnswer.lease([job], registry: AppRegistry([app]))
-        let parser = JSONParser(depthLimit: Limits.jobDepth)
+        let parser = JSONParser(depthLimit: JSONParser.standardDepth + HandoffBounds.jobDepth)
         guard let reader = try? HandoffJobReader(answer.body, parser: parser), let leased = reader.jobs.first else {
             return "unreadable"
         }
@@ -225,7 +226,7 @@ struct AcceptanceTests {
         var template = APNsTemplate()
         template.transmission = .none
         let acceptance = Acceptance(template: template)
-        for depth in 1...PushAPI.Limits.jsonDepth {
+        for depth in 1...JSONParser.standardDepth {
             let nested = String(repeating: "[", count: depth) + String(repeating: "]", count: depth)
             for result in [
                 acceptance.push(#"{"aps":{"alert":"a","x":\#(nested)},"y":\#(nested)}"#),

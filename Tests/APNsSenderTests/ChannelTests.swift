@@ -1,7 +1,6 @@
 import APNs
 import EventLoops
 import Platform
-import PushAPI
 import Testing
 
 @testable import APNsSender

@@ -3,7 +3,6 @@ import Cryptography
 import EventLoops
 import Glibc
 import Platform
-import PushAPI
 import Testing
 
 @testable import APNsSender

@@ -1,5 +1,7 @@
 import Delivery
+import TestKit
 import Testing
+import Webhooks
 import Wire
 
 @testable import PushAPI
@@ -397,7 +399,7 @@ struct AdminAPITests {
 
     @Test("random bodies are refused or taken, never a trap")
     func randomBodies() {
-        var generator = SplitMix(seed: 3)
+        var generator = SeededGenerator(seed: 3)
         let pieces = [
             "{", "}", "[", "]", ",", ":", #""jobId""#, #""leaseId""#, #""outcome""#, #""\#(Self.jobID)""#, "1", "-1",
             #""accepted""#, "null", #""channel":"apns""#,

@@ -1,6 +1,7 @@
 import Campaigns
 import Cryptography
 import Delivery
+import TestKit
 import Testing
 import Wire
 
@@ -361,7 +362,7 @@ struct RouteTests {
 
     @Test("random targets and bodies are answered, never a trap")
     func randomRequests() {
-        var generator = SplitMix(seed: 11)
+        var generator = SeededGenerator(seed: 11)
         let pieces = [
             "/v2", "/demoApp", "/auth", "/push", "/single", "/cid", "/batch", "%", "%2", "%41", "?", ",", "\u{0}", "é",
         ]

@@ -1,4 +1,5 @@
 import Delivery
+import TestKit
 import Testing
 import Wire
 
@@ -261,7 +262,7 @@ struct PushParsingTests {
 
     @Test("bodies with random damage are accepted or refused, never a trap")
     func damagedBodies() {
-        var generator = SplitMix(seed: 5)
+        var generator = SeededGenerator(seed: 5)
         let body = Array(
             #"""
             {"request_id":"req-000001","settings":{"ttl":1,"strategy":{"ios":4},"collapse_key":"k"},

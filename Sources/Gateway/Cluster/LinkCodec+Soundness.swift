@@ -1,3 +1,4 @@
+internal import APNs
 internal import Campaigns
 internal import Delivery
 internal import PushAPI
@@ -16,14 +17,14 @@ extension LoopMessage {
         case .list(let fanout): return fanout.content.isSound
         case .answers, .adopt: return false
         case .lease(let command):
-            return 0...PushAPI.Limits.leaseJobCount ~= command.limit && command.leaseMilliseconds >= 0
+            return 0...HandoffBounds.jobCount ~= command.limit && command.leaseMilliseconds >= 0
         case .settle(let results, _, _):
-            return results.count <= PushAPI.Limits.leaseJobCount
+            return results.count <= HandoffBounds.jobCount
                 && results.allSatisfy {
                     isHere($0.job.bucket) && $0.timestamp >= 0 && $0.retryAfterMilliseconds >= 0
                 }
         case .extend(let items, let milliseconds, _, _):
-            return items.count <= PushAPI.Limits.leaseJobCount && milliseconds >= 0
+            return items.count <= HandoffBounds.jobCount && milliseconds >= 0
                 && items.allSatisfy { isHere($0.job.bucket) }
         case .deviceStatus(let device, _): return isHere(device.bucket)
         case .trace(let message, _): return isHere(message.bucket)

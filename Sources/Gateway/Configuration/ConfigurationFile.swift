@@ -4,6 +4,7 @@ internal import Delivery
 internal import EventLoops
 internal import Glibc
 internal import PushAPI
+internal import Webhooks
 
 /// Reads the configuration file: JSON5 text to `GatewayConfiguration`, strictly, with every problem named.
 ///

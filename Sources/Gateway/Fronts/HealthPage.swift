@@ -1,3 +1,4 @@
+internal import JSON
 internal import MessageStore
 internal import Platform
 internal import PushAPI

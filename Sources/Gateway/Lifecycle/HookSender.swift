@@ -4,6 +4,7 @@ internal import Delivery
 internal import EventLoops
 internal import Platform
 internal import PushAPI
+internal import Webhooks
 internal import Wire
 
 /// The hook: a sender service that the gateway calls, instead of one that calls the gateway.
@@ -154,7 +155,7 @@ extension HookSender: HookPolicy {
         for delivery: HookDelivery, secrets: [Secret], unixSeconds: Int64
     ) -> [(name: String, value: String)] {
         guard let batch = state.withLock({ $0.batches[delivery.id]?.delivery }) else { return [] }
-        let keys = secrets.compactMap { PushAPI.HookSecret($0.exposed) }
+        let keys = secrets.compactMap { HookSecret($0.exposed) }
         return WebhookHeaders.make(id: batch.id, body: batch.body, keys: keys, unixSeconds: unixSeconds)
     }
 

@@ -2,6 +2,7 @@ internal import Configuration
 internal import HTTPClient
 internal import Platform
 internal import PushAPI
+internal import Webhooks
 
 /// Posts feeds' pages to the webhooks of apps, each until it is taken; one page of a feed at a time.
 ///

@@ -1,3 +1,4 @@
+internal import APNs
 internal import Delivery
 internal import PushAPI
 internal import Wire
@@ -64,16 +65,16 @@ enum AdminFuzz {
         switch action {
         case .respond(let response): try JSONFuzz.check(response)
         case .lease(let lease):
-            try require((1...Limits.leaseJobCount).contains(lease.limit), "a lease of \(lease.limit) jobs")
+            try require((1...HandoffBounds.jobCount).contains(lease.limit), "a lease of \(lease.limit) jobs")
             try require((5_000...300_000).contains(lease.leaseMilliseconds), "a lease beyond its limits")
             try require((0...30_000).contains(lease.waitMilliseconds), "a wait beyond its limits")
             try require(bearer != nil, "a lease without a credential")
         case .results(let request):
             let results = request.results
-            try require(results.count <= Limits.leaseJobCount && bearer != nil, "\(results.count) results")
+            try require(results.count <= HandoffBounds.jobCount && bearer != nil, "\(results.count) results")
             for result in results { try check(result) }
         case .extend(let extend):
-            try require(extend.items.count <= Limits.leaseJobCount && bearer != nil, "\(extend.items.count) items")
+            try require(extend.items.count <= HandoffBounds.jobCount && bearer != nil, "\(extend.items.count) items")
             try require((5_000...300_000).contains(extend.leaseMilliseconds), "a lease beyond its limits")
             for item in extend.items { try require(item.job.bucket != nil, "a job of no bucket") }
         case .device(let address):

@@ -1,5 +1,6 @@
 import Configuration
 internal import Gateway
+internal import JSON
 internal import PushAPI
 
 /// Any bytes as a JSON document, as the push API reads one: read, written and read again it stays the same.

@@ -3,6 +3,7 @@ internal import Campaigns
 internal import Cryptography
 internal import Delivery
 internal import Directory
+internal import JSON
 internal import PushAPI
 internal import Wire
 
@@ -249,7 +250,7 @@ enum PushFuzz {
         )
         try require(type != nil && kind != nil, "no push type of Apple's")
         guard let type, let kind else { return }
-        let parser = JSONParser(depthLimit: Limits.jobDepth)
+        let parser = JSONParser(depthLimit: JSONParser.standardDepth + HandoffBounds.jobDepth)
         let facts = try body.withUnsafeBytes { bytes in
             BodyFacts(try parser.parse(bytes), isActivity: type == .liveactivity)
         }

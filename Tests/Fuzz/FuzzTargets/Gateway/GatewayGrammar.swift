@@ -1,3 +1,4 @@
+internal import APNs
 import Configuration
 internal import Campaigns
 internal import Cryptography
@@ -392,8 +393,8 @@ package enum GatewayGrammar {
 
     private static let adminBodies: [String: Body] = [
         "POST /v1/handoff/lease": { script, _, _, json in
-            let most = script.size(Limits.leaseJobCount)
-            let seconds = script.edge(Limits.leaseSeconds), wait = script.choice(8) == 0 ? script.edge(0...30) : 0
+            let most = script.size(HandoffBounds.jobCount)
+            let seconds = script.edge(HandoffBounds.leaseSeconds), wait = script.choice(8) == 0 ? script.edge(0...30) : 0
             json.object {
                 $0.member("channel", "apns")
                 $0.member("max", number: most)
@@ -407,8 +408,8 @@ package enum GatewayGrammar {
         "POST /v1/handoff/results": { script, words, _, json in
             let outcome = script.pick(["accepted", "retry", "rejected", "badToken", "lost", "unsent"])
             let reason = String(decoding: script.words(Limits.vendorReasonByteCount), as: UTF8.self)
-            let after = script.edge(Limits.retryAfterSeconds)
-            let count = script.size(Limits.leaseJobCount)
+            let after = script.edge(HandoffBounds.retryAfterSeconds)
+            let count = script.size(HandoffBounds.jobCount)
             let some = (0..<3).map { _ in words.leases.pick(&script, otherwise: noLease) }
             let extra = outcome == "retry" || outcome == "unsent" ? #","retryAfterSeconds":\#(after)"# : ""
             json.object { json in
@@ -479,9 +480,9 @@ package enum GatewayGrammar {
             }
         },
         "POST /v1/handoff/extend": { script, words, _, json in
-            let count = script.size(Limits.leaseJobCount)
+            let count = script.size(HandoffBounds.jobCount)
             let lease = words.leases.pick(&script, otherwise: noLease)
-            let seconds = script.edge(Limits.leaseSeconds)
+            let seconds = script.edge(HandoffBounds.leaseSeconds)
             json.object { json in
                 json.key("jobs")
                 json.array { $0.repeated("{\(lease)}", count: count) }

@@ -1,7 +1,7 @@
 import TestKit
 import Testing
 
-@testable import PushAPI
+@testable import JSON
 
 @Suite("JSON")
 struct JSONTests {
@@ -182,7 +182,7 @@ struct JSONTests {
 
     @Test("random bytes are parsed or refused, and what is parsed writes a document that parses again")
     func randomBytes() {
-        var generator = SplitMix(seed: 2)
+        var generator = SeededGenerator(seed: 2)
         let parser = JSONParser(byteLimit: 4_096, depthLimit: 16)
         let alphabet = Array(#"{}[]:,"\u0eE+-.19truefalsnl \#u{0}"#.utf8) + [0xC3, 0xA9, 0xFF]
         for _ in 0..<20_000 {
@@ -196,18 +196,5 @@ struct JSONTests {
             guard !writer.bytes.isEmpty else { continue }
             #expect(error(writer.bytes, depthLimit: 16) == nil)
         }
-    }
-}
-
-/// A small seeded generator.
-struct SplitMix: RandomNumberGenerator {
-    private var state: UInt64
-    init(seed: UInt64) { state = seed }
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var mixed = state
-        mixed = (mixed ^ mixed >> 30) &* 0xBF58_476D_1CE4_E5B9
-        mixed = (mixed ^ mixed >> 27) &* 0x94D0_49BB_1331_11EB
-        return mixed ^ mixed >> 31
     }
 }

@@ -1,68 +1,71 @@
 // JSON out: appends to one byte array, in one pass, without Foundation.
 
 internal import TextForms
-internal import Wire
 
 /// Writes one JSON document.
 ///
 /// The caller keeps brackets and keys in order; commas are the writer's business.
-package struct JSONWriter {
-    package private(set) var bytes: [UInt8]
-    private var needsComma = false
+@frozen public struct JSONWriter {
+    /// The document so far; only the writer changes it.
+    public var bytes: [UInt8]
+    @usableFromInline var needsComma = false
 
-    package init(capacity: Int = 256) {
+    @inlinable public init(capacity: Int = 256) {
         bytes = []
         bytes.reserveCapacity(capacity)
     }
 
     /// Forgets what was written, keeps the memory.
-    mutating func removeAll() {
+    @inlinable public mutating func removeAll() {
         bytes.removeAll(keepingCapacity: true)
         needsComma = false
     }
 
     /// A place to which the writer can go back.
-    struct Mark: Equatable {
-        fileprivate let byteCount: Int
-        fileprivate let needsComma: Bool
+    @frozen public struct Mark: Equatable {
+        @usableFromInline let byteCount: Int
+        @usableFromInline let needsComma: Bool
+        @inlinable init(byteCount: Int, needsComma: Bool) {
+            (self.byteCount, self.needsComma) = (byteCount, needsComma)
+        }
     }
 
-    var mark: Mark { Mark(byteCount: bytes.count, needsComma: needsComma) }
+    @inlinable public var mark: Mark { Mark(byteCount: bytes.count, needsComma: needsComma) }
 
     /// Forgets what was written since `mark`.
-    mutating func rewind(to mark: Mark) {
+    @inlinable public mutating func rewind(to mark: Mark) {
         bytes.removeLast(bytes.count - mark.byteCount)
         needsComma = mark.needsComma
     }
 
-    private mutating func separate() {
+    @inlinable mutating func separate() {
         if needsComma { bytes.append(UInt8(ascii: ",")) }
     }
 
-    package mutating func beginObject() {
+    @inlinable public mutating func beginObject() {
         separate()
         bytes.append(UInt8(ascii: "{"))
         needsComma = false
     }
 
-    package mutating func endObject() {
+    @inlinable public mutating func endObject() {
         bytes.append(UInt8(ascii: "}"))
         needsComma = true
     }
 
-    package mutating func beginArray() {
+    @inlinable public mutating func beginArray() {
         separate()
         bytes.append(UInt8(ascii: "["))
         needsComma = false
     }
 
-    package mutating func endArray() {
+    @inlinable public mutating func endArray() {
         bytes.append(UInt8(ascii: "]"))
         needsComma = true
     }
 
     /// A key that needs no escapes.
-    package mutating func key(_ name: StaticString) {
+    @inlinable public mutating func key(_ name: StaticString) {
         separate()
         bytes.append(UInt8(ascii: "\""))
         bytes.append(contentsOf: UnsafeRawBufferPointer(start: name.utf8Start, count: name.utf8CodeUnitCount))
@@ -71,39 +74,39 @@ package struct JSONWriter {
         needsComma = false
     }
 
-    package mutating func key(_ name: String) {
+    @inlinable public mutating func key(_ name: String) {
         string(name)
         bytes.append(UInt8(ascii: ":"))
         needsComma = false
     }
 
     // A key with its value.
-    package mutating func member(_ name: StaticString, _ value: String) {
+    @inlinable public mutating func member(_ name: StaticString, _ value: String) {
         key(name)
         string(value)
     }
-    package mutating func member(_ name: StaticString, _ value: StaticString) {
+    @inlinable public mutating func member(_ name: StaticString, _ value: StaticString) {
         key(name)
         string(value)
     }
-    package mutating func member(_ name: StaticString, _ value: some FixedWidthInteger & SignedInteger) {
+    @inlinable public mutating func member(_ name: StaticString, _ value: some FixedWidthInteger & SignedInteger) {
         key(name)
         integer(Int64(value))
     }
-    package mutating func member(_ name: StaticString, _ value: some FixedWidthInteger & UnsignedInteger) {
+    @inlinable public mutating func member(_ name: StaticString, _ value: some FixedWidthInteger & UnsignedInteger) {
         key(name)
         integer(UInt64(value))
     }
-    package mutating func member(_ name: StaticString, _ value: Bool) {
+    @inlinable public mutating func member(_ name: StaticString, _ value: Bool) {
         key(name)
         bool(value)
     }
 
-    /// An identifier as a key, its digits written without a text in between.
-    mutating func key(identifier name: some WideIdentifier) {
+    /// Writes a key of 32 hexadecimal digits, without a text in between.
+    public mutating func key(hex high: UInt64, _ low: UInt64) {
         separate()
         bytes.append(UInt8(ascii: "\""))
-        for word in [name.high, name.low] {
+        for word in [high, low] {
             for shift in stride(from: 60, through: 0, by: -4) {
                 bytes.append(lowerHexDigit(UInt8(truncatingIfNeeded: word >> UInt64(shift)) & 15))
             }
@@ -113,68 +116,68 @@ package struct JSONWriter {
         needsComma = false
     }
 
-    package mutating func key(bytes name: UnsafeRawBufferPointer) {
+    @inlinable public mutating func key(bytes name: UnsafeRawBufferPointer) {
         string(bytes: name)
         bytes.append(UInt8(ascii: ":"))
         needsComma = false
     }
 
     /// Writes the shortest text that reads as the number; `null` for one that is not finite.
-    mutating func double(_ value: Double) {
+    public mutating func double(_ value: Double) {
         guard value.isFinite else { return null() }
         separate()
         bytes.append(contentsOf: value.description.utf8)
         needsComma = true
     }
 
-    package mutating func integer(_ value: Int64) {
+    @inlinable public mutating func integer(_ value: Int64) {
         separate()
         append(magnitude: value.magnitude, isNegative: value < 0)
         needsComma = true
     }
 
-    package mutating func integer(_ value: UInt64) {
+    @inlinable public mutating func integer(_ value: UInt64) {
         separate()
         append(magnitude: value, isNegative: false)
         needsComma = true
     }
 
-    package mutating func bool(_ value: Bool) { raw(value ? "true" : "false") }
+    @inlinable public mutating func bool(_ value: Bool) { raw(value ? "true" : "false") }
 
-    package mutating func null() { raw("null") }
+    @inlinable public mutating func null() { raw("null") }
 
-    package mutating func raw(_ text: StaticString) {
+    @inlinable public mutating func raw(_ text: StaticString) {
         separate()
         bytes.append(contentsOf: UnsafeRawBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount))
         needsComma = true
     }
 
     /// A complete JSON value, embedded as it is.
-    package mutating func raw(_ json: [UInt8]) { json.withUnsafeBytes { raw($0) } }
+    @inlinable public mutating func raw(_ json: [UInt8]) { json.withUnsafeBytes { raw($0) } }
 
-    private mutating func raw(_ json: UnsafeRawBufferPointer) {
+    @inlinable mutating func raw(_ json: UnsafeRawBufferPointer) {
         separate()
         bytes.append(contentsOf: json)
         needsComma = true
     }
 
     /// A value that is filled in later: its place is the count of `bytes` after this call.
-    mutating func hole() {
+    @inlinable public mutating func hole() {
         separate()
         needsComma = true
     }
 
-    package mutating func string(_ text: StaticString) {
+    @inlinable public mutating func string(_ text: StaticString) {
         string(bytes: UnsafeRawBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount))
     }
 
-    package mutating func string(_ text: String) {
+    @inlinable public mutating func string(_ text: String) {
         var text = text
         text.withUTF8 { string(bytes: UnsafeRawBufferPointer($0)) }
     }
 
     /// A string value; what is not valid UTF-8 becomes U+FFFD, so that the document always is.
-    package mutating func string(bytes text: UnsafeRawBufferPointer) {
+    public mutating func string(bytes text: UnsafeRawBufferPointer) {
         separate()
         bytes.append(UInt8(ascii: "\""))
         JSONString.appendContent(text, to: &bytes)
@@ -182,7 +185,7 @@ package struct JSONWriter {
         needsComma = true
     }
 
-    private mutating func append(magnitude: UInt64, isNegative: Bool) {
+    @inlinable mutating func append(magnitude: UInt64, isNegative: Bool) {
         if isNegative { bytes.append(UInt8(ascii: "-")) }
         let start = bytes.count
         var rest = magnitude
@@ -200,7 +203,7 @@ package struct JSONWriter {
 
 extension JSONWriter {
     /// Writes a parsed value again: same members, same order, same digits, no white space.
-    package mutating func value(_ value: JSONValue) {
+    public mutating func value(_ value: JSONValue) {
         switch value.kind {
         case .null: null()
         case .bool: bool(value.bool ?? false)

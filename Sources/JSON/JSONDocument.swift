@@ -3,11 +3,11 @@
 internal import CSimdjson
 
 /// Why a text is no JSON document that we take.
-package enum JSONError: Error, Equatable {
+public enum JSONError: Error, Equatable {
     case tooLarge, tooDeep, outOfMemory, empty, badStructure, badString, badNumber, badUTF8
 
     /// One short English clause for the one who sent the text.
-    package var explanation: String {
+    public var explanation: String {
         switch self {
         case .tooLarge: "it is too large"
         case .tooDeep: "it nests too deeply"
@@ -22,10 +22,12 @@ package enum JSONError: Error, Equatable {
 }
 
 /// One parser with its buffers; one a loop.
-package final class JSONParser {
+public final class JSONParser {
     private let raw: OpaquePointer
+    /// Nested containers that a document may have: Getui's deepest documented path has seven.
+    public static let standardDepth = 64
 
-    package init(byteLimit: Int = Limits.requestBodyByteCount, depthLimit: Int = Limits.jsonDepth) {
+    public init(byteLimit: Int = 8 << 20, depthLimit: Int = JSONParser.standardDepth) {
         guard let raw = longwire_json_create(byteLimit, depthLimit) else { fatalError("no memory for a JSON parser") }
         self.raw = raw
     }
@@ -35,7 +37,7 @@ package final class JSONParser {
     /// Parses a document; the value is valid until the next call and as long as the parser.
     ///
     /// A string or a number that cannot be read spoils itself alone: its kind is `unreadable`.
-    package func parse(_ bytes: UnsafeRawBufferPointer) throws(JSONError) -> JSONValue {
+    public func parse(_ bytes: UnsafeRawBufferPointer) throws(JSONError) -> JSONValue {
         var document = longwire_json_document()
         let code = longwire_json_parse(raw, bytes.baseAddress, bytes.count, &document)
         guard code == Int32(LONGWIRE_JSON_OK) else { throw JSONError(code: code) }
@@ -44,7 +46,7 @@ package final class JSONParser {
     }
 
     /// Some value or key of the last document is `unreadable`.
-    package private(set) var hasUnreadable = false
+    public private(set) var hasUnreadable = false
 }
 
 extension JSONError {
@@ -63,8 +65,8 @@ extension JSONError {
 }
 
 /// One value of a parsed document: two pointers into the parser and a place on its tape.
-package struct JSONValue {
-    package enum Kind: Equatable {
+@frozen public struct JSONValue {
+    @frozen public enum Kind: Equatable {
         case null, bool, integer
         /// A number that is no 64-bit integer.
         case double
@@ -73,22 +75,22 @@ package struct JSONValue {
         case unreadable
     }
 
-    private let tape: UnsafePointer<UInt64>
-    private let strings: UnsafePointer<UInt8>
+    @usableFromInline let tape: UnsafePointer<UInt64>
+    @usableFromInline let strings: UnsafePointer<UInt8>
     /// Texts of the numbers that are no 64-bit integers; `nil` when there is none.
-    private let numbers: UnsafePointer<UInt8>?
-    private let index: Int
+    @usableFromInline let numbers: UnsafePointer<UInt8>?
+    @usableFromInline let index: Int
 
-    fileprivate init(
+    @inlinable init(
         tape: UnsafePointer<UInt64>, strings: UnsafePointer<UInt8>, numbers: UnsafePointer<UInt8>?, index: Int
     ) {
         (self.tape, self.strings, self.numbers, self.index) = (tape, strings, numbers, index)
     }
 
-    private var tag: UInt8 { UInt8(truncatingIfNeeded: tape[index] >> 56) }
-    private var payload: UInt64 { tape[index] & 0x00FF_FFFF_FFFF_FFFF }
+    @inlinable var tag: UInt8 { UInt8(truncatingIfNeeded: tape[index] >> 56) }
+    @inlinable var payload: UInt64 { tape[index] & 0x00FF_FFFF_FFFF_FFFF }
 
-    package var kind: Kind {
+    @inlinable public var kind: Kind {
         switch tag {
         case UInt8(ascii: "{"): .object
         case UInt8(ascii: "["): .array
@@ -101,9 +103,9 @@ package struct JSONValue {
         }
     }
 
-    var isNull: Bool { kind == .null }
+    @inlinable public var isNull: Bool { kind == .null }
 
-    package var bool: Bool? {
+    @inlinable public var bool: Bool? {
         switch tag {
         case UInt8(ascii: "t"): true
         case UInt8(ascii: "f"): false
@@ -112,7 +114,7 @@ package struct JSONValue {
     }
 
     /// The value of an integer that fits; `nil` for anything else.
-    package var integer: Int64? {
+    @inlinable public var integer: Int64? {
         switch tag {
         case UInt8(ascii: "l"): Int64(bitPattern: tape[index + 1])
         case UInt8(ascii: "u"): Int64(exactly: tape[index + 1])
@@ -121,10 +123,10 @@ package struct JSONValue {
     }
 
     /// An integer above `Int64.max`, which `integer` cannot give.
-    var unsignedInteger: UInt64? { tag == UInt8(ascii: "u") ? tape[index + 1] : nil }
+    @inlinable public var unsignedInteger: UInt64? { tag == UInt8(ascii: "u") ? tape[index + 1] : nil }
 
     /// The text of a number that is no 64-bit integer, as it came.
-    var numberText: UnsafeRawBufferPointer? {
+    @inlinable public var numberText: UnsafeRawBufferPointer? {
         guard tag == UInt8(ascii: "#") else { return nil }
         let count = Int(tape[index + 1] & 0xFFFF_FFFF)
         guard count > 0, let numbers else { return nil }
@@ -132,7 +134,7 @@ package struct JSONValue {
     }
 
     /// The nearest double; infinite for a number beyond all of them.
-    var double: Double? {
+    public var double: Double? {
         guard let numberText else { return nil }
         // Nothing that is of use as a number is longer.
         guard numberText.count <= 400 else { return .infinity }
@@ -140,17 +142,17 @@ package struct JSONValue {
     }
 
     /// A string's bytes with escapes resolved.
-    package var stringBytes: UnsafeRawBufferPointer? {
+    @inlinable public var stringBytes: UnsafeRawBufferPointer? {
         guard tag == UInt8(ascii: "\"") else { return nil }
         let start = UnsafeRawPointer(strings + Int(payload))
         let count = start.loadUnaligned(as: UInt32.self)
         return UnsafeRawBufferPointer(start: start + 4, count: Int(count))
     }
 
-    package var string: String? { stringBytes.map { String(decoding: $0, as: UTF8.self) } }
+    @inlinable public var string: String? { stringBytes.map { String(decoding: $0, as: UTF8.self) } }
 
     /// The tape's place after this value.
-    private var next: Int {
+    @inlinable var next: Int {
         switch tag {
         case UInt8(ascii: "{"), UInt8(ascii: "["): Int(payload & 0xFFFF_FFFF)
         case UInt8(ascii: "l"), UInt8(ascii: "u"), UInt8(ascii: "#"), UInt8(ascii: "d"): index + 2
@@ -159,14 +161,14 @@ package struct JSONValue {
     }
 
     /// The place of the closing bracket; the contents end there.
-    private var end: Int { next - 1 }
+    @inlinable var end: Int { next - 1 }
 
-    private func value(at index: Int) -> JSONValue {
+    @inlinable func value(at index: Int) -> JSONValue {
         JSONValue(tape: tape, strings: strings, numbers: numbers, index: index)
     }
 
     /// True for `{}` and for `[]`, which PHP writes for an empty object.
-    package var isEmptyContainer: Bool {
+    @inlinable public var isEmptyContainer: Bool {
         switch kind {
         case .object, .array: end == index + 1
         default: false
@@ -174,13 +176,13 @@ package struct JSONValue {
     }
 
     /// An array's elements; empty for anything else.
-    package var elements: Elements { Elements(array: self) }
+    @inlinable public var elements: Elements { Elements(array: self) }
 
     /// An object's members in document order; empty for anything else.
-    package var members: Members { Members(object: self) }
+    @inlinable public var members: Members { Members(object: self) }
 
     /// The first member of that name which is not null; `nil` also when this is no object.
-    package subscript(name: StaticString) -> JSONValue? {
+    @inlinable public subscript(name: StaticString) -> JSONValue? {
         guard kind == .object else { return nil }
         var place = index + 1
         while place < end {
@@ -193,20 +195,20 @@ package struct JSONValue {
     }
 
     /// True for a string with exactly these bytes.
-    package func equals(_ text: StaticString) -> Bool {
+    @inlinable public func equals(_ text: StaticString) -> Bool {
         guard let bytes = stringBytes, bytes.count == text.utf8CodeUnitCount else { return false }
         // By hand: generic comparison of two sequences takes ten instructions a byte, and a push has thirty names.
         for place in 0..<bytes.count where bytes[place] != text.utf8Start[place] { return false }
         return true
     }
 
-    package struct Elements: Sequence, IteratorProtocol {
-        private let array: JSONValue
-        private var place: Int
+    @frozen public struct Elements: Sequence, IteratorProtocol {
+        @usableFromInline let array: JSONValue
+        @usableFromInline var place: Int
 
-        fileprivate init(array: JSONValue) { (self.array, place) = (array, array.index + 1) }
+        @inlinable init(array: JSONValue) { (self.array, place) = (array, array.index + 1) }
 
-        package mutating func next() -> JSONValue? {
+        @inlinable public mutating func next() -> JSONValue? {
             guard array.kind == .array, place < array.end else { return nil }
             let value = array.value(at: place)
             place = value.next
@@ -214,13 +216,13 @@ package struct JSONValue {
         }
     }
 
-    package struct Members: Sequence, IteratorProtocol {
-        private let object: JSONValue
-        private var place: Int
+    @frozen public struct Members: Sequence, IteratorProtocol {
+        @usableFromInline let object: JSONValue
+        @usableFromInline var place: Int
 
-        fileprivate init(object: JSONValue) { (self.object, place) = (object, object.index + 1) }
+        @inlinable init(object: JSONValue) { (self.object, place) = (object, object.index + 1) }
 
-        package mutating func next() -> (key: JSONValue, value: JSONValue)? {
+        @inlinable public mutating func next() -> (key: JSONValue, value: JSONValue)? {
             guard object.kind == .object, place < object.end else { return nil }
             let key = object.value(at: place)
             let value = object.value(at: place + 1)
@@ -232,7 +234,7 @@ package struct JSONValue {
 
 extension JSONValue {
     /// An integer written as a number or as a decimal string, which Getui's SDKs mix; `nil` for anything else.
-    package var lenientInteger: Int64? {
+    public var lenientInteger: Int64? {
         if let integer { return integer }
         if let double {
             // Beyond 2^53 a double no longer says which integer was meant.
@@ -244,7 +246,7 @@ extension JSONValue {
     }
 
     /// The digits of an integer that 64 bits do not hold.
-    var longIntegerText: UnsafeRawBufferPointer? {
+    public var longIntegerText: UnsafeRawBufferPointer? {
         guard let numberText, numberText.allSatisfy({ $0 == UInt8(ascii: "-") || $0 & 0xF0 == 0x30 }) else {
             return nil
         }
@@ -252,13 +254,13 @@ extension JSONValue {
     }
 
     /// A text, or an integer written out as one: SDKs without types send numbers for names.
-    var lenientText: String? {
+    public var lenientText: String? {
         string ?? integer.map(String.init) ?? unsignedInteger.map(String.init)
             ?? longIntegerText.map { String(decoding: $0, as: UTF8.self) }
     }
 
     /// A boolean, or the 0 and 1 (as number or text) that some clients write for one.
-    package var lenientBool: Bool? {
+    public var lenientBool: Bool? {
         if let bool { return bool }
         if equals("true") { return true }
         if equals("false") { return false }
@@ -269,35 +271,11 @@ extension JSONValue {
         }
     }
 
-    /// True for null, `""`, `[]` and `{}`, which SDKs send for what their callers did not fill in.
-    var isEmpty: Bool { !hasContent || stringBytes?.isEmpty == true }
-
-    /// True when there is something in it: neither null, nor `[]`, nor `{}`.
-    var hasContent: Bool { !isNull && !isEmptyContainer }
-
-    /// True for null, an empty text, `[]` and `{}`: SDKs write these for fields that their callers left out.
-    ///
-    /// Every optional field of a request is read by this rule, and by `isAbsentOrZero` where zero is none of its values.
-    var isAbsent: Bool { !hasContent || equals("") }
-
-    /// Absent, or the zero or the `false` of a type without an absent value.
-    var isAbsentOrZero: Bool { isAbsent || lenientBool == false || double == 0 }
-
-    /// Absent in all its parts, as an object is whose caller filled in nothing; with `zero` its numbers and flags, too.
-    func isHollow(zero: Bool) -> Bool {
-        if kind == .object { return members.allSatisfy { $0.value.isHollow(zero: zero) } }
-        // The text "0" is a value.
-        return isAbsent || zero && kind != .string && isAbsentOrZero
-    }
-
-    /// The value of an optional field; `nil` when it is absent.
-    var given: JSONValue? { isAbsent ? nil : self }
-
-    /// The same for a field that zero is no value of.
-    var givenNonzero: JSONValue? { isAbsentOrZero ? nil : self }
+    /// Characters of a key that a path shows.
+    private var shownKeyLength: Int { 64 }
 
     /// The place of the first value or key inside that cannot be read, as a path below this value.
-    var unreadablePath: String? {
+    public var unreadablePath: String? {
         switch kind {
         case .unreadable: return ""
         case .array:
@@ -307,7 +285,7 @@ extension JSONValue {
         case .object:
             for (key, value) in members {
                 guard let name = key.string else { return ".?" }
-                if let path = value.unreadablePath { return ".\(name.prefix(Limits.notedKeyByteCount))\(path)" }
+                if let path = value.unreadablePath { return ".\(name.prefix(shownKeyLength))\(path)" }
             }
         default: break
         }

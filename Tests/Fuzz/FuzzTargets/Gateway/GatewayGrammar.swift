@@ -394,7 +394,8 @@ package enum GatewayGrammar {
     private static let adminBodies: [String: Body] = [
         "POST /v1/handoff/lease": { script, _, _, json in
             let most = script.size(HandoffBounds.jobCount)
-            let seconds = script.edge(HandoffBounds.leaseSeconds), wait = script.choice(8) == 0 ? script.edge(0...30) : 0
+            let seconds = script.edge(HandoffBounds.leaseSeconds),
+                wait = script.choice(8) == 0 ? script.edge(0...30) : 0
             json.object {
                 $0.member("channel", "apns")
                 $0.member("max", number: most)

@@ -120,6 +120,8 @@ final class HTTPConnection: StreamDelegate {
     }
 
     private func complete() {
+        // What came in one read waits for its answer, too.
+        guard countedByteCount <= share.byteCount || reserve(countedByteCount) else { return }
         phase = .answering
         isTimed = false
         server.room.move(self, to: .working, now: loop.now)
@@ -172,9 +174,15 @@ final class HTTPConnection: StreamDelegate {
         return reserve(reader.receivedByteCount + Limits.reservedBodyByteCount)
     }
 
-    /// A long head that waits for its body.
+    /// A long head, which waits for its body or for the answer.
     private var heldHeadByteCount: Int {
         reader.headByteCount > Limits.freeBodyByteCount ? reader.headByteCount : 0
+    }
+
+    /// What the request holds beyond what is free.
+    private var countedByteCount: Int {
+        let body = reader.receivedByteCount
+        return heldHeadByteCount + (body > Limits.freeBodyByteCount ? body : 0)
     }
 
     private func reserve(_ byteCount: Int) -> Bool {

@@ -17,7 +17,7 @@ package struct HTTPReader: ~Copyable {
         case incomplete
         /// More bytes are needed, and the client waits to be told to send them.
         case expectsContinue
-        /// A head is here and not all of its body: call `allow(byteLimit:)`, or end the connection.
+        /// A head is here, and not all of its body or a large one: call `allow(byteLimit:)`, or end the connection.
         case needsJudgement
         /// A whole request is here; nothing further is taken before `next()`.
         case complete
@@ -36,7 +36,7 @@ package struct HTTPReader: ~Copyable {
     /// Something of a request has come.
     package private(set) var hasBegun = false
 
-    /// With `isJudged` a body that does not come together with its head is asked about before it is kept.
+    /// With `isJudged` a body that is large, or does not come together with its head, is asked about before it is kept.
     package init(
         headerByteLimit: Int, bodyByteLimit: Int, isJudged: Bool = false, memory: HTTPRequestMemory? = nil
     ) {
@@ -64,8 +64,10 @@ package struct HTTPReader: ~Copyable {
                 offset += count
                 if head.expectsContinue { step = .expectsContinue }
             case .judging:
-                // A body that is whole here takes no more memory than this read did.
-                guard case .length(let count) = head.body, count <= rest.count else { return (offset, .needsJudgement) }
+                // A small body that is whole here takes no more memory than this read did.
+                guard case .length(let count) = head.body, count <= min(rest.count, Limits.freeBodyByteCount) else {
+                    return (offset, .needsJudgement)
+                }
                 place = .body(missing: count)
             case .body(let missing):
                 let count = min(missing, rest.count)

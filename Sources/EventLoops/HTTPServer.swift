@@ -21,7 +21,7 @@ package final class HTTPServer: Resident {
         package var idleMilliseconds: UInt64 = 75_000
         /// Open connections on this loop, unless the server shares an `HTTPRoom` with others.
         package var connectionLimit = 4096
-        /// For bodies that do not come together with their heads.
+        /// For requests that are more than small, until their answers.
         package var budget: PeerBudget?
         /// Answers a request for whose body there is no room now.
         package var busyReply = HTTPReply(status: 503, body: Array("too many requests are under way, retry\n".utf8))
@@ -59,8 +59,8 @@ package final class HTTPServer: Resident {
 
     /// Serves on `socket`; `handler` gets each request on the loop and answers then or later.
     ///
-    /// Servers of one loop may share a `room`. `judge` looks at a head whose body has not come along, before any of it is
-    /// kept; without it a body may have `bodyByteLimit` bytes.
+    /// Servers of one loop may share a `room`. `judge` looks at a head whose body is large or has not come along,
+    /// before any of it is kept; without it a body may have `bodyByteLimit` bytes.
     package convenience init(
         on loop: EventLoop, socket: consuming ListeningSocket, configuration: Configuration = Configuration(),
         room: HTTPRoom? = nil, judge: ((HTTPRequestHead) -> HTTPJudgement)? = nil,

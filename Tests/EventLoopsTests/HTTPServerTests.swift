@@ -474,6 +474,33 @@ struct HTTPServerTests {
         }
     }
 
+    @Test("a request that came in one read counts until its answer", arguments: ["length", "chunks", "head"])
+    func wholeRequests(large: String) throws {
+        let bytes = String(repeating: "b", count: 20_000)
+        let rest =
+            switch large {
+            case "length": "token: t\r\nContent-Length: 20000\r\n\r\n\(bytes)"
+            case "chunks": "token: t\r\nTransfer-Encoding: chunked\r\n\r\n4e20\r\n\(bytes)\r\n0\r\n\r\n"
+            default: "X: \(bytes)\r\n\r\n"
+            }
+        var configuration = HTTPServer.Configuration()
+        let budget = PeerBudget(.init(requests: 200_000, requestsOfNetwork: 50_000, others: 1 << 20))
+        configuration.budget = budget
+        let keep: @Sendable (Served, HTTPExchange) -> Void = { served, exchange in served.waiting.append(exchange) }
+        try withServer(configuration, judge: Self.judge, handler: keep) { loop, served in
+            let clients = try (0..<5).map { _ in try TestClient(port: served.port) }
+            for client in clients { try client.send("POST / HTTP/1.1\r\nHost: x\r\n\(rest)") }
+            #expect(comes { budget.refusedCount == 3 })
+            #expect(served.requests.values.count == 2)
+            #expect(40_000...50_000 ~= budget.requestByteCount)
+            _ = loop.run { for exchange in served.waiting { exchange.respond(status: 200) } }
+            #expect(comes { budget.requestByteCount == 0 })
+            let statuses = try clients.map { try $0.receiveAnswer().head.prefix(12) }
+            #expect(statuses.filter { $0 == "HTTP/1.1 200" }.count == 2)
+            #expect(statuses.filter { $0 == "HTTP/1.1 503" }.count == 3)
+        }
+    }
+
     /// Takes bodies up to 100,000 bytes from who says a word, and says no in words of its own.
     private static let judge: @Sendable (HTTPRequestHead) -> HTTPJudgement = { head in
         guard head.header("token") != nil else { return .refuse(HTTPReply(status: 401, body: Array("who?".utf8))) }

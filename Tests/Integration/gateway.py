@@ -203,11 +203,14 @@ class Gateway:
             raise Refused(response.status, answer)
         return answer
 
-    def authenticate(self):
+    def credentials(self):
+        """What asks for a token."""
         stamp = str(int(time.time() * 1000))
         sign = hashlib.sha256((self.app["appKey"] + stamp + self.app["masterSecret"]).encode()).hexdigest()
-        body = {"appkey": self.app["appKey"], "timestamp": stamp, "sign": sign}
-        return self.call("POST", f"/v2/{self.app['appId']}/auth", body)["data"]["token"]
+        return {"appkey": self.app["appKey"], "timestamp": stamp, "sign": sign}
+
+    def authenticate(self):
+        return self.call("POST", f"/v2/{self.app['appId']}/auth", self.credentials())["data"]["token"]
 
     def api(self, method, path, body=None, **options):
         """A call of the push API, authenticated."""

@@ -166,10 +166,12 @@ def test_requests_are_held_with_a_word_that_getuis_clients_read_and_a_reload_lif
         assert [ask(two)[0] for _ in range(60)] == [404] * 60
 
 
-def send_body(gateway, client, size, path="/v2/demo/auth"):
-    """One POST with a body of that size on a connection of its own: its answer, and what was written of the body."""
+def send_body(gateway, client, body, path="/v2/demo/push/single/cid", token="-"):
+    """The answer to one POST with that body, or one of that size, on a connection of its own."""
     one = http(gateway, client)
-    one.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {size}\r\n\r\n".encode() + b"x" * size)
+    body = b"x" * body if isinstance(body, int) else body
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\ntoken: {token}\r\nContent-Length: {len(body)}\r\n\r\n"
+    one.sendall(head.encode() + body)
     try:
         return answer(one)
     finally:
@@ -179,8 +181,13 @@ def send_body(gateway, client, size, path="/v2/demo/auth"):
 def test_bytes_of_requests_are_held_and_a_debtors_body_is_not_read():
     with behind_a_balancer(requestBytesPerSecondPerAddress=1_000) as gateway:
         watch = Watch(gateway)
+        credentials = json.dumps(gateway.credentials()).encode()
+        granted = send_body(gateway, "203.0.113.8", credentials, "/v2/demo/auth")
+        token = json.loads(granted[2])["data"]["token"]
+        # A large body whose sender is unknown is not taken, and costs nothing.
+        assert [send_body(gateway, "203.0.113.9", 32_000)[0] for _ in range(3)] == [401] * 3
         # The first one is paid for for half a minute: the rest happens within it, on a slow machine, too.
-        statuses = [send_body(gateway, "203.0.113.9", size)[::2] for size in (32_000, 4_000, 4_000)]
+        statuses = [send_body(gateway, "203.0.113.9", size, token=token)[::2] for size in (32_000, 4_000, 4_000)]
         assert [status for status, _ in statuses[1:]] == [403, 403] and statuses[0][0] != 403, statuses
         assert all(b'"code":30905' in body and b"request bytes" in body for _, body in statuses[1:]), statuses
         # A large body is answered once its head is there: no byte of it has come.
@@ -203,5 +210,5 @@ def test_bytes_of_requests_are_held_and_a_debtors_body_is_not_read():
         gateway.process.send_signal(signal.SIGHUP)
         eventually(lambda: "reloaded" in gateway.log(), "the reload")
         # Each of them would be in debt by the one before.
-        statuses = [send_body(gateway, "203.0.113.9", 32_000)[0] for _ in range(3)]
+        statuses = [send_body(gateway, "203.0.113.9", 32_000, token=token)[0] for _ in range(3)]
         assert 403 not in statuses, statuses

@@ -113,7 +113,8 @@ final class PublicFront {
     /// Tokens removed in a second, one batch each.
     private static let expiredTokensAtOnce = 256
 
-    /// Looks at a request whose body has not come along: who may not send it, or so much of it, is told before it is kept.
+    /// Looks at a request whose body is large or has not come along: who may not send it, or so much of it, is told before it is
+    /// kept.
     func judge(_ head: HTTPRequestHead) -> HTTPJudgement {
         if let refusal = owner.context.addresses.bodyRefusal(
             head.countedNetwork, of: head.peerHost, now: owner.loop.now)

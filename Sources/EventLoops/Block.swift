@@ -72,6 +72,16 @@ struct Outbox {
     /// Bytes that wait to be sent.
     var byteCount: UInt32 { head?.pointee.chainByteCount ?? 0 }
 
+    /// Bytes of memory that it holds, however few of them wait; looks at every block.
+    var capacity: Int {
+        var (sum, next) = (0, head)
+        while let block = next {
+            sum += Int(block.pointee.capacity)
+            next = block.pointee.next
+        }
+        return sum
+    }
+
     /// Room for `byteCount` bytes in one piece behind the rest; `nil` if that exceeds the limit.
     mutating func reserve(
         byteCount wanted: Int, limit: Int, from pool: inout BlockPool

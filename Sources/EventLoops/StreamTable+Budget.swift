@@ -64,7 +64,7 @@ extension StreamTable {
             if crowd == .all || slot.pointee.newcomer != .no {
                 byteCount += slot.pointee.unconsumed.map { Int($0.pointee.capacity) } ?? 0
             }
-            if crowd == .all { byteCount += Int(slot.pointee.outbox.byteCount) }
+            if crowd == .all { byteCount += slot.pointee.outbox.capacity }
             guard byteCount > 0 else { return }
             let owner = network != 0 ? network : 1 << 63 | UInt64(slot.pointee.number)
             sums[owner, default: 0] += byteCount

@@ -123,6 +123,51 @@ struct PeerBudgetTests {
         }
     }
 
+    /// Sends as many MiB in one piece as the first byte says; only the loop uses it.
+    private final class Generous: StreamDelegate, @unchecked Sendable {
+        let ended: Probe<Int>
+        var stream: ByteStream?
+        var mebibytes = 0
+        init(_ ended: Probe<Int>) { self.ended = ended }
+        override func received(_ bytes: UnsafeRawBufferPointer, on stream: ByteStream) -> Int {
+            (self.stream, mebibytes) = (stream, Int(bytes[0]))
+            #expect(stream.write(byteCount: mebibytes << 20) { $0.initializeMemory(as: UInt8.self, repeating: 5) })
+            return bytes.count
+        }
+        override func closed(_ stream: ByteStream, _ reason: CloseReason) {
+            if reason == .budgetSpent { ended.note(mebibytes) }
+        }
+    }
+
+    @Test("the stream that holds most ends, however little of that waits")
+    func held() throws {
+        // 40 MiB of streams.
+        let budget = PeerBudget(Self.rules(others: 80 << 20))
+        try withLoop { loop in
+            let ended = Probe<Int>()
+            let served = Probe<Generous>()
+            let port = try loop.listen { connection in
+                let delegate = Generous(ended)
+                served.note(delegate)
+                _ = ByteStream(attaching: connection, on: loop, delegate: delegate, outboxByteLimit: 64 << 20)
+            }
+            _ = loop.run { loop.peerBudget = budget }
+            let first = try TestClient(port: port, receiveBufferByteCount: 4096)
+            try first.send([32])
+            let holder = try #require(served.wait { !$0.isEmpty }.first)
+            var waiting = Int.max
+            while waiting > 1 << 20 {
+                _ = try first.receive(exactly: 64 << 10)
+                waiting = loop.run { holder.stream?.outboxByteCount ?? 0 } ?? 0
+            }
+            #expect(waiting > 0)
+            let second = try TestClient(port: port, receiveBufferByteCount: 4096)
+            try second.send([16])
+            ended.wait { !$0.isEmpty }
+            #expect(ended.values == [32] && budget.streamByteCount <= budget.rules.streams)
+        }
+    }
+
     @Test("TLS handshakes that stand still count as strangers' bytes, and end beyond them")
     func handshakes() throws {
         let budget = PeerBudget(Self.rules(others: 16 * Limits.handshakeByteCount))

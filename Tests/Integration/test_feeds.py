@@ -206,6 +206,23 @@ def test_what_is_sent_at_once_is_taken_in_order_and_refused_in_order(own_gateway
     assert [item["request"] for item in drain(gateway)] == list(range(41, 51))
 
 
+def test_none_overtakes_a_message_that_is_to_come_again(own_gateway, new_device):
+    gateway = own_gateway(app={"upstream": {"maxItemsPerDevice": 2}})
+    device = new_device(gateway)
+    assert [send(device, number, b"x") for number in (1, 2, 3)] == [0, 0, 100]
+    ack(gateway, "2")
+    assert send(device, 4, b"x") == 100, "there is room, and another message before it"
+    eventually(lambda: send(device, 3, b"x") == 0)
+    assert send(device, 4, b"x") == 0
+    assert [item["request"] for item in drain(gateway)] == [3, 4]
+    assert [send(device, number, b"x") for number in (5, 6, 7)] == [0, 0, 100]
+    ack(gateway, "6")
+    # A session begins with whatever the device sends first.
+    device.close()
+    device.connect()
+    eventually(lambda: send(device, 8, b"x") == 0)
+
+
 def test_a_webhook_can_be_changed_by_a_reload(new_device):
     """What was on its way to the old address goes to the new one."""
     old, new = Server(lambda page, server: 500), Server(lambda page, server: 200)

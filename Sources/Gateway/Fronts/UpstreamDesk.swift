@@ -6,8 +6,8 @@ internal import Wire
 /// Messages from the devices of one loop, on their way to their app's home: one of a session at a time, so that they are
 /// taken in the order in which the device sent them.
 ///
-/// When one is refused with an order to come again, those that wait behind it are refused, too: the device sends all of them
-/// again, and none overtakes another.
+/// When one is refused with an order to come again, those behind it in the session are refused, too, until it has come again:
+/// the device sends all of them again, and none overtakes another.
 ///
 /// Messages that wait or are under way count to the process's budget, to their app and to their address (`PeerBudget`).
 final class UpstreamDesk {
@@ -47,8 +47,14 @@ final class UpstreamDesk {
     /// A lane exists while one of its messages is under way.
     private struct Lane {
         var waiting: [Parcel] = []
-        /// One was refused: those behind it come again with it.
-        var isRefusing = false
+    }
+
+    /// A message that is to come again before others of its session.
+    private struct Hold {
+        let request: UInt32
+        let code: Code
+        /// A client that does not send it again may go on without it.
+        let endsAt: UInt64
     }
 
     /// Messages of one session that wait here; a client that follows the protocol has fewer out.
@@ -56,6 +62,10 @@ final class UpstreamDesk {
 
     private unowned let owner: GatewayLoop
     private var lanes: [SessionRef: Lane] = [:]
+    private var holds: [SessionRef: Hold] = [:]
+
+    /// Twice the longest time after which the codes let a client send again.
+    private static let holdMilliseconds: UInt64 = 120_000
 
     init(_ owner: GatewayLoop) { self.owner = owner }
 
@@ -64,12 +74,18 @@ final class UpstreamDesk {
         guard 1...Wire.Limits.upstreamPayloadByteCount ~= upstream.payload.count else {
             return tell(session, upstream, .badPayload)
         }
+        if let hold = holds[session] {
+            guard hold.request == upstream.request || hold.endsAt <= owner.loop.now else {
+                return tell(session, upstream, hold.code)
+            }
+            holds[session] = nil
+        }
         guard let source = owner.core.pointee.seat.source(of: session) else {
             return refuse(upstream, of: session, .noConsumer)
         }
         if let refusal = refusal(of: source.app) { return refuse(upstream, of: session, refusal) }
         let lane = lanes[session]
-        guard lane.map({ !$0.isRefusing && $0.waiting.count < Self.waitingLimit }) ?? true,
+        guard lane.map({ $0.waiting.count < Self.waitingLimit }) ?? true,
             let share = owner.context.peerBudget.takeUpstream(
                 upstream.payload.count + Self.parcelByteCount, app: source.app.word,
                 network: owner.sessions.countedNetwork(of: session))
@@ -98,13 +114,19 @@ final class UpstreamDesk {
 
     /// The session is over; what is under way may still be taken.
     func forget(_ session: SessionRef) {
+        if !holds.isEmpty { holds[session] = nil }
         guard !lanes.isEmpty, let lane = lanes.removeValue(forKey: session) else { return }
         for parcel in lane.waiting { owner.context.peerBudget.giveBack(parcel.share) }
     }
 
     private func refuse(_ upstream: Upstream, of session: SessionRef, _ code: Code) {
-        if code.comesAgain { lanes[session]?.isRefusing = true }
+        if code.comesAgain { hold(session, for: upstream, code) }
         tell(session, upstream, code)
+    }
+
+    private func hold(_ session: SessionRef, for upstream: Upstream, _ code: Code) {
+        holds[session] = Hold(
+            request: upstream.request, code: code, endsAt: owner.loop.now + Self.holdMilliseconds)
     }
 
     private func send(_ parcel: Parcel, of session: SessionRef) {
@@ -129,6 +151,8 @@ final class UpstreamDesk {
         guard var lane = lanes[session] else { return }
         tell(session, parcel.upstream, code)
         if code.comesAgain {
+            // Of several it is the first: one that was refused meanwhile is behind it.
+            hold(session, for: parcel.upstream, code)
             for waiting in lane.waiting {
                 owner.context.peerBudget.giveBack(waiting.share)
                 tell(session, waiting.upstream, code)

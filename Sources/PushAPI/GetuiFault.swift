@@ -175,6 +175,10 @@ extension APIResponse {
         .authenticationRate,
         "the app has \(Limits.revokedTokensOfApp) void tokens that have not expired; void no more until their day is over"
     )
+    /// All apps together have as many void tokens as are remembered.
+    package static let tooManyRevokedInAll = APIResponse.getui(
+        .authenticationRate,
+        "all apps have \(Limits.revokedTokens) void tokens that have not expired; void no more until their day is over")
     /// A question could not be answered because a device's record could not be read.
     package static let statusUnreadable = APIResponse.getui(.busy, "a device's record cannot be read now, retry")
     /// The gateway is starting or stopping.

@@ -61,6 +61,14 @@ package struct RevocationBook: Sendable {
         return true
     }
 
+    /// Takes back what `take` counted: the token has not become void.
+    package mutating func giveBack(_ token: TokenID, of app: AppKey) {
+        let hour = token.expiresAt / 3_600_000
+        // The app may have gone, and its hour been forgotten.
+        guard let count = hours[app]?[hour], count > 0 else { return }
+        hours[app]?[hour] = count - 1
+    }
+
     /// The app is gone.
     package mutating func forget(_ app: AppKey) { hours[app] = nil }
 }

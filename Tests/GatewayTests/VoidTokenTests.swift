@@ -1,5 +1,7 @@
+import Delivery
 import Platform
 import PushAPI
+import Wire
 import Testing
 
 @testable import Gateway
@@ -32,6 +34,37 @@ struct VoidTokenTests {
                 isDone.set()
             }
             #expect(SmallGateway.isSet(isDone))
+        }
+    }
+
+    @Test("a token that does not become void counts for nothing, and a full gateway says that it is full")
+    func refused() throws {
+        let (app, lasting) = (AppKey(1), GatewayTime.max)
+        try SmallGateway.run(loops: 2) { gateway in
+            let (isFull, isAnswered, refusals) = (Flag(), Flag(), Lock<[APIResponse?]>([]))
+            gateway.context.members[0].submit { loop in
+                // Only the loop that writes the rows knows of these.
+                let all = (0..<UInt64(Limits.revokedTokens)).map { TokenID(expiresAt: lasting, random: $0) }
+                loop.publicFront.api.tokens = TokenAuthority(key: loop.context.tokenKey, revoked: RevokedTokens(all))
+                loop.publicFront.void(TokenID(expiresAt: lasting, random: .max), of: app) { refusal in
+                    refusals.withLock { $0.append(refusal) }
+                    isFull.set()
+                }
+            }
+            #expect(SmallGateway.isSet(isFull))
+            gateway.context.members[1].submit { loop in
+                loop.publicFront.void(TokenID(expiresAt: lasting, random: .max), of: app) { refusal in
+                    refusals.withLock { $0.append(refusal) }
+                    isAnswered.set()
+                }
+            }
+            #expect(SmallGateway.isSet(isAnswered))
+            #expect(refusals.withLock { $0 } == [.tooManyRevokedInAll, .busy])
+            var free = 0
+            while gateway.context.revocations.withLock({
+                $0.take(TokenID(expiresAt: lasting, random: 0), of: app, now: 0)
+            }) { free += 1 }
+            #expect(free == Limits.revokedTokensOfApp)
         }
     }
 }

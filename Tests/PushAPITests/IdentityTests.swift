@@ -130,5 +130,11 @@ struct TokenTests {
         #expect(!take(2 * hour, 1, of: key, now: hour))
         #expect(take(2 * hour, 1, of: AppKey(43), now: hour))
         #expect(take(2 * hour, 1, of: key, now: 2 * hour), "the hour of the others is over")
+        for number in 0..<Limits.revokedTokensOfApp {
+            let token = TokenID(expiresAt: 3 * hour, random: UInt64(number))
+            #expect(take(3 * hour, number, of: AppKey(44), now: 0))
+            book.giveBack(token, of: AppKey(44))
+        }
+        #expect(take(3 * hour, 0, of: AppKey(44), now: 0), "what was given back is free")
     }
 }

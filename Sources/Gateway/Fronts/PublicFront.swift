@@ -185,12 +185,7 @@ final class PublicFront {
                 self?.respond(exchange, response)
             }
         case .revokeToken(let token, let app, let response):
-            guard owner.context.revocations.withLock({ $0.take(token, of: app, now: owner.now) }) else {
-                return respond(exchange, .tooManyRevoked)
-            }
-            owner.ask(Bucket(0), .revoke(token)) { [weak self] answer in
-                if case .revoked = answer { self?.respond(exchange, response) } else { self?.respond(exchange, .busy) }
-            }
+            void(token, of: app) { [weak self] refusal in self?.respond(exchange, refusal ?? response) }
         case .receipt(let request): receipt(exchange, request)
         case .token(let response): respond(exchange, response)
         case .check: respond(exchange, APIResponse(status: 200))
@@ -203,6 +198,22 @@ final class PublicFront {
             }
         case .healthz: respond(exchange, HealthPage.health(owner.context))
         case .readyz: respond(exchange, HealthPage.readiness(owner.context))
+        }
+    }
+
+    /// Makes a token void, durably; `then` gets the refusal if that cannot be done.
+    func void(_ token: TokenID, of app: AppKey, then: @escaping (APIResponse?) -> Void) {
+        let revocations = owner.context.revocations
+        guard revocations.withLock({ $0.take(token, of: app, now: owner.now) }) else { return then(.tooManyRevoked) }
+        guard hasRoomForRevoked else {
+            revocations.withLock { $0.giveBack(token, of: app) }
+            return then(.tooManyRevokedInAll)
+        }
+        owner.ask(Bucket(0), .revoke(token)) { answer in
+            if case .revoked = answer { return then(nil) }
+            // It may have become void all the same, and then counts for nothing.
+            revocations.withLock { $0.giveBack(token, of: app) }
+            then(.busy)
         }
     }
 

@@ -242,35 +242,23 @@ struct ChannelReport {
     private static func success(_ request: ChannelRequest, _ answer: ChannelAnswer) -> [UInt8] {
         var writer = JSONWriter(capacity: 256 + answer.body.count)
         writer.beginObject()
-        if case .create = request.call {
-            writer.key("channelId")
-            writer.string(answer.channelID)
-        }
-        if !answer.requestID.isEmpty {
-            writer.key("requestId")
-            writer.string(answer.requestID)
-        }
-        if !answer.uniqueID.isEmpty {
-            writer.key("uniqueId")
-            writer.string(answer.uniqueID)
-        }
+        if case .create = request.call { writer.member("channelId", answer.channelID) }
+        if !answer.requestID.isEmpty { writer.member("requestId", answer.requestID) }
+        if !answer.uniqueID.isEmpty { writer.member("uniqueId", answer.uniqueID) }
         let parser = JSONParser()
         answer.body.withUnsafeBytes { bytes in
             guard let value = try? parser.parse(bytes), value.kind == .object else { return }
             switch request.call {
             case .list:
-                writer.key("channels")
-                writer.beginArray()
-                if let list = value["channels"], list.kind == .array {
-                    for item in list.elements { writer.string(item.string ?? "") }
+                writer.array("channels") { writer in
+                    if let list = value["channels"], list.kind == .array {
+                        for item in list.elements { writer.string(item.string ?? "") }
+                    }
                 }
-                writer.endArray()
             case .read(let id):
-                writer.key("channelId")
-                writer.string(id)
+                writer.member("channelId", id)
                 let number = value["message-storage-policy"]?.lenientInteger
-                writer.key("storage")
-                writer.string(number.flatMap { ChannelStorage(rawValue: $0)?.name } ?? "unknown")
+                writer.member("storage", number.flatMap { ChannelStorage(rawValue: $0)?.name } ?? "unknown")
             case .create, .delete, .broadcast: break
             }
         }
@@ -280,15 +268,12 @@ struct ChannelReport {
 
     static func error(_ code: String, _ message: String) -> [UInt8] {
         var writer = JSONWriter(capacity: 256)
-        writer.beginObject()
-        writer.key("error")
-        writer.beginObject()
-        writer.key("code")
-        writer.string(code)
-        writer.key("message")
-        writer.string(message)
-        writer.endObject()
-        writer.endObject()
+        writer.object { writer in
+            writer.object("error") { writer in
+                writer.member("code", code)
+                writer.member("message", message)
+            }
+        }
         return writer.bytes
     }
 }

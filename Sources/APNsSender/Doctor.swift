@@ -166,25 +166,23 @@ struct Doctor {
 
     private func job(_ environment: Environment) -> [UInt8] {
         var writer = JSONWriter(capacity: 1_024)
-        writer.beginObject()
-        writer.key("jobs")
-        writer.beginArray()
-        writer.beginObject()
-        for (name, value) in [
-            ("jobId", "doctor"), ("leaseId", "doctor"), ("appId", "doctor"), ("tokenKind", "alert"),
-            ("deviceToken", token ?? Self.strangerToken), ("environment", environment.rawValue), ("topic", topic),
-            ("pushType", "background"), ("apnsId", "00000000-0000-4000-8000-000000000000"),
-        ] {
-            writer.key(name)
-            writer.string(value)
+        writer.object { writer in
+            writer.array("jobs") { writer in
+                writer.object { writer in
+                    for (name, value) in [
+                        ("jobId", "doctor"), ("leaseId", "doctor"), ("appId", "doctor"), ("tokenKind", "alert"),
+                        ("deviceToken", token ?? Self.strangerToken), ("environment", environment.rawValue),
+                        ("topic", topic),
+                        ("pushType", "background"), ("apnsId", "00000000-0000-4000-8000-000000000000"),
+                    ] {
+                        writer.member(name, value)
+                    }
+                    writer.member("priority", 5)
+                    writer.key("body")
+                    writer.raw(Array("{\"aps\":{\"content-available\":1}}".utf8))
+                }
+            }
         }
-        writer.key("priority")
-        writer.integer(Int64(5))
-        writer.key("body")
-        writer.raw(Array("{\"aps\":{\"content-available\":1}}".utf8))
-        writer.endObject()
-        writer.endArray()
-        writer.endObject()
         return writer.bytes
     }
 }

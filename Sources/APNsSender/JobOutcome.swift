@@ -28,37 +28,19 @@ struct JobOutcome: Sendable, Equatable {
     /// The body of `POST /v1/handoff/results`.
     static func body(_ outcomes: some Collection<JobOutcome>) -> [UInt8] {
         var writer = JSONWriter(capacity: 64 + 192 * outcomes.count)
-        writer.beginObject()
-        writer.key("results")
-        writer.beginArray()
-        for outcome in outcomes {
-            writer.beginObject()
-            writer.key("jobId")
-            writer.string(outcome.jobID)
-            writer.key("leaseId")
-            writer.string(outcome.leaseID)
-            writer.key("outcome")
-            writer.string(outcome.kind.rawValue)
-            if !outcome.reason.isEmpty {
-                writer.key("reason")
-                writer.string(outcome.reason)
+        writer.object { writer in
+            writer.objects("results", outcomes) { writer, outcome in
+                writer.member("jobId", outcome.jobID)
+                writer.member("leaseId", outcome.leaseID)
+                writer.member("outcome", outcome.kind.rawValue)
+                if !outcome.reason.isEmpty { writer.member("reason", outcome.reason) }
+                if !outcome.vendorID.isEmpty { writer.member("vendorId", outcome.vendorID) }
+                if outcome.timestamp > 0 { writer.member("timestamp", outcome.timestamp) }
+                if let seconds = outcome.retryAfterSeconds {
+                    writer.member("retryAfterSeconds", min(max(0, seconds), HandoffBounds.retryAfterSeconds.upperBound))
+                }
             }
-            if !outcome.vendorID.isEmpty {
-                writer.key("vendorId")
-                writer.string(outcome.vendorID)
-            }
-            if outcome.timestamp > 0 {
-                writer.key("timestamp")
-                writer.integer(outcome.timestamp)
-            }
-            if let seconds = outcome.retryAfterSeconds {
-                writer.key("retryAfterSeconds")
-                writer.integer(min(max(0, seconds), HandoffBounds.retryAfterSeconds.upperBound))
-            }
-            writer.endObject()
         }
-        writer.endArray()
-        writer.endObject()
         return writer.bytes
     }
 }

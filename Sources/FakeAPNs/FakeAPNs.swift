@@ -192,48 +192,31 @@ package final class FakeAPNs {
         let request = exchange.request
         var writer = JSONWriter(capacity: 512 + request.body.count)
         writer.beginObject()
-        writer.key("at")
-        writer.integer(Int64(SystemClock.wallMilliseconds))
-        writer.key("environment")
-        writer.string(judge.environment.rawValue)
-        writer.key("connection")
-        writer.integer(Int64(exchange.connection?.number ?? 0))
-        writer.key("stream")
-        writer.integer(Int64(exchange.id))
-        writer.key("token")
-        writer.string(request.token)
+        writer.member("at", SystemClock.wallMilliseconds)
+        writer.member("environment", judge.environment.rawValue)
+        writer.member("connection", exchange.connection?.number ?? 0)
+        writer.member("stream", exchange.id)
+        writer.member("token", request.token)
         if request.token.isEmpty {
-            writer.key("method")
-            writer.string(request.method)
-            writer.key("path")
-            writer.string(request.path)
+            writer.member("method", request.method)
+            writer.member("path", request.path)
         }
-        if let channel = channel ?? request.fields["apns-channel-id"] {
-            writer.key("channelId")
-            writer.string(channel)
-        }
+        if let channel = channel ?? request.fields["apns-channel-id"] { writer.member("channelId", channel) }
         if let token = judge.providerToken(of: request) {
-            writer.key("keyId")
-            writer.string(token.keyID)
-            writer.key("issuedAt")
-            writer.integer(token.issuedAt)
+            writer.member("keyId", token.keyID)
+            writer.member("issuedAt", token.issuedAt)
         }
         for (name, key) in [
             ("apns-id", "id"), ("apns-topic", "topic"), ("apns-push-type", "pushType"), ("apns-priority", "priority"),
             ("apns-expiration", "expiration"), ("apns-collapse-id", "collapseId"),
         ] {
             guard let value = request.fields[name] else { continue }
-            writer.key(key)
-            writer.string(value)
+            writer.member(key, value)
         }
-        writer.key("deed")
-        writer.string(deed.rawValue)
-        writer.key("status")
-        writer.integer(Int64(status))
-        writer.key("reason")
-        writer.string(reason)
-        writer.key("taken")
-        writer.bool(isTaken)
+        writer.member("deed", deed.rawValue)
+        writer.member("status", status)
+        writer.member("reason", reason)
+        writer.member("taken", isTaken)
         let isJSON = request.body.withUnsafeBytes { (try? parser.parse($0)) != nil }
         writer.key("body")
         if isJSON { writer.raw(request.body) } else { writer.string(String(decoding: request.body, as: UTF8.self)) }

@@ -108,12 +108,9 @@ struct FakeChannels {
 
     private func list(_ topic: String) -> [UInt8] {
         var writer = JSONWriter(capacity: 1_024)
-        writer.beginObject()
-        writer.key("channels")
-        writer.beginArray()
-        for channel in channels where channel.topic == topic { writer.string(channel.id) }
-        writer.endArray()
-        writer.endObject()
+        writer.object { writer in
+            writer.strings("channels", channels.filter { $0.topic == topic }.map(\.id))
+        }
         return writer.bytes
     }
 
@@ -146,27 +143,18 @@ struct FakeChannels {
     /// All channels as JSON, newest first, each with its last broadcast.
     func page() -> [UInt8] {
         var writer = JSONWriter(capacity: 1_024)
-        writer.beginObject()
-        writer.key("channels")
-        writer.beginArray()
-        for channel in channels.reversed() {
-            writer.beginObject()
-            writer.key("id")
-            writer.string(channel.id)
-            writer.key("topic")
-            writer.string(channel.topic)
-            writer.key("storage")
-            writer.string(channel.keepsLast ? "last" : "none")
-            writer.key("broadcasts")
-            writer.integer(Int64(channel.broadcastCount))
-            if !channel.last.isEmpty {
-                writer.key("last")
-                writer.raw(channel.last)
+        writer.object { writer in
+            writer.objects("channels", channels.reversed()) { writer, channel in
+                writer.member("id", channel.id)
+                writer.member("topic", channel.topic)
+                writer.member("storage", channel.keepsLast ? "last" : "none")
+                writer.member("broadcasts", channel.broadcastCount)
+                if !channel.last.isEmpty {
+                    writer.key("last")
+                    writer.raw(channel.last)
+                }
             }
-            writer.endObject()
         }
-        writer.endArray()
-        writer.endObject()
         return writer.bytes
     }
 }

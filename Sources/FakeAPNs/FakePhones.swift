@@ -84,74 +84,57 @@ struct FakePhones {
     /// All phones as JSON, newest first.
     func page() -> [UInt8] {
         var writer = JSONWriter(capacity: 4_096)
-        writer.beginObject()
-        writer.key("phones")
-        writer.beginArray()
-        for token in order.reversed() {
-            guard let phone = phones[token] else { continue }
-            writer.beginObject()
-            writer.key("token")
-            writer.string(token)
-            writer.key("badge")
-            writer.integer(phone.badge)
-            writer.key("shown")
-            writer.beginArray()
-            for shown in phone.shown.reversed() { Self.write(shown, to: &writer) }
-            writer.endArray()
-            writer.endObject()
+        writer.object { writer in
+            writer.array("phones") { writer in
+                for token in order.reversed() {
+                    guard let phone = phones[token] else { continue }
+                    writer.object { writer in
+                        writer.member("token", token)
+                        writer.member("badge", phone.badge)
+                        writer.array("shown") { writer in
+                            for shown in phone.shown.reversed() { Self.write(shown, to: &writer) }
+                        }
+                    }
+                }
+            }
         }
-        writer.endArray()
-        writer.endObject()
         return writer.bytes
     }
 
     private static func write(_ shown: Shown, to writer: inout JSONWriter) {
-        writer.beginObject()
-        writer.key("id")
-        writer.string(shown.id)
-        writer.key("at")
-        writer.integer(shown.at)
-        writer.key("pushType")
-        writer.string(shown.pushType)
-        writer.key("topic")
-        writer.string(shown.topic)
-        writer.key("collapseId")
-        writer.string(shown.collapseID)
-        writer.key("title")
-        writer.string(shown.title)
-        writer.key("text")
-        writer.string(shown.text)
-        writer.key("sound")
-        writer.string(shown.sound)
-        writer.key("tapped")
-        writer.bool(shown.isTapped)
-        writer.key("payload")
-        writer.raw(shown.payload)
-        writer.endObject()
+        writer.object { writer in
+            writer.member("id", shown.id)
+            writer.member("at", shown.at)
+            writer.member("pushType", shown.pushType)
+            writer.member("topic", shown.topic)
+            writer.member("collapseId", shown.collapseID)
+            writer.member("title", shown.title)
+            writer.member("text", shown.text)
+            writer.member("sound", shown.sound)
+            writer.member("tapped", shown.isTapped)
+            writer.key("payload")
+            writer.raw(shown.payload)
+        }
     }
 
     /// Taps after a number, as JSON.
     func page(tapsAfter number: Int) -> [UInt8] {
         var writer = JSONWriter(capacity: 512)
-        writer.beginObject()
-        writer.key("taps")
-        writer.beginArray()
-        for tap in taps where tap.number > number { Self.write(tap, to: &writer) }
-        writer.endArray()
-        writer.endObject()
+        writer.object { writer in
+            writer.array("taps") { writer in
+                for tap in taps where tap.number > number { Self.write(tap, to: &writer) }
+            }
+        }
         return writer.bytes
     }
 
     static func write(_ tap: Tap, to writer: inout JSONWriter) {
-        writer.beginObject()
-        writer.key("number")
-        writer.integer(Int64(tap.number))
-        writer.key("token")
-        writer.string(tap.token)
-        writer.key("id")
-        writer.string(tap.id)
-        writer.key("userInfo")
-        writer.raw(tap.payload)
-        writer.endObject()
+        writer.object { writer in
+            writer.member("number", tap.number)
+            writer.member("token", tap.token)
+            writer.member("id", tap.id)
+            writer.key("userInfo")
+            writer.raw(tap.payload)
+        }
     }
 }

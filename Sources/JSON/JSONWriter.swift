@@ -101,6 +101,64 @@ internal import TextForms
         key(name)
         bool(value)
     }
+    public mutating func member(_ name: String, _ value: String) {
+        key(name)
+        string(value)
+    }
+    public mutating func member(_ name: String, _ value: some FixedWidthInteger & SignedInteger) {
+        key(name)
+        integer(Int64(value))
+    }
+
+    public mutating func member(_ name: String, _ value: Bool) {
+        key(name)
+        bool(value)
+    }
+
+    // An object or an array with what `body` writes in it; `body` uses the writer that it is given.
+    public mutating func object(_ body: (inout JSONWriter) -> Void) {
+        beginObject()
+        body(&self)
+        endObject()
+    }
+    public mutating func object(_ name: StaticString, _ body: (inout JSONWriter) -> Void) {
+        key(name)
+        object(body)
+    }
+    public mutating func object(_ name: String, _ body: (inout JSONWriter) -> Void) {
+        key(name)
+        object(body)
+    }
+    public mutating func array(_ body: (inout JSONWriter) -> Void) {
+        beginArray()
+        body(&self)
+        endArray()
+    }
+    public mutating func array(_ name: StaticString, _ body: (inout JSONWriter) -> Void) {
+        key(name)
+        array(body)
+    }
+    public mutating func array(_ name: String, _ body: (inout JSONWriter) -> Void) {
+        key(name)
+        array(body)
+    }
+    public mutating func objects<Values: Sequence>(
+        _ name: String, _ values: Values, _ body: (inout JSONWriter, Values.Element) -> Void
+    ) {
+        array(name) { writer in
+            for value in values { writer.object { body(&$0, value) } }
+        }
+    }
+    public mutating func strings(_ name: StaticString, _ values: some Sequence<String>) {
+        array(name) { writer in
+            for value in values { writer.string(value) }
+        }
+    }
+    public mutating func strings(_ name: String, _ values: some Sequence<String>) {
+        array(name) { writer in
+            for value in values { writer.string(value) }
+        }
+    }
 
     /// Writes a key of 32 hexadecimal digits, without a text in between.
     public mutating func key(hex high: UInt64, _ low: UInt64) {

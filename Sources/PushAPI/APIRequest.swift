@@ -1,3 +1,5 @@
+package import JSON
+
 /// One HTTP request as the APIs need it.
 ///
 /// The pointers are valid during the call that takes it.
@@ -134,5 +136,24 @@ package struct APIResponse: Sendable, Equatable {
     ) {
         (self.status, self.contentType, self.body) = (status, contentType, body)
         (self.allow, self.asksForBearer) = (allow, asksForBearer)
+    }
+}
+
+extension APIResponse {
+    /// An object with what `body` writes in it.
+    package static func object(
+        status: Int = 200, capacity: Int = 256, _ body: (inout JSONWriter) -> Void
+    ) -> APIResponse {
+        var writer = JSONWriter(capacity: capacity)
+        writer.object(body)
+        return APIResponse(status: status, body: writer.bytes)
+    }
+
+    /// Getui's envelope of a call that was carried out, and beside it what `body` writes.
+    static func success(capacity: Int = 256, _ body: (inout JSONWriter) -> Void) -> APIResponse {
+        object(capacity: capacity) { writer in
+            writer.envelope(.ok, "success")
+            body(&writer)
+        }
     }
 }

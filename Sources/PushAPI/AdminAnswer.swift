@@ -11,54 +11,47 @@ package enum AdminAnswer {
         guard let status, status.app == address.app else {
             return AdminFault(.notFound, "no such device in this app").response
         }
-        var writer = JSONWriter(capacity: 1_024)
-        writer.beginObject()
-        writer.member("appId", registry.appID(of: status.app))
-        writer.member("cid", address.cid.description)
-        writer.member("bucket", address.bucket.index)
-        writer.member("connected", status.isConnected)
-        writer.member("reachable", status.isReachable)
-        writer.member("suspect", status.isSuspect)
-        writer.member("state", status.applicationState.name)
-        writer.member("keepsRunning", status.keepsRunning)
-        writer.member("generation", status.generation)
-        writer.member("heartbeatSeconds", status.heartbeatSeconds)
-        writer.member("lastSeenAt", status.lastSeenAt)
-        writer.member("registeredAt", status.registeredAt)
-        writer.key("queue")
-        writer.beginObject()
-        writer.member("messages", status.queuedMessageCount)
-        writer.member("bytes", status.queuedByteCount)
-        writer.member("inFlight", status.inFlightCount)
-        writer.member("nextSequence", status.nextSequence)
-        if let bounds = status.bounds {
-            writer.member("messageLimit", bounds.messageCount)
-            writer.member("byteLimit", bounds.byteCount)
+        return .object(capacity: 1_024) { writer in
+            writer.member("appId", registry.appID(of: status.app))
+            writer.member("cid", address.cid.description)
+            writer.member("bucket", address.bucket.index)
+            writer.member("connected", status.isConnected)
+            writer.member("reachable", status.isReachable)
+            writer.member("suspect", status.isSuspect)
+            writer.member("state", status.applicationState.name)
+            writer.member("keepsRunning", status.keepsRunning)
+            writer.member("generation", status.generation)
+            writer.member("heartbeatSeconds", status.heartbeatSeconds)
+            writer.member("lastSeenAt", status.lastSeenAt)
+            writer.member("registeredAt", status.registeredAt)
+            writer.object("queue") { writer in
+                writer.member("messages", status.queuedMessageCount)
+                writer.member("bytes", status.queuedByteCount)
+                writer.member("inFlight", status.inFlightCount)
+                writer.member("nextSequence", status.nextSequence)
+                if let bounds = status.bounds {
+                    writer.member("messageLimit", bounds.messageCount)
+                    writer.member("byteLimit", bounds.byteCount)
+                }
+            }
+            writer.member("badge", status.badge)
+            writer.member("pushModeOff", status.pushModeOff)
+            writer.member("blacklisted", status.isBlacklisted)
+            writer.member("inactive", status.isInactive)
+            if let slowedUntil = status.slowedUntil { writer.member("slowedUntil", slowedUntil) }
+            if let names = status.names {
+                write(names.aliases, as: "aliases", to: &writer)
+                write(names.tags, as: "tags", to: &writer)
+            }
+            writer.array("tokens") { writer in
+                for token in status.tokens { write(token, to: &writer) }
+            }
+            writeFallback(status, to: &writer)
         }
-        writer.endObject()
-        writer.member("badge", status.badge)
-        writer.member("pushModeOff", status.pushModeOff)
-        writer.member("blacklisted", status.isBlacklisted)
-        writer.member("inactive", status.isInactive)
-        if let slowedUntil = status.slowedUntil { writer.member("slowedUntil", slowedUntil) }
-        if let names = status.names {
-            write(names.aliases, as: "aliases", to: &writer)
-            write(names.tags, as: "tags", to: &writer)
-        }
-        writer.key("tokens")
-        writer.beginArray()
-        for token in status.tokens { write(token, to: &writer) }
-        writer.endArray()
-        writeFallback(status, to: &writer)
-        writer.endObject()
-        return APIResponse(status: 200, body: writer.bytes)
     }
 
     private static func write(_ texts: [String], as name: StaticString, to writer: inout JSONWriter) {
-        writer.key(name)
-        writer.beginArray()
-        for text in texts { writer.string(text) }
-        writer.endArray()
+        writer.strings(name, texts)
     }
 
     /// Whether an alert could reach the device through APNs now, and what came of the last one.
@@ -77,35 +70,28 @@ package enum AdminAnswer {
                 status.hasLostToken == true ? "tokenMoved" : PublishOutcome.FallbackReason.noToken.name
             }
         writer.member("fallback", reason == nil ? "available" : "none")
-        if let reason {
-            writer.member("fallbackReason", reason)
-        }
+        if let reason { writer.member("fallbackReason", reason) }
         guard let failure = status.vendorFailure else { return }
-        writer.key("vendorFailure")
-        writer.beginObject()
-        writer.member("msgId", failure.message.description)
-        writer.member("time", failure.at)
-        writer.member("outcome", failure.outcome.name)
-        writer.member("attempts", failure.attempts)
-        if !failure.reason.isEmpty {
-            writer.member("reason", failure.reason)
+        writer.object("vendorFailure") { writer in
+            writer.member("msgId", failure.message.description)
+            writer.member("time", failure.at)
+            writer.member("outcome", failure.outcome.name)
+            writer.member("attempts", failure.attempts)
+            if !failure.reason.isEmpty { writer.member("reason", failure.reason) }
         }
-        writer.endObject()
     }
 
     /// A token is a secret of the device: eight characters tell tokens apart and send nothing.
     private static func write(_ token: DeviceStatus.Token, to writer: inout JSONWriter) {
-        writer.beginObject()
-        writer.member("channel", token.channel.name)
-        writer.member("kind", token.kind.name)
-        writer.member("environment", token.environment.name)
-        writer.member("topic", token.topic)
-        writer.member("token", String(token.token.prefix(8)) + "…")
-        if !token.activity.isEmpty {
-            writer.member("activity", token.activity)
+        writer.object { writer in
+            writer.member("channel", token.channel.name)
+            writer.member("kind", token.kind.name)
+            writer.member("environment", token.environment.name)
+            writer.member("topic", token.topic)
+            writer.member("token", String(token.token.prefix(8)) + "…")
+            if !token.activity.isEmpty { writer.member("activity", token.activity) }
+            writer.member("quarantined", token.isQuarantined)
         }
-        writer.member("quarantined", token.isQuarantined)
-        writer.endObject()
     }
 
     /// A message's trace so far, or that it is unknown (or belongs to an app outside `scope`).
@@ -119,48 +105,33 @@ package enum AdminAnswer {
     }
 
     static func write(_ trace: MessageTrace, _ registry: AppRegistry, to writer: inout JSONWriter) {
-        writer.beginObject()
-        writer.member("msgId", trace.message.description)
-        writer.member("taskId", trace.task.text)
-        writer.member("appId", registry.appID(of: trace.app))
-        writer.member("cid", trace.cid.description)
-        writer.member("strategy", trace.strategy.rawValue)
-        writer.member("offline", trace.isOffline)
-        writer.member("sequence", trace.sequence)
-        writer.member("acceptedAt", trace.acceptedAt)
-        writer.member("expiresAt", trace.expiresAt)
-        writer.member("state", trace.finalState?.name ?? "pending")
-        if !trace.finalReason.isEmpty {
-            writer.member("reason", trace.finalReason)
-        }
-        if let fallback = trace.fallback {
-            writer.member("fallback", fallback.name)
-            if fallback == .none {
-                writer.member("fallbackReason", trace.fallbackReason.name)
+        writer.object { writer in
+            writer.member("msgId", trace.message.description)
+            writer.member("taskId", trace.task.text)
+            writer.member("appId", registry.appID(of: trace.app))
+            writer.member("cid", trace.cid.description)
+            writer.member("strategy", trace.strategy.rawValue)
+            writer.member("offline", trace.isOffline)
+            writer.member("sequence", trace.sequence)
+            writer.member("acceptedAt", trace.acceptedAt)
+            writer.member("expiresAt", trace.expiresAt)
+            writer.member("state", trace.finalState?.name ?? "pending")
+            if !trace.finalReason.isEmpty { writer.member("reason", trace.finalReason) }
+            if let fallback = trace.fallback {
+                writer.member("fallback", fallback.name)
+                if fallback == .none { writer.member("fallbackReason", trace.fallbackReason.name) }
+            }
+            if trace.attempts > 0 { writer.member("attempts", trace.attempts) }
+            if let reason = trace.vendorReason, !reason.isEmpty { writer.member("vendorReason", reason) }
+            writer.objects("steps", trace.steps) { writer, step in
+                writer.member("event", step.event.name)
+                writer.member("time", step.time)
+                if step.event.isOfVendor, let channel = trace.channel {
+                    writer.member("channel", channel.name)
+                }
+                if !step.detail.isEmpty { writer.member("detail", step.detail) }
             }
         }
-        if trace.attempts > 0 {
-            writer.member("attempts", trace.attempts)
-        }
-        if let reason = trace.vendorReason, !reason.isEmpty {
-            writer.member("vendorReason", reason)
-        }
-        writer.key("steps")
-        writer.beginArray()
-        for step in trace.steps {
-            writer.beginObject()
-            writer.member("event", step.event.name)
-            writer.member("time", step.time)
-            if step.event.isOfVendor, let channel = trace.channel {
-                writer.member("channel", channel.name)
-            }
-            if !step.detail.isEmpty {
-                writer.member("detail", step.detail)
-            }
-            writer.endObject()
-        }
-        writer.endArray()
-        writer.endObject()
     }
 }
 

@@ -37,15 +37,12 @@ struct AdminFault: Error, Equatable {
 
     var response: APIResponse {
         var writer = JSONWriter(capacity: 64 + message.utf8.count)
-        writer.beginObject()
-        writer.key("error")
-        writer.beginObject()
-        writer.key("code")
-        writer.string(code.rawValue)
-        writer.key("message")
-        writer.string(message)
-        writer.endObject()
-        writer.endObject()
+        writer.object { writer in
+            writer.object("error") { writer in
+                writer.member("code", code.rawValue)
+                writer.member("message", message)
+            }
+        }
         return APIResponse(
             status: code.httpStatus, body: writer.bytes, allow: allow, asksForBearer: code == .unauthorized)
     }

@@ -95,19 +95,12 @@ package enum AppAnswer {
 
     /// All apps in the order of their ids.
     static func list(_ apps: [App]) -> APIResponse {
-        var writer = JSONWriter(capacity: 16 + 96 * apps.count)
-        writer.beginObject()
-        writer.key("apps")
-        writer.beginArray()
-        for app in apps {
-            writer.beginObject()
-            writer.member("appId", app.appID)
-            writeState(isManaged: app.isManaged, isEnabled: app.isEnabled, to: &writer)
-            writer.endObject()
+        .object(capacity: 16 + 96 * apps.count) { writer in
+            writer.objects("apps", apps) { writer, app in
+                writer.member("appId", app.appID)
+                writeState(isManaged: app.isManaged, isEnabled: app.isEnabled, to: &writer)
+            }
         }
-        writer.endArray()
-        writer.endObject()
-        return APIResponse(status: 200, body: writer.bytes)
     }
 
     private static func writeState(isManaged: Bool, isEnabled: Bool, to writer: inout JSONWriter) {
@@ -116,11 +109,9 @@ package enum AppAnswer {
     }
 
     package static func page(_ page: AppPage) -> APIResponse {
-        var writer = JSONWriter(capacity: 512 + page.settings.utf8.count)
-        writer.beginObject()
-        write(page, to: &writer)
-        writer.endObject()
-        return APIResponse(status: 200, body: writer.bytes)
+        .object(capacity: 512 + page.settings.utf8.count) { writer in
+            write(page, to: &writer)
+        }
     }
 
     /// What an act came to; `secrets` are those that the gateway made, which no other answer shows.
@@ -128,19 +119,15 @@ package enum AppAnswer {
         -> APIResponse
     {
         var writer = JSONWriter(capacity: 1_024 + page.settings.utf8.count)
-        writer.beginObject()
-        writer.key("\(act.past)")
-        writer.bool(isNew)
-        for secret in secrets {
-            writer.key(secret.name)
-            writer.string(secret.text)
+        writer.object { writer in
+            writer.member("\(act.past)", isNew)
+            for secret in secrets { writer.member(secret.name, secret.text) }
+            if act == .delete {
+                writer.member("appId", page.appID)
+            } else {
+                write(page, to: &writer)
+            }
         }
-        if act == .delete {
-            writer.member("appId", page.appID)
-        } else {
-            write(page, to: &writer)
-        }
-        writer.endObject()
         return APIResponse(status: act == .create && isNew ? 201 : 200, body: writer.bytes)
     }
 
@@ -149,35 +136,22 @@ package enum AppAnswer {
         writer.member("appKey", page.appKey)
         writeState(isManaged: page.isManaged, isEnabled: page.isEnabled, to: &writer)
         for (name, secrets) in [("appSecrets", page.appSecrets), ("masterSecrets", page.masterSecrets)] {
-            writer.key(name)
-            writer.beginArray()
-            for end in secrets.ends {
-                writer.beginObject()
+            writer.objects(name, secrets.ends) { writer, end in
                 writer.key("validUntil")
                 if end == 0 { writer.null() } else { writer.integer(end) }
-                writer.endObject()
             }
-            writer.endArray()
         }
         if !page.quotas.isEmpty {
-            writer.key("quotas")
-            writer.beginObject()
-            for use in page.quotas {
-                writer.key("\(use.quota.key)")
-                writer.beginObject()
-                writer.key("limit")
-                writer.integer(Int64(use.limit))
-                if let share = use.share {
-                    writer.key("share")
-                    writer.integer(Int64(share))
+            writer.object("quotas") { writer in
+                for use in page.quotas {
+                    writer.object("\(use.quota.key)") { writer in
+                        writer.member("limit", use.limit)
+                        if let share = use.share { writer.member("share", share) }
+                        writer.member("used", use.used)
+                        writer.member("refused", use.refused)
+                    }
                 }
-                writer.key("used")
-                writer.integer(Int64(use.used))
-                writer.key("refused")
-                writer.integer(Int64(use.refused))
-                writer.endObject()
             }
-            writer.endObject()
         }
         guard page.isManaged else { return }
         writer.key("settings")

@@ -29,30 +29,19 @@ package enum BackupAnswer {
     }
 
     package static func status(_ status: BackupStatus) -> APIResponse {
-        var writer = JSONWriter(capacity: 256)
-        writer.beginObject()
-        writer.key("state")
-        writer.string(status.state.rawValue)
-        if status.state != .none {
-            writer.key("name")
-            writer.string(status.name)
-            writer.key("folder")
-            writer.string(status.folder)
+        .object(capacity: 256) { writer in
+            writer.member("state", status.state.rawValue)
+            if status.state != .none {
+                writer.member("name", status.name)
+                writer.member("folder", status.folder)
+            }
+            if status.state == .done {
+                writer.member("files", status.fileCount)
+                writer.member("bytes", status.byteCount)
+                writer.member("heldMicroseconds", status.heldMicroseconds)
+            }
+            if let error = status.error { writer.member("error", error) }
         }
-        if status.state == .done {
-            writer.key("files")
-            writer.integer(Int64(status.fileCount))
-            writer.key("bytes")
-            writer.integer(Int64(status.byteCount))
-            writer.key("heldMicroseconds")
-            writer.integer(status.heldMicroseconds)
-        }
-        if let error = status.error {
-            writer.key("error")
-            writer.string(error)
-        }
-        writer.endObject()
-        return APIResponse(status: 200, body: writer.bytes)
     }
 }
 

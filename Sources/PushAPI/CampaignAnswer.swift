@@ -14,40 +14,19 @@ package enum CampaignAnswer {
     ) -> APIResponse {
         switch answer {
         case .created(let id, let isRepeat):
-            var writer = JSONWriter(capacity: 256)
-            writer.beginObject()
-            writer.envelope(.ok, "success")
-            writer.key("data")
-            writer.beginObject()
-            writer.key("taskid")
-            writer.string(id.text)
-            writer.endObject()
-            writer.key("longwire")
-            writer.beginObject()
-            writer.key("durability")
-            writer.string(durability.name)
-            writer.key("ttl")
-            writer.integer(task.record.content.timeToLive)
-            writer.key("validUntil")
-            writer.integer(task.record.validUntil)
-            if task.record.scheduleAt > 0 {
-                writer.key("scheduledFor")
-                writer.integer(task.record.scheduleAt)
+            return .success(capacity: 256) { writer in
+                writer.object("data") { $0.member("taskid", id.text) }
+                writer.object("longwire") { writer in
+                    writer.member("durability", durability.name)
+                    writer.member("ttl", task.record.content.timeToLive)
+                    writer.member("validUntil", task.record.validUntil)
+                    if task.record.scheduleAt > 0 { writer.member("scheduledFor", task.record.scheduleAt) }
+                    writer.member("fallback", task.fallback == .applies ? "perDevice" : "none")
+                    if task.fallback != .applies { writer.member("fallbackReason", task.fallback.name) }
+                    if isRepeat { writer.member("repeat", true) }
+                    task.notes.write(to: &writer)
+                }
             }
-            writer.key("fallback")
-            writer.string(task.fallback == .applies ? "perDevice" : "none")
-            if task.fallback != .applies {
-                writer.key("fallbackReason")
-                writer.string(task.fallback.name)
-            }
-            if isRepeat {
-                writer.key("repeat")
-                writer.bool(true)
-            }
-            task.notes.write(to: &writer)
-            writer.endObject()
-            writer.endObject()
-            return APIResponse(status: 200, body: writer.bytes)
         case .full:
             return APIResponse.getui(
                 .tooManyBroadcasts,
@@ -77,16 +56,9 @@ package enum CampaignAnswer {
 
     /// The answer to a task's stop: how many of its messages were still to be delivered.
     package static func stopped(_ count: Int) -> APIResponse {
-        var writer = JSONWriter(capacity: 96)
-        writer.beginObject()
-        writer.envelope(.ok, "success")
-        writer.key("longwire")
-        writer.beginObject()
-        writer.key("revoked")
-        writer.integer(Int64(count))
-        writer.endObject()
-        writer.endObject()
-        return APIResponse(status: 200, body: writer.bytes)
+        .success(capacity: 96) { writer in
+            writer.object("longwire") { $0.member("revoked", count) }
+        }
     }
 
     /// The answer to the deletion of a schedule.
@@ -110,29 +82,18 @@ package enum CampaignAnswer {
         }
         guard record.scheduleAt > 0 else { return .getui(.badSchedule, "the task is not a timed one") }
         let words = ScheduleRules.words(record)
-        var writer = JSONWriter(capacity: 256)
-        writer.beginObject()
-        writer.envelope(.ok, "success")
-        writer.key("data")
-        writer.beginObject()
-        writer.key(record.id.text)
-        writer.beginObject()
-        writer.key("create_time")
-        writer.string(String(record.createdAt))
-        writer.key("push_time")
-        writer.string(String(record.scheduleAt))
-        writer.key("transmission_content")
-        record.content.payload.withUnsafeBytes { writer.string(bytes: $0) }
-        if let status = words.status {
-            writer.key("status")
-            writer.string(status)
+        return .success(capacity: 256) { writer in
+            writer.object("data") { writer in
+                writer.object(record.id.text) { writer in
+                    writer.member("create_time", String(record.createdAt))
+                    writer.member("push_time", String(record.scheduleAt))
+                    writer.key("transmission_content")
+                    record.content.payload.withUnsafeBytes { writer.string(bytes: $0) }
+                    if let status = words.status { writer.member("status", status) }
+                    writer.member("send_result", words.sendResult)
+                }
+            }
         }
-        writer.key("send_result")
-        writer.string(words.sendResult)
-        writer.endObject()
-        writer.endObject()
-        writer.endObject()
-        return APIResponse(status: 200, body: writer.bytes)
     }
 
     // MARK: Lists
@@ -143,40 +104,33 @@ package enum CampaignAnswer {
     package static func parked(
         _ call: ListCall, _ record: TaskRecord, cids: [DeviceID], unknown: [DeviceID], aliases: [ResolvedAlias]?
     ) -> APIResponse {
-        var writer = JSONWriter(capacity: 192 + 64 * cids.count)
-        writer.beginObject()
-        writer.envelope(.ok, "success")
-        if !call.isAsync {
-            writer.key("data")
-            writer.beginObject()
-            writer.key(record.id.text)
-            writer.beginObject()
-            if let aliases {
-                let waiting = Set(cids)
-                for alias in aliases where alias.devices.contains(where: waiting.contains) {
-                    writer.key(alias.alias)
-                    writer.beginObject()
-                    for cid in alias.devices where waiting.contains(cid) { waitingEntry(cid, to: &writer) }
-                    writer.endObject()
+        .success(capacity: 192 + 64 * cids.count) { writer in
+            if !call.isAsync {
+                writer.object("data") { writer in
+                    writer.object(record.id.text) { writer in
+                        if let aliases {
+                            let waiting = Set(cids)
+                            for alias in aliases where alias.devices.contains(where: waiting.contains) {
+                                writer.object(alias.alias) { writer in
+                                    for cid in alias.devices where waiting.contains(cid) {
+                                        waitingEntry(cid, to: &writer)
+                                    }
+                                }
+                            }
+                        } else {
+                            for cid in cids { waitingEntry(cid, to: &writer) }
+                        }
+                    }
                 }
-            } else {
-                for cid in cids { waitingEntry(cid, to: &writer) }
             }
-            writer.endObject()
-            writer.endObject()
+            writer.object("longwire") { writer in
+                writer.member("scheduledFor", record.scheduleAt)
+                writer.member("targets", cids.count)
+                write(call.unknown + unknown.map(\.description), as: "unknown", to: &writer)
+                write(call.refused, [], to: &writer)
+                call.notes.write(to: &writer)
+            }
         }
-        writer.key("longwire")
-        writer.beginObject()
-        writer.key("scheduledFor")
-        writer.integer(record.scheduleAt)
-        writer.key("targets")
-        writer.integer(Int64(cids.count))
-        write(call.unknown + unknown.map(\.description), as: "unknown", to: &writer)
-        write(call.refused, [], to: &writer)
-        call.notes.write(to: &writer)
-        writer.endObject()
-        writer.endObject()
-        return APIResponse(status: 200, body: writer.bytes)
     }
 
     /// The answer to a list call, whose devices have all been decided on.
@@ -198,25 +152,22 @@ package enum CampaignAnswer {
         writer.beginObject()
         writer.envelope(.ok, "success")
         if !call.isAsync {
-            writer.key("data")
-            writer.beginObject()
-            writer.key(record.id.text)
-            writer.beginObject()
-            if let aliases {
-                let byDevice = Dictionary(reached.map { ($0.cid, $0) }, uniquingKeysWith: { first, _ in first })
-                for alias in aliases {
-                    let found = alias.devices.compactMap { byDevice[$0] }
-                    guard !found.isEmpty else { continue }
-                    writer.key(alias.alias)
-                    writer.beginObject()
-                    for outcome in found { statusEntry(outcome, to: &writer) }
-                    writer.endObject()
+            writer.object("data") { writer in
+                writer.object(record.id.text) { writer in
+                    if let aliases {
+                        let byDevice = Dictionary(reached.map { ($0.cid, $0) }, uniquingKeysWith: { first, _ in first })
+                        for alias in aliases {
+                            let found = alias.devices.compactMap { byDevice[$0] }
+                            guard !found.isEmpty else { continue }
+                            writer.object(alias.alias) { writer in
+                                for outcome in found { statusEntry(outcome, to: &writer) }
+                            }
+                        }
+                    } else {
+                        for outcome in reached { statusEntry(outcome, to: &writer) }
+                    }
                 }
-            } else {
-                for outcome in reached { statusEntry(outcome, to: &writer) }
             }
-            writer.endObject()
-            writer.endObject()
         }
         return concluded(
             outcomes, unknown: call.unknown, refused: call.refused, notes: call.notes, durability, &writer)
@@ -234,13 +185,11 @@ package enum CampaignAnswer {
         var writer = JSONWriter(capacity: 256 + 64 * outcomes.count)
         writer.beginObject()
         writer.envelope(.ok, "success")
-        writer.key("data")
-        writer.beginObject()
-        writer.key(task.text)
-        writer.beginObject()
-        for outcome in reached { statusEntry(outcome, to: &writer) }
-        writer.endObject()
-        writer.endObject()
+        writer.object("data") { writer in
+            writer.object(task.text) { writer in
+                for outcome in reached { statusEntry(outcome, to: &writer) }
+            }
+        }
         return concluded(outcomes, unknown: [], refused: refused, notes: notes, durability, &writer)
     }
 
@@ -249,13 +198,11 @@ package enum CampaignAnswer {
         _ outcomes: [PublishOutcome], unknown: [String], refused: [RefusedTarget], notes: RequestNotes,
         _ durability: Durability, _ writer: inout JSONWriter
     ) -> APIResponse {
-        writer.key("longwire")
-        writer.beginObject()
-        writer.key("durability")
-        writer.string(durability.name)
-        summarize(outcomes, unknown: unknown, refused: refused, to: &writer)
-        notes.write(to: &writer)
-        writer.endObject()
+        writer.object("longwire") { writer in
+            writer.member("durability", durability.name)
+            summarize(outcomes, unknown: unknown, refused: refused, to: &writer)
+            notes.write(to: &writer)
+        }
         writer.endObject()
         return APIResponse(status: 200, body: writer.bytes)
     }
@@ -289,37 +236,25 @@ package enum CampaignAnswer {
             default: if let fault = PushAnswer.fault(of: outcome) { refused.append((outcome.cid, fault)) }
             }
         }
-        writer.key("live")
-        writer.integer(Int64(live))
-        writer.key("queued")
-        writer.integer(Int64(queued))
-        if ended > 0 {
-            writer.key("ended")
-            writer.integer(Int64(ended))
-        }
-        if ignored > 0 {
-            writer.key("ignoredDevices")
-            writer.integer(Int64(ignored))
-        }
-        if repeated > 0 {
-            writer.key("repeated")
-            writer.integer(Int64(repeated))
-        }
+        writer.member("live", live)
+        writer.member("queued", queued)
+        if ended > 0 { writer.member("ended", ended) }
+        if ignored > 0 { writer.member("ignoredDevices", ignored) }
+        if repeated > 0 { writer.member("repeated", repeated) }
         if !noFallback.isEmpty {
-            writer.key("noFallback")
-            writer.beginObject()
-            for (reason, cids) in noFallback.sorted(by: { $0.key.rawValue < $1.key.rawValue }) {
-                writer.key(reason.name)
-                // The same reason for everybody is in the message, not in the devices.
-                if cids.count == live + queued + ended, cids.count > 16 {
-                    writer.string("all")
-                    continue
+            writer.object("noFallback") { writer in
+                for (reason, cids) in noFallback.sorted(by: { $0.key.rawValue < $1.key.rawValue }) {
+                    writer.key(reason.name)
+                    // The same reason for everybody is in the message, not in the devices.
+                    if cids.count == live + queued + ended, cids.count > 16 {
+                        writer.string("all")
+                        continue
+                    }
+                    writer.array { writer in
+                        for cid in cids { writer.string(cid.description) }
+                    }
                 }
-                writer.beginArray()
-                for cid in cids { writer.string(cid.description) }
-                writer.endArray()
             }
-            writer.endObject()
         }
         write(unknown, as: "unknown", to: &writer)
         write(targets, refused, to: &writer)
@@ -330,34 +265,26 @@ package enum CampaignAnswer {
         _ targets: [RefusedTarget], _ devices: [(cid: DeviceID, fault: GetuiFault)], to writer: inout JSONWriter
     ) {
         guard !targets.isEmpty || !devices.isEmpty else { return }
-        writer.key("refused")
-        writer.beginArray()
-        for target in targets {
-            writer.beginObject()
-            writer.member("index", target.index)
-            if !target.name.isEmpty {
-                writer.key(target.kind.rawValue)
-                writer.string(target.name)
+        writer.array("refused") { writer in
+            for target in targets {
+                writer.object { writer in
+                    writer.member("index", target.index)
+                    if !target.name.isEmpty { writer.member(target.kind.rawValue, target.name) }
+                    writer.envelope(target.fault.code, target.fault.message)
+                }
             }
-            writer.envelope(target.fault.code, target.fault.message)
-            writer.endObject()
+            for (cid, fault) in devices {
+                writer.object { writer in
+                    writer.member("cid", cid.description)
+                    writer.envelope(fault.code, fault.message)
+                }
+            }
         }
-        for (cid, fault) in devices {
-            writer.beginObject()
-            writer.key("cid")
-            writer.string(cid.description)
-            writer.envelope(fault.code, fault.message)
-            writer.endObject()
-        }
-        writer.endArray()
     }
 
     private static func write(_ texts: [String], as name: StaticString, to writer: inout JSONWriter) {
         guard !texts.isEmpty else { return }
-        writer.key(name)
-        writer.beginArray()
-        for text in texts { writer.string(text) }
-        writer.endArray()
+        writer.strings(name, texts)
     }
 
     // MARK: Aliases
@@ -399,35 +326,27 @@ package enum CampaignAnswer {
             if form.kind == .single, let only = refused.first { return .getui(only.code, only.message) }
             return PushAnswer.nothingAccepted(refused)
         }
-        var writer = JSONWriter(capacity: 512)
-        writer.beginObject()
-        writer.envelope(.ok, "success")
-        if form.kind != .batch(isAsync: true) {
-            writer.key("data")
-            writer.beginObject()
-            for (task, found) in outcomes {
-                writer.key(task.text)
-                writer.beginObject()
-                for outcome in found { statusEntry(outcome, to: &writer) }
-                writer.endObject()
+        return .success(capacity: 512) { writer in
+            if form.kind != .batch(isAsync: true) {
+                writer.object("data") { writer in
+                    for (task, found) in outcomes {
+                        writer.object(task.text) { writer in
+                            for outcome in found { statusEntry(outcome, to: &writer) }
+                        }
+                    }
+                }
             }
-            writer.endObject()
+            writer.object("longwire") { writer in
+                writer.member("durability", durability.name)
+                writer.array("messages") { writer in
+                    for (_, found) in outcomes {
+                        for outcome in found { PushAnswer.describe(outcome, to: &writer) }
+                    }
+                }
+                if !refused.isEmpty { PushAnswer.write(refused, to: &writer) }
+                form.notes.write(to: &writer)
+            }
         }
-        writer.key("longwire")
-        writer.beginObject()
-        writer.key("durability")
-        writer.string(durability.name)
-        writer.key("messages")
-        writer.beginArray()
-        for (_, found) in outcomes {
-            for outcome in found { PushAnswer.describe(outcome, to: &writer) }
-        }
-        writer.endArray()
-        if !refused.isEmpty { PushAnswer.write(refused, to: &writer) }
-        form.notes.write(to: &writer)
-        writer.endObject()
-        writer.endObject()
-        return APIResponse(status: 200, body: writer.bytes)
     }
 
     package static func unknownAlias(_ alias: String) -> AliasResult {
@@ -445,41 +364,23 @@ package enum CampaignAnswer {
         guard let trace, trace.app == query.device.app else {
             return .getui(.noDetail, "the message's life is not known (it is kept for a day)")
         }
-        var writer = JSONWriter(capacity: 512)
-        writer.beginObject()
-        writer.envelope(.ok, "success")
-        writer.key("data")
-        writer.beginObject()
-        // The first is how Getui spells it.
-        for name in ["deatil", "detail"] as [StaticString] {
-            writer.key(name)
-            writer.beginArray()
-            for step in trace.steps {
-                writer.beginObject()
-                writer.key("time")
-                writer.string(dateTime(step.time))
-                writer.key("event")
-                writer.string(step.detail.isEmpty ? "\(step.event)" : "\(step.event): \(step.detail)")
-                writer.endObject()
+        return .success(capacity: 512) { writer in
+            writer.object("data") { writer in
+                // The first is how Getui spells it.
+                for name in ["deatil", "detail"] {
+                    writer.objects(name, trace.steps) { writer, step in
+                        writer.member("time", dateTime(step.time))
+                        writer.member("event", step.detail.isEmpty ? "\(step.event)" : "\(step.event): \(step.detail)")
+                    }
+                }
             }
-            writer.endArray()
+            writer.object("longwire") { writer in
+                writer.member("msgId", trace.message.description)
+                writer.member("state", trace.finalState.map { "\($0)" } ?? "pending")
+                if !trace.finalReason.isEmpty { writer.member("reason", trace.finalReason) }
+                writer.member("offline", trace.isOffline)
+            }
         }
-        writer.endObject()
-        writer.key("longwire")
-        writer.beginObject()
-        writer.key("msgId")
-        writer.string(trace.message.description)
-        writer.key("state")
-        writer.string(trace.finalState.map { "\($0)" } ?? "pending")
-        if !trace.finalReason.isEmpty {
-            writer.key("reason")
-            writer.string(trace.finalReason)
-        }
-        writer.key("offline")
-        writer.bool(trace.isOffline)
-        writer.endObject()
-        writer.endObject()
-        return APIResponse(status: 200, body: writer.bytes)
     }
 }
 

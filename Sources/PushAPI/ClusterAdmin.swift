@@ -65,56 +65,28 @@ package enum ClusterAnswer {
     package static func refused(_ reason: String) -> APIResponse { AdminFault(.invalidParameter, reason).response }
 
     package static func status(_ status: ClusterStatus) -> APIResponse {
-        var writer = JSONWriter(capacity: 256 + 64 * status.parts.count + 128 * status.nodes.count)
-        writer.beginObject()
-        writer.key("name")
-        writer.string(status.name)
-        writer.key("node")
-        writer.integer(Int64(status.node))
-        writer.key("registerAgeMilliseconds")
-        writer.integer(status.registerAgeMilliseconds)
-        if let error = status.registerError {
-            writer.key("registerError")
-            writer.string(error)
+        .object(capacity: 256 + 64 * status.parts.count + 128 * status.nodes.count) { writer in
+            writer.member("name", status.name)
+            writer.member("node", status.node)
+            writer.member("registerAgeMilliseconds", status.registerAgeMilliseconds)
+            if let error = status.registerError { writer.member("registerError", error) }
+            writer.objects("nodes", status.nodes) { writer, node in
+                writer.member("node", node.node)
+                writer.member("address", node.address)
+                writer.member("release", node.release)
+                writer.member("leaseMilliseconds", node.leaseMilliseconds)
+                writer.member("parts", status.parts.count { $0.node == node.node })
+                writer.member("drained", node.isDrained)
+                writer.member("leaving", node.isLeaving)
+            }
+            writer.objects("parts", status.parts) { writer, part in
+                writer.member("part", part.part)
+                writer.member("state", part.state)
+                writer.member("epoch", part.epoch)
+                writer.key("node")
+                if part.node == 0 { writer.null() } else { writer.integer(Int64(part.node)) }
+            }
         }
-        writer.key("nodes")
-        writer.beginArray()
-        for node in status.nodes {
-            writer.beginObject()
-            writer.key("node")
-            writer.integer(Int64(node.node))
-            writer.key("address")
-            writer.string(node.address)
-            writer.key("release")
-            writer.string(node.release)
-            writer.key("leaseMilliseconds")
-            writer.integer(node.leaseMilliseconds)
-            writer.key("parts")
-            writer.integer(Int64(status.parts.count { $0.node == node.node }))
-            writer.key("drained")
-            writer.bool(node.isDrained)
-            writer.key("leaving")
-            writer.bool(node.isLeaving)
-            writer.endObject()
-        }
-        writer.endArray()
-        writer.key("parts")
-        writer.beginArray()
-        for part in status.parts {
-            writer.beginObject()
-            writer.key("part")
-            writer.integer(Int64(part.part))
-            writer.key("state")
-            writer.string(part.state)
-            writer.key("epoch")
-            writer.integer(part.epoch)
-            writer.key("node")
-            if part.node == 0 { writer.null() } else { writer.integer(Int64(part.node)) }
-            writer.endObject()
-        }
-        writer.endArray()
-        writer.endObject()
-        return APIResponse(status: 200, body: writer.bytes)
     }
 }
 

@@ -25,26 +25,16 @@ package struct DrainStatus: Sendable, Equatable {
 /// Answers of the admin API about emptying a gateway.
 package enum DrainAnswer {
     package static func status(_ status: DrainStatus) -> APIResponse {
-        var writer = JSONWriter(capacity: 256)
-        writer.beginObject()
-        writer.key("state")
-        writer.string(status.state.rawValue)
-        writer.key("connections")
-        writer.integer(Int64(status.connections))
-        if status.state != .none {
-            writer.key("pace")
-            writer.integer(Int64(status.pace))
-            writer.key("told")
-            writer.integer(Int64(status.toldCount))
-            writer.key("secondsLeft")
-            writer.integer(Int64(status.secondsLeft))
-            if !status.alternate.isEmpty {
-                writer.key("alternate")
-                writer.string(status.alternate)
+        .object(capacity: 256) { writer in
+            writer.member("state", status.state.rawValue)
+            writer.member("connections", status.connections)
+            if status.state != .none {
+                writer.member("pace", status.pace)
+                writer.member("told", status.toldCount)
+                writer.member("secondsLeft", status.secondsLeft)
+                if !status.alternate.isEmpty { writer.member("alternate", status.alternate) }
             }
         }
-        writer.endObject()
-        return APIResponse(status: 200, body: writer.bytes)
     }
 }
 

@@ -109,14 +109,10 @@ package enum FeedAnswers {
     package static func acknowledged(_ answer: FeedAnswer?) -> APIResponse {
         switch answer {
         case .acknowledged(let state):
-            var writer = JSONWriter(capacity: 64)
-            writer.beginObject()
-            writer.key("acked")
-            writer.string(String(state.acked))
-            writer.key("last")
-            writer.string(String(state.last))
-            writer.endObject()
-            return APIResponse(status: 200, body: writer.bytes)
+            return .object(capacity: 64) { writer in
+                writer.member("acked", String(state.acked))
+                writer.member("last", String(state.last))
+            }
         case .beyond(let last): return beyond(last)
         case .otherHistory: return otherHistory
         default: return unavailable
@@ -128,72 +124,47 @@ package enum FeedAnswers {
         _ page: FeedPage, of feed: FeedName, registry: AppRegistry, type: StaticString? = nil
     ) -> [UInt8] {
         var writer = JSONWriter(capacity: 256 + page.items.reduce(0) { $0 + 256 + 2 * $1.payload.count })
-        writer.beginObject()
-        if let type {
-            writer.key("type")
-            writer.string(type)
+        writer.object { writer in
+            if let type { writer.member("type", type) }
+            writer.member("appId", registry.appID(of: feed.app))
+            writer.array("items") { writer in
+                if page.missed > 0 {
+                    writer.object { writer in
+                        writer.member("type", "gap")
+                        writer.member("count", page.missed)
+                        writer.member("cursor", String(page.first - 1))
+                    }
+                }
+                for (index, item) in page.items.enumerated() {
+                    write(item, cursor: page.first + UInt64(index), to: &writer)
+                }
+            }
+            writer.member("cursor", String(page.next))
+            writer.member("acked", String(page.state.acked))
+            writer.member("more", page.next < page.state.last)
         }
-        writer.key("appId")
-        writer.string(registry.appID(of: feed.app))
-        writer.key("items")
-        writer.beginArray()
-        if page.missed > 0 {
-            writer.beginObject()
-            writer.key("type")
-            writer.string("gap")
-            writer.key("count")
-            writer.integer(page.missed)
-            writer.key("cursor")
-            writer.string(String(page.first - 1))
-            writer.endObject()
-        }
-        for (index, item) in page.items.enumerated() {
-            write(item, cursor: page.first + UInt64(index), to: &writer)
-        }
-        writer.endArray()
-        writer.key("cursor")
-        writer.string(String(page.next))
-        writer.key("acked")
-        writer.string(String(page.state.acked))
-        writer.key("more")
-        writer.bool(page.next < page.state.last)
-        writer.endObject()
         return writer.bytes
     }
 
     private static func write(_ item: FeedItem, cursor: UInt64, to writer: inout JSONWriter) {
-        writer.beginObject()
-        writer.key("cursor")
-        writer.string(String(cursor))
-        writer.key("type")
-        writer.string("\(item.kind)")
-        writer.key("time")
-        writer.integer(item.at)
-        writer.key("cid")
-        writer.string(item.cid.description)
-        if !item.message.isNone {
-            writer.key("msgId")
-            writer.string(item.message.description)
-        }
-        if !item.task.isNone {
-            writer.key("taskId")
-            writer.string(item.task.text)
-        }
-        if item.kind == .upstream {
-            writer.key("request")
-            writer.integer(Int64(item.request))
-            // As text where it is one, so that people can read it; the other key says that it is not.
-            if let text = String(validating: item.payload, as: UTF8.self) {
-                writer.key("payload")
-                writer.string(text)
-            } else {
-                writer.key("payloadBase64")
-                writer.string(Base64.encode(item.payload, .standard))
+        writer.object { writer in
+            writer.member("cursor", String(cursor))
+            writer.member("type", "\(item.kind)")
+            writer.member("time", item.at)
+            writer.member("cid", item.cid.description)
+            if !item.message.isNone { writer.member("msgId", item.message.description) }
+            if !item.task.isNone { writer.member("taskId", item.task.text) }
+            if item.kind == .upstream {
+                writer.member("request", item.request)
+                // As text where it is one, so that people can read it; the other key says that it is not.
+                if let text = String(validating: item.payload, as: UTF8.self) {
+                    writer.member("payload", text)
+                } else {
+                    writer.member("payloadBase64", Base64.encode(item.payload, .standard))
+                }
+            } else if !item.payload.isEmpty {
+                writer.member("reason", String(decoding: item.payload, as: UTF8.self))
             }
-        } else if !item.payload.isEmpty {
-            writer.key("reason")
-            writer.string(String(decoding: item.payload, as: UTF8.self))
         }
-        writer.endObject()
     }
 }

@@ -137,9 +137,7 @@ extension APIResponse {
     /// Getui's envelope without data.
     package static func getui(_ code: GetuiCode, _ message: String = "success") -> APIResponse {
         var writer = JSONWriter(capacity: 64 + message.utf8.count)
-        writer.beginObject()
-        writer.envelope(code, message)
-        writer.endObject()
+        writer.object { $0.envelope(code, message) }
         return APIResponse(status: code.httpStatus, body: writer.bytes)
     }
 
@@ -149,23 +147,20 @@ extension APIResponse {
     static func getui(
         capacity: Int = 512, data: ((inout JSONWriter) -> Void)?, beside: (inout JSONWriter) -> Void = { _ in }
     ) -> APIResponse {
-        var writer = JSONWriter(capacity: capacity)
-        writer.beginObject()
-        writer.envelope(.ok, "success")
-        if let data {
-            writer.key("data")
-            data(&writer)
+        .success(capacity: capacity) { writer in
+            if let data {
+                writer.key("data")
+                data(&writer)
+            }
+            var extra = JSONWriter(capacity: 64)
+            extra.beginObject()
+            beside(&extra)
+            extra.endObject()
+            if extra.bytes.count > 2 {
+                writer.key("longwire")
+                writer.raw(extra.bytes)
+            }
         }
-        var extra = JSONWriter(capacity: 64)
-        extra.beginObject()
-        beside(&extra)
-        extra.endObject()
-        if extra.bytes.count > 2 {
-            writer.key("longwire")
-            writer.raw(extra.bytes)
-        }
-        writer.endObject()
-        return APIResponse(status: 200, body: writer.bytes)
     }
 
     /// Nothing can be accepted now (the store is behind, the loops' mailboxes are full): safe to repeat as it is.

@@ -7,58 +7,48 @@ internal import Wire
 package enum HandoffAnswer {
     /// The leased jobs, none when there were none within the wait.
     package static func lease(_ jobs: [Job], registry: AppRegistry) -> APIResponse {
-        var writer = JSONWriter(capacity: 64 + 1_024 * jobs.count)
-        writer.beginObject()
-        writer.key("jobs")
-        writer.beginArray()
-        for job in jobs { write(job, registry: registry, to: &writer) }
-        writer.endArray()
-        writer.endObject()
-        return APIResponse(status: 200, body: writer.bytes)
+        .object(capacity: 64 + 1_024 * jobs.count) { writer in
+            writer.array("jobs") { writer in
+                for job in jobs { write(job, registry: registry, to: &writer) }
+            }
+        }
     }
 
     /// What became of results, or of extensions, in the order they were given.
     package static func verdicts(_ verdicts: [ResultVerdict]) -> APIResponse {
-        var writer = JSONWriter(capacity: 64 + 80 * verdicts.count)
-        writer.beginObject()
-        writer.key("results")
-        writer.beginArray()
-        for verdict in verdicts {
-            writer.beginObject()
-            writer.member("jobId", verdict.job.description)
-            writer.member("verdict", verdict.verdict.name)
-            writer.endObject()
+        .object(capacity: 64 + 80 * verdicts.count) { writer in
+            writer.objects("results", verdicts) { writer, verdict in
+                writer.member("jobId", verdict.job.description)
+                writer.member("verdict", verdict.verdict.name)
+            }
         }
-        writer.endArray()
-        writer.endObject()
-        return APIResponse(status: 200, body: writer.bytes)
     }
 
     static func write(_ job: Job, registry: AppRegistry, to writer: inout JSONWriter) {
-        writer.beginObject()
-        writer.member("channel", job.channel.name)
-        writer.member("jobId", job.message.description)
-        writer.member("msgId", job.message.description)
-        writer.member("taskId", job.task.text)
-        writer.member("appId", registry.appID(of: job.app))
-        writer.member("cid", job.cid.description)
-        writer.member("deviceToken", job.token)
-        writer.member("tokenKind", job.tokenKind.name)
-        writer.member("environment", job.environment.name)
-        writer.member("topic", job.topic)
-        writer.member("pushType", job.pushType.name)
-        writer.member("priority", job.priority)
-        writer.member("expiration", apnsExpiration(job.expiration))
-        writer.member("collapseId", job.collapseID)
-        writer.member("apnsId", uuid(job.message))
-        writer.key("body")
-        writer.raw(job.body)
-        writer.member("attempt", job.attempt)
-        writer.member("acceptedAt", job.acceptedAt)
-        writer.member("dueAt", job.dueAt)
-        writer.member("leaseId", hex(job.leaseID))
-        writer.member("leasedUntil", job.leasedUntil)
-        writer.endObject()
+        writer.object { writer in
+            writer.member("channel", job.channel.name)
+            writer.member("jobId", job.message.description)
+            writer.member("msgId", job.message.description)
+            writer.member("taskId", job.task.text)
+            writer.member("appId", registry.appID(of: job.app))
+            writer.member("cid", job.cid.description)
+            writer.member("deviceToken", job.token)
+            writer.member("tokenKind", job.tokenKind.name)
+            writer.member("environment", job.environment.name)
+            writer.member("topic", job.topic)
+            writer.member("pushType", job.pushType.name)
+            writer.member("priority", job.priority)
+            writer.member("expiration", apnsExpiration(job.expiration))
+            writer.member("collapseId", job.collapseID)
+            writer.member("apnsId", uuid(job.message))
+            writer.key("body")
+            writer.raw(job.body)
+            writer.member("attempt", job.attempt)
+            writer.member("acceptedAt", job.acceptedAt)
+            writer.member("dueAt", job.dueAt)
+            writer.member("leaseId", hex(job.leaseID))
+            writer.member("leasedUntil", job.leasedUntil)
+        }
     }
 
     /// Absolute seconds, as the header apns-expiration wants them; 0: APNs must not store it.

@@ -19,16 +19,13 @@ package struct HookDelivery: Sendable {
         id = "msg_" + HandoffAnswer.hex(leaseID)
         self.jobs = jobs
         var writer = JSONWriter(capacity: 128 + 1_024 * jobs.count)
-        writer.beginObject()
-        writer.key("type")
-        writer.string("longwire.handoff")
-        writer.key("channel")
-        writer.string(channel.name)
-        writer.key("jobs")
-        writer.beginArray()
-        for job in jobs { HandoffAnswer.write(job, registry: registry, to: &writer) }
-        writer.endArray()
-        writer.endObject()
+        writer.object { writer in
+            writer.member("type", "longwire.handoff")
+            writer.member("channel", channel.name)
+            writer.array("jobs") { writer in
+                for job in jobs { HandoffAnswer.write(job, registry: registry, to: &writer) }
+            }
+        }
         body = writer.bytes
     }
 

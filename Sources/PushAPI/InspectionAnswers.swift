@@ -15,18 +15,15 @@ package enum InspectionAnswers {
     package static func recent(
         _ recent: RecentMessages, of address: DeviceAddress, registry: AppRegistry
     ) -> APIResponse {
-        var writer = JSONWriter(capacity: 256 + 1_024 * recent.traces.count)
-        writer.beginObject()
-        writer.member("appId", registry.appID(of: address.app))
-        writer.member("cid", address.cid.description)
-        writer.key("messages")
-        writer.beginArray()
-        for trace in recent.traces { AdminAnswer.write(trace, registry, to: &writer) }
-        writer.endArray()
-        write(recent.refusals, to: &writer)
-        writer.member("more", recent.isCut)
-        writer.endObject()
-        return APIResponse(status: 200, body: writer.bytes)
+        .object(capacity: 256 + 1_024 * recent.traces.count) { writer in
+            writer.member("appId", registry.appID(of: address.app))
+            writer.member("cid", address.cid.description)
+            writer.array("messages") { writer in
+                for trace in recent.traces { AdminAnswer.write(trace, registry, to: &writer) }
+            }
+            write(recent.refusals, to: &writer)
+            writer.member("more", recent.isCut)
+        }
     }
 
     /// What a request id led to.
@@ -40,45 +37,28 @@ package enum InspectionAnswers {
                 + "is not kept"
             return AdminFault(.notFound, text).response
         }
-        var writer = JSONWriter(capacity: 512)
-        writer.beginObject()
-        writer.member("requestId", name.text)
-        writer.key("messages")
-        writer.beginArray()
-        for outcome in singles {
-            writer.beginObject()
-            writer.member("msgId", outcome.message.description)
-            writer.member("taskId", outcome.task.text)
-            writer.member("cid", outcome.cid.description)
-            writer.endObject()
+        return .object(capacity: 512) { writer in
+            writer.member("requestId", name.text)
+            writer.objects("messages", singles) { writer, outcome in
+                writer.member("msgId", outcome.message.description)
+                writer.member("taskId", outcome.task.text)
+                writer.member("cid", outcome.cid.description)
+            }
+            writer.objects("tasks", tasks) { writer, task in
+                writer.member("taskId", task.task.text)
+                writer.member("call", task.name)
+            }
+            write(refusals, to: &writer)
         }
-        writer.endArray()
-        writer.key("tasks")
-        writer.beginArray()
-        for task in tasks {
-            writer.beginObject()
-            writer.member("taskId", task.task.text)
-            writer.member("call", task.name)
-            writer.endObject()
-        }
-        writer.endArray()
-        write(refusals, to: &writer)
-        writer.endObject()
-        return APIResponse(status: 200, body: writer.bytes)
     }
 
     private static func write(_ refusals: [RefusedPublish], to writer: inout JSONWriter) {
-        writer.key("refusals")
-        writer.beginArray()
-        for refusal in refusals {
-            writer.beginObject()
+        writer.objects("refusals", refusals) { writer, refusal in
             writer.member("time", refusal.time)
             writer.member("reason", refusal.reason.name)
             writer.member("cid", refusal.cid.description)
             writer.member("taskId", refusal.task.text)
-            writer.endObject()
         }
-        writer.endArray()
     }
 
     /// A task of several messages: how many stand where.
@@ -86,123 +66,88 @@ package enum InspectionAnswers {
         _ task: TaskID, _ record: TaskRecord?, _ totals: TaskTotals, of app: AppKey, registry: AppRegistry
     ) -> APIResponse {
         guard record != nil || totals.accepted > 0 else { return unknownTask }
-        var writer = JSONWriter(capacity: 512)
-        writer.beginObject()
-        writer.member("taskId", task.text)
-        writer.member("appId", registry.appID(of: app))
-        if let record {
-            writer.member("task", record.state.name)
-            writer.member("createdAt", record.createdAt)
-            if record.scheduleAt > 0 {
-                writer.member("scheduledAt", record.scheduleAt)
+        return .object(capacity: 512) { writer in
+            writer.member("taskId", task.text)
+            writer.member("appId", registry.appID(of: app))
+            if let record {
+                writer.member("task", record.state.name)
+                writer.member("createdAt", record.createdAt)
+                if record.scheduleAt > 0 { writer.member("scheduledAt", record.scheduleAt) }
+                writer.member("broadcast", record.broadcast != nil)
+                if !record.group.isEmpty { writer.member("group", record.group) }
             }
-            writer.member("broadcast", record.broadcast != nil)
-            if !record.group.isEmpty {
-                writer.member("group", record.group)
+            writer.member("accepted", totals.accepted)
+            writer.member("pending", totals.pending)
+            writer.object("states") { writer in
+                for state in FinalState.allCases where totals[state] > 0 {
+                    writer.member("\(state.name)", totals[state])
+                }
+            }
+            writer.object("failures") { writer in
+                for (reason, count) in totals.failures.sorted(by: { $0.key < $1.key }) {
+                    writer.member(reason, count)
+                }
             }
         }
-        writer.member("accepted", totals.accepted)
-        writer.member("pending", totals.pending)
-        writer.key("states")
-        writer.beginObject()
-        for state in FinalState.allCases where totals[state] > 0 {
-            writer.key("\(state.name)")
-            writer.integer(Int64(totals[state]))
-        }
-        writer.endObject()
-        writer.key("failures")
-        writer.beginObject()
-        for (reason, count) in totals.failures.sorted(by: { $0.key < $1.key }) {
-            writer.key(reason)
-            writer.integer(Int64(count))
-        }
-        writer.endObject()
-        writer.endObject()
-        return APIResponse(status: 200, body: writer.bytes)
     }
 
     /// The devices of an alias.
     package static func alias(_ name: AliasName, _ devices: [DeviceID]) -> APIResponse {
         guard !devices.isEmpty else { return AdminFault(.notFound, "no device of this app has the alias").response }
-        var writer = JSONWriter(capacity: 64 + 40 * devices.count)
-        writer.beginObject()
-        writer.member("alias", name.text)
-        write(devices.sorted { ($0.high, $0.low) < ($1.high, $1.low) }, to: &writer)
-        writer.endObject()
-        return APIResponse(status: 200, body: writer.bytes)
+        return .object(capacity: 64 + 40 * devices.count) { writer in
+            writer.member("alias", name.text)
+            write(devices.sorted { ($0.high, $0.low) < ($1.high, $1.low) }, to: &writer)
+        }
     }
 
     /// A page of an app's devices, and where the next one begins.
     package static func devices(_ devices: [DeviceAddress], isLast: Bool) -> APIResponse {
-        var writer = JSONWriter(capacity: 64 + 40 * devices.count)
-        writer.beginObject()
-        write(devices.map(\.cid), to: &writer)
-        if !isLast, let last = devices.last {
-            writer.member("next", last.cid.description)
+        .object(capacity: 64 + 40 * devices.count) { writer in
+            write(devices.map(\.cid), to: &writer)
+            if !isLast, let last = devices.last { writer.member("next", last.cid.description) }
         }
-        writer.endObject()
-        return APIResponse(status: 200, body: writer.bytes)
     }
 
     private static func write(_ devices: [DeviceID], to writer: inout JSONWriter) {
-        writer.key("devices")
-        writer.beginArray()
-        for device in devices { writer.string(device.description) }
-        writer.endArray()
+        writer.strings("devices", devices.map { $0.description })
     }
 
     /// The due jobs, the longest due first, and how many there are.
     package static func jobs(_ overview: JobOverview, registry: AppRegistry) -> APIResponse {
-        var writer = JSONWriter(capacity: 256 + 320 * overview.jobs.count)
-        writer.beginObject()
-        writer.key("queues")
-        writer.beginArray()
-        for queue in overview.queues {
-            writer.beginObject()
-            writer.member("appId", registry.appID(of: queue.app))
-            writer.member("channel", queue.channel.name)
-            writer.member("due", queue.dueCount)
-            writer.member("held", queue.heldCount)
-            writer.endObject()
-        }
-        writer.endArray()
-        writer.key("jobs")
-        writer.beginArray()
-        for job in overview.jobs {
-            writer.beginObject()
-            writer.member("jobId", job.message.description)
-            writer.member("appId", registry.appID(of: job.app))
-            writer.member("cid", job.cid.description)
-            writer.member("channel", job.channel.name)
-            writer.member("acceptedAt", job.acceptedAt)
-            writer.member("dueAt", job.dueAt)
-            writer.member("expiresAt", job.expiresAt)
-            writer.member("attempts", job.attempts)
-            if !job.reason.isEmpty {
-                writer.member("reason", job.reason)
+        .object(capacity: 256 + 320 * overview.jobs.count) { writer in
+            writer.objects("queues", overview.queues) { writer, queue in
+                writer.member("appId", registry.appID(of: queue.app))
+                writer.member("channel", queue.channel.name)
+                writer.member("due", queue.dueCount)
+                writer.member("held", queue.heldCount)
             }
-            writer.endObject()
+            writer.objects("jobs", overview.jobs) { writer, job in
+                writer.member("jobId", job.message.description)
+                writer.member("appId", registry.appID(of: job.app))
+                writer.member("cid", job.cid.description)
+                writer.member("channel", job.channel.name)
+                writer.member("acceptedAt", job.acceptedAt)
+                writer.member("dueAt", job.dueAt)
+                writer.member("expiresAt", job.expiresAt)
+                writer.member("attempts", job.attempts)
+                if !job.reason.isEmpty { writer.member("reason", job.reason) }
+            }
         }
-        writer.endArray()
-        writer.endObject()
-        return APIResponse(status: 200, body: writer.bytes)
     }
 
     /// What was done to a device.
     package static func changed(_ change: DeviceChange, _ result: DeviceChangeResult) -> APIResponse {
-        var writer = JSONWriter(capacity: 64)
-        writer.beginObject()
-        switch change {
-        case .purge:
-            writer.member("purged", result.count)
-            writer.member("left", result.leftCount)
-        case .replay:
-            writer.member("due", result.count)
-        case .disconnect:
-            writer.member("disconnected", result.count > 0)
+        .object(capacity: 64) { writer in
+            switch change {
+            case .purge:
+                writer.member("purged", result.count)
+                writer.member("left", result.leftCount)
+            case .replay:
+                writer.member("due", result.count)
+            case .disconnect:
+                writer.member("disconnected", result.count > 0)
+            }
         }
-        writer.endObject()
-        return APIResponse(status: 200, body: writer.bytes)
     }
 }
 

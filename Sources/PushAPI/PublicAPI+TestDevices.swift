@@ -172,32 +172,18 @@ extension PublicAPI {
         }
         if readCount == 0, let fault { throw fault }
         guard !failed.isEmpty else { return .getui(data: nil, beside: { messages.notes.write(to: &$0) }) }
-        var writer = JSONWriter(capacity: 128 + 96 * failed.count)
-        writer.beginObject()
-        writer.envelope(.ok, "success")
-        writer.key("data")
-        writer.beginObject()
-        writer.key("errorList")
-        writer.beginArray()
-        for item in failed {
-            writer.beginObject()
-            writer.key("cid")
-            writer.string(item.cid)
-            writer.key("device_token")
-            writer.string(item.token)
-            writer.key("error_code")
-            writer.integer(Int64(GetuiCode.parameter.rawValue))
-            writer.endObject()
+        return .success(capacity: 128 + 96 * failed.count) { writer in
+            writer.object("data") { writer in
+                writer.objects("errorList", failed) { writer, item in
+                    writer.member("cid", item.cid)
+                    writer.member("device_token", item.token)
+                    writer.member("error_code", GetuiCode.parameter.rawValue)
+                }
+            }
+            writer.object("longwire") { writer in
+                writer.member("reason", "noSuchChannel")
+                messages.notes.write(to: &writer)
+            }
         }
-        writer.endArray()
-        writer.endObject()
-        writer.key("longwire")
-        writer.beginObject()
-        writer.key("reason")
-        writer.string("noSuchChannel")
-        messages.notes.write(to: &writer)
-        writer.endObject()
-        writer.endObject()
-        return APIResponse(status: 200, body: writer.bytes)
     }
 }

@@ -279,20 +279,15 @@ extension PublicAPI {
         try take(.authentication, app, now: now)
 
         let expiresAt = now + Limits.tokenLifetime
-        var writer = JSONWriter(capacity: 192)
-        writer.beginObject()
-        writer.envelope(.ok, "success")
-        writer.key("data")
-        writer.beginObject()
-        writer.key("token")
-        writer.string(tokens.issue(for: app.key, expiresAt: expiresAt, random: random.next()))
-        writer.key("expire_time")
-        // Never later than the token ends, by the machine's clock.
-        writer.string(String(expiresAt + min(0, clockOffset)))
-        writer.endObject()
-        messages.notes.writeBeside(to: &writer)
-        writer.endObject()
-        return APIResponse(status: 200, body: writer.bytes)
+        return .success(capacity: 192) { writer in
+            writer.object("data") { writer in
+                writer.member("token", tokens.issue(for: app.key, expiresAt: expiresAt, random: random.next()))
+                writer.key("expire_time")
+                // Never later than the token ends, by the machine's clock.
+                writer.string(String(expiresAt + min(0, clockOffset)))
+            }
+            messages.notes.writeBeside(to: &writer)
+        }
     }
 
     /// Answers `DELETE /auth/{token}`: holding the token is permission enough.

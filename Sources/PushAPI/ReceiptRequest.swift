@@ -40,12 +40,9 @@ package struct ReceiptRequest: Sendable {
         case .taken(let verdicts):
             APIResponse.getui(
                 data: { writer in
-                    writer.beginObject()
-                    writer.key("results")
-                    writer.beginArray()
-                    for verdict in verdicts { writer.string("\(verdict)") }
-                    writer.endArray()
-                    writer.endObject()
+                    writer.object { writer in
+                        writer.strings("results", verdicts.map { "\($0)" })
+                    }
                 }, beside: { notes.write(to: &$0) })
         case .refused:
             .getui(.badProof, "this proof is of no device of this app: sign with the device's secret, or register anew")
@@ -57,15 +54,11 @@ package struct ReceiptRequest: Sendable {
 
     private static func clockSkew(_ serverTime: GatewayTime) -> APIResponse {
         var writer = JSONWriter(capacity: 192)
-        writer.beginObject()
-        writer.envelope(
-            .clockSkew, "timestamp is too far from serverTime, correct it by the difference and repeat once")
-        writer.key("data")
-        writer.beginObject()
-        writer.key("serverTime")
-        writer.integer(serverTime)
-        writer.endObject()
-        writer.endObject()
+        writer.object { writer in
+            writer.envelope(
+                .clockSkew, "timestamp is too far from serverTime, correct it by the difference and repeat once")
+            writer.object("data") { $0.member("serverTime", serverTime) }
+        }
         return APIResponse(status: GetuiCode.clockSkew.httpStatus, body: writer.bytes)
     }
 }

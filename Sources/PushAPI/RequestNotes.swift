@@ -31,24 +31,19 @@ package struct RequestNotes: Sendable, Equatable {
     /// Adds `longwire` to an answer that has nothing else to say there.
     func writeBeside(to writer: inout JSONWriter) {
         guard self != RequestNotes() else { return }
-        writer.key("longwire")
-        writer.beginObject()
-        write(to: &writer)
-        writer.endObject()
+        writer.object("longwire") { writer in
+            write(to: &writer)
+        }
     }
 
     /// Adds what there is to say to an answer's `longwire`.
     func write(to writer: inout JSONWriter) {
         for (key, names) in [("ignored", ignored), ("topLevelKeys", topLevelKeys)] where !names.isEmpty {
-            writer.key(key)
-            writer.beginArray()
-            for name in names { writer.string(name) }
-            writer.endArray()
+            writer.strings(key, names)
         }
         guard !idsOnly.isEmpty else { return }
-        writer.key("idsOnly")
-        writer.beginArray()
-        for index in idsOnly { writer.integer(Int64(index)) }
-        writer.endArray()
+        writer.array("idsOnly") { writer in
+            for index in idsOnly { writer.integer(Int64(index)) }
+        }
     }
 }

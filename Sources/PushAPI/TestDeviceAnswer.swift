@@ -14,10 +14,10 @@ package enum TestDeviceAnswer {
         case .add(let items):
             let refused = Set(result.failed)
             return .getui { writer in
-                writer.beginObject()
-                list("success", items.map(\.place.cid).filter { !refused.contains($0) }.map(\.description), &writer)
-                list("failed", failed, &writer)
-                writer.endObject()
+                writer.object { writer in
+                    list("success", items.map(\.place.cid).filter { !refused.contains($0) }.map(\.description), &writer)
+                    list("failed", failed, &writer)
+                }
             } beside: { writer in
                 if result.isFull { writer.member("reason", "tooManyTestDevices" as StaticString) }
                 request.notes.write(to: &writer)
@@ -34,46 +34,32 @@ package enum TestDeviceAnswer {
                 })
         case .list(let query):
             return .getui { writer in
-                writer.beginObject()
-                writer.key("list")
-                writer.beginArray()
-                for device in result.page { render(device, &writer) }
-                writer.endArray()
-                writer.key("pagination")
-                writer.beginObject()
-                writer.key("total_page")
-                writer.integer(Int64((result.total + query.pageSize - 1) / query.pageSize))
-                writer.key("page_size")
-                writer.integer(Int64(query.pageSize))
-                writer.key("total")
-                writer.integer(Int64(result.total))
-                writer.key("current_page")
-                writer.integer(Int64(query.page))
-                writer.endObject()
-                writer.endObject()
+                writer.object { writer in
+                    writer.array("list") { writer in
+                        for device in result.page { render(device, &writer) }
+                    }
+                    writer.object("pagination") { writer in
+                        writer.member("total_page", (result.total + query.pageSize - 1) / query.pageSize)
+                        writer.member("page_size", query.pageSize)
+                        writer.member("total", result.total)
+                        writer.member("current_page", query.page)
+                    }
+                }
             }
         }
     }
 
     private static func render(_ device: TestDevice, _ writer: inout JSONWriter) {
-        writer.beginObject()
-        writer.key("cid")
-        writer.string(device.cid.description)
-        writer.key("remark")
-        writer.string(device.remark)
-        writer.key("phone_type")
-        writer.string("2")
-        writer.key("update_time")
-        writer.string(dateTime(device.updatedAt))
-        writer.key("create_time")
-        writer.string(dateTime(device.createdAt))
-        writer.endObject()
+        writer.object { writer in
+            writer.member("cid", device.cid.description)
+            writer.member("remark", device.remark)
+            writer.member("phone_type", "2")
+            writer.member("update_time", dateTime(device.updatedAt))
+            writer.member("create_time", dateTime(device.createdAt))
+        }
     }
 
     private static func list(_ name: StaticString, _ texts: [String], _ writer: inout JSONWriter) {
-        writer.key(name)
-        writer.beginArray()
-        for text in texts { writer.string(text) }
-        writer.endArray()
+        writer.strings(name, texts)
     }
 }

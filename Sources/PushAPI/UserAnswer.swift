@@ -45,31 +45,24 @@ private struct Answer {
         case .devicesOfAlias:
             try checkFailures()
             return envelope { writer in
-                writer.beginObject()
-                writer.key("cid")
-                writer.beginArray()
-                for place in operation.members.first ?? [] { writer.string(place.cid.description) }
-                writer.endArray()
-                writer.endObject()
+                writer.object { writer in
+                    writer.strings("cid", (operation.members.first ?? []).map { $0.cid.description })
+                }
             }
         case .aliasOfDevice(let type):
             let detail = try onlyDevice()
             return envelope { writer in
-                writer.beginObject()
-                writer.key("alias")
-                writer.string(detail.alias(ofType: type)?.text ?? "")
-                writer.endObject()
+                writer.object { $0.member("alias", detail.alias(ofType: type)?.text ?? "") }
             }
         case .tagsOfDevice:
             let detail = try onlyDevice()
             return envelope { writer in
-                writer.beginObject()
-                writer.key(request.devices[0].description)
-                writer.beginArray()
-                // One element, all tags joined by spaces: Getui's form.
-                if !detail.tags.isEmpty { writer.string(detail.tags.map(\.text).joined(separator: " ")) }
-                writer.endArray()
-                writer.endObject()
+                writer.object { writer in
+                    writer.array(request.devices[0].description) { writer in
+                        // One element, all tags joined by spaces: Getui's form.
+                        if !detail.tags.isEmpty { writer.string(detail.tags.map(\.text).joined(separator: " ")) }
+                    }
+                }
             }
         case .tagsReplaced: return try tagsReplaced()
         case .tagBatch: return try tagBatch()
@@ -143,16 +136,12 @@ private struct Answer {
                     : "tag operation failed, a cid has as many tags as it may")
         }
         return envelope { writer in
-            writer.beginObject()
-            for (device, outcome) in zip(request.devices, outcomes) {
-                writer.key(device.description)
-                writer.string(outcome == .done ? "true" : "false")
+            writer.object { writer in
+                for (device, outcome) in zip(request.devices, outcomes) {
+                    writer.member(device.description, outcome == .done ? "true" : "false")
+                }
+                for text in request.notCIDs { writer.member(text, "false") }
             }
-            for text in request.notCIDs {
-                writer.key(text)
-                writer.string("false")
-            }
-            writer.endObject()
         } beside: { writer in
             list("unknown", unknown, &writer)
             list("tooManyTags", tooMany, &writer)
@@ -191,41 +180,25 @@ private struct Answer {
 
     private func details(_ names: DetailNames) -> APIResponse {
         envelope { writer in
-            writer.beginObject()
-            writer.key("invalidCids")
-            writer.beginArray()
-            for text in unknown { writer.string(text) }
-            writer.endArray()
-            writer.key("validCids")
-            writer.beginObject()
-            for (device, outcome) in zip(request.devices, outcomes) {
-                guard case .device(let detail) = outcome else { continue }
-                writer.key(device.description)
-                writer.beginObject()
-                writer.key("client_app_id")
-                writer.string(request.appID)
-                writer.key("package_name")
-                writer.string(detail.topic)
-                writer.key("device_token")
-                writer.string(detail.token)
-                writer.key("phone_type")
-                writer.integer(Int64(2))
-                writer.key(names.model)
-                writer.string("")
-                writer.key(names.notifications)
-                writer.bool(!detail.token.isEmpty && !detail.pushModeOff)
-                writer.key(names.created)
-                writer.string(dateTime(detail.registeredAt))
-                writer.key(names.logins)
-                writer.integer(Int64(clamping: detail.sessionCount))
-                if names.hasBrand {
-                    writer.key("brand")
-                    writer.string("apple")
+            writer.object { writer in
+                writer.strings("invalidCids", unknown)
+                writer.object("validCids") { writer in
+                    for (device, outcome) in zip(request.devices, outcomes) {
+                        guard case .device(let detail) = outcome else { continue }
+                        writer.object(device.description) { writer in
+                            writer.member("client_app_id", request.appID)
+                            writer.member("package_name", detail.topic)
+                            writer.member("device_token", detail.token)
+                            writer.member("phone_type", 2)
+                            writer.member(names.model, "")
+                            writer.member(names.notifications, !detail.token.isEmpty && !detail.pushModeOff)
+                            writer.member(names.created, dateTime(detail.registeredAt))
+                            writer.member(names.logins, Int64(clamping: detail.sessionCount))
+                            if names.hasBrand { writer.member("brand", "apple") }
+                        }
+                    }
                 }
-                writer.endObject()
             }
-            writer.endObject()
-            writer.endObject()
         } beside: { writer in
             var blacklisted: [String] = []
             for (device, outcome) in zip(request.devices, outcomes) {
@@ -237,18 +210,15 @@ private struct Answer {
 
     private func deviceStatus() -> APIResponse {
         envelope { writer in
-            writer.beginObject()
-            for (device, outcome) in zip(request.devices, outcomes) {
-                guard case .device(let detail) = outcome else { continue }
-                writer.key(device.description)
-                writer.beginObject()
-                writer.key("cid_status")
-                writer.string(detail.isReachable ? "online" : "offline")
-                writer.key("device_status")
-                writer.string(detail.isConnected ? "online" : "offline")
-                writer.endObject()
+            writer.object { writer in
+                for (device, outcome) in zip(request.devices, outcomes) {
+                    guard case .device(let detail) = outcome else { continue }
+                    writer.object(device.description) { writer in
+                        writer.member("cid_status", detail.isReachable ? "online" : "offline")
+                        writer.member("device_status", detail.isConnected ? "online" : "offline")
+                    }
+                }
             }
-            writer.endObject()
         } beside: { writer in
             list("unknown", unknown, &writer)
         }
@@ -256,10 +226,7 @@ private struct Answer {
 
     private func count() -> APIResponse {
         envelope { writer in
-            writer.beginObject()
-            writer.key("user_count")
-            writer.integer(Int64(operation.count))
-            writer.endObject()
+            writer.object { $0.member("user_count", operation.count) }
         }
     }
 
@@ -276,10 +243,7 @@ private struct Answer {
 
     private func list(_ name: StaticString, _ texts: [String], _ writer: inout JSONWriter) {
         guard !texts.isEmpty else { return }
-        writer.key(name)
-        writer.beginArray()
-        for text in texts { writer.string(text) }
-        writer.endArray()
+        writer.strings(name, texts)
     }
 
     private func envelope(

@@ -20,45 +20,30 @@ enum HealthPage {
             case .ready: cluster?.fault?.rawValue ?? (context.store.isServing ? "ready" : "storeBusy")
             }
         var writer = JSONWriter(capacity: 256)
-        writer.beginObject()
-        writer.key("status")
-        writer.string(word)
-        writer.key("configuration")
-        writer.integer(status.configurationVersion)
-        writer.key("durability")
-        writer.string(context.isFsync ? "fsync" : "os")
-        writer.key("loops")
-        writer.integer(Int64(context.loopCount))
-        writer.key("queueEpoch")
-        writer.string("\(context.queueEpoch)")
-        if let cluster { write(cluster, to: &writer) }
-        let offset = status.clockOffset
-        if abs(offset) > ClockLimits.noticedOffset {
-            writer.key("clockOffsetMilliseconds")
-            writer.integer(offset)
+        writer.object { writer in
+            writer.member("status", word)
+            writer.member("configuration", status.configurationVersion)
+            writer.member("durability", context.isFsync ? "fsync" : "os")
+            writer.member("loops", context.loopCount)
+            writer.member("queueEpoch", "\(context.queueEpoch)")
+            if let cluster { write(cluster, to: &writer) }
+            let offset = status.clockOffset
+            if abs(offset) > ClockLimits.noticedOffset { writer.member("clockOffsetMilliseconds", offset) }
+            let isBusy = cluster != nil && !context.store.acceptsWrites
+            let busy = isBusy ? context.store.statistics.refusalReason ?? busyReason : nil
+            let reasons = [cluster?.reason, busy, clockReason(offset)].compactMap { $0 }
+            if !reasons.isEmpty { writer.member("reason", reasons.joined(separator: "; ")) }
         }
-        let isBusy = cluster != nil && !context.store.acceptsWrites
-        let busy = isBusy ? context.store.statistics.refusalReason ?? busyReason : nil
-        let reasons = [cluster?.reason, busy, clockReason(offset)].compactMap { $0 }
-        if !reasons.isEmpty {
-            writer.key("reason")
-            writer.string(reasons.joined(separator: "; "))
-        }
-        writer.endObject()
         return APIResponse(status: word == "ready" ? 200 : 503, body: writer.bytes)
     }
 
     /// The answer of a start that waits for `reason` to a health check, and to calls of the admin API.
     static func starting(_ reason: String, isHealth: Bool) -> APIResponse {
         var writer = JSONWriter(capacity: 256)
-        writer.beginObject()
-        writer.key("status")
-        writer.string(isHealth ? "ok" : "starting")
-        if !isHealth {
-            writer.key("reason")
-            writer.string(reason)
+        writer.object { writer in
+            writer.member("status", isHealth ? "ok" : "starting")
+            if !isHealth { writer.member("reason", reason) }
         }
-        writer.endObject()
         return APIResponse(status: isHealth ? 200 : 503, body: writer.bytes)
     }
 
@@ -79,23 +64,12 @@ enum HealthPage {
 
     /// Writes the members that only a gateway of a cluster has.
     private static func write(_ cluster: ClusterHealth, to writer: inout JSONWriter) {
-        writer.key("node")
-        writer.integer(Int64(cluster.node))
-        writer.key("partsOwned")
-        writer.integer(Int64(cluster.ownedParts))
-        writer.key("partsWithoutOwner")
-        writer.beginArray()
-        for part in cluster.partsWithoutOwner { writer.integer(Int64(part)) }
-        writer.endArray()
-        if let since = cluster.redisAwaySince {
-            writer.key("redisAwaySince")
-            writer.integer(since)
+        writer.member("node", cluster.node)
+        writer.member("partsOwned", cluster.ownedParts)
+        writer.array("partsWithoutOwner") { writer in
+            for part in cluster.partsWithoutOwner { writer.integer(Int64(part)) }
         }
-        if !cluster.linksDown.isEmpty {
-            writer.key("linksDown")
-            writer.beginArray()
-            for address in cluster.linksDown { writer.string(address) }
-            writer.endArray()
-        }
+        if let since = cluster.redisAwaySince { writer.member("redisAwaySince", since) }
+        if !cluster.linksDown.isEmpty { writer.strings("linksDown", cluster.linksDown) }
     }
 }

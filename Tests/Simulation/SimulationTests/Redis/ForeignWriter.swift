@@ -28,11 +28,12 @@ struct ForeignWriter {
         guard let last = Self.lastID(stream, cluster), !last.isBeyondEpochs else { return nil }
         let far = last.epoch + UInt64(1 + chance.below(1_000))
         let bytes = String(repeating: "x", count: 200)
+        // An operator's copy of a log has the highest number as its last: the server refuses one that wraps around.
         let (kind, id, field, value) =
             switch chance.below(8) {
-            case 0, 1: ("the next number", "\(last.epoch)-\(last.number + 1)", "b", bytes)
+            case 0, 1: ("the next number", "\(last.epoch)-\(last.number &+ 1)", "b", bytes)
             case 2:
-                ("a later number", "\(last.epoch)-\(last.number + UInt64(2 + chance.below(1_000)))", "note", "by hand")
+                ("a later number", "\(last.epoch)-\(last.number &+ UInt64(2 + chance.below(1_000)))", "note", "by hand")
             case 3: ("the server's number", "\(last.epoch)-*", "note", "by hand")
             case 4: ("a fence of a far epoch", "\(far)-0", "f", "123456")
             case 5: ("bytes of a far epoch", "\(far)-1", "b", bytes)

@@ -163,7 +163,8 @@ final class RedisStores: WorldEngine {
                 next.network.isDead = true
                 next.end()
                 note("opening failed")
-                guard attempt < 30, isMended(error) else {
+                // Another program's entry ends two tries at most: one by its epoch, one by what it is.
+                guard attempt < 30 + 2 * writer.count, isMended(error) else {
                     fail("the parts were not opened: \(error)")
                     break
                 }

@@ -256,6 +256,77 @@ struct RedisLogTests {
     }
 
     @Test(
+        "an opening that ends before the store has another history leaves the loss for the next one to find",
+        arguments: [true, false])
+    func lossOutlivesOpening(isOlder: Bool) throws {
+        let servers = try RedisServers()
+        let first = try RedisFixture(servers.makeCluster(), RedisFixture.configuration(), epoch: 1)
+        for number in UInt64(1)...3 { try first.sync(put(first.store, key(number), "a")) }
+        first.close()
+        if isOlder {
+            // As after a start of its server on an earlier dump.
+            try servers.command(0, "DEL", Self.log)
+        } else {
+            try servers.command(0, "XDEL", Self.log, "1-2")
+        }
+        func losses(_ epoch: UInt64, isRenewed: Bool) throws -> Int {
+            let (witness, renewals) = (RedisWitness(), Lock(0))
+            var configuration = RedisFixture.configuration()
+            configuration.renewHistory = { done in
+                renewals.withLock { $0 += 1 }
+                done(isRenewed)
+            }
+            let opening = Result {
+                try RedisFixture(servers.makeCluster(), configuration, epoch: epoch, witness: witness).close()
+            }
+            if renewals.withLock({ $0 }) > 0, !isRenewed {
+                #expect(throws: StoreError.self) { try opening.get() }
+            } else {
+                try opening.get()
+            }
+            let events = witness.events.filter { event in
+                switch event {
+                case .logIsOlder: isOlder
+                case .entriesMissing: !isOlder
+                default: false
+                }
+            }
+            #expect(events.count == renewals.withLock { $0 })
+            return events.count
+        }
+        for epoch in UInt64(2)...3 { #expect(try losses(epoch, isRenewed: false) == 1) }
+        #expect(try losses(4, isRenewed: true) == 1)
+        #expect(try losses(5, isRenewed: true) == 0)
+    }
+
+    @Test(
+        "an owner that has lost entries writes no others before the store has another history",
+        arguments: [nil, "0-1", "1-1"])
+    func lossStopsLog(last: String?) throws {
+        let servers = try RedisServers()
+        let network = UnsureNetwork()
+        let waiting = Lock<[@Sendable (Bool) -> Void]>([])
+        var configuration = RedisFixture.configuration()
+        configuration.renewHistory = { done in waiting.withLock { $0.append(done) } }
+        let fixture = try RedisFixture(
+            RedisCluster(seeds: servers.addresses, network: network), configuration, epoch: 1)
+        defer { fixture.close() }
+        for number in UInt64(1)...3 { try fixture.sync(put(fixture.store, key(number), "a")) }
+        try servers.command(0, "DEL", Self.log)
+        if let last { try servers.command(0, "XADD", Self.log, last, "w", "") }
+        network.fail("XADD", [.loseCommands])
+        let ticket = put(fixture.store, key(4), "a")
+        try fixture.wait("the loss") { waiting.withLock { !$0.isEmpty } }
+        let failedCount = fixture.engine.statistics.failedCommitCount
+        try fixture.wait("more tries") { fixture.engine.statistics.failedCommitCount > failedCount + 3 }
+        #expect(try entries(servers).isEmpty && fixture.store.committedTicket < ticket)
+        for done in waiting.withLock({ $0 }) { done(true) }
+        try fixture.sync(ticket)
+        #expect(try entries(servers) == ["1-4"])
+        #expect(waiting.withLock { $0.count } == 1)
+    }
+
+    @Test(
         "another program's entry stops the part; the log says which key, which entry and what to do",
         arguments: [
             ("1-99999", "note", "by hand"), ("1-18446744073709551615", "note", "by hand"), ("1-2", "note", "by hand"),

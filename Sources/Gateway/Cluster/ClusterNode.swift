@@ -112,8 +112,8 @@ final class ClusterNode {
         engineSettings.claimedEpoch = { RedisRegister.claimedEpoch(of: $0, servers, name: name) }
         engineSettings.report = { event in
             log.write(event.isError ? .error : .warning, .redisEvent, [.detail: .text("\(event)")])
-            if event.isLoss { histories.lost() }
         }
+        engineSettings.renewHistory = { histories.renew($0) }
         engine = try RedisEngine(servers, engineSettings)
         let host = ClusterHost(
             engine: engine, cluster: context, partCount: constants.partCount, loops: loops, time: time)
@@ -413,7 +413,10 @@ private final class HistoryDesk: Sendable {
     func end() { state.withLock { ($0.gateway, $0.runner) = (nil, nil) } }
 
     /// Redis has lost what was durable: what the next owner of the part gives may have been given before.
-    func lost() { state.withLock { $0.runner }?.renewHistory() }
+    func renew(_ done: @escaping @Sendable (_ isRenewed: Bool) -> Void) {
+        guard let runner = state.withLock({ $0.runner }) else { return done(false) }
+        runner.renewHistory(done)
+    }
 
     /// Puts the register's history in force, if it is another one.
     func take(_ history: StoreHistory) {
@@ -438,16 +441,6 @@ extension RedisEngine.Event {
         switch self {
         case .entriesLost, .streamLost, .logIsOlder, .entriesMissing, .foreignEntry, .settingsWrong: true
         case .commitFailed, .waitingForReplicas, .memoryFilled, .memoryFreed, .settingsRight, .spillFailed: false
-        }
-    }
-
-    /// Something durable is gone.
-    fileprivate var isLoss: Bool {
-        switch self {
-        case .entriesLost, .streamLost, .logIsOlder, .entriesMissing: true
-        case .foreignEntry, .commitFailed, .waitingForReplicas, .memoryFilled, .memoryFreed, .settingsWrong,
-            .settingsRight, .spillFailed:
-            false
         }
     }
 }

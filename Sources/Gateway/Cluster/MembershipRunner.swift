@@ -53,9 +53,9 @@ final class MembershipRunner: @unchecked Sendable {
     private struct Inbox {
         var inputs: [MembershipInput] = []
         var wishes: [(wish: ClusterWish, done: @Sendable (RegisterError?) -> Void)] = []
+        var losses: [@Sendable (_ isRenewed: Bool) -> Void] = []
         var isNudged = false
         var isStopping = false
-        var isHistoryOver = false
     }
 
     private let register: any ClusterRegister
@@ -65,8 +65,8 @@ final class MembershipRunner: @unchecked Sendable {
     private let inbox = Monitor(Inbox())
     private let shown: Lock<View>
     private var membership: Membership
-    /// Redis has lost what was durable, and the register does not say so yet.
-    private var isHistoryOver = false
+    /// Who waits for another history, since Redis has lost what was durable.
+    private var losses: [@Sendable (_ isRenewed: Bool) -> Void] = []
     private var thread: JoinableThread?
 
     init(
@@ -95,7 +95,15 @@ final class MembershipRunner: @unchecked Sendable {
     func nudge() { inbox.broadcast { $0.isNudged = true } }
 
     /// Redis has lost what was durable: the register gets another history of the store, as soon as it answers.
-    func renewHistory() { inbox.broadcast { $0.isHistoryOver = true } }
+    ///
+    /// - Parameter done: called on the runner's thread once the history is in force here; with false when the runner ends.
+    func renewHistory(_ done: @escaping @Sendable (_ isRenewed: Bool) -> Void) {
+        let isOver = inbox.broadcast { inbox in
+            if !inbox.isStopping { inbox.losses.append(done) }
+            return inbox.isStopping
+        }
+        if isOver { done(false) }
+    }
 
     /// Writes an operator's wish; `done` runs on the runner's thread.
     func wish(_ wish: ClusterWish, done: @escaping @Sendable (RegisterError?) -> Void) {
@@ -116,14 +124,15 @@ final class MembershipRunner: @unchecked Sendable {
             inbox.wait(
                 atMostMilliseconds: UInt64(wait),
                 while: {
-                    $0.inputs.isEmpty && $0.wishes.isEmpty && !$0.isNudged && !$0.isStopping && !$0.isHistoryOver
+                    $0.inputs.isEmpty && $0.wishes.isEmpty && $0.losses.isEmpty && !$0.isNudged && !$0.isStopping
                 }
             ) { inbox in
                 round = inbox
-                (inbox.inputs, inbox.wishes, inbox.isNudged, inbox.isHistoryOver) = ([], [], false, false)
+                (inbox.inputs, inbox.wishes, inbox.losses, inbox.isNudged) = ([], [], [], false)
             }
-            if round.isHistoryOver { isHistoryOver = true }
+            losses += round.losses
             if round.isStopping {
+                for done in losses { done(false) }
                 for (_, done) in round.wishes { done(.unavailable("the gateway is stopping")) }
                 return
             }
@@ -135,8 +144,10 @@ final class MembershipRunner: @unchecked Sendable {
                 } catch { done(error) }
             }
             let isDue = SystemClock.monotonicTime >= membership.nextRenewal()
-            if !membership.hasLeft, isDue || round.isNudged || !round.wishes.isEmpty || round.isHistoryOver { renew() }
-            if isHistoryOver { beginHistory() }
+            if !membership.hasLeft, isDue || round.isNudged || !round.wishes.isEmpty || !round.losses.isEmpty {
+                renew()
+            }
+            if !losses.isEmpty { beginHistory() }
             if round.inputs.isEmpty { feed(.tick) }
             show()
         }
@@ -179,7 +190,9 @@ final class MembershipRunner: @unchecked Sendable {
         return nil
     }
 
-    private func renew() {
+    /// Renews the lease; returns whether what the register has is in force here.
+    @discardableResult
+    private func renew() -> Bool {
         let sentAt = SystemClock.monotonicTime
         let (wall, began) = (ClockCheck.now(), SystemClock.monotonicNanoseconds)
         do throws(RegisterError) {
@@ -208,11 +221,16 @@ final class MembershipRunner: @unchecked Sendable {
                 outlet.history(snapshot.history)
                 feed(.snapshot(snapshot, isRecreated: isRecreated, sentAt: sentAt))
             }
+            return true
         } catch {
             note(error)
-            if case .replaced = error { return rejoin() }
-            // The register is away: asked again soon, but not at once.
-            pause(Self.failurePause)
+            if case .replaced = error {
+                rejoin()
+            } else {
+                // The register is away: asked again soon, but not at once.
+                pause(Self.failurePause)
+            }
+            return false
         }
     }
 
@@ -221,10 +239,11 @@ final class MembershipRunner: @unchecked Sendable {
         guard shown.withLock({ $0.failure == nil }) else { return }
         do throws(RegisterError) {
             try register.renewHistory(id: SecureRandom.word())
-            isHistoryOver = false
-            // A renewal would bring a gateway back that has left.
-            if !membership.hasLeft { renew() }
-        } catch { note(error) }
+        } catch { return note(error) }
+        // A renewal tells the loops, and would bring a gateway back that has left. After one that fails another history begins.
+        guard membership.hasLeft || renew() else { return }
+        for done in losses { done(true) }
+        losses = []
     }
 
     private static let failurePause: UInt64 = 100

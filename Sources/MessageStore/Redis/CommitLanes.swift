@@ -360,6 +360,10 @@ final class CommitLane: ServerLane, @unchecked Sendable {
                 fail([log], error)
                 return nil
             }
+            guard !log.isHalted else {
+                block(log)
+                return nil
+            }
         } else {
             log.resume()
         }

@@ -58,6 +58,13 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
         ///
         /// A thread of the store that finds a higher epoch in the part's log asks it, and waits.
         package var claimedEpoch: @Sendable (_ part: Int) -> UInt64? = { _ in nil }
+        /// Has the history of the whole store end, since something durable is gone; from any thread.
+        ///
+        /// Calls `done` once, at any time: with true when another history is written down, so that the end of this process
+        /// does not undo it. With false when it will not be.
+        package var renewHistory: @Sendable (_ done: @escaping @Sendable (_ isRenewed: Bool) -> Void) -> Void = {
+            $0(true)
+        }
         /// What an operator should know; called on threads of the store.
         package var report: @Sendable (Event) -> Void = { _ in }
 

@@ -114,6 +114,8 @@ final class RedisLog: DurableLog, @unchecked Sendable {
     /// When the oldest group on its way began, in the network's milliseconds; 0 when there is none.
     private let commitBegan = Atomic<UInt64>(0)
     private let isFenced = Atomic<Bool>(false)
+    /// Losses of durable entries that the store's history does not know yet.
+    private let openLosses = Atomic<Int>(0)
 
     // The lane's own.
     private var flights: GroupFlights
@@ -338,18 +340,30 @@ final class RedisLog: DurableLog, @unchecked Sendable {
     func take(_ step: GroupFlights.Step, _ replies: ArraySlice<RedisReply>) -> GroupFlights.Outcome {
         let outcome = flights.take(step, replies)
         // What it had is lost, and was not by this gateway's doing.
-        if outcome == .streamLost { reportLostStream() }
+        if outcome == .streamLost { noteLostStream() }
         return outcome
     }
 
-    private var isStreamLossReported = false
+    /// Of what was durable before the last group that is.
+    private var isLossNoted = false
 
-    private func reportLostStream() {
-        if !isStreamLossReported {
-            engine.report(.streamLost(part: part, from: LogID(epoch: epoch, number: 0).description))
-        }
-        isStreamLossReported = true
+    private func noteLostStream() {
+        note(.streamLost(part: part, from: LogID(epoch: epoch, number: 0).description))
     }
+
+    /// Reports that durable entries are gone, and has the store's history end; once.
+    private func note(_ loss: RedisEngine.Event) {
+        guard !isLossNoted else { return }
+        isLossNoted = true
+        engine.report(loss)
+        openLosses.add(1, ordering: .relaxed)
+        engine.configuration.renewHistory { [self] isRenewed in
+            if isRenewed { openLosses.subtract(1, ordering: .releasing) }
+        }
+    }
+
+    /// The next entries hide a loss from a successor: they wait until the store's history knows it.
+    private var mayHideLosses: Bool { openLosses.load(ordering: .acquiring) == 0 }
 
     func lose(_ step: GroupFlights.Step) { flights.lose(step) }
     func doubt(_ number: UInt64) { flights.doubt(number) }
@@ -358,6 +372,8 @@ final class RedisLog: DurableLog, @unchecked Sendable {
 
     /// Takes the stream's last id, `nil` without a stream, and the entries that `lookAtAll` found after it.
     ///
+    /// The log stays halted while the store's history does not know what is lost.
+    ///
     /// - Parameters:
     ///   - lastID: the stream's.
     ///   - entries: those of the groups.
@@ -365,8 +381,8 @@ final class RedisLog: DurableLog, @unchecked Sendable {
     /// - Returns: false when the part is lost.
     func take(lastID: LogID?, entries: [RedisReply], isForeign: Bool) -> Bool {
         guard let lastID else {
-            reportLostStream()
-            flights.settleWithoutStream()
+            noteLostStream()
+            if mayHideLosses { flights.settleWithoutStream() }
             return true
         }
         guard !isForeign else { return giveUp(lastID) }
@@ -381,15 +397,12 @@ final class RedisLog: DurableLog, @unchecked Sendable {
             return giveUp(LogID(epoch: epoch, number: number))
         }
         if lastID.epoch < epoch || reached < durableNumber {
-            engine.report(
+            note(
                 .entriesLost(
                     part: part, from: lastID.description,
                     through: LogID(epoch: epoch, number: durableNumber).description))
-            // Reported once.
-            durableNumber = reached
         }
-        isStreamLossReported = false
-        flights.settle(reached: reached)
+        if mayHideLosses { flights.settle(reached: reached) }
         return true
     }
 
@@ -416,7 +429,7 @@ final class RedisLog: DurableLog, @unchecked Sendable {
         let done = flights.complete(upTo: number)
         guard let last = done.last else { return }
         durableNumber = last.number
-        isStreamLossReported = false
+        isLossNoted = false
         for group in done { note(group) }
         takeBack()
         count(-done.reduce(0) { $0 + $1.byteCount })

@@ -16,6 +16,8 @@ final class PartOpening {
     private let key: [UInt8]
     private let slot: Int
     let batches: RedisRowBatches
+    /// The log has no entries between two others.
+    private var isMissingEntries = false
 
     /// What the part has in Redis once the log is replayed.
     struct Findings {
@@ -47,12 +49,15 @@ final class PartOpening {
         try raise()
         var findings = Findings()
         try replay(&findings)
+        if isMissingEntries { try renewHistory() }
         try trim()
         try look(&findings)
         return findings
     }
 
-    /// Reports a log that is older than the part's rows: an owner writes its epoch to the groups once the log has its fence.
+    /// Looks for a log that is older than the part's rows: an owner writes its epoch to the groups once the log has its fence.
+    ///
+    /// The next fence hides that.
     private func compare() throws(StoreError) {
         let last: LogID?
         do throws(RedisError) {
@@ -68,6 +73,19 @@ final class PartOpening {
         let highest = replies.compactMap { $0.text.flatMap { UInt64($0) } }.max() ?? 0
         guard highest > last?.epoch ?? 0 else { return }
         context.report(.logIsOlder(part: part, last: last?.description ?? "0-0", epoch: highest))
+        try renewHistory()
+    }
+
+    /// Waits until the store has another history.
+    ///
+    /// Only then may what tells of the loss go: this process may end at any time.
+    private func renewHistory() throws(StoreError) {
+        let outcome = Monitor<Bool?>(nil)
+        context.configuration.renewHistory { isRenewed in outcome.broadcast { $0 = isRenewed } }
+        let limit = UInt64(context.configuration.rowsMilliseconds)
+        guard outcome.wait(atMostMilliseconds: limit, while: { $0 == nil }, then: { $0 ?? false }) else {
+            throw .redis(what: "part \(part) lost entries, and the store's history could not be renewed")
+        }
     }
 
     // MARK: Fencing
@@ -202,6 +220,7 @@ final class PartOpening {
                 {
                     context.report(
                         .entriesMissing(part: part, after: last.description, before: entry.id.description))
+                    isMissingEntries = true
                 }
                 last = entry.id
                 guard let body = entry.body else { continue }

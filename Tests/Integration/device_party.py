@@ -27,6 +27,7 @@ class Phone(threading.Thread):
         self.unacked = {0: 0, 1: 0}  # by stream
         self.visited = 0  # gateway time of the connection's Welcome
         self.since, self.left = 0, None  # start of the unbroken presence, ms; how and when the last visit ended
+        self.greeted = 0  # ms, not after the last Hello's timestamp
 
     def register(self):
         while True:
@@ -61,6 +62,7 @@ class Phone(threading.Thread):
     def visit(self):
         draining = self.orders.mode == "drain"
         state = pb.FOREGROUND if draining else self.chance.choices((pb.FOREGROUND, pb.BACKGROUND), (85, 15))[0]
+        self.greeted = int(time.time() * 1000)
         welcome = self.device.connect(
             application_state=state, keeps_running=state == pb.BACKGROUND and self.chance.random() < 0.5,
             tokens=[pb.VendorToken(token=self.token)])
@@ -130,7 +132,8 @@ class Phone(threading.Thread):
             publisher, number, _ = message.payload.decode().split(" ", 2)
             self.book.write(
                 "shown", **line, publisher=int(publisher), n=int(number), offline=message.offline,
-                accepted=message.accepted_at, since=self.since)
+                accepted=message.accepted_at, since=self.since,
+                hello=self.greeted)
             positions[stream] = message.sequence
             self.unacked[stream] += 1
             if self.chance.random() < 0.01:

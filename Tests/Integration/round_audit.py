@@ -180,6 +180,8 @@ class Audit:
         # Over a sudden end, a kill included, a message stays fresh until its live attempt's deadline; a gateway that was
         # stopped has not seen the time go by.
         began, came = line["accepted"] / 1000, line["since"] / 1000
+        if message.task and message.task.tried.get("speed"):
+            came = min(came, line["hello"] / 1000)  # a paced broadcast is fresh by the Hello; a storm lets its Welcome wait
         frozen = sum(max(0.0, min(end, came) - max(start, began)) for start, end in self.gateway_stops)
         if came - began - frozen > self.live_deadline + SLACK_SECONDS:
             self.problem("badFlag", f"{cid} got {line['msg']} unflagged {came - began:.1f} s after it was accepted")

@@ -40,7 +40,7 @@ def books():
             {"e": "try", "strategy": 1, "ttl": 9_000, "collapse": "", **identity},
             {"e": "accepted", "id": f"request-{number}", "msg": message, "live": True, "repeat": False},
             {"e": "shown", "cid": CID, "stream": 0, "seq": number, "msg": message, "publisher": 0, "n": number,
-             "offline": False, "accepted": 10_000, "since": 9_000, "visit": 9_000}]
+             "offline": False, "accepted": 10_000, "since": 9_000, "hello": 9_000, "visit": 9_000}]
         steps = [{"event": event, "time": 10_000} for event in ("accepted", "sent", "acked")]
         traces[message] = {
             "state": "delivered", "cid": CID, "strategy": 1, "acceptedAt": 10_000, "expiresAt": 19_000, "steps": steps}
@@ -52,7 +52,7 @@ def books():
     for cid, message in PLACES.items():
         lines.append(
             {"e": "shown", "cid": cid, "stream": 1, "seq": 1, "msg": message, "publisher": 1, "n": 1, "offline": False,
-             "accepted": 10_000, "since": 9_000, "visit": 9_000})
+             "accepted": 10_000, "since": 9_000, "hello": 9_000, "visit": 9_000})
         traces[message] = {**traces[MESSAGES[0]], "cid": cid, "taskId": TASK, "steps": list(traces[MESSAGES[0]]["steps"])}
     return lines, traces
 
@@ -83,6 +83,15 @@ def flag_delivered(lines, traces):
 
 def come_much_later(lines, traces):
     lines[2]["since"] = 15_000
+
+
+def wait_for_a_paced_one(lines, traces, hello=10_800):
+    next(line for line in lines if line["e"] == "task")["speed"] = 100
+    lines[-1].update(since=15_000, hello=hello)
+
+
+def come_after_a_paced_one(lines, traces):
+    wait_for_a_paced_one(lines, traces, hello=14_000)
 
 
 def stay_pending(lines, traces):
@@ -175,6 +184,7 @@ PLANTED = [
     (drop_shown, "lost"), (stay_pending, "lost"), (hand_off_unasked, "lost"), (expire_early, "lost"),
     (show_twice, "repeated"), (swap_sequences, "outOfOrder"), (swap_publishes, "outOfOrder"),
     (answer_queued, "badFlag"), (flag_delivered, "badFlag"), (come_much_later, "badFlag"),
+    (come_after_a_paced_one, "badFlag"),
     (lease_after_ack, "leasedAfterEnd"), (lease_when_known, "leasedAfterEnd"), (forget_answer, "unanswered"),
     (leave_one_out, "lost"), (reach_twice, "repeated"), (reach_a_stranger, "inconsistent"), (forget_task, "unanswered"),
     (come_after_its_end, "sentAfterEnd"), (come_after_its_ack, "sentAfterEnd"), (revoke_unasked, "lost"),
@@ -183,7 +193,9 @@ PLANTED = [
 ]
 
 
-@pytest.mark.parametrize(("damage", "kind"), [(None, None), *PLANTED], ids=lambda one: getattr(one, "__name__", None))
+@pytest.mark.parametrize(
+    ("damage", "kind"), [(None, None), (wait_for_a_paced_one, None), *PLANTED],
+    ids=lambda one: getattr(one, "__name__", None))
 def test_the_audit_notices(tmp_path, damage, kind):
     lines, traces = books()
     if damage:
@@ -196,7 +208,7 @@ def test_the_audit_notices(tmp_path, damage, kind):
         message.trace = traces[name]
     audit.judge(had_hook=False)
     audit.tasks.judge([TASK], REPORT, audit.messages, breaks=[])
-    if damage:
+    if kind:
         assert audit.counts[kind] >= 1, audit.problems
     else:
         assert audit.problems == []

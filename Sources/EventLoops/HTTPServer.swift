@@ -91,9 +91,9 @@ package final class HTTPServer: Resident {
             Listener.Door(addresses) { [unowned self] in turnAway($0, refused: $1) }
         }
         door?.isHTTP = true
-        listener = try Listener(on: loop, socket: socket, balancers: balancers, door: door) {
-            [unowned self] connection in accept(connection)
-        }
+        listener = try Listener(
+            on: loop, socket: socket, balancers: balancers, door: door, batchCount: Limits.httpAcceptBatchCount
+        ) { [unowned self] connection in accept(connection) }
     }
 
     /// Takes new certificates for the connections to come; those that are open keep theirs.

@@ -8,6 +8,10 @@ package enum Limits {
 
     /// Waiting connections taken in one go, so that a storm of connects leaves room for those already in.
     static let acceptBatchCount = 64
+    /// The same of an HTTP server: a connection for one request waits behind all that the kernel has from before.
+    ///
+    /// To take one costs some microseconds, a tenth of what its request costs; requests have bounds of their own.
+    static let httpAcceptBatchCount = 256
     /// The rest of a listener that ran out of descriptors, before it tries again.
     static let acceptPauseMilliseconds: UInt64 = 100
     /// A balancer's PROXY header: 52 bytes with IPv6, and what TLS and cloud balancers add behind.

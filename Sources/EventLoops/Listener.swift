@@ -28,6 +28,7 @@ package final class Listener: Resident {
     private var arrivals: [ObjectIdentifier: BalancedArrival] = [:]
     private let connected: (DetachedConnection) -> Void
     private let door: Door?
+    private let batchCount: Int
     private var event: UnsafeMutablePointer<event>?
     private var resumesAt: UInt64?
     private var isPaused = false
@@ -55,17 +56,18 @@ package final class Listener: Resident {
     ///   - balancers: whose connections begin with a PROXY header; it names the client, and `connected` sees the
     ///     connection without it. Connections from elsewhere have none.
     ///   - door: without it everyone is let in.
+    ///   - batchCount: connections taken in one go.
     ///   - connected: called on the loop.
     /// - Throws: without memory for the event.
     package init(
         on loop: EventLoop, socket: consuming ListeningSocket, balancers: [AddressRange] = [], door: Door? = nil,
-        connected: @escaping (DetachedConnection) -> Void
+        batchCount: Int = Limits.acceptBatchCount, connected: @escaping (DetachedConnection) -> Void
     ) throws(SystemError) {
         loop.preconditionInLoop()
         (self.loop, self.balancers) = (loop, balancers)
         address = socket.address
         descriptor = socket.take()
-        (self.connected, self.door) = (connected, door)
+        (self.connected, self.door, self.batchCount) = (connected, door, batchCount)
         super.init()
         event = event_new(
             loop.base, descriptor, Int16(EV_READ | EV_PERSIST),
@@ -139,7 +141,7 @@ package final class Listener: Resident {
         var one: CInt = 1
         var count = 0
         // A peer that aborts also counts, so that a storm of resets cannot hold the loop here.
-        while count < Limits.acceptBatchCount, !isPaused, event != nil {
+        while count < batchCount, !isPaused, event != nil {
             count += 1
             var size: UInt32 = 0
             let accepted = withUnsafeMutableBytes(of: &storage) {

@@ -66,6 +66,8 @@ package final class PublicAPI {
     package var rates: (any RateKeeper)?
     private var cache = TokenCache()
     private var lastToken = LastToken()
+    /// The app whose token the request has that was handled last; `nil`: none of an app.
+    package private(set) var provenApp: AppKey?
 
     package init(registry: AppRegistry, tokens: TokenAuthority, random: RandomWords = RandomWords()) {
         (self.registry, self.tokens, self.random) = (registry, tokens, random)
@@ -74,6 +76,7 @@ package final class PublicAPI {
 
     /// Never traps and never throws: whatever the bytes are, there is an answer.
     package func handle(_ request: APIRequest, now: GatewayTime) -> PublicAction {
+        provenApp = nil
         do throws(GetuiFault) {
             return try route(request, now: now)
         } catch {
@@ -173,7 +176,19 @@ package final class PublicAPI {
             cache.insert(token)
         }
         guard tokens.isInForce(token, now: now) else { throw .token }
+        provenApp = app.key
         return app
+    }
+
+    /// In whose name a request is sent, without handling it: of an app that its path names, and whether its token proves it.
+    package func caller(of request: APIRequest, now: GatewayTime) -> (app: AppKey?, isProven: Bool) {
+        let path = RequestPath(request.target)
+        guard path.count > 1 else { return (nil, false) }
+        do throws(GetuiFault) {
+            return (try identified(request, path, now: now).key, true)
+        } catch {
+            return (registry.known(path.text(1))?.key, false)
+        }
     }
 
     /// Whether the request has a token that a gateway with this one's key made for the app.

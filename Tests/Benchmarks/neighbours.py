@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """What a flooding app costs its neighbour: the neighbour's latencies calm and flooded, in one run, and its deadlines.
 
-    LONGWIRE_BIN=.build/release .build/python/bin/python Tests/Benchmarks/neighbours.py [--seconds 20] [--rate 200] [--apart]
+    LONGWIRE_BIN=.build/release .build/python/bin/python Tests/Benchmarks/neighbours.py [--seconds 20] [--rate 200] [--short 256] [--apart]
 
 App A floods native publishes at absent devices, at slow readers and at devices with push mode off. It has no sender service
 and asks the widest tag queries. App B sends at a pace to live devices and has a retry, an expiry, a fallback and a timed
 broadcast. The flooder runs at the lowest priority, since it shares the machine with the gateway. With `--apart` it floods another
 gateway on the same machine: what the neighbour's latencies are then is the machine's doing.
+
+With `--short` both apps push over HTTP instead, and each push has a connection of its own; the flooder has that many at once.
 """
 
 import argparse
@@ -27,8 +29,15 @@ def quantile(times, share):
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))] * 1000
 
 
-def measure(gateway, rate, seconds):
+def measure(gateway, rate, seconds, short):
     neighbour = neighbour_party.Neighbour(gateway)
+    if short:
+        times = neighbour.push(rate, seconds)
+        neighbour.close()
+        return {
+            "sent": len(times), "refused": len(neighbour.refusals), "p50": round(quantile(times, 0.5), 1),
+            "p99": round(quantile(times, 0.99), 1), "longest": round(max(times) * 1000, 1),
+        }
     deadlines = threading.Thread(target=neighbour.deadlines)
     deadlines.start()
     times = neighbour.publish(rate, seconds)
@@ -46,15 +55,16 @@ def main():
     parser.add_argument("--seconds", type=int, default=20)
     parser.add_argument("--rate", type=int, default=200)
     parser.add_argument("--connections", type=int, default=4)
+    parser.add_argument("--short", type=int, default=0, metavar="N", help="push over HTTP, in N connections at once, each for one request")
     parser.add_argument("--apart", action="store_true", help="the flood goes to another gateway")
     options = parser.parse_args()
     with contextlib.ExitStack() as stack:
         gateway = stack.enter_context(neighbour_party.two_apps())
         flooded_one = stack.enter_context(neighbour_party.two_apps()) if options.apart else gateway
-        calm = measure(gateway, options.rate, options.seconds)
+        calm = measure(gateway, options.rate, options.seconds, options.short)
         before = flooded_one.metrics()
-        with neighbour_party.Flood(flooded_one, connections=options.connections) as flood:
-            flooded = measure(gateway, options.rate, options.seconds)
+        with neighbour_party.Flood(flooded_one, connections=options.connections, short=options.short) as flood:
+            flooded = measure(gateway, options.rate, options.seconds, options.short)
             after = flooded_one.metrics()
         taken = accepted(after) - accepted(before)
         ratio = {name: round(flooded[name] / calm[name], 1) for name in ("p50", "p99")}

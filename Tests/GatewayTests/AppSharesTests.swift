@@ -22,12 +22,32 @@ struct AppSharesTests {
         return count
     }
 
-    @Test("an app that is alone takes what it likes")
+    @Test("an app that is alone has a wide slice, and any number of publishes under way")
     func alone() {
         var shares = AppShares()
         let place = shares.place(of: AppKey(1))
         #expect(shares.place(of: AppKey(1)) == place)
-        #expect(take(&shares, place, most: 100_000) == 100_000)
+        for _ in 0..<100 {
+            #expect(take(&shares, place) == AppShares.lonePublishesPerTurn)
+            _ = shares.turnEnded()
+        }
+        for slot in 0..<100 { shares.rest(place, AppShares.Connection(slot: UInt32(slot), stamp: 1)) }
+        #expect(shares.turnEnded().count == AppShares.loneResumedPerTurn)
+    }
+
+    @Test("requests take slices, too, by their bytes; those without a token have another share than the app they name")
+    func requests() {
+        var (shares, app, other) = Self.contended()
+        let strangers = shares.place(of: AppKey(1), isProven: false)
+        #expect(strangers != app && strangers == shares.place(of: AppKey(1), isProven: false))
+        // Only an app is told of.
+        #expect(shares.tookRequest(strangers, byteCount: 1 << 20, now: 1) == nil)
+        #expect(!shares.mayTakeRequest(strangers) && shares.mayTakeRequest(app))
+        #expect(shares.tookRequest(app, byteCount: 0, now: 1) == AppKey(1))
+        #expect(take(&shares, app) == AppShares.publishesPerTurn - 1)
+        #expect(!shares.mayTakeRequest(app) && shares.mayTakeRequest(other))
+        _ = shares.turnEnded()
+        #expect(shares.mayTakeRequest(app) && shares.mayTakeRequest(strangers))
     }
 
     @Test("an app takes a slice a turn, and another one has its own")

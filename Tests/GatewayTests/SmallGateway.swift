@@ -36,7 +36,7 @@ enum SmallGateway {
     }
 
     /// Removes a folder with folders in it.
-    private static func remove(_ path: String) {
+    static func remove(_ path: String) {
         if let folder = opendir(path) {
             var names: [String] = []
             while let entry = readdir(folder) {

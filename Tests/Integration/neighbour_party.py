@@ -11,6 +11,7 @@ import http.client
 import json
 import os
 import pathlib
+import select
 import socket
 import subprocess
 import sys
@@ -59,13 +60,33 @@ def settle(gateway, job, outcome, **fields):
     return answer["results"][0]["verdict"]
 
 
+def token_of(port, app):
+    """A token of the push API for an app."""
+    stamp = str(int(time.time() * 1000))
+    sign = hashlib.sha256((app["appKey"] + stamp + app["masterSecret"]).encode()).hexdigest()
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    body = json.dumps({"appkey": app["appKey"], "timestamp": stamp, "sign": sign})
+    connection.request("POST", f"/v2/{app['appId']}/auth", body, {"Content-Type": "application/json"})
+    token = json.loads(connection.getresponse().read())["data"]["token"]
+    connection.close()
+    return token
+
+
+def request_of(method, path, body, token):
+    """A request that is the only one of its connection, as bytes."""
+    data = json.dumps(body).encode()
+    head = (f"{method} {path} HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\nContent-Type: application/json\r\n"
+            f"token: {token}\r\nContent-Length: {len(data)}\r\n\r\n")
+    return head.encode() + data
+
+
 class Flood:
     """The flooder as a process with the lowest priority; `with Flood(gateway): …`."""
 
-    def __init__(self, gateway, absent=200, slow=50, silenced=50, connections=4):
+    def __init__(self, gateway, absent=200, slow=50, silenced=50, connections=4, short=0):
         plan = {
             "senders": gateway.senders, "device": gateway.device, "http": gateway.http, "app": gateway.app,
-            "absent": absent, "slow": slow, "silenced": silenced, "connections": connections,
+            "absent": absent, "slow": slow, "silenced": silenced, "connections": connections, "short": short,
         }
         self.words = [sys.executable, str(HERE / "neighbour_party.py"), json.dumps(plan)]
 
@@ -88,7 +109,7 @@ class Flooder:
     def __init__(self, plan):
         self.plan, self.app = plan, plan["app"]
         self.isOver = threading.Event()
-        self.answers, self.bytes, self.queries, self.lost = 0, 0, 0, 0
+        self.answers, self.bytes, self.queries, self.lost, self.pushes = 0, 0, 0, 0, 0
         self.held, self.open = [], []
 
     def device(self, **fields):
@@ -171,12 +192,7 @@ class Flooder:
         while not self.isOver.is_set():
             try:
                 connection = http.client.HTTPConnection("127.0.0.1", self.plan["http"], timeout=30)
-                if token is None:
-                    stamp = str(int(time.time() * 1000))
-                    sign = hashlib.sha256((app["appKey"] + stamp + app["masterSecret"]).encode()).hexdigest()
-                    body = {"appkey": app["appKey"], "timestamp": stamp, "sign": sign}
-                    connection.request("POST", f"/v2/{app['appId']}/auth", json.dumps(body), headers)
-                    token = json.loads(connection.getresponse().read())["data"]["token"]
+                token = token or token_of(self.plan["http"], app)
                 tags = [{"key": "custom_tag", "values": [f"tag{n}"], "opt_type": "not"} for n in range(20)]
                 connection.request(
                     "POST", f"/v2/{app['appId']}/user/count/", json.dumps({"tag": tags}), {**headers, "token": token})
@@ -186,10 +202,46 @@ class Flooder:
             except (OSError, http.client.HTTPException, KeyError):
                 self.isOver.wait(0.1)
 
+    def push(self, cid):
+        """Pushes in `short` connections at once, each of which is opened for one request."""
+        message = {"audience": {"cid": [cid.hex()]}, "settings": {"collapse_key": "one"},
+                   "push_message": {"transmission": "x" * 200}}
+        path, token = f"/v2/{self.app['appId']}/push/single/cid", token_of(self.plan["http"], self.app)
+        poll, calls = select.epoll(), {}
+
+        def begin():
+            one = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+            one.connect_ex(("127.0.0.1", self.plan["http"]))
+            poll.register(one, select.EPOLLOUT)
+            calls[one.fileno()] = one
+
+        for _ in range(self.plan["short"]):
+            begin()
+        while not self.isOver.is_set():
+            for number, event in poll.poll(0.2):
+                one = calls[number]
+                try:
+                    if event & select.EPOLLOUT:
+                        one.send(request_of("POST", path, {"request_id": os.urandom(8).hex(), **message}, token))
+                        poll.modify(one, select.EPOLLIN)
+                        continue
+                    if b" 200 " in one.recv(4_096)[:16]:
+                        self.pushes += 1
+                    else:
+                        self.lost += 1
+                except OSError:
+                    self.lost += 1
+                poll.unregister(one)
+                calls.pop(number).close()
+                begin()
+
     def run(self):
         cids = self.gather()
-        threads = [threading.Thread(target=self.send, args=(cids, n)) for n in range(self.plan["connections"])]
-        threads += [threading.Thread(target=self.ask) for _ in range(4)]
+        if self.plan["short"]:
+            threads = [threading.Thread(target=self.push, args=(cids[0],))]
+        else:
+            threads = [threading.Thread(target=self.send, args=(cids, n)) for n in range(self.plan["connections"])]
+            threads += [threading.Thread(target=self.ask) for _ in range(4)]
         for thread in threads:
             thread.start()
         print("ready", flush=True)
@@ -204,7 +256,8 @@ class Flooder:
             thread.join()
         for one in self.held:
             one.close()
-        print(json.dumps({"answerBytes": self.bytes, "queries": self.queries, "lost": self.lost}), flush=True)
+        numbers = {"answerBytes": self.bytes, "queries": self.queries, "pushes": self.pushes, "lost": self.lost}
+        print(json.dumps(numbers), flush=True)
 
 
 class Neighbour:
@@ -245,6 +298,25 @@ class Neighbour:
         for thread in threads:
             thread.join(30 if not self.refusals else 1)
         return [self.seen[key] - due for key, due in self.due.items() if key in self.seen]
+
+    def push(self, rate, seconds):
+        """Pushes at a pace at most, each in a connection of its own; how long each took from its connect to its answer."""
+        port, app = self.gateway.http, NEIGHBOUR
+        path, token = f"/v2/{app['appId']}/push/single/cid", token_of(port, app)
+        message = {"settings": {"collapse_key": "one"}, "push_message": {"transmission": "x" * 200}}
+        start, times = time.monotonic() + 0.05, []
+        for number in range(int(rate * seconds)):
+            time.sleep(max(0.0, start + number / rate - time.monotonic()))
+            began = time.monotonic()
+            audience = {"cid": [self.devices[number % len(self.devices)].state.cid.hex()]}
+            with socket.create_connection(("127.0.0.1", port), 60) as one:
+                body = {"request_id": os.urandom(8).hex(), "audience": audience, **message}
+                one.sendall(request_of("POST", path, body, token))
+                answer = one.recv(4_096)
+            times.append(time.monotonic() - began)
+            if b" 200 " not in answer[:16]:
+                self.refusals.append(answer)
+        return times
 
     def receive(self, one, count):
         got = 0

@@ -22,16 +22,6 @@ final class PublicFront {
         }
     }
 
-    /// A request whose app has taken its share of the turn.
-    ///
-    /// Its connection is owed an answer and sends no other request meanwhile.
-    private struct WaitingPush {
-        var exchange: HTTPExchange
-        var items: [ParsedPush]
-        var form: PushForm
-        var permit: PublishPermit
-    }
-
     struct PendingReceipt {
         var exchange: HTTPExchange
         var app: AppKey
@@ -45,8 +35,15 @@ final class PublicFront {
     unowned(unsafe) let owner: GatewayLoop
     let api: PublicAPI
     private var pushes = StampedTable<PendingPush>(limit: PublicFront.pendingLimit)
-    /// By place in `AppShares`, in the order in which they came.
-    private var waiting: [Int: [WaitingPush]] = [:]
+    /// Requests whose callers have taken their shares of the turn, by place in `AppShares`, in the order in which they came.
+    ///
+    /// None is parsed yet. Its connection is owed an answer and sends no other request meanwhile.
+    private var waiting: [Int: [HTTPExchange]] = [:]
+    private var waitingCount = 0
+    /// Requests handled in this turn.
+    private var handledCount = 0
+    /// New connections wait with the kernel, because most places are those of requests that wait.
+    private var isCrowded = false
     private var queries = StampedTable<Gathering<(cid: DeviceID, answer: DeviceAnswer)>>(
         limit: PublicFront.pendingLimit)
     var receipts = StampedTable<PendingReceipt>(limit: PublicFront.pendingLimit)
@@ -134,14 +131,47 @@ final class PublicFront {
 
     func handle(_ exchange: HTTPExchange) {
         // A probe that is refused would take a gateway out of service that serves others.
-        if !Self.isProbe(exchange.rawTargetBytes),
+        let isProbe = Self.isProbe(exchange.rawTargetBytes)
+        if !isProbe,
             let refusal = owner.context.addresses.request(
                 exchange.countedNetwork, byteCount: exchange.body.count, of: exchange.peerHost, now: owner.loop.now)
         {
             return respond(exchange, Self.tooFast(exchange.rawTargetBytes, refusal))
         }
-        guard !mustWait(exchange.rawTargetBytes) else { return respond(exchange, .starting) }
-        perform(exchange, exchange.withRequest { api.handle($0, now: owner.now) })
+        guard isProbe || owner.context.isReady else { return respond(exchange, .starting) }
+        // Which app a request is of matters only when there is more than a slice of them.
+        let isCalm = waiting.isEmpty && handledCount < AppShares.loneRequestsPerTurn
+        guard !isProbe, !isCalm || owner.core.pointee.shares.isContended else {
+            return take(exchange)
+        }
+        let caller = exchange.withRequest { api.caller(of: $0, now: owner.now) }
+        let share = owner.core.pointee.shares.place(of: caller.app ?? Self.noApp, isProven: caller.isProven)
+        guard waiting[share] == nil, owner.core.pointee.shares.mayTakeRequest(share) else {
+            waiting[share, default: []].append(exchange)
+            waitingCount += 1
+            return
+        }
+        take(exchange, share)
+    }
+
+    /// Stands for the app of calls that name none.
+    private static let noApp = AppKey(0)
+
+    /// Handles a request in this turn; `share` is its caller's place in `AppShares`, where that is known.
+    private func take(_ exchange: HTTPExchange, _ share: Int? = nil) {
+        handledCount += 1
+        let action = exchange.withRequest { api.handle($0, now: owner.now) }
+        // A push takes its share by its messages.
+        if case .push = action {} else { noteRequest(of: api.provenApp, share, exchange.body.count) }
+        perform(exchange, action)
+    }
+
+    /// Takes a request that publishes nothing out of its caller's share.
+    private func noteRequest(of app: AppKey?, _ share: Int?, _ byteCount: Int) {
+        guard let share = share ?? app.map({ owner.core.pointee.shares.place(of: $0) }),
+            let app = owner.core.pointee.shares.tookRequest(share, byteCount: byteCount, now: owner.loop.now)
+        else { return }
+        owner.context.activity.note([app], now: owner.loop.now)
     }
 
     /// Whether a call comes before the gateway knows which tokens are void and what the store has.
@@ -227,20 +257,10 @@ final class PublicFront {
             permit = try owner.permit(
                 of: first.address.app, publishes: items.count, byteCount: exchange.body.count)
         } catch {
+            noteRequest(of: first.address.app, nil, exchange.body.count)
             return respond(exchange, .overQuota(error))
         }
         let share = owner.core.pointee.shares.place(of: first.address.app)
-        guard waiting[share] == nil, owner.core.pointee.shares.mayTake(share) else {
-            waiting[share, default: []].append(
-                WaitingPush(exchange: exchange, items: items, form: form, permit: permit))
-            return
-        }
-        publish(exchange, items, form, share, permit)
-    }
-
-    private func publish(
-        _ exchange: HTTPExchange, _ items: [ParsedPush], _ form: PushForm, _ share: Int, _ permit: PublishPermit
-    ) {
         let pending = PendingPush(exchange: exchange, form: form, share: share, count: items.count)
         guard let (slot, stamp) = pushes.insert(pending) else { return respond(exchange, .busy) }
         let route = owner.route(.push, slot, stamp)
@@ -253,23 +273,30 @@ final class PublicFront {
     }
 
     /// A new slice has begun for a request that waits: `goOn` is to be called.
-    var mayGoOn: Bool { waiting.contains { owner.core.pointee.shares.mayTake($0.key) } }
+    var mayGoOn: Bool { waiting.contains { owner.core.pointee.shares.mayTakeRequest($0.key) } }
 
-    /// Goes on with requests that waited for their apps' slices.
+    /// Begins a turn's count anew, and takes new connections as long as there are places for others than those who wait.
+    func turnEnded() {
+        handledCount = 0
+        let isCrowded = waitingCount > owner.publicRoom.limit / 4 * 3
+        guard isCrowded != self.isCrowded else { return }
+        self.isCrowded = isCrowded
+        for listener in owner.publicListeners {
+            if isCrowded { listener.pause() } else { listener.resume() }
+        }
+    }
+
+    /// Goes on with requests that waited for their callers' slices.
     func goOn() {
         for share in waiting.keys.sorted() {
             guard var requests = waiting.removeValue(forKey: share) else { continue }
             var count = 0
-            while count < requests.count, owner.core.pointee.shares.mayTake(share) {
-                let next = requests[count]
+            while count < requests.count, owner.core.pointee.shares.mayTakeRequest(share) {
+                take(requests[count], share)
                 count += 1
-                guard owner.context.isReady, !owner.context.isStopping else {
-                    respond(next.exchange, .starting)
-                    continue
-                }
-                publish(next.exchange, next.items, next.form, share, next.permit)
             }
             requests.removeFirst(count)
+            waitingCount -= count
             if !requests.isEmpty { waiting[share] = requests }
         }
     }

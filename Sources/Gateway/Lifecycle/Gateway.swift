@@ -207,7 +207,10 @@ final class Gateway {
             // Operators look and act while their own address is held back.
             try server.listen(
                 socket.take(), balancers: settings.balancers, addresses: service == .admin ? nil : context.addresses)
-            if let listener = server.listener { member.watch(listener) }
+            if let listener = server.listener {
+                member.watch(listener)
+                if service == .publicHTTP { member.publicListeners.append(listener) }
+            }
             listeners.append((member.loop, { server.stopAccepting() }))
             if tls != nil { httpTLS.append((member.loop, service, LoopBound(server, on: member.loop))) }
         }

@@ -24,7 +24,7 @@ package final class SteppedGateway {
         package var damagedRows: UInt64 = 0
     }
 
-    private let gateway: Gateway
+    let gateway: Gateway
     private let log: Log
     private let rung: Monitor<Int>
     private var servers: [(http: HTTPServer, admin: HTTPServer)] = []

@@ -51,6 +51,8 @@ final class GatewayLoop {
     let publicRoom: HTTPRoom
     let adminRoom: HTTPRoom
     var listeners: [Listener] = []
+    /// Those of `publicFront`'s servers.
+    var publicListeners: [Listener] = []
     var reportedAcceptFailures: UInt64 = 0
     var reportedHeaders: UInt64 = 0
     var reportedProbes: UInt64 = 0
@@ -359,6 +361,7 @@ final class GatewayLoop {
         isPausing = mustPause()
         if hasPaused, !isPausing { dealAfterPause() }
         let rested = core.pointee.shares.turnEnded(isPausing: isPausing)
+        publicFront.turnEnded()
         if !rested.isEmpty || publicFront.mayGoOn { resume(rested) }
     }
 

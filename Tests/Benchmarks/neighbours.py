@@ -55,7 +55,8 @@ def main():
     parser.add_argument("--seconds", type=int, default=20)
     parser.add_argument("--rate", type=int, default=200)
     parser.add_argument("--connections", type=int, default=4)
-    parser.add_argument("--short", type=int, default=0, metavar="N", help="push over HTTP, in N connections at once, each for one request")
+    parser.add_argument(
+        "--short", type=int, default=0, metavar="N", help="push over HTTP, in N connections at once, each for one request")
     parser.add_argument("--apart", action="store_true", help="the flood goes to another gateway")
     options = parser.parse_args()
     with contextlib.ExitStack() as stack:

@@ -143,6 +143,33 @@ struct ReportLaneTests {
         #expect(!isStillOwed)
     }
 
+    @Test("reports of messages that are gone, and of many that wait on disk, hold the Pong for two searches and no more")
+    func stale() {
+        var phone = harness.register()
+        let messages = publish(phone, 160)
+        harness.crash()
+        // The first 32 fill the window; only the disk knows the others.
+        harness.connect(&phone)
+        for digest in 1...200 as ClosedRange<UInt64> {
+            let gone = MessageID(bucket: phone.bucket, acceptedAt: harness.now - 5_000, digest: digest)
+            report(phone, digest.isMultiple(of: 2) ? .shown : .opened, gone)
+        }
+        for message in messages[60...] { report(phone, .shown, message) }
+        ping(phone, 8)
+        // The first search knows of the first report only, the second of all that have come since.
+        harness.advance(1_000)
+        #expect(harness.pongs == [8] && counted(.shownLive) == 100)
+        #expect(harness.statistics.feedbackIgnored == 200 && harness.store.violations.isEmpty)
+        // A later search finds what has come since.
+        let late = publish(phone, 1)[0]
+        harness.crash()
+        harness.connect(&phone)
+        harness.advance(1_000)
+        report(phone, .shown, late)
+        harness.flush()
+        #expect(counted(.shownLive) == 101)
+    }
+
     @Test("a Hello whose opened message cannot be looked up gets no Welcome")
     func openedInHello() {
         var phone = harness.register(token: "aa")

@@ -26,6 +26,8 @@ struct ReportLanes {
         var owedPongs = 0
         /// When the device last got a keep-alive Ping, or began to wait for a Pong.
         var pingedAt: GatewayTime = 0
+        /// What the last search of the device's queue found of the messages that reports waited for then.
+        var findings: [MessageID: Found<ReportedMessage>] = [:]
     }
 
     /// More than a client keeps: 256 opens and 256 other reports, and the Ping behind them.
@@ -77,6 +79,23 @@ struct ReportLanes {
         guard lanes[session] != nil else { return }
         lanes[session]?.waiting.removeFirst()
         waitingCount -= 1
+    }
+
+    /// The messages that the session's waiting reports are about.
+    func messages(of session: SessionRef) -> Set<MessageID> {
+        var messages: Set<MessageID> = []
+        for case .report(let report) in lanes[session]?.waiting ?? [] { messages.insert(report.message) }
+        return messages
+    }
+
+    /// Keeps what a search of the queue found, in place of an earlier one's, as long as the session has a lane.
+    mutating func keep(_ findings: [MessageID: Found<ReportedMessage>], of session: SessionRef) {
+        if has(session) { lanes[session]?.findings = findings }
+    }
+
+    /// What the last search found of a message; `nil`: it was not looked for.
+    func finding(_ message: MessageID, of session: SessionRef) -> Found<ReportedMessage>? {
+        has(session) ? lanes[session]?.findings[message] : nil
     }
 
     /// Whether the session's lane is to be given the device's turn now; then it is under way.

@@ -18,7 +18,7 @@ struct DeviceReport {
 }
 
 /// A message that a device reports about.
-private struct ReportedMessage {
+struct ReportedMessage {
     var id: MessageID
     var task: TaskID
     /// The vendor accepted it, so a report counts for its alert.
@@ -27,6 +27,21 @@ private struct ReportedMessage {
     var wasLeased: Bool
     /// Events in its job's row or its trace.
     var events: Set<TraceEvent>
+    /// It is pending, and an open of its notification ends it.
+    var endsWhenOpened = false
+}
+
+/// The result of a search of a device's queue.
+private enum QueueSearch {
+    /// A row that is enough; no more were read.
+    case enough(Shard.Scanned)
+    /// All rows were read: what they say of the messages that were looked for.
+    case whole([MessageID: Found<ReportedMessage>])
+    case unreadable
+
+    func finding(_ message: MessageID) -> Found<ReportedMessage> {
+        if case .whole(let findings) = self { findings[message] ?? .absent } else { .unreadable }
+    }
 }
 
 extension Shard {
@@ -115,28 +130,31 @@ extension Shard {
         completion: @escaping (inout Shard, EventVerdict) -> Void
     ) {
         let message = opened.message
-        guard mayBeQueued(message, of: slot), maySearchQueue(of: slot), let bucket = message.bucket else {
-            note(.opened, opened, slot, completion: completion)
-            return
+        switch reports.finding(message, of: devices.at(slot).value.session) {
+        case .absent: return note(.opened, opened, slot, completion: completion)
+        case .found(let reported) where !reported.endsWhenOpened:
+            return note(.opened, Self.tap(opened), of: .found(reported), slot, completion: completion)
+        // A search finds it, which is no search in vain.
+        case .found: break
+        case .unreadable, nil:
+            guard mayBeQueued(message, of: slot), maySearchQueue(of: slot) else {
+                return note(.opened, opened, slot, completion: completion)
+            }
         }
+        guard let bucket = message.bucket else { return note(.opened, opened, slot, completion: completion) }
         // Most opened messages have ended.
         readTrace(message, bucket: bucket) { shard, trace in
             guard trace.isAbsent else {
                 shard.note(.opened, opened, slot, completion: completion)
                 return
             }
-            shard.searchQueue(of: slot, for: message, from: 0) { shard, search in
-                guard case .found(let found) = search, shard.endsWhenOpened(found.facts) else {
+            let wanted = shard.wanted(message, slot)
+            shard.searchQueue(of: slot, for: wanted, until: { $0 == message && $1 }) { shard, search in
+                guard case .enough(let found) = search else {
                     // What the device names in vain costs a search: the next one comes a second later.
                     shard.devices.at(slot).value.queuedSearchAt = shard.now
-                    let reported: Found<ReportedMessage> =
-                        switch search {
-                        case .found(let row): .found(Self.reported(row.facts, row.job))
-                        case .absent: .absent
-                        case .unreadable: .unreadable
-                        }
-                    shard.note(.opened, Self.tap(opened), of: reported, slot, completion: completion)
-                    return
+                    return shard.note(
+                        .opened, Self.tap(opened), of: search.finding(message), slot, completion: completion)
                 }
                 let listed = shard.adoptMessage(found, device: slot)
                 let entry = shard.messages.at(listed)
@@ -239,20 +257,29 @@ extension Shard {
     }
 
     /// Looks for an un-acked message in the rows of its device's queue, which no id finds; once a second a device.
+    ///
+    /// One search serves all reports that wait in the session's lane: messages that are long gone would hold their Pong for a
+    /// second each.
     private mutating func findQueued(
         _ message: MessageID, _ slot: DeviceSlot, completion: @escaping (inout Shard, Found<ReportedMessage>) -> Void
     ) {
         guard mayBeQueued(message, of: slot) else { return completion(&self, .absent) }
+        if let finding = reports.finding(message, of: devices.at(slot).value.session) {
+            return completion(&self, finding)
+        }
         // It may well be the device's: the next search comes a second later.
         guard maySearchQueue(of: slot) else { return completion(&self, .unreadable) }
         devices.at(slot).value.queuedSearchAt = now
-        searchQueue(of: slot, for: message, from: 0) { shard, search in
-            switch search {
-            case .found(let row): completion(&shard, .found(Self.reported(row.facts, row.job)))
-            case .absent: completion(&shard, .absent)
-            case .unreadable: completion(&shard, .unreadable)
-            }
+        searchQueue(of: slot, for: wanted(message, slot), until: { _, _ in false }) { shard, search in
+            completion(&shard, search.finding(message))
         }
+    }
+
+    /// A message to look for, and those that the session's waiting reports are about; none is found yet.
+    private func wanted(_ message: MessageID, _ slot: DeviceSlot) -> [MessageID: Found<ReportedMessage>] {
+        var wanted = reports.messages(of: devices.at(slot).value.session)
+        wanted.insert(message)
+        return Dictionary(uniqueKeysWithValues: wanted.map { ($0, .absent) })
     }
 
     private func mayBeQueued(_ message: MessageID, of slot: DeviceSlot) -> Bool {
@@ -263,20 +290,31 @@ extension Shard {
         devices.at(slot).value.queuedSearchAt + 1_000 <= now
     }
 
-    /// Reads the live stream's rows of a device until one is the message.
+    /// Reads the live stream's rows of a device, until one of these is enough: its message, and whether an open ends it.
+    ///
+    /// What they say of all messages that are looked for stays with the session's lane.
     private mutating func searchQueue(
-        of slot: DeviceSlot, for message: MessageID, from item: UInt64,
-        completion: @escaping (inout Shard, Found<Scanned>) -> Void
+        of slot: DeviceSlot, for wanted: [MessageID: Found<ReportedMessage>], from item: UInt64 = 0,
+        until isEnough: @escaping (MessageID, Bool) -> Bool,
+        completion: @escaping (inout Shard, QueueSearch) -> Void
     ) {
         scan(slot, table: .message, from: item, rowLimit: 128, byteLimit: 1 << 20) { shard, page in
             guard case .rows(let rows, let isLast) = page else { return completion(&shard, .unreadable) }
-            if let row = rows.first(where: { $0.facts.message == message }) {
-                completion(&shard, .found(row))
-            } else if !isLast, let last = rows.last {
-                shard.searchQueue(of: slot, for: message, from: last.facts.item &+ 1, completion: completion)
-            } else {
-                completion(&shard, .absent)
+            var findings = wanted
+            for row in rows where findings[row.facts.message] != nil {
+                let endsWhenOpened = shard.endsWhenOpened(row.facts)
+                if isEnough(row.facts.message, endsWhenOpened) { return completion(&shard, .enough(row)) }
+                var reported = Self.reported(row.facts, row.job)
+                reported.endsWhenOpened = endsWhenOpened
+                findings[row.facts.message] = .found(reported)
             }
+            if !isLast, let last = rows.last {
+                let next = last.facts.item &+ 1
+                return shard.searchQueue(
+                    of: slot, for: findings, from: next, until: isEnough, completion: completion)
+            }
+            shard.reports.keep(findings, of: shard.devices.at(slot).value.session)
+            completion(&shard, .whole(findings))
         }
     }
 

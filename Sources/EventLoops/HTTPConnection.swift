@@ -120,7 +120,7 @@ final class HTTPConnection: StreamDelegate {
     }
 
     private func complete() {
-        // What came in one read waits for its answer, too.
+        // A request that came in one read waits for its answer, too.
         guard countedByteCount <= share.byteCount || reserve(countedByteCount) else { return }
         phase = .answering
         isTimed = false
@@ -179,7 +179,7 @@ final class HTTPConnection: StreamDelegate {
         reader.headByteCount > Limits.freeBodyByteCount ? reader.headByteCount : 0
     }
 
-    /// What the request holds beyond what is free.
+    /// Bytes that the request holds beyond those that need no reservation.
     private var countedByteCount: Int {
         let body = reader.receivedByteCount
         return heldHeadByteCount + (body > Limits.freeBodyByteCount ? body : 0)

@@ -210,7 +210,7 @@ internal import TextForms
         needsComma = true
     }
 
-    /// A complete JSON value, embedded as it is.
+    /// Embeds a complete JSON value unchanged.
     @inlinable public mutating func raw(_ json: [UInt8]) { json.withUnsafeBytes { raw($0) } }
 
     @inlinable mutating func raw(_ json: UnsafeRawBufferPointer) {

@@ -138,7 +138,7 @@ package struct AliasPush: Sendable {
     package var digest: UInt64
     package var itemIndex: Int
 
-    /// Whether a push under the same request id was to another alias: then this one is a request of its own.
+    /// Whether a push under the same request id was to another alias; this one is then another request.
     package func isApart(from task: TaskID) -> Bool { task.marked(with: alias) != task }
 }
 

@@ -75,7 +75,7 @@ extension PublicAPI {
                 devices.append(item)
             }
         }
-        // Nothing of the list can be read: that is said as it is of a single device.
+        // No item of the list can be read: the answer is that of a single device.
         if devices.isEmpty, let fault { throw fault }
         return TestDeviceRequest(app: app.key, work: .add(devices), notCIDs: notCIDs)
     }

@@ -58,7 +58,7 @@ package final class PublicAPI {
     var messages: MessageParser
     /// The machine's clock less gateway time.
     ///
-    /// A business server signs with the time of its own machine, since no answer gives it the gateway's time.
+    /// A business server signs with its own machine's time, since no answer has the gateway's time.
     package var clockOffset: Int64 = 0
     /// The machine's clock stands so far ahead that it may be the wrong one of the two: a sign with either time counts.
     package var isClockDoubted = false

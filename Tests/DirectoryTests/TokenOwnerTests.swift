@@ -18,7 +18,7 @@ import Wire
         return carrier.entries(name).map(\.cid)
     }
 
-    /// The gateway carries out what the shard told.
+    /// The gateway carries out the shard's effect.
     private func follow(_ carrier: Carrier) {
         while !carrier.harness.tokenNews.isEmpty {
             let news = carrier.harness.tokenNews.removeFirst()

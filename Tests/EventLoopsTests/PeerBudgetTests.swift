@@ -96,7 +96,7 @@ struct PeerBudgetTests {
             let slack = Limits.budgetStepByteCount
             for _ in 0..<20_000 where budget.streamByteCount > limit + slack { usleep(1_000) }
             #expect(budget.streamByteCount <= limit + slack)
-            // The end of a stream is told a turn later.
+            // The end of a stream is reported a turn later.
             ended.wait { $0.count == budget.closedCount }
             #expect(ended.values.allSatisfy { $0 == .budgetSpent })
             #expect(ended.values.count < 17)

@@ -10,7 +10,7 @@ enum SmallGateway {
         try run(loops: loops, lives: 1) { gateway, _ in try body(gateway) }
     }
 
-    /// Starts and stops it several times on the same data; `body` is told how often it was started before.
+    /// Starts and stops it several times on the same data; `body` gets the number of starts before.
     static func run(loops: Int = 1, lives: Int, _ body: (Gateway, Int) throws -> Void) throws {
         let folder = TemporaryFolder()
         let path = "\(folder.path)/data"

@@ -7,7 +7,7 @@ import Wire
 
 @testable import PushAPI
 
-/// What becomes of the fields of bodies: read, ignored and named, or refused and named.
+/// The handling of each field of a body: read, ignored and named, or refused and named.
 @Suite("Fields of requests")
 struct RequestFieldsTests {
     private let fixture = Fixture()

@@ -165,7 +165,7 @@ package final class MemoryShardStore: ShardStore {
         (lastTicket, committedTicket) = (0, 0)
     }
 
-    /// What a backup of this moment has.
+    /// The rows of a backup made now.
     package struct Backup {
         fileprivate var rows: [StoreKey: Row]
     }

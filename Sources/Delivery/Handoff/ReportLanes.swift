@@ -26,7 +26,7 @@ struct ReportLanes {
         var owedPongs = 0
         /// When the device last got a keep-alive Ping, or began to wait for a Pong.
         var pingedAt: GatewayTime = 0
-        /// What the last search of the device's queue found of the messages that reports waited for then.
+        /// Results of the last search of the device's queue, for the messages that reports waited for then.
         var findings: [MessageID: Found<ReportedMessage>] = [:]
     }
 
@@ -93,7 +93,7 @@ struct ReportLanes {
         if has(session) { lanes[session]?.findings = findings }
     }
 
-    /// What the last search found of a message; `nil`: it was not looked for.
+    /// The last search's result for a message; `nil`: it was not looked for.
     func finding(_ message: MessageID, of session: SessionRef) -> Found<ReportedMessage>? {
         has(session) ? lanes[session]?.findings[message] : nil
     }

@@ -292,7 +292,7 @@ extension Shard {
 
     /// Reads the live stream's rows of a device, until one of these is enough: its message, and whether an open ends it.
     ///
-    /// What they say of all messages that are looked for stays with the session's lane.
+    /// The results for all messages of the search stay in the session's lane.
     private mutating func searchQueue(
         of slot: DeviceSlot, for wanted: [MessageID: Found<ReportedMessage>], from item: UInt64 = 0,
         until isEnough: @escaping (MessageID, Bool) -> Bool,

@@ -439,7 +439,7 @@ final class LinkDesk {
 
 /// The ports of all nodes, for any thread.
 final class LinkPorts: Sendable {
-    /// What this gateway's heartbeats say.
+    /// The lease that this gateway's heartbeats state.
     private let ownLease = Atomic<UInt8>(0)
     private let ports = Lock<[LinkPort?]>(Array(repeating: nil, count: LinkDesk.nodes.upperBound + 1))
 

@@ -20,7 +20,7 @@ final class LinkPort: Sendable {
     private let waitingAnswers = Atomic<Int>(0)
     private let questions = Atomic<Int>(0)
     private let isAsking = Atomic<Bool>(false)
-    /// What the node's last heartbeat said of its lease.
+    /// The lease that the node's last heartbeat stated.
     private let peerLease = Atomic<UInt8>(0)
     private let numbers = Atomic<UInt32>(0)
     private let addresses = Lock<[RemoteAddress]>([])

@@ -65,7 +65,7 @@ final class MembershipRunner: @unchecked Sendable {
     private let inbox = Monitor(Inbox())
     private let shown: Lock<View>
     private var membership: Membership
-    /// Who waits for another history, since Redis has lost what was durable.
+    /// Callers that wait for another history, since Redis has lost durable entries.
     private var losses: [@Sendable (_ isRenewed: Bool) -> Void] = []
     private var thread: JoinableThread?
 
@@ -240,7 +240,7 @@ final class MembershipRunner: @unchecked Sendable {
         do throws(RegisterError) {
             try register.renewHistory(id: SecureRandom.word())
         } catch { return note(error) }
-        // A renewal tells the loops, and would bring a gateway back that has left. After one that fails another history begins.
+        // A renewal puts the history in force here; a gateway that has left must not renew. If it fails, another history begins.
         guard membership.hasLeft || renew() else { return }
         for done in losses { done(true) }
         losses = []

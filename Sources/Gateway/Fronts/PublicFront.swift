@@ -37,7 +37,7 @@ final class PublicFront {
     private var pushes = StampedTable<PendingPush>(limit: PublicFront.pendingLimit)
     /// Requests whose callers have taken their shares of the turn, by place in `AppShares`, in the order in which they came.
     ///
-    /// None is parsed yet. Its connection is owed an answer and sends no other request meanwhile.
+    /// None is parsed yet. Its connection sends no other request before the answer.
     private var waiting: [Int: [HTTPExchange]] = [:]
     private var waitingCount = 0
     /// Requests handled in this turn.
@@ -275,7 +275,7 @@ final class PublicFront {
     /// A new slice has begun for a request that waits: `goOn` is to be called.
     var mayGoOn: Bool { waiting.contains { owner.core.pointee.shares.mayTakeRequest($0.key) } }
 
-    /// Begins a turn's count anew, and takes new connections as long as there are places for others than those who wait.
+    /// Resets the turn's count. Stops accepting while requests that wait have most of the connections' places.
     func turnEnded() {
         handledCount = 0
         let isCrowded = waitingCount > owner.publicRoom.limit / 4 * 3
@@ -286,7 +286,7 @@ final class PublicFront {
         }
     }
 
-    /// Goes on with requests that waited for their callers' slices.
+    /// Handles requests that waited for their callers' slices.
     func goOn() {
         for share in waiting.keys.sorted() {
             guard var requests = waiting.removeValue(forKey: share) else { continue }

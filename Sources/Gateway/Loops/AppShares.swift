@@ -28,7 +28,7 @@ struct AppShares {
         var stamp: UInt32
     }
 
-    /// An app, and those without its token who call in its name: they use up nothing of what it has.
+    /// An app's callers with a valid token; or those without one, which use up nothing of the app's share.
     private struct Caller: Hashable {
         let app: AppKey
         let isProven: Bool

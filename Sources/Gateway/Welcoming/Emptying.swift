@@ -48,7 +48,7 @@ extension GatewayContext {
 
     /// Empties a gateway that is cut off from the cluster, and takes devices again when it is back.
     ///
-    /// An operator's drain stays as it is.
+    /// An operator's drain is not changed.
     func followCutOff(_ isCutOff: Bool) {
         let present = emptying.withLock { $0 }
         if isCutOff, present == nil {

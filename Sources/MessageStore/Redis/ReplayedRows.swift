@@ -78,7 +78,7 @@ final class PartOpening {
 
     /// Waits until the store has another history.
     ///
-    /// Only then may what tells of the loss go: this process may end at any time.
+    /// The evidence of the loss may go only afterwards: this process may end at any time.
     private func renewHistory() throws(StoreError) {
         let outcome = Monitor<Bool?>(nil)
         context.configuration.renewHistory { isRenewed in outcome.broadcast { $0 = isRenewed } }

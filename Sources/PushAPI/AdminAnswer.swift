@@ -56,7 +56,9 @@ package enum AdminAnswer {
 
     /// Whether an alert could reach the device through APNs now, and what came of the last one.
     private static func writeFallback(_ status: DeviceStatus, to writer: inout JSONWriter) {
-        let hasToken = status.tokens.contains { $0.kind == .alert && !$0.isQuarantined }
+        let hasToken = status.tokens.contains {
+            $0.kind == .alert && !$0.isQuarantined && (status.appHasTopic != false || !$0.topic.isEmpty)
+        }
         let reason: StaticString? =
             if status.isBlacklisted {
                 "blacklisted"

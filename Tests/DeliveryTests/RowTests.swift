@@ -170,10 +170,10 @@ import Wire
             var read = try #require(bytes.withUnsafeBytes { DeviceProfile($0) })
             #expect(read.tokens.map(\.token) == ["bb", "cc"] && read.tokens[0].activity == "ride")
             let any = TokenNeed(channel: .apns, kind: .liveActivity, activity: 0)
-            #expect(read.token(for: any)?.token == "cc")
+            #expect(read.token(for: any, appHasTopic: true)?.token == "cc")
             read.tokens.removeAll()
             for kind in TokenKind.allCases {
-                #expect(read.token(for: TokenNeed(channel: .apns, kind: kind, activity: 0)) == nil)
+                #expect(read.token(for: TokenNeed(channel: .apns, kind: kind, activity: 0), appHasTopic: true) == nil)
             }
             // Written again it is still there, for the version that knows it; and it has its place in the bound.
             for number in 0..<20 {

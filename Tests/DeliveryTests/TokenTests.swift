@@ -119,6 +119,38 @@ struct TokenTests {
         #expect(kept(phone).isEmpty)
     }
 
+    @Test("in an app without a topic a token that names none counts for nothing, and one that names its own does")
+    func topics() throws {
+        func reload(topic: String) {
+            harness.apps[0].apnsTopic = topic
+            harness.shard.reload(apps: harness.apps)
+            harness.drain()
+        }
+        let phone = harness.register(token: "aa")
+        harness.disconnect(phone)
+        harness.letTimePass(5_000)
+        reload(topic: "")
+        #expect(harness.publish(phone).fallbackReason == .noToken && !harness.hasDueJobs)
+        #expect(harness.publish(phone, strategy: .vendorOnly).code == .noToken)
+        #expect(harness.status(phone)?.appHasTopic == false)
+        var other = harness.register()
+        harness.update(other) {
+            $0.tokens = [VendorToken(topic: "com.example.own", token: "bb"), VendorToken(token: "cc")]
+        }
+        harness.disconnect(other)
+        harness.letTimePass(5_000)
+        let outcome = harness.publish(other)
+        #expect(outcome.fallbackReason == .applies)
+        let job = try #require(harness.lease().first)
+        #expect(job.message == outcome.message && job.token == "bb" && job.topic == "com.example.own")
+        reload(topic: "com.example.app")
+        #expect(harness.publish(phone).fallbackReason == .applies)
+        // What was promised while the app had a topic ends where it cannot be sent.
+        reload(topic: "")
+        #expect(harness.lease().isEmpty && !harness.hasDueJobs)
+        harness.connect(&other)
+    }
+
     @Test("a Live Activity's push goes to its activity's token, else to one that names none, never to another's")
     func activities() throws {
         var phone = harness.register(state: .background, token: "alert")

@@ -19,21 +19,27 @@ enum AppKnowledge {
 /// An app in the tables of a shard.
 struct AppEntry {
     let key: AppKey
-    var knowledge: AppKnowledge { didSet { isServed = Self.isServed(knowledge) } }
+    var knowledge: AppKnowledge {
+        didSet { (isServed, hasTopic) = (Self.isServed(knowledge), Self.hasTopic(knowledge)) }
+    }
     /// The app is switched on: its publishes, devices and receipts are taken.
     ///
     /// Kept apart, since each publish looks at it.
     private(set) var isServed: Bool
+    /// A token that names no topic may be of use: the app has a topic, or its settings are not known.
+    private(set) var hasTopic: Bool
 
-    init(_ settings: AppSettings) {
-        (key, knowledge, isServed) = (settings.key, .known(settings), settings.isServed)
-    }
+    init(_ settings: AppSettings) { self.init(settings.key, .known(settings)) }
 
-    init(unlisted key: AppKey, knowsAllApps: Bool) {
-        (self.key, knowledge, isServed) = (key, knowsAllApps ? .absent : .unknown, false)
+    init(unlisted key: AppKey, knowsAllApps: Bool) { self.init(key, knowsAllApps ? .absent : .unknown) }
+
+    private init(_ key: AppKey, _ knowledge: AppKnowledge) {
+        (self.key, self.knowledge) = (key, knowledge)
+        (isServed, hasTopic) = (Self.isServed(knowledge), Self.hasTopic(knowledge))
     }
 
     private static func isServed(_ knowledge: AppKnowledge) -> Bool { knowledge.settings?.isServed ?? false }
+    private static func hasTopic(_ knowledge: AppKnowledge) -> Bool { knowledge.settings?.apnsTopic.isEmpty != true }
 
     /// How often a job may be leased; without settings no number of leases ends it.
     var maxAttempts: Int { knowledge.settings?.maxAttempts ?? .max }

@@ -158,10 +158,11 @@ extension Shard {
     /// It is mutating though it changes nothing: the compiler passes a borrowed shard as a copy of all its fields.
     private mutating func plan(_ command: PublishCommand, _ device: Place<Device>) -> Acceptance? {
         let strategy = isPlanted(.liveOnlyReachesVendor) ? command.strategy.reachingVendor : command.strategy
+        let appHasTopic = apps[Int(device.value.appIndex)].hasTopic
         return strategy.accept(
             Submission(
                 now: now, timeToLive: command.timeToLive, hasContent: !command.contents.isEmpty,
-                hasToken: command.contents.contains { device.value.hasToken(for: $0) },
+                hasToken: command.contents.contains { device.value.hasToken(for: $0, appHasTopic: appHasTopic) },
                 isReachable: device.value.isReachable,
                 isPushModeOff: device.value.flags.contains(.pushModeOff), isBulk: command.isBulk,
                 liveDeadline: liveDeadline(device), leasable: limits.noStorageLeasable))

@@ -262,7 +262,10 @@ extension Shard {
             }
             return
         }
-        let hasToken = broadcast.record.content.vendors.contains { device.value.hasToken(for: $0.need) }
+        let appHasTopic = apps[Int(device.value.appIndex)].hasTopic
+        let hasToken = broadcast.record.content.vendors.contains {
+            device.value.hasToken(for: $0.need, appHasTopic: appHasTopic)
+        }
         guard hasToken, isTarget(slot, broadcast) else { return }
         evaluateUpTo(broadcast, slot)
         step.count += 1

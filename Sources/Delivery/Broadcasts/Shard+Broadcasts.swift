@@ -120,7 +120,8 @@ extension Shard {
         numbers.broadcastMessages &+= 1
         let content = broadcast.record.content
         let isAttempted = broadcast.isAttemptOver(now, deadline: limits.liveDeadline)
-        let hasToken = content.vendors.contains { device.value.hasToken(for: $0.need) }
+        let appHasTopic = apps[Int(device.value.appIndex)].hasTopic
+        let hasToken = content.vendors.contains { device.value.hasToken(for: $0.need, appHasTopic: appHasTopic) }
         let reason = content.strategy.fallbackReason(
             timeToLive: content.timeToLive, hasContent: !content.vendors.isEmpty, hasToken: hasToken)
         let isArmed = reason == .applies

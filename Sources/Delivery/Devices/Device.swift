@@ -188,11 +188,12 @@ struct Device {
         return state == .foreground || state == .background && flags.contains(.keepsRunning)
     }
 
-    /// True when the device has a token that a content may go to.
-    func hasToken(for need: TokenNeed) -> Bool {
+    /// True when the device has a token that a content may go to; without `appHasTopic` only one that names a topic counts.
+    func hasToken(for need: TokenNeed, appHasTopic: Bool) -> Bool {
         guard flags.contains(.token(need.channel, need.kind)) else { return false }
-        // The flags do not tell the activities apart.
-        return need.activity == 0 || DeviceProfile(profileBytes)?.token(for: need) != nil
+        // The flags tell neither activities nor topics apart.
+        return need.activity == 0 && appHasTopic
+            || DeviceProfile(profileBytes)?.token(for: need, appHasTopic: appHasTopic) != nil
     }
 
     /// Nothing refers to the slot's record but itself.

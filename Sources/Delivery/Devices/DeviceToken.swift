@@ -38,9 +38,9 @@ struct DeviceToken: Equatable {
     /// Names the token in job rows without repeating it.
     var digest: UInt64 { Fingerprint.of(token.utf8) }
 
-    /// True when a content may go to this token as far as the channel, the kind and the vendor's word say.
-    fileprivate func suits(_ need: TokenNeed) -> Bool {
-        !isQuarantined && channel == need.channel && kind == need.kind
+    /// True when a content may go to this token as far as the channel, the kind, the topic and the vendor's word say.
+    fileprivate func suits(_ need: TokenNeed, _ appHasTopic: Bool) -> Bool {
+        !isQuarantined && channel == need.channel && kind == need.kind && (appHasTopic || !topic.isEmpty)
     }
 }
 
@@ -56,11 +56,12 @@ extension DeviceProfile {
     /// The token that a content goes to: of those that the vendor did not call bad, the one registered last.
     ///
     /// A content for an activity goes to the token of that activity. Without one it goes to a token that names no
-    /// activity, as older clients register it, and never to that of another activity.
-    func token(for need: TokenNeed) -> DeviceToken? {
-        guard need.activity != 0 else { return tokens.last { $0.suits(need) } }
-        return tokens.last { $0.suits(need) && Activity.word($0.activity.utf8) == need.activity }
-            ?? tokens.last { $0.suits(need) && $0.activity.isEmpty }
+    /// activity, as older clients register it, and never to that of another activity. Where the app has no topic, no vendor
+    /// takes anything for a token that names none.
+    func token(for need: TokenNeed, appHasTopic: Bool) -> DeviceToken? {
+        guard need.activity != 0 else { return tokens.last { $0.suits(need, appHasTopic) } }
+        return tokens.last { $0.suits(need, appHasTopic) && Activity.word($0.activity.utf8) == need.activity }
+            ?? tokens.last { $0.suits(need, appHasTopic) && $0.activity.isEmpty }
     }
 
     /// Takes a token that a client named, in the place of those that it replaces.
@@ -122,11 +123,12 @@ extension DeviceProfile {
     ///
     /// - Parameters:
     ///   - need: the sent token's channel and kind.
+    ///   - appHasTopic: a token that names no topic is of use.
     ///   - timestamp: since when the vendor knows; 0: it does not say.
     ///   - isSent: true for the sent one of the tokens of that channel and kind.
     /// - Returns: whether a token was marked, and whether the device has another one for the same content.
     mutating func quarantine(
-        _ need: TokenNeed, timestamp: GatewayTime, _ isSent: (DeviceToken) -> Bool
+        _ need: TokenNeed, appHasTopic: Bool, timestamp: GatewayTime, _ isSent: (DeviceToken) -> Bool
     ) -> (isMarked: Bool, hasOther: Bool) {
         var (isMarked, activity) = (false, "")
         for index in tokens.indices {
@@ -138,7 +140,7 @@ extension DeviceProfile {
             (isMarked, activity) = (true, token.activity)
         }
         let hasOther = tokens.contains {
-            $0.suits(need) && (activity.isEmpty || $0.activity.isEmpty || $0.activity == activity)
+            $0.suits(need, appHasTopic) && (activity.isEmpty || $0.activity.isEmpty || $0.activity == activity)
         }
         return (isMarked, hasOther)
     }

@@ -143,7 +143,8 @@ extension Shard {
             endVendorPart(JobAtHand(slot: slot, device: deviceSlot), state: .rejected, reason: "damagedRow")
             return nil
         }
-        guard let token = profile(deviceSlot).token(for: content.need) else {
+        let appHasTopic = apps[Int(entry.value.appIndex)].hasTopic
+        guard let token = profile(deviceSlot).token(for: content.need, appHasTopic: appHasTopic) else {
             let reason = hasLostToken(deviceSlot) ? "tokenMoved" : "noToken"
             entry.value.row.note(.vendorRejected, now, reason)
             let job = JobAtHand(slot: slot, device: deviceSlot, coldRow: bytes)

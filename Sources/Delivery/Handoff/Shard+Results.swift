@@ -315,7 +315,8 @@ extension Shard {
         let isAnyBad = isPlanted(.currentTokenQuarantined)
         var profile = profile(device)
         let (quarantined, hasOther) = profile.quarantine(
-            TokenNeed(channel: channel, kind: sent.kind, activity: 0), timestamp: result.timestamp
+            TokenNeed(channel: channel, kind: sent.kind, activity: 0),
+            appHasTopic: apps[Int(entry.value.appIndex)].hasTopic, timestamp: result.timestamp
         ) { $0.digest == sent.digest || isAnyBad }
         if quarantined {
             devices.keepProfile(device, profile)

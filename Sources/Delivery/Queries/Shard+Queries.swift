@@ -47,6 +47,7 @@ extension Shard {
                 bounds: .init(messageCount: settings.queuedMessageLimit, byteCount: settings.queuedByteLimit),
                 names: .init(aliases: profile.names.aliases.map(\.name.text), tags: profile.names.tags.map(\.text)))
             status.hasLostToken = shard.hasLostToken(slot)
+            status.appHasTopic = shard.apps[Int(device.value.appIndex)].hasTopic
             shard.tell(.deviceStatus(origin, cid, .known(status)))
         }
     }

@@ -297,6 +297,8 @@ package struct DeviceStatus: Sendable, Codable {
     package var names: Names?
     /// It lost a token to another device, and has registered none since; `nil` from a gateway of the release before.
     package var hasLostToken: Bool?
+    /// False: a token that names no topic is of no use; `nil` as above.
+    package var appHasTopic: Bool?
     /// Until then its Hellos are refused, because it connects and leaves over and over; its gateway says so.
     package var slowedUntil: GatewayTime?
     package init(

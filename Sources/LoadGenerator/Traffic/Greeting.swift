@@ -14,7 +14,7 @@ enum Greeting {
         hello.heartbeatSeconds = heartbeatSeconds
         hello.client = "longwire bench"
         // A vendor token that no vendor ever sees, since there are no handoff jobs without one. A token belongs to one device.
-        if hasToken { hello.tokens = [VendorToken(token: token(of: identity.cid))] }
+        if hasToken { hello.tokens = [VendorToken(topic: "com.example.bench", token: token(of: identity.cid))] }
         guard !identity.cid.isNone else {
             hello.registration = true
             hello.nonce = SecureRandom.bytes(16)

@@ -180,10 +180,13 @@ class Audit:
         # Over a sudden end, a kill included, a message stays fresh until its live attempt's deadline; a gateway that was
         # stopped has not seen the time go by.
         began, came = line["accepted"] / 1000, line["since"] / 1000
-        if message.task and message.task.tried.get("speed"):
-            came = min(came, line["hello"] / 1000)  # a paced broadcast is fresh by the Hello; a storm lets its Welcome wait
+        limit = self.live_deadline + SLACK_SECONDS
+        if message.task and message.task.tried["kind"] == "broadcast":
+            limit += self.live_deadline  # it may be evaluated so late, and the device's deadline begins then
+            if message.task.tried.get("speed"):
+                came = min(came, line["hello"] / 1000)  # what counts is the Hello; a storm lets its Welcome wait
         frozen = sum(max(0.0, min(end, came) - max(start, began)) for start, end in self.gateway_stops)
-        if came - began - frozen > self.live_deadline + SLACK_SECONDS:
+        if came - began - frozen > limit:
             self.problem("badFlag", f"{cid} got {line['msg']} unflagged {came - began:.1f} s after it was accepted")
 
     def judge_publish_order(self, cid, lines, judged):

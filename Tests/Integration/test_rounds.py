@@ -85,6 +85,14 @@ def come_much_later(lines, traces):
     lines[2]["since"] = 15_000
 
 
+def come_again_in_time(lines, traces):
+    lines[-1]["since"] = 12_200
+
+
+def come_again_later(lines, traces):
+    lines[-1]["since"] = 12_400
+
+
 def wait_for_a_paced_one(lines, traces, hello=10_800):
     next(line for line in lines if line["e"] == "task")["speed"] = 100
     lines[-1].update(since=15_000, hello=hello)
@@ -184,7 +192,7 @@ PLANTED = [
     (drop_shown, "lost"), (stay_pending, "lost"), (hand_off_unasked, "lost"), (expire_early, "lost"),
     (show_twice, "repeated"), (swap_sequences, "outOfOrder"), (swap_publishes, "outOfOrder"),
     (answer_queued, "badFlag"), (flag_delivered, "badFlag"), (come_much_later, "badFlag"),
-    (come_after_a_paced_one, "badFlag"),
+    (come_again_later, "badFlag"), (come_after_a_paced_one, "badFlag"),
     (lease_after_ack, "leasedAfterEnd"), (lease_when_known, "leasedAfterEnd"), (forget_answer, "unanswered"),
     (leave_one_out, "lost"), (reach_twice, "repeated"), (reach_a_stranger, "inconsistent"), (forget_task, "unanswered"),
     (come_after_its_end, "sentAfterEnd"), (come_after_its_ack, "sentAfterEnd"), (revoke_unasked, "lost"),
@@ -194,7 +202,7 @@ PLANTED = [
 
 
 @pytest.mark.parametrize(
-    ("damage", "kind"), [(None, None), (wait_for_a_paced_one, None), *PLANTED],
+    ("damage", "kind"), [(None, None), (come_again_in_time, None), (wait_for_a_paced_one, None), *PLANTED],
     ids=lambda one: getattr(one, "__name__", None))
 def test_the_audit_notices(tmp_path, damage, kind):
     lines, traces = books()

@@ -336,6 +336,11 @@ final class HTTPConnection: StreamDelegate {
         return place == .over || stream?.isInHandshake == true || !Sockets.hasInput(descriptor: slot.pointee.descriptor)
     }
 
+    /// Its address is one that an operator has exempted from the bounds of addresses.
+    ///
+    /// Loopback is not meant: on one machine all callers have it.
+    var isExempt: Bool { server.isGuarded && network != 0 && countedNetwork == 0 && !isLoopback }
+
     /// No answer waits to be sent.
     var isSilent: Bool { (stream?.outboxByteCount ?? 0) == 0 }
 

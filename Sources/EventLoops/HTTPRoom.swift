@@ -124,7 +124,8 @@ private struct HTTPConnectionList {
 
     /// The one that has been here longest, at least since `moment`, and can be closed without harm.
     ///
-    /// Among the first few one of the network goes first; with `isBound` no other goes, and with `evenUnread` one whose bytes wait.
+    /// Among the first few one of the network goes first; with `isBound` no other goes, and with `evenUnread` one whose bytes wait, unless its
+    /// address is exempt.
     func longest(
         _ network: UInt64, since moment: UInt64, isBound: Bool = false, evenUnread: Bool = false
     ) -> HTTPConnection? {
@@ -134,7 +135,7 @@ private struct HTTPConnectionList {
         while let connection = next, looks > 0, connection.placedAt <= moment {
             looks -= 1
             next = connection.after
-            guard evenUnread ? connection.isSilent : connection.isDisposable else { continue }
+            guard evenUnread ? connection.isSilent && !connection.isExempt : connection.isDisposable else { continue }
             if connection.network == network { return connection }
             if found == nil, !isBound { found = connection }
         }

@@ -44,6 +44,8 @@ package final class HTTPServer: Resident {
     /// What its connections receive requests in.
     let requestMemory = HTTPRequestMemory()
     private(set) var isClosing = false
+    /// Its listener's connections are counted by their addresses.
+    private(set) var isGuarded = false
     private(set) var configuration: Configuration
     private let handler: (HTTPExchange) -> Void
     private let judge: ((HTTPRequestHead) -> HTTPJudgement)?
@@ -87,6 +89,7 @@ package final class HTTPServer: Resident {
     package func listen(
         _ socket: consuming ListeningSocket, balancers: [AddressRange] = [], addresses: AddressGuard? = nil
     ) throws(SystemError) {
+        isGuarded = addresses != nil
         var door = addresses.map { addresses in
             Listener.Door(addresses) { [unowned self] in turnAway($0, refused: $1) }
         }

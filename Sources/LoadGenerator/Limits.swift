@@ -1,16 +1,12 @@
 /// Bounds of the load generator, so that a wrong number in a command line cannot hang a machine or fill it.
 enum Limits {
     /// PublishResult: the gateway is behind, nothing was accepted (docs/Protocol.md).
-    static let busyCode: UInt64 = 6
+    static let busyCode: UInt32 = 6
     static let busyPauseNanoseconds: Int64 = 5_000_000
     /// The longest run, warm-up or drain: a person watches a benchmark.
     static let longestSeconds = 3_600.0
-    /// Two cores' worth of generator is already more than a shared machine can spare.
-    static let threadCount = 16
-    /// A worker's number has eight bits in each payload, so no run has more workers than that.
-    static let workerCount = 256
-    /// A million connections at 20,000 files a process take 51.
-    static let processCount = 128
+    /// A worker's number has eight bits in each payload; a million connections at 20,000 files a thread take 51.
+    static let threadCount = 256
     /// Descriptors kept back for the poller, the files, the standard streams and the senders.
     static let spareDescriptorCount = 64
     /// The gateway's payload bound, 16 KiB.
@@ -25,12 +21,6 @@ enum Limits {
     static let receiveByteCount = 256 << 10
     /// One lease's answer: 500 jobs of about 800 bytes, and bodies that are several times as large.
     static let leaseByteCount = 4 << 20
-    /// The plots' points: more cannot be told apart on a screen.
-    static let sampleCount = 400
-    /// How often the gateway and the counts are looked at for the plots.
-    static let sampleNanoseconds: Int64 = 200_000_000
-    /// One worker process's plan or findings: a million devices at 98 bytes and more than enough for the rest.
-    static let exchangeByteCount = 256 << 20
     /// A sender's unsent bytes; past it no further message is encoded.
     static let sendByteCount = 512 << 10
     /// The largest frame body that is taken in, the protocol's own default.

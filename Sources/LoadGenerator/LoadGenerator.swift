@@ -17,9 +17,6 @@ package enum LoadGenerator {
     ///   reached or refused the generator, 70 a failure of the generator itself, 74 standard output cannot be written.
     package static func run(arguments: [String], version: String = "unknown") -> Int32 {
         do {
-            if arguments.first == ProcessCrew.argument, arguments.count == 2, let workers = Int(arguments[1]) {
-                return ProcessCrew.serve(workers: workers)
-            }
             let options = try BenchOptions(parsing: arguments)
             if options.wantsHelp {
                 try tell(Help.text)
@@ -63,24 +60,18 @@ package enum LoadGenerator {
         }
     }
 
-    /// Files that could not be written at the end are refused at the start: a run of minutes must not end in nothing.
+    /// A file that could not be written at the end is refused at the start: a run of minutes must not end in nothing.
     private static func prepare(_ options: BenchOptions) throws(UsageError) {
-        for (name, path) in [("--json", options.jsonFile), ("--html", options.htmlFile)] {
-            guard let path, path != "-" else { continue }
-            let folder = path.lastIndex(of: "/").map { String(path[...$0]) } ?? "."
-            guard access(folder, W_OK) == 0 else {
-                throw UsageError("\(name) \(path): its folder cannot be written: \(errorText(errno))")
-            }
+        guard let path = options.jsonFile, path != "-" else { return }
+        let folder = path.lastIndex(of: "/").map { String(path[...$0]) } ?? "."
+        guard access(folder, W_OK) == 0 else {
+            throw UsageError("--json \(path): its folder cannot be written: \(errorText(errno))")
         }
     }
 
     private static func publish(_ report: Report, _ options: BenchOptions) throws {
         let json = options.jsonFile.map { ($0, report.json(mode: options.mode, options.requirements)) }
         if let (path, text) = json, path != "-" { try TextFile.replace(path, with: Array(text.utf8)) }
-        if let path = options.htmlFile {
-            let page = HTMLReport(report, mode: options.mode, options.requirements)
-            try TextFile.replace(path, with: Array(page.text.utf8))
-        }
         if options.isJSONPrinted, let json {
             try tell(json.1)
         } else {

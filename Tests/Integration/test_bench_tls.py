@@ -68,8 +68,8 @@ def test_devices_and_senders_through_tls(loaded, made):
                    addresses=everywhere(loaded))
     agree(found, None)
     assert found["metrics"]["handshakes"] == 62
-    # Frames through a WebSocket within TLS, and two processes that share the work.
-    agree(report(loaded, "live", "--devices", "40", "--in-flight", "50", "--websocket", "--processes", "2", *QUICKLY, *words,
+    # Frames through a WebSocket within TLS, and two threads that share the work.
+    agree(report(loaded, "live", "--devices", "40", "--in-flight", "50", "--websocket", "--threads", "2", *QUICKLY, *words,
                  addresses=everywhere(loaded)), None)
     table = bench(loaded, "live", "--devices", "20", "--rate", "200", *QUICKLY, *words, addresses=everywhere(loaded)).stdout
     assert "\n  TLS: devices, senders, push API, admin listener\n" in table and "TLS handshakes that failed" in table

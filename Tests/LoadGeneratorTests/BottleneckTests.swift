@@ -98,14 +98,6 @@ struct BottleneckTests {
         var sum: UInt64 = 0
         while try #require(meter.cpu()) - before < 2_000_000 { sum &+= 1 }
         #expect(sum > 0)
-        #expect(try #require(meter.residentByteCount()) > 1 << 20)
-    }
-
-    @Test("a long run keeps its plots' points few and evenly spread")
-    func sampler() {
-        var sampler = Sampler()
-        for index in 0..<5_000 { sampler.append(Sampler.Sample(time: Int64(index))) }
-        #expect(sampler.samples.count <= Limits.sampleCount)
-        #expect(sampler.samples.first?.time == 0)
+        #expect(try #require(meter.memory()).resident > 1 << 20)
     }
 }

@@ -3,23 +3,8 @@ import Wire
 
 @testable import LoadGenerator
 
-/// The generator's own quick codec, held against module Wire's.
-@Suite("Quick frames")
+@Suite("Frames")
 struct FrameTests {
-    private func deliver() -> Deliver {
-        var deliver = Deliver()
-        deliver.sequence = 300
-        deliver.messageID = MessageID(high: 1, low: 2)
-        deliver.taskID = TaskID(high: 3, low: 4)
-        deliver.payload = [1, 2, 3, 4, 5, 6, 7, 8, 9]
-        deliver.offline = true
-        deliver.acceptedAt = 1_795_000_000_000
-        deliver.attempt = 1
-        deliver.collapseKey = "key"
-        deliver.alert = Alert(title: "title", body: "body")
-        return deliver
-    }
-
     @Test("a server's answer to a WebSocket's request is told from what is none by its first bytes")
     func upgrade() {
         func count(_ text: String) -> Int? { Array(text.utf8).withUnsafeBytes { WebSocketFrames.answerByteCount($0) } }
@@ -33,94 +18,54 @@ struct FrameTests {
         #expect(count("\u{3}\0\0\u{5}") == 0)
     }
 
-    @Test("a Deliver of Wire's encoder is read")
-    func readsDeliver() {
-        var body: [UInt8] = []
-        deliver().appendBody(to: &body)
-        let scan = body.withUnsafeBytes { DeliverScan($0) }
-        #expect(scan?.sequence == 300)
-        #expect(scan?.stream == 0)
-        #expect(scan?.mark == 0x0102_0304_0506_0708)
-        #expect(scan?.isOffline == true)
-    }
-
-    @Test("a payload shorter than a mark has none")
-    func shortPayload() {
-        var message = deliver()
-        message.payload = [1, 2, 3]
-        var body: [UInt8] = []
-        message.appendBody(to: &body)
-        let scan = body.withUnsafeBytes { DeliverScan($0) }
-        #expect(scan != nil)
-        #expect(scan?.mark == nil)
-    }
-
-    @Test("a PublishResult of Wire's encoder is read")
-    func readsResult() {
-        var result = PublishResult()
-        (result.request, result.code, result.reason) = (1 << 39 | 5, 20001, "no")
-        result.messageID = MessageID(high: 1, low: 2)
-        var body: [UInt8] = []
-        result.appendBody(to: &body)
-        let scan = body.withUnsafeBytes { ResultScan($0) }
-        #expect(scan?.request == 1 << 39 | 5)
-        #expect(scan?.code == 20001)
-    }
-
-    @Test("no prefix and no single changed byte makes a reader trap, and a cut field is refused")
-    func damagedBytes() {
-        var body: [UInt8] = []
-        deliver().appendBody(to: &body)
-        var refused = 0
-        for count in 0..<body.count {
-            let scan = Array(body[..<count]).withUnsafeBytes { DeliverScan($0) }
-            if scan == nil { refused += 1 }
-        }
-        #expect(refused > body.count / 2)
-        for index in body.indices {
-            for byte in UInt8.min...UInt8.max {
-                var damaged = body
-                damaged[index] = byte
-                damaged.withUnsafeBytes {
-                    _ = DeliverScan($0)
-                    _ = ResultScan($0)
+    @Test("frames are read one by one, and one that is cut waits for the rest")
+    func frames() throws {
+        var bytes: [UInt8] = []
+        var deliver = Deliver()
+        (deliver.sequence, deliver.payload) = (300, [1, 2, 3, 4, 5, 6, 7, 8, 9])
+        deliver.appendFrame(to: &bytes)
+        let first = bytes.count
+        Ping().appendFrame(to: &bytes)
+        for count in 0...bytes.count {
+            try Array(bytes[..<count]).withUnsafeBytes { part in
+                var offset = 0
+                let (header, body) = try Frames.next(in: part, from: &offset) ?? (nil, nil)
+                #expect(header?.type == (count < first ? nil : .deliver) && offset == (count < first ? 0 : first))
+                if let body {
+                    let view = try DeliverView(decoding: body.bytes)
+                    #expect(view.sequence == 300 && view.stream == 0)
+                    #expect(view.payload.bytes(of: body).elementsEqual(deliver.payload))
                 }
+                let second = try Frames.next(in: part, from: &offset)
+                #expect(second?.header.type == (count < bytes.count ? nil : .ping))
             }
         }
-        let endless = [UInt8](repeating: 0xFF, count: 40)
-        #expect(endless.withUnsafeBytes { DeliverScan($0) } == nil)
-    }
-
-    @Test("an Ack is the bytes that Wire writes", arguments: [1, 127, 128, 1 << 40, .max] as [UInt64])
-    func writesAck(sequence: UInt64) {
-        var ack = Ack()
-        ack.positions = [StreamPosition(stream: 0, sequence: sequence)]
-        var expected: [UInt8] = []
-        ack.appendFrame(to: &expected)
-        var written = [UInt8](repeating: 0, count: FrameWriter.largestAckByteCount)
-        let count = written.withUnsafeMutableBytes {
-            FrameWriter.ack(stream: 0, sequence: sequence, at: $0.baseAddress!)
+        for damaged: [UInt8] in [[0xEE, 0, 0, 0], [FrameType.deliver.rawValue, 0xFF, 0, 0]] {
+            var offset = 0
+            #expect(throws: FrameHeader.ParseError.self) {
+                try damaged.withUnsafeBytes { _ = try Frames.next(in: $0, from: &offset) }
+            }
         }
-        #expect(Array(written[..<count]) == expected)
     }
 
-    @Test("a Publish is read back by Wire, payload marked", arguments: [8, 256, 16_384])
-    func writesPublish(payloadByteCount: Int) throws {
-        let payload = Payload.bytes(payloadByteCount)
+    @Test("a Publish is read back by Wire: request, device and number, in the alert's title for the vendor")
+    func publishes() throws {
         let cid = DeviceID(high: 0x0123_4567_89AB_CDEF, low: 0xFEDC_BA98_7654_3210)
-        var written = [UInt8](repeating: 0, count: payloadByteCount + FrameWriter.publishOverheadByteCount)
-        let count = written.withUnsafeMutableBytes { buffer in
-            payload.withUnsafeBytes {
-                FrameWriter.publish(request: 70_000, cid: cid, mark: 0xAABB, payload: $0, at: buffer.baseAddress!)
+        for (payloadByteCount, isForVendor) in [(8, false), (256, false), (16_384, true)] {
+            var template = PublishTemplate(payloadByteCount: payloadByteCount, isForVendor: isForVendor)
+            for number: UInt64 in [0, 70_000, PublishTemplate.firstRequest - 1] {
+                template.fill(number: number, cid: cid, mark: 0xDEAD_BEEF)
+                let header = try FrameHeader(parsing: template.bytes.span.bytes)
+                #expect(header?.type == .publish && header?.bodyByteCount == template.bytes.count - 4)
+                let publish = try Publish(decoding: Array(template.bytes[4...]).span.bytes)
+                #expect(publish.request == PublishTemplate.firstRequest + number && publish.cid == cid)
+                #expect(publish.payload.count == payloadByteCount && publish.strategy == (isForVendor ? 2 : 0))
+                #expect(publish.alert?.title == (isForVendor ? "longwire bench 00000000deadbeef" : nil))
+                let mark = publish.payload.withUnsafeBytes { Payload.mark(of: $0) }
+                #expect(mark == (isForVendor ? 0x3030_3030_3030_3030 : 0xDEAD_BEEF))
             }
         }
-        let header = try FrameHeader(parsing: written.span.bytes)
-        #expect(header?.type == .publish)
-        #expect(header?.bodyByteCount == count - 4)
-        let publish = try Publish(decoding: Array(written[4..<count]).span.bytes)
-        #expect(publish.request == 70_000)
-        #expect(publish.cid == cid)
-        #expect(publish.payload == [0, 0, 0, 0, 0, 0, 0xAA, 0xBB] + payload[8...])
+        #expect([1, 2, 3].withUnsafeBytes { Payload.mark(of: UnsafeRawBufferPointer(rebasing: $0[..<3])) } == nil)
     }
 
     @Test("the marks of runs, workers and messages differ")

@@ -9,7 +9,7 @@ struct OptionsTests {
     func everything() throws {
         let options = try BenchOptions(parsing: [
             "live", "--devices=10,000", "--duration", "30", "--payload", "512", "--rate", "20_000", "--pid", "42",
-            "--require", "p99<10ms", "--require", "loss=0", "--json", "-", "--html=r.html",
+            "--require", "p99<10ms", "--require", "loss=0", "--json=-",
         ])
         #expect(options.mode == .live)
         #expect(options.devices == 10_000)
@@ -18,7 +18,6 @@ struct OptionsTests {
         #expect(options.rate == 20_000)
         #expect(options.processID == 42)
         #expect(options.isJSONPrinted)
-        #expect(options.htmlFile == "r.html")
         #expect(options.requirements.map(\.metric) == ["deliver.p99", "loss"])
     }
 
@@ -48,7 +47,7 @@ struct OptionsTests {
         (["idle", "--require", "p99<1ms"], "p99"), (["live", "--require", "p99<1hour"], "units"),
         (["live", "--require", "loss<1/s"], "units"), (["live", "--messages", "3"], "--messages"),
         (["broadcast", "--devices", "5", "--registered", "4"], "--registered"),
-        (["offline", "--messages", "0"], "only a storm"), (["live", "--processes", "0"], "from 1 to"),
+        (["offline", "--messages", "0"], "only a storm"), (["live", "--threads", "0"], "from 1 to"),
     ]
 
     @Test("a mistake is refused by a sentence that names it", arguments: mistakes)

@@ -34,7 +34,7 @@ struct TemplateTests {
             #expect((message["request_id"] as? String)?.count == 24)
             let payload = Array(
                 try #require((message["push_message"] as? [String: Any])?["transmission"] as? String).utf8)
-            let mark = payload.withUnsafeBytes { DeliverScan.mark(of: $0) }
+            let mark = payload.withUnsafeBytes { Payload.mark(of: $0) }
             #expect(mark == 0xF0 << 56 | UInt64(index))
         }
         #expect(Set(list.compactMap { $0["request_id"] as? String }).count == batch)
@@ -45,7 +45,7 @@ struct TemplateTests {
         for text in ["{\"id\":\"x", "{\"id\":\"00000000000000G0\"", "{\"ie\":\"0000000000000001\"", "ABCDEFGHIJ"] {
             let bytes = Array(text.utf8)
             let expected = bytes[..<8].reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
-            #expect(bytes.withUnsafeBytes { DeliverScan.mark(of: $0) } == expected)
+            #expect(bytes.withUnsafeBytes { Payload.mark(of: $0) } == expected)
         }
     }
 
@@ -97,15 +97,5 @@ struct TemplateTests {
             }
             #expect(behind == nil)
         }
-    }
-
-    @Test("a handoff message's fields are a Publish that the gateway reads: strategy 2 and an alert with the number")
-    func vendorFields() throws {
-        var fields = Payload.vendorFields
-        fields.withUnsafeMutableBytes { Hex.write(0xBEEF, digits: 16, at: $0.baseAddress! + Payload.vendorMarkOffset) }
-        let publish = try Publish(decoding: fields.span.bytes)
-        #expect(publish.strategy == 2)
-        #expect(publish.alert?.title == "\(Payload.alertPrefix)000000000000beef")
-        #expect(publish.alert?.body.isEmpty == false)
     }
 }

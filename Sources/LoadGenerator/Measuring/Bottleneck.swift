@@ -60,8 +60,8 @@ enum Bottleneck: String, Sendable {
         let percent = Metric.rounded(facts.busiest * 100, 0)
         switch self {
         case .generator where facts.busiest >= 0.9:
-            return "The generator itself was the bottleneck (a thread used \(percent) % of a core): give --threads or "
-                + "--processes, or more cores. The gateway can do more than these figures."
+            return "The generator itself was the bottleneck (a thread used \(percent) % of a core): give --threads, "
+                + "or more cores. The gateway can do more than these figures."
         case .generator:
             return "The generator itself sent late (1 % of the messages more than "
                 + "\(Metric("sendLag.p99", Double(facts.sendLag), "").text) behind their time) though the gateway took "

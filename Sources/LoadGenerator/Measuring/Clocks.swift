@@ -12,9 +12,6 @@ enum Clocks {
     /// CPU time that the calling thread has used.
     static func threadCPU() -> Int64 { read(CLOCK_THREAD_CPUTIME_ID) }
 
-    /// CPU time that this process has used.
-    static func processCPU() -> Int64 { read(CLOCK_PROCESS_CPUTIME_ID) }
-
     static func sleep(nanoseconds: Int64) {
         var length = timespec(tv_sec: Int(nanoseconds / 1_000_000_000), tv_nsec: Int(nanoseconds % 1_000_000_000))
         _ = nanosleep(&length, nil)

@@ -62,34 +62,3 @@ struct Histogram: Sendable, Equatable {
         return Int64(clamping: (top + 1) << UInt64(shift) - 1)
     }
 }
-
-extension Histogram: Codable {
-    private enum CodingKeys: String, CodingKey { case filled, minimum, maximum, sum }
-
-    /// Index and count of each bucket that has one, in turn: most of the thousands are empty.
-    func encode(to encoder: any Encoder) throws {
-        var filled: [UInt64] = []
-        for index in buckets.indices where buckets[index] > 0 { filled += [UInt64(index), buckets[index]] }
-        var container = encoder.container(keyedBy: CodingKeys.self)
-        try container.encode(filled, forKey: .filled)
-        try container.encode(minimum, forKey: .minimum)
-        try container.encode(maximum, forKey: .maximum)
-        try container.encode(sum, forKey: .sum)
-    }
-
-    init(from decoder: any Decoder) throws {
-        let container = try decoder.container(keyedBy: CodingKeys.self)
-        let filled = try container.decode([UInt64].self, forKey: .filled)
-        for place in stride(from: 0, to: filled.count - 1, by: 2) {
-            guard filled[place] < UInt64(Self.bucketCount) else {
-                throw DecodingError.dataCorruptedError(
-                    forKey: .filled, in: container, debugDescription: "no such bucket")
-            }
-            buckets[Int(filled[place])] = filled[place + 1]
-            count += filled[place + 1]
-        }
-        minimum = try container.decode(Int64.self, forKey: .minimum)
-        maximum = try container.decode(Int64.self, forKey: .maximum)
-        sum = try container.decode(Double.self, forKey: .sum)
-    }
-}

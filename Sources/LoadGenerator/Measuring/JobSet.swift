@@ -1,5 +1,5 @@
 /// Which jobs have been seen, by who published them and their number there: a bit each.
-struct JobSet: Sendable, Equatable, Codable {
+struct JobSet: Sendable, Equatable {
     private var words: [Int: [UInt64]] = [:]
     private(set) var count = 0
 

@@ -20,7 +20,7 @@ struct MessageLedger: ~Copyable {
         case unknown
     }
 
-    struct Remainder: Equatable, Sendable, Codable {
+    struct Remainder: Equatable, Sendable {
         var unanswered = 0
         /// Accepted, and never seen.
         var undelivered = 0

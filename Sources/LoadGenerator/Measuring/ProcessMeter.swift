@@ -35,14 +35,6 @@ struct ProcessMeter: Sendable {
         return Memory(resident: resident << 10, proportional: proportional << 10)
     }
 
-    /// Resident memory only: cheap enough to ask for several times a second.
-    func residentByteCount() -> Int? {
-        guard let text = Self.text("/proc/\(processID)/statm") else { return nil }
-        let fields = text.split(separator: " ")
-        guard fields.count > 1, let pages = Int(fields[1]) else { return nil }
-        return pages * Int(sysconf(CInt(_SC_PAGESIZE)))
-    }
-
     /// Cores that may be used here.
     static func coreCount() -> Int { max(1, Int(sysconf(CInt(_SC_NPROCESSORS_ONLN)))) }
 

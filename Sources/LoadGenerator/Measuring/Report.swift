@@ -15,10 +15,6 @@ struct Report: Sendable {
     /// `nil` where the question makes no sense.
     var bottleneck: Bottleneck?
     var gatewayProcess: Int32?
-    /// What the plots show.
-    var samples: [Sampler.Sample] = []
-    var series = LatencySeries()
-    var curves: [(title: String, histogram: Histogram)] = []
 
     init(title: String) { self.title = title }
 

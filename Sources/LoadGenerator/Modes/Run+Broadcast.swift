@@ -39,7 +39,6 @@ extension Run {
         if tally.foreign > 0 {
             report.notes.append("\(tally.foreign) deliveries were broadcasts of others or of earlier runs.")
         }
-        report.curves = [("request to deliver", tally.deliverLatency), ("request to answer", tally.answerLatency)]
         return (report, tally)
     }
 }

@@ -31,7 +31,6 @@ extension Run {
         report.add(latency: tally.answerLatency, as: "answer", "request to answer")
         report.add(latency: tally.deliverLatency, as: "deliver", "request to deliver")
         addGenerator(tally, server, to: &report, messages: tally.measuredAccepted)
-        report.curves = [("request to answer", tally.answerLatency), ("request to deliver", tally.deliverLatency)]
         return (report, tally)
     }
 
@@ -75,7 +74,6 @@ extension Run {
         if tally.foreign > 0 {
             report.notes.append("\(tally.foreign) jobs of others or of earlier runs were settled too, as accepted.")
         }
-        report.curves = [("lease to answer", tally.leaseLatency), ("results to answer", tally.settleLatency)]
         return (report, tally)
     }
 }

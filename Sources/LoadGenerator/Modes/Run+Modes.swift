@@ -41,7 +41,6 @@ extension Run {
         addGenerator(tally, server, to: &report, messages: nil)
         report.notes.append(
             "The kernel's figures are the whole machine's growth: roughly right when nothing else happens on it.")
-        report.curves = [("connect to Welcome", tally.connectLatency)]
         return (report, tally)
     }
 
@@ -69,7 +68,6 @@ extension Run {
         if !isPaceKept {
             report.notes.append("The asked rate was not reached; the latencies include the time messages were held up.")
         }
-        report.curves = [("publish to deliver", tally.deliverLatency), ("publish to result", tally.resultLatency)]
         return (report, tally)
     }
 
@@ -99,7 +97,6 @@ extension Run {
         report.add(latency: tally.resultLatency, as: "result", "publish to result")
         report.add(latency: tally.connectLatency, as: "connect", "connect to Welcome")
         addGenerator(tally, spans.drain, to: &report, messages: tally.accepted)
-        report.curves = [("publish to result", tally.resultLatency), ("connect to Welcome", tally.connectLatency)]
         return (report, tally)
     }
 
@@ -128,7 +125,6 @@ extension Run {
         }
         report.add(latency: tally.connectLatency, as: "connect", "connect to Welcome")
         addGenerator(tally, spans.drain, to: &report, messages: max(tally.delivered, tally.connected))
-        report.curves = [("connect to Welcome", tally.connectLatency)]
         return (report, tally)
     }
 

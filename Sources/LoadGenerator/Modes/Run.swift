@@ -1,5 +1,5 @@
 internal import Glibc
-internal import Synchronization
+internal import Platform
 internal import Wire
 
 /// One run from the devices file to the report: plans the workers, watches them, measures the gateway beside them.
@@ -7,12 +7,12 @@ final class Run {
     let options: BenchOptions
     let credentials: Credentials
     let meter: ProcessMeter?
-    private(set) var sampler = Sampler()
     private var progress: Progress
     private let devicesPath: String
-    private let processes: Int
+    private let threads: Int
+    private let hasOwnDescriptors: Bool
     private let runTag = Clocks.wallMilliseconds() & 0xFFFF
-    private var crew: (any Crew)?
+    private var workers: [WorkerThread] = []
 
     init(_ options: BenchOptions) throws {
         self.options = options
@@ -35,11 +35,8 @@ final class Run {
         case .handoff: held = min(devices, options.handshakes) + options.connections
         case .http: held = options.connections + (options.isConnected ? devices : min(devices, options.handshakes))
         }
-        processes = try FileLimit.processes(for: held, wish: options.processWish)
-        guard processes * options.threads <= Limits.workerCount else {
-            throw UsageError(
-                "--processes times --threads is at most \(Limits.workerCount), not \(processes * options.threads)")
-        }
+        (threads, hasOwnDescriptors) = try Self.threads(
+            for: held, wish: options.threadWish, files: DescriptorTable.capacity)
     }
 
     private var deviceCount: Int {
@@ -70,8 +67,6 @@ final class Run {
             devices = found
             try remember(devices)
         }
-        report.samples = sampler.samples
-        report.series = tally.series
         report.gatewayProcess = meter?.processID
         return report
     }
@@ -88,13 +83,10 @@ final class Run {
         }
         let blank = [DeviceIdentity](
             repeating: DeviceIdentity(cid: .none, secret: []), count: missing)
-        let coordinator = Coordinator(workers: 1)
         var plan = plan(.register, 0, blank, 0, senders: 0, http: 0, admin: 0)
         // A registration is a durable write: a slow disk still makes a thousand a second.
         plan.options.timeout = max(plan.options.timeout, Int64(missing) * 1_000_000)
-        crew = try ThreadCrew([plan], coordinator)
-        let tally = try join(coordinator, "registering devices", of: missing)
-        sampler = Sampler()
+        let tally = try join(try start([plan]), "registering devices", of: missing)
         known += tally.devices.filter { !$0.cid.isNone }
         try remember(known)
         guard known.count == deviceCount else {
@@ -118,7 +110,7 @@ final class Run {
         -> [WorkerPlan]
     {
         let most = [devices.count, http > 0 ? http : Int.max, admin > 0 ? admin : Int.max].min() ?? 1
-        let workers = max(1, min(options.threads * processes, most))
+        let workers = max(1, min(threads, most))
         return (0..<workers).map { index in
             let range = devices.count * index / workers..<devices.count * (index + 1) / workers
             let share = { (total: Int) in
@@ -140,7 +132,8 @@ final class Run {
     ) -> WorkerPlan {
         let nanoseconds = { (seconds: Double) in Int64(seconds * 1e9) }
         return WorkerPlan(
-            job: job, index: index, credentials: credentials, devices: devices, firstDevice: first, senders: senders,
+            job: job, index: index, hasOwnDescriptors: hasOwnDescriptors, credentials: credentials, devices: devices,
+            firstDevice: first, senders: senders,
             httpConnections: http, adminConnections: admin, inFlight: options.inFlight, rate: options.rate,
             handshakes: options.handshakes,
             runTag: runTag, httpToken: "", tls: credentials.tls,
@@ -153,28 +146,18 @@ final class Run {
                 connectsDevices: options.isConnected, speaksWebSocket: options.isWebSocket))
     }
 
-    /// Starts the workers, in this process or in several; the answer is where they meet.
-    func start(_ plans: [WorkerPlan]) throws -> Coordinator {
-        guard processes > 1, plans.count > 1 else {
-            let coordinator = Coordinator(workers: plans.count)
-            crew = try ThreadCrew(plans, coordinator)
-            return coordinator
+    /// Starts the workers; the answer is where they meet.
+    func start(_ plans: [WorkerPlan]) throws(UsageError) -> Coordinator {
+        let coordinator = Coordinator(workers: plans.count)
+        workers = plans.map { WorkerThread($0, coordinator) }
+        do throws(SystemError) {
+            for worker in workers { try worker.start() }
+        } catch {
+            coordinator.abort()
+            for worker in workers { _ = worker.join() }
+            throw UsageError("\(error)")
         }
-        let memory = try SharedMemory(byteCount: Coordinator.byteCount)
-        guard let coordinator = Coordinator(workers: plans.count, sharing: memory.descriptor, isFirst: true) else {
-            throw UsageError("the shared memory cannot be mapped: \(errorText(errno))")
-        }
-        let groups = min(processes, plans.count)
-        let chunks = (0..<groups).map { index in
-            Array(plans[plans.count * index / groups..<plans.count * (index + 1) / groups])
-        }
-        crew = try ProcessCrew(chunks, coordinator, memory)
         return coordinator
-    }
-
-    private func look(_ coordinator: Coordinator) {
-        crew?.look()
-        sampler.look(coordinator, meter, outsideCPU: crew?.outsideCPU ?? 0)
     }
 
     /// Shows the phase until all workers stand at its end (or one has ended early).
@@ -183,7 +166,6 @@ final class Run {
         of total: Int
     ) {
         while !coordinator.isComplete(phase) {
-            look(coordinator)
             let done = coordinator.count(counter)
             progress.show(
                 "\(text): \(Metric.grouped(Double(done))) of \(Metric.grouped(Double(total)))",
@@ -197,7 +179,6 @@ final class Run {
     /// Sleeps until `time`, showing what has been done; ends early when a worker has.
     func watch(until time: Int64, from start: Int64, _ coordinator: Coordinator, _ text: String) {
         while !coordinator.hasFinished {
-            look(coordinator)
             let now = Clocks.now()
             guard now < time else { return }
             let counts = [Coordinator.Counter.accepted, .delivered].compactMap { counter in
@@ -215,7 +196,6 @@ final class Run {
         _ coordinator: Coordinator, _ text: String, _ counter: Coordinator.Counter = .connected, of total: Int? = nil
     ) throws -> WorkerTally {
         while coordinator.count(.finished) < coordinator.workers {
-            look(coordinator)
             if let total {
                 let done = coordinator.count(counter)
                 progress.show(
@@ -228,45 +208,29 @@ final class Run {
         }
         progress.clear()
         var sum = WorkerTally()
-        for tally in crew?.join() ?? [] { sum.merge(tally) }
-        crew = nil
+        for worker in workers { sum.merge(worker.join()) }
+        workers = []
         if let fatal = sum.fatal { throw UnavailableError(fatal) }
         return sum
     }
-}
 
-/// How many files this process may have open.
-enum FileLimit {
-    /// Raises the soft limit to the hard one; the answer is what it is then.
-    @discardableResult
-    static func raise() throws(UsageError) -> Int {
-        var limit = rlimit()
-        let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
-        guard getrlimit(resource, &limit) == 0 else { throw UsageError("the limit of open files cannot be read") }
-        if limit.rlim_cur < limit.rlim_max {
-            limit.rlim_cur = limit.rlim_max
-            _ = setrlimit(resource, &limit)
-        }
-        return Int(clamping: limit.rlim_cur)
-    }
-
-    /// How many processes it takes to hold the connections: as many as were wished for, else as few as possible.
+    /// How many threads it takes to hold the connections: as many as were wished for, else as few as possible.
     ///
-    /// - Throws: `UsageError` when they are too many for the wish, or for any number of processes.
-    static func processes(for connections: Int, wish: Int?) throws(UsageError) -> Int {
-        try processes(for: connections, wish: wish, files: try raise())
-    }
-
-    static func processes(for connections: Int, wish: Int?, files: Int) throws(UsageError) -> Int {
+    /// With more connections than fit one table of `files`, each thread has a table of its own.
+    ///
+    /// - Throws: `UsageError` when they are too many for the wish, or for any number of threads.
+    static func threads(
+        for connections: Int, wish: Int?, files: Int
+    ) throws(UsageError) -> (count: Int, haveOwnDescriptors: Bool) {
         let most = max(1, files - Limits.spareDescriptorCount)
         let needed = (connections + most - 1) / most
         let chosen = wish ?? max(1, needed)
-        guard chosen >= needed, chosen <= Limits.processCount else {
+        guard chosen >= needed, chosen <= Limits.threadCount else {
             throw UsageError(
-                "\(connections) connections are too many for \(chosen) processes: each may open \(files) files here, so "
+                "\(connections) connections are too many for \(chosen) threads: each may open \(files) files here, so "
                     + "holds at most \(most) connections. Raise the hard limit (ulimit -Hn, LimitNOFILE=), or give "
-                    + "--processes \(needed) (at most \(Limits.processCount)).")
+                    + "--threads \(needed) (at most \(Limits.threadCount)).")
         }
-        return chosen
+        return (chosen, needed > 1)
     }
 }

@@ -117,12 +117,11 @@ struct BenchOption {
 
     static var run: [BenchOption] {
         [
-            number("--threads", "T", "threads of the generator (1)", 1...Limits.threadCount, \.threads),
             BenchOption(
-                name: "--processes", placeholder: "P",
-                help: "processes of the generator (as many as the limit of open files asks for)"
+                name: "--threads", placeholder: "T",
+                help: "threads of the generator (1, or as many as the limit of open files asks for)"
             ) { options, value throws(UsageError) in
-                options.processWish = try whole("--processes", value, 1...Limits.processCount)
+                options.threadWish = try whole("--threads", value, 1...Limits.threadCount)
             },
             BenchOption(
                 name: "--handshakes", placeholder: "H",
@@ -137,7 +136,6 @@ struct BenchOption {
             ) { _, _ in },
             optional(
                 "--json", "FILE", "write the report as one JSON object; - prints it instead of the table", \.jsonFile),
-            optional("--html", "FILE", "write a report with plots, in one file that needs nothing else", \.htmlFile),
             toggle("--quiet", "no progress line", \.isQuiet),
         ]
     }

@@ -20,14 +20,12 @@ struct BenchOptions: Equatable {
     var keyFile: String?
     var devicesFile: String?
     var processID: Int32?
-    var threads = 1
     /// `nil`: one, or as many as the limit of open files asks for.
-    var processWish: Int?
+    var threadWish: Int?
     var handshakeWish: Int?
     var timeout = 120.0
     /// Where the JSON goes; `-` is standard output, in place of the table.
     var jsonFile: String?
-    var htmlFile: String?
     var isQuiet = false
     var wantsHelp = false
     var requirements: [Requirement] = []

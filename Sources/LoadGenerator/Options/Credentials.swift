@@ -2,7 +2,7 @@ internal import FoundationEssentials
 internal import Glibc
 
 /// Where the gateway is and who we are to it: `demo.json` of the data folder, overruled by the command line.
-struct Credentials: Equatable, Codable {
+struct Credentials: Equatable {
     var appID: String
     var appKey: String
     var appSecret: String

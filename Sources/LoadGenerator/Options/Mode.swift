@@ -1,7 +1,7 @@
 /// What a run does.
 ///
 /// Each case has its own function in an extension of `Run`.
-enum Mode: String, CaseIterable, Codable {
+enum Mode: String, CaseIterable {
     case idle, live, offline, storm, broadcast, handoff, http
 
     var summary: String {

@@ -34,8 +34,8 @@ struct BroadcastRequest {
 }
 
 /// What became of one broadcast, as one worker or all of them saw it.
-struct BroadcastRound: Equatable, Sendable, Codable {
-    /// Of the monotonic clock, which all processes of a machine share; it is the payload's mark.
+struct BroadcastRound: Equatable, Sendable {
+    /// Of the monotonic clock; it is the payload's mark.
     var sentAt: Int64
     var deliveries = 0
     var lastAt: Int64 = 0

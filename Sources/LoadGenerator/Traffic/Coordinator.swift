@@ -1,9 +1,6 @@
-internal import Glibc
 internal import Synchronization
 
 /// Where the workers of a run meet, and what the progress line reads.
-///
-/// Its numbers may lie in memory that several processes share, so the workers of all of them pass the same gates.
 ///
 /// Sendable because all that changes in it is atomics; the pointer to them never changes. The gates carry one number each
 /// and publish nothing else, but they are crossed once a phase, so they simply use the strongest ordering; the counts for
@@ -17,32 +14,17 @@ final class Coordinator: @unchecked Sendable {
     private static let closed = 0
     private static let aborted = -1
     private static let slotCount = 16
-    static let byteCount = slotCount * MemoryLayout<Atomic<Int>>.stride
 
     let workers: Int
     private let slots: UnsafeMutablePointer<Atomic<Int>>
-    private let isMapped: Bool
 
-    /// In this process's own memory.
     init(workers: Int) {
-        (self.workers, isMapped) = (workers, false)
+        self.workers = workers
         slots = .allocate(capacity: Self.slotCount)
         for index in 0..<Self.slotCount { (slots + index).initialize(to: Atomic(0)) }
     }
 
-    /// In memory that is shared through `descriptor`, a file of at least `byteCount` bytes.
-    ///
-    /// The first to come passes `isFirst`; nobody else may be there yet. `nil` when the memory cannot be mapped.
-    init?(workers: Int, sharing descriptor: CInt, isFirst: Bool) {
-        (self.workers, isMapped) = (workers, true)
-        let start = mmap(nil, Self.byteCount, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0)
-        guard let start, start != MAP_FAILED else { return nil }
-        slots = start.bindMemory(to: Atomic<Int>.self, capacity: Self.slotCount)
-        guard isFirst else { return }
-        for index in 0..<Self.slotCount { (slots + index).initialize(to: Atomic(0)) }
-    }
-
-    deinit { if isMapped { munmap(slots, Self.byteCount) } else { slots.deallocate() } }
+    deinit { slots.deallocate() }
 
     func add(_ count: Int, to counter: Counter) {
         _ = slots[counter.rawValue].add(count, ordering: .relaxed)
@@ -50,10 +32,8 @@ final class Coordinator: @unchecked Sendable {
 
     func count(_ counter: Counter) -> Int { slots[counter.rawValue].load(ordering: .relaxed) }
 
-    /// One worker, or several of a process that is gone, will never come to a gate again.
-    func finish(_ count: Int = 1) {
-        _ = slots[Counter.finished.rawValue].add(count, ordering: .sequentiallyConsistent)
-    }
+    /// A worker will never come to a gate again.
+    func finish() { _ = slots[Counter.finished.rawValue].add(1, ordering: .sequentiallyConsistent) }
 
     func arrive(_ phase: Phase) { _ = slots[phase.rawValue].add(1, ordering: .sequentiallyConsistent) }
 
@@ -64,7 +44,7 @@ final class Coordinator: @unchecked Sendable {
 
     var hasFinished: Bool { slots[Counter.finished.rawValue].load(ordering: .sequentiallyConsistent) > 0 }
 
-    /// Lets all workers into a phase that begins at `time` of the monotonic clock, which all processes share.
+    /// Lets all workers into a phase that begins at `time` of the monotonic clock.
     func open(_ phase: Phase, at time: Int64) {
         // Only from closed: a run that was aborted stays so.
         _ = slots[2 + phase.rawValue].compareExchange(

@@ -1,7 +1,7 @@
 internal import Glibc
 
 /// An IPv4 address and port, resolved once at the start.
-struct Endpoint: Equatable, Sendable, Codable {
+struct Endpoint: Equatable, Sendable {
     /// In host order.
     var address: UInt32
     var port: UInt16

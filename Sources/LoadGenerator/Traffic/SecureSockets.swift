@@ -2,7 +2,7 @@ internal import Cryptography
 internal import Glibc
 
 /// Whom a run believes over TLS, and what it shows of itself.
-struct TLSFiles: Equatable, Sendable, Codable {
+struct TLSFiles: Equatable, Sendable {
     var authorities: String?
     var certificate: String?
     var key: String?

@@ -1,7 +1,9 @@
+internal import Wire
+
 // Broadcasts: the first worker sends them, one after the other; all workers count what their devices get of each.
 extension Worker {
     /// The stream that broadcasts travel in.
-    static var broadcastStream: UInt64 { 1 }
+    static var broadcastStream: UInt32 { 1 }
 
     /// Connects its devices, then counts deliveries until the last broadcast is over.
     mutating func runBroadcast() {
@@ -11,7 +13,6 @@ extension Worker {
         let time = plan.options.drain * Int64(plan.options.messagesPerDevice + 1)
         guard let ready = pass(.ready) else { return }
         begin(at: ready)
-        tally.series.begin(at: ready, length: min(time, 60_000_000_000))
         // The first broadcast leaves when all count: one that came to a worker still at its gate would pass for foreign.
         guard let start = pass(.second) else { return }
         let connected = coordinator.count(.connected)
@@ -66,13 +67,14 @@ extension Worker {
 
     /// A Deliver of stream 1; its mark is the time it was sent at.
     @inline(__always)
-    mutating func broadcastDelivered(_ index: Int, _ scan: DeliverScan) {
-        if scan.sequence <= devices[index].lastSequence {
+    mutating func broadcastDelivered(_ index: Int, _ deliver: DeliverView, _ payload: UnsafeRawBufferPointer) {
+        if deliver.sequence <= devices[index].lastSequence {
             tally.repeats += 1
             return
         }
-        devices[index].lastSequence = scan.sequence
-        guard let mark = scan.mark, mark <= UInt64(now), mark >= UInt64(max(0, tally.phaseStartedAt)), isMeasuring
+        devices[index].lastSequence = deliver.sequence
+        guard let mark = Payload.mark(of: payload), mark <= UInt64(now),
+            mark >= UInt64(max(0, tally.phaseStartedAt)), isMeasuring
         else {
             tally.foreign += 1
             return
@@ -87,6 +89,5 @@ extension Worker {
         tally.rounds[place].lastAt = now
         tally.delivered += 1
         tally.deliverLatency.record(now - sentAt)
-        tally.series.record(now - sentAt, at: now)
     }
 }

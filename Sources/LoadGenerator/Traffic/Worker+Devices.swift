@@ -210,44 +210,45 @@ extension Worker {
     @inline(__always)
     private mutating func readFrames(_ index: Int, _ byteCount: Int, in scratch: UnsafeMutableRawPointer) -> Int {
         var offset = 0
-        while let head = FrameHead(UnsafeRawBufferPointer(start: scratch + offset, count: byteCount - offset)) {
-            guard head.bodyByteCount <= Limits.frameBodyByteCount else {
-                tally.malformed += 1
-                lose(index, "the gateway sent a frame of \(head.bodyByteCount) bytes")
-                return byteCount
+        do {
+            while let (header, body) = try Frames.next(
+                in: UnsafeRawBufferPointer(start: scratch, count: byteCount), from: &offset)
+            {
+                switch header.type {
+                case .deliver: delivered(index, body)
+                case .ping: answerPing(index, body)
+                case .welcome: welcome(index, body)
+                case .close:
+                    closed(index, body)
+                    return byteCount
+                default: break
+                }
+                guard devices[index].descriptor >= 0 else { return byteCount }
             }
-            let end = offset + FrameHead.byteCount + head.bodyByteCount
-            guard end <= byteCount else { break }
-            let body = UnsafeRawBufferPointer(start: scratch + offset + FrameHead.byteCount, count: head.bodyByteCount)
-            switch FrameType(rawValue: head.type) {
-            case .deliver: delivered(index, body)
-            case .ping: answerPing(index, body)
-            case .welcome: welcome(index, body)
-            case .close:
-                closed(index, body)
-                return byteCount
-            default: break
-            }
-            guard devices[index].descriptor >= 0 else { return byteCount }
-            offset = end
+        } catch {
+            tally.malformed += 1
+            lose(index, "the gateway sent what is no frame: \(error)")
+            return byteCount
         }
         return offset
     }
 
     @inline(__always)
     private mutating func delivered(_ index: Int, _ body: UnsafeRawBufferPointer) {
-        guard let scan = DeliverScan(body) else {
+        guard let deliver = try? DeliverView(decoding: body.bytes) else {
             tally.malformed += 1
             return
         }
-        guard scan.stream == stream else { return }
-        guard stream == 0 else { return broadcastDelivered(index, scan) }
-        if scan.sequence <= devices[index].lastSequence {
+        guard deliver.stream == stream else { return }
+        guard stream == 0 else { return broadcastDelivered(index, deliver, deliver.payload.bytes(of: body)) }
+        if deliver.sequence <= devices[index].lastSequence {
             tally.disordered += 1
         } else {
-            devices[index].lastSequence = scan.sequence
+            devices[index].lastSequence = deliver.sequence
         }
-        guard let mark = scan.mark, mark >> 48 == plan.runTag, mark >> 40 & 0xFF == UInt64(plan.index & 0xFF) else {
+        guard let mark = Payload.mark(of: deliver.payload.bytes(of: body)), mark >> 48 == plan.runTag,
+            mark >> 40 & 0xFF == UInt64(plan.index & 0xFF)
+        else {
             tally.foreign += 1
             return
         }
@@ -255,10 +256,7 @@ extension Worker {
         case .first(let event):
             tally.delivered += 1
             tally.drainEndedAt = now
-            if event.isMeasured, waitsForDelivery {
-                tally.deliverLatency.record(now - event.dueAt)
-                if !publishesHTTP { tally.series.record(now - event.dueAt, at: now) }
-            }
+            if event.isMeasured, waitsForDelivery { tally.deliverLatency.record(now - event.dueAt) }
             if isMeasuring { tally.measuredDelivered += 1 }
             if waitsForDelivery, event.isFinished { outstanding -= 1 }
         case .repeated: tally.repeats += 1
@@ -268,15 +266,16 @@ extension Worker {
 
     /// The stream whose messages are counted and acked.
     @inline(__always)
-    private var stream: UInt64 { plan.job == .broadcast ? Self.broadcastStream : 0 }
+    private var stream: UInt32 { plan.job == .broadcast ? Self.broadcastStream : 0 }
 
     /// One cumulative Ack for all that one read brought.
     @inline(__always)
     private mutating func acknowledge(_ index: Int) {
-        withUnsafeTemporaryAllocation(byteCount: FrameWriter.largestAckByteCount, alignment: 8) { buffer in
-            let count = FrameWriter.ack(stream: stream, sequence: devices[index].lastSequence, at: buffer.baseAddress!)
-            write(index, buffer.baseAddress!, count)
-        }
+        var ack = Ack()
+        ack.positions = [StreamPosition(stream: stream, sequence: devices[index].lastSequence)]
+        frame.removeAll(keepingCapacity: true)
+        ack.appendFrame(to: &frame)
+        frame.withUnsafeBytes { write(index, $0.baseAddress!, $0.count) }
         tally.acks += 1
     }
 

@@ -159,7 +159,6 @@ extension Worker {
         let code = HTTPResponseScanner.code(body)
         if isMeasuring {
             tally.answerLatency.record(now - sent.sentAt)
-            tally.series.record(now - sent.sentAt, at: now)
             tally.measuredAnswers += 1
         }
         let last = sent.firstNumber + UInt64(request.messageCount)

@@ -189,10 +189,7 @@ extension Worker {
             admins[index].isPatient = true
             return lease(index)
         }
-        if !admins[index].isPatient {
-            tally.leaseLatency.record(latency)
-            tally.series.record(latency, at: now)
-        }
+        if !admins[index].isPatient { tally.leaseLatency.record(latency) }
         admins[index].isPatient = false
         admins[index].foreign = foreign
         tally.foreign += foreign

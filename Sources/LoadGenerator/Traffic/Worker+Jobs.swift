@@ -45,7 +45,6 @@ extension Worker {
         guard tally.fatal == nil, let start = pass(.ready) else { return }
         let measureFrom = start + plan.options.warmup
         let end = measureFrom + plan.options.duration
-        tally.series.begin(at: start, length: end - start)
         var paced: UInt64 = 0
         while now < end, tally.fatal == nil {
             if !isMeasuring, now >= measureFrom { begin(at: now) }
@@ -125,7 +124,6 @@ extension Worker {
         for index in 0..<httpCount { sendRequests(index) }
         let measureFrom = start + plan.options.warmup
         let end = measureFrom + plan.options.duration
-        tally.series.begin(at: start, length: end - start)
         while now < end, tally.fatal == nil {
             if !isMeasuring, now >= measureFrom { begin(at: now) }
             turn(nanoseconds: max(0, min(Self.idleTurn, end - now)))
@@ -151,7 +149,6 @@ extension Worker {
         begin(at: start)
         let total = deviceCount * plan.options.messagesPerDevice
         let deadline = start + plan.options.timeout
-        tally.series.begin(at: start, length: min(plan.options.timeout, 60_000_000_000))
         var next = 0
         sendsAgain = true
         while tally.accepted + tally.refused < total || outstanding > 0, now < deadline, tally.fatal == nil {
@@ -193,8 +190,6 @@ extension Worker {
         showProgress()
         guard tally.fatal == nil, let start = pass(.second) else { return }
         begin(at: start)
-        tally.series = LatencySeries()
-        tally.series.begin(at: start, length: min(plan.options.drain, 60_000_000_000))
         for index in 0..<adminCount { lease(index) }
         let end = start + plan.options.drain
         while coordinator.count(.settled) < coordinator.count(.accepted), now < end, tally.fatal == nil {

@@ -75,30 +75,18 @@ extension Worker {
     /// - Returns: false when all are full; nothing has happened then.
     @inline(__always)
     mutating func publish(to device: Int, dueAt: Int64, isMeasured: Bool) -> Bool {
-        let byteCount = payload.count + vendorFields.count + FrameWriter.publishOverheadByteCount
         for _ in 0..<senderCount {
             let index = nextSender
             nextSender = nextSender + 1 == senderCount ? 0 : nextSender + 1
             let sender = senders + index
-            guard sender.pointee.phase == .ready, sender.pointee.hasRoom(byteCount) else { continue }
+            guard sender.pointee.phase == .ready, sender.pointee.hasRoom(outgoing.bytes.count) else { continue }
             let number = ledger.append(dueAt: dueAt, isMeasured: isMeasured)
             let mark = Payload.mark(runTag: plan.runTag, worker: plan.index, number: number)
-            let cid = devices[device].identity.cid
-            var payloadMark = mark
-            if !vendorFields.isEmpty {
-                vendorFields.withUnsafeMutableBytes {
-                    Hex.write(mark, digits: 16, at: $0.baseAddress! + Payload.vendorMarkOffset)
-                }
-                // The vendor's body has to carry all of the payload, so that is a text.
-                payloadMark = Payload.textMark
+            outgoing.fill(number: number, cid: devices[device].identity.cid, mark: mark)
+            outgoing.bytes.withUnsafeBytes {
+                (sender.pointee.buffer + sender.pointee.tail).copyMemory(from: $0.baseAddress!, byteCount: $0.count)
             }
-            sender.pointee.tail += payload.withUnsafeBytes { payload in
-                vendorFields.withUnsafeBytes { fields in
-                    FrameWriter.publish(
-                        request: number, cid: cid, mark: payloadMark, payload: payload, then: fields,
-                        at: sender.pointee.buffer + sender.pointee.tail)
-                }
-            }
+            sender.pointee.tail += outgoing.bytes.count
             tally.published += 1
             outstanding += 1
             return true
@@ -133,28 +121,27 @@ extension Worker {
 
     private mutating func readResults(_ index: Int, _ byteCount: Int) -> Int {
         var offset = 0
-        while let head = FrameHead(UnsafeRawBufferPointer(start: scratch + offset, count: byteCount - offset)) {
-            guard head.bodyByteCount <= Limits.frameBodyByteCount else {
-                endSender(index, "the gateway sent a frame of \(head.bodyByteCount) bytes")
-                return byteCount
+        do {
+            while let (header, body) = try Frames.next(
+                in: UnsafeRawBufferPointer(start: scratch, count: byteCount), from: &offset)
+            {
+                switch header.type {
+                case .publishResult: answered(body)
+                case .welcome:
+                    senders[index].phase = .ready
+                    readySenders += 1
+                case .ping:
+                    if let ping = try? Ping(decoding: body.bytes) { answerSenderPing(index, ping) }
+                case .close:
+                    let close = (try? Close(decoding: body.bytes)) ?? Close()
+                    endSender(index, "a sender's Close \(close.code) \(close.reason)")
+                    return byteCount
+                default: break
+                }
             }
-            let end = offset + FrameHead.byteCount + head.bodyByteCount
-            guard end <= byteCount else { break }
-            let body = UnsafeRawBufferPointer(start: scratch + offset + FrameHead.byteCount, count: head.bodyByteCount)
-            switch FrameType(rawValue: head.type) {
-            case .publishResult: answered(body)
-            case .welcome:
-                senders[index].phase = .ready
-                readySenders += 1
-            case .ping:
-                if let ping = try? Ping(decoding: body.bytes) { answerSenderPing(index, ping) }
-            case .close:
-                let close = (try? Close(decoding: body.bytes)) ?? Close()
-                endSender(index, "a sender's Close \(close.code) \(close.reason)")
-                return byteCount
-            default: break
-            }
-            offset = end
+        } catch {
+            endSender(index, "the gateway sent what is no frame: \(error)")
+            return byteCount
         }
         return offset
     }
@@ -169,36 +156,29 @@ extension Worker {
 
     @inline(__always)
     private mutating func answered(_ body: UnsafeRawBufferPointer) {
-        guard let scan = ResultScan(body) else {
+        guard let result = try? PublishResult(decoding: body.bytes) else {
             tally.malformed += 1
             return
         }
-        let outcome = scan.code == 0 ? ledger.markAccepted(scan.request) : ledger.markRefused(scan.request)
+        let number = result.request &- PublishTemplate.firstRequest
+        let outcome = result.code == 0 ? ledger.markAccepted(number) : ledger.markRefused(number)
         guard case .first(let event) = outcome else {
             tally.malformed += 1
             return fail("a PublishResult for a request that was not waiting")
         }
-        if scan.code == 0 {
+        if result.code == 0 {
             tally.accepted += 1
             if isMeasuring { tally.measuredAccepted += 1 }
-            if event.isMeasured {
-                tally.resultLatency.record(now - event.dueAt)
-                if !waitsForDelivery { tally.series.record(now - event.dueAt, at: now) }
-            }
-        } else if scan.code == Limits.busyCode, sendsAgain {
+            if event.isMeasured { tally.resultLatency.record(now - event.dueAt) }
+        } else if result.code == Limits.busyCode, sendsAgain {
             // Another one is sent in its place when the gateway has had a moment, as a sender should.
             tally.busy += 1
             pausedUntil = now + Limits.busyPauseNanoseconds
         } else {
             tally.refused += 1
-            refused(code: scan.code, body)
+            fail("publish refused with \(result.code) \(result.reason)")
         }
         if event.isFinished || !waitsForDelivery { outstanding -= 1 }
-    }
-
-    private mutating func refused(code: UInt64, _ body: UnsafeRawBufferPointer) {
-        let reason = (try? PublishResult(decoding: body.bytes))?.reason ?? ""
-        fail("publish refused with \(code) \(reason)")
     }
 
     private mutating func endSender(_ index: Int, _ text: String) {

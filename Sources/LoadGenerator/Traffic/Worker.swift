@@ -1,6 +1,7 @@
 internal import Cryptography
 internal import Glibc
 internal import Platform
+internal import Wire
 internal import Synchronization
 
 /// One thread of the generator: its poller, its share of the devices, its senders and its HTTP connections.
@@ -30,9 +31,9 @@ struct Worker: ~Copyable {
 
     var tally = WorkerTally()
     var ledger = MessageLedger()
-    var payload: [UInt8]
-    /// Further fields of each Publish, with a hole for the message's number; empty but for handoff.
-    var vendorFields: [UInt8] = []
+    var outgoing: PublishTemplate
+    /// Where an Ack is encoded, so that it needs no memory of its own.
+    var frame: [UInt8] = []
     var request: HTTPRequestTemplate
     var broadcast: BroadcastRequest
     var random: UInt64
@@ -83,11 +84,11 @@ struct Worker: ~Copyable {
         for index in 0..<adminCount { (admins + index).initialize(to: AdminConnection()) }
         scratch = .allocate(byteCount: Limits.receiveByteCount, alignment: 64)
         messages = .allocate(byteCount: Limits.receiveByteCount, alignment: 64)
-        payload = Payload.bytes(plan.options.payloadByteCount)
+        outgoing = PublishTemplate(
+            payloadByteCount: plan.options.payloadByteCount, isForVendor: plan.job == .handoff)
         request = HTTPRequestTemplate(plan.credentials, token: plan.httpToken, batch: plan.options.batch)
         broadcast = BroadcastRequest(
             plan.credentials, token: plan.httpToken, payloadByteCount: plan.options.payloadByteCount)
-        if case .handoff = plan.job { vendorFields = Payload.vendorFields }
         random = 0x9E37_79B9_7F4A_7C15 &+ UInt64(plan.index) &* 0xBF58_476D_1CE4_E5B9 | 1
         nextDevice = deviceCount
         now = Clocks.now()
@@ -210,32 +211,49 @@ struct Worker: ~Copyable {
     }
 }
 
-/// What messages carry: eight bytes for the number, then printable text, since real payloads are text.
+/// The number in each payload.
 enum Payload {
-    static func bytes(_ count: Int) -> [UInt8] {
-        (0..<count).map { index in index < 8 ? 0 : UInt8(ascii: "a") + UInt8(index % 26) }
-    }
-
     /// Run tag (16 bits), worker (8) and number (40) as the payload's first eight bytes.
     @inline(__always)
     static func mark(runTag: UInt64, worker: Int, number: UInt64) -> UInt64 {
         runTag << 48 | UInt64(worker & 0xFF) << 40 | number & 0xFF_FFFF_FFFF
     }
 
-    /// Eight digits, in the place of a mark.
-    static let textMark: UInt64 = 0x3030_3030_3030_3030
+    /// The message's number: the payload's first eight bytes, big-endian, or the digits that an HTTP body's begins with.
+    ///
+    /// - Returns: `nil` for a shorter payload, which is not ours.
+    @inline(__always)
+    static func mark(of payload: UnsafeRawBufferPointer) -> UInt64? {
+        guard payload.count >= 8 else { return nil }
+        let prefix = HTTPRequestTemplate.payloadPrefix
+        let count = prefix.utf8CodeUnitCount
+        if payload[0] == prefix.utf8Start[0], payload.count >= count + 16,
+            (1..<count).allSatisfy({ payload[$0] == prefix.utf8Start[$0] }),
+            let number = Hex.read(payload.baseAddress! + count)
+        {
+            return number
+        }
+        return UInt64(bigEndian: payload.loadUnaligned(as: UInt64.self))
+    }
 
     /// What stands in a handoff message's alert before its number, for the lease's reader to find.
     static let alertPrefix: StaticString = "longwire bench "
+}
 
-    /// Strategy 2 (the vendor only) and an alert whose title ends in sixteen digits.
-    static var vendorFields: [UInt8] {
-        let title = Array("\(alertPrefix)".utf8) + [UInt8](repeating: 48, count: 16)
-        let text = Array("A message for the vendor channel.".utf8)
-        let alert = [1 << 3 | 2, UInt8(title.count)] + title + [2 << 3 | 2, UInt8(text.count)] + text
-        return [6 << 3, 2, 9 << 3 | 2, UInt8(alert.count)] + alert
+/// The frames in received bytes.
+enum Frames {
+    /// The whole frame at `offset`, which moves behind it; `nil` while it is not all there.
+    ///
+    /// - Throws: for what is no frame of the gateway's.
+    @inline(__always)
+    static func next(
+        in bytes: UnsafeRawBufferPointer, from offset: inout Int
+    ) throws(FrameHeader.ParseError) -> (header: FrameHeader, body: UnsafeRawBufferPointer)? {
+        let rest = UnsafeRawBufferPointer(rebasing: bytes[offset...])
+        guard let header = try FrameHeader(parsing: rest.bytes, bodyLimit: Limits.frameBodyByteCount),
+            header.bodyByteCount <= rest.count - FrameHeader.byteCount
+        else { return nil }
+        offset += FrameHeader.byteCount + header.bodyByteCount
+        return (header, UnsafeRawBufferPointer(rebasing: rest[FrameHeader.byteCount...].prefix(header.bodyByteCount)))
     }
-
-    /// Where in `vendorFields` the digits stand.
-    static let vendorMarkOffset = 2 + 2 + 2 + alertPrefix.utf8CodeUnitCount
 }

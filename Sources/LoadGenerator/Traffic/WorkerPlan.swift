@@ -1,6 +1,6 @@
-/// What one worker is to do; made before it starts, possibly in another process.
-struct WorkerPlan: Sendable, Codable {
-    enum Job: String, Sendable, Codable {
+/// What one worker is to do; made before it starts.
+struct WorkerPlan: Sendable {
+    enum Job: Sendable {
         /// Connect all and stop at the Welcome: registers those without a cid.
         case register
         case idle, live, http
@@ -12,11 +12,12 @@ struct WorkerPlan: Sendable, Codable {
     }
 
     var job: Job
-    /// Among all workers of all processes.
+    /// Among all workers.
     var index: Int
+    /// Opens files in a table of its own, since all workers' do not fit one.
+    var hasOwnDescriptors: Bool
     var credentials: Credentials
-    /// Not encoded with the rest: a million of them travel as bytes.
-    var devices: [DeviceIdentity] = []
+    var devices: [DeviceIdentity]
     /// The first device's place among all, and so its source address.
     var firstDevice: Int
     var senders: Int
@@ -35,7 +36,7 @@ struct WorkerPlan: Sendable, Codable {
     var tls: TLSFiles?
     var options: RunTimes
 
-    struct RunTimes: Sendable, Codable {
+    struct RunTimes: Sendable {
         var timeout: Int64
         var hold: Int64
         var warmup: Int64
@@ -49,10 +50,5 @@ struct WorkerPlan: Sendable, Codable {
         var leaseCount: Int
         var connectsDevices: Bool
         var speaksWebSocket = false
-    }
-
-    private enum CodingKeys: String, CodingKey {
-        case job, index, credentials, firstDevice, senders, httpConnections, adminConnections, inFlight, rate
-        case handshakes, runTag, httpToken, tls, options
     }
 }

@@ -1,7 +1,7 @@
 /// What one worker found; all of them added up are what the run found.
 ///
 /// Adding up is exact: counts, histograms' buckets and sets, never figures that were rounded before.
-struct WorkerTally: Sendable, Codable {
+struct WorkerTally: Sendable {
     var connectLatency = Histogram()
     var deliverLatency = Histogram()
     var resultLatency = Histogram()
@@ -10,8 +10,6 @@ struct WorkerTally: Sendable, Codable {
     var settleLatency = Histogram()
     /// From the moment a paced message was due to the moment it was encoded.
     var sendLag = Histogram()
-    /// The mode's main latency over time.
-    var series = LatencySeries()
     /// Devices that reached their Welcome.
     var connected = 0
     /// Devices that did not, after all attempts.
@@ -51,8 +49,6 @@ struct WorkerTally: Sendable, Codable {
     var rounds: [BroadcastRound] = []
     var failures: [String: Int] = [:]
     /// The devices as they are known now: newly registered ones have their cid and secret.
-    ///
-    /// Not encoded with the rest: a million of them travel as bytes.
     var devices: [DeviceIdentity] = []
     /// Nanoseconds.
     var connectStartedAt = Int64.max
@@ -69,15 +65,6 @@ struct WorkerTally: Sendable, Codable {
     var busiest = 0.0
     /// What ended the worker early.
     var fatal: String?
-
-    private enum CodingKeys: String, CodingKey {
-        case connectLatency, deliverLatency, resultLatency, answerLatency, leaseLatency, settleLatency, sendLag, series
-        case connected, handshakes, failedHandshakes, failedDevices, lostConnections, published, accepted, delivered,
-            acks, refused, busy, repeats
-        case disordered, foreign, failedRequests, malformed, leased, settled, stale, jobs, measuredAccepted
-        case measuredDelivered, measuredAnswers, stalls, remainder, failures, connectStartedAt, connectEndedAt
-        case phaseStartedAt, phaseEndedAt, drainEndedAt, totalCPU, measuredTime, waited, busiest, fatal, rounds
-    }
 
     private static var sums: [WritableKeyPath<WorkerTally, Int>] {
         [
@@ -101,7 +88,6 @@ struct WorkerTally: Sendable, Codable {
     mutating func merge(_ other: WorkerTally) {
         for path in Self.sums { self[keyPath: path] += other[keyPath: path] }
         for path in Self.histograms { self[keyPath: path].merge(other[keyPath: path]) }
-        series.merge(other.series)
         // A job that two workers were given is a repeat that neither of them could see.
         repeats += jobs.merge(other.jobs)
         BroadcastRound.merge(&rounds, other.rounds)

@@ -1,0 +1,23 @@
+/// A Deliver as a load generator reads it: which message it is, and where its payload stands; no allocation.
+package struct DeliverView: Equatable, Sendable {
+    package private(set) var stream: UInt32 = 0
+    package private(set) var sequence: UInt64 = 0
+    package private(set) var payload = BodyRange.empty
+
+    /// Reads the body of a Deliver frame.
+    ///
+    /// - Parameter body: at most `Limits.largestFrameBodyByteCount` bytes.
+    /// - Throws: what is wrong first; fields that are not kept are only passed over.
+    package init(decoding body: RawSpan) throws(WireError) {
+        precondition(body.byteCount <= Limits.largestFrameBodyByteCount, "no frame has such a body")
+        var cursor = Cursor(body.byteOffsets)
+        while let field = try cursor.next(Deliver.Field.self, in: body) {
+            switch field {
+            case .stream: stream = try cursor.uint32(in: body)
+            case .sequence: sequence = try cursor.varint(in: body)
+            case .payload: payload = BodyRange(try cursor.lengthDelimited(in: body))
+            default: try cursor.skip(field.shape.wireType, in: body)
+            }
+        }
+    }
+}

@@ -110,16 +110,19 @@ let package = Package(
             swiftSettings: common),
         .target(
             name: "CommandLineTool",
-            dependencies: ["HTTPClient", "LongwireClient", "LoadGenerator", "TextForms", "Wire", "Cryptography"],
+            dependencies: ["HTTPClient", "LongwireClient", "TextForms", "Wire", "Cryptography"],
             swiftSettings: common),
         .target(
             name: "StoreCopying",
-            dependencies: ["CommandLineTool", "MessageStore", "Redis", "Delivery", "Wire", "Cryptography", "Platform"],
+            dependencies: [
+                "CommandLineTool", "MessageStore", "Redis", "Delivery", "TextForms", "Wire", "Cryptography", "Platform",
+            ],
             swiftSettings: common),
         .executableTarget(name: "longwire-apns", dependencies: ["APNsSender"], swiftSettings: common),
         .executableTarget(name: "longwired", dependencies: ["Gateway"], swiftSettings: common),
         .executableTarget(
-            name: "longwire", dependencies: ["CommandLineTool", "LoadGenerator", "StoreCopying"], swiftSettings: common),
+            name: "longwire", dependencies: ["CommandLineTool", "LoadGenerator", "StoreCopying", "TextForms"],
+            swiftSettings: common),
 
         // Tests, one folder a module.
         .target(
@@ -172,14 +175,14 @@ let package = Package(
                 "Gateway", "Campaigns", "Cluster", "Configuration", "Cryptography", "Delivery", "Directory",
                 "EventLoops",
                 "LongwireClient", "MessageStore",
-                "Platform", "PushAPI", "Redis", "Wire", "TestKit",
+                "Platform", "PushAPI", "Redis", "TextForms", "Wire", "TestKit",
             ],
             swiftSettings: common),
         .testTarget(
             name: "LongwireClientTests", dependencies: ["LongwireClient", "Cryptography", "TestKit"],
             swiftSettings: common),
         .testTarget(
-            name: "LoadGeneratorTests", dependencies: ["LoadGenerator", "Wire", "Cryptography"],
+            name: "LoadGeneratorTests", dependencies: ["LoadGenerator", "TextForms", "Wire", "Cryptography"],
             swiftSettings: common),
         .target(
             name: "Simulation",
@@ -216,10 +219,12 @@ let package = Package(
             path: "Tests/SimulatedRedis/SimulatedRedisTests", swiftSettings: common),
         .testTarget(
             name: "StoreCopyingTests",
-            dependencies: ["StoreCopying", "CommandLineTool", "MessageStore", "Delivery", "Wire", "TestKit"],
+            dependencies: [
+                "StoreCopying", "CommandLineTool", "MessageStore", "Delivery", "TextForms", "Wire", "TestKit",
+            ],
             swiftSettings: common),
         .testTarget(
-            name: "CommandLineToolTests", dependencies: ["CommandLineTool", "LongwireClient", "Wire"],
+            name: "CommandLineToolTests", dependencies: ["CommandLineTool", "LongwireClient", "TextForms", "Wire"],
             swiftSettings: common),
         .target(
             name: "FuzzTargets",
@@ -228,7 +233,7 @@ let package = Package(
                 "PushAPI",
                 "Campaigns", "Journal",
                 "Delivery", "Directory",
-                "Wire", "Cryptography", "Platform", "MessageStore", "TestKit",
+                "TextForms", "Wire", "Cryptography", "Platform", "MessageStore", "TestKit",
             ], path: "Tests/Fuzz/FuzzTargets", swiftSettings: common),
         .executableTarget(
             name: "longwire-roam", dependencies: ["FuzzTargets", "TextForms"], path: "Tests/Fuzz/FuzzRoamer",

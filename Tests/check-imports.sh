@@ -38,12 +38,12 @@ FakeAPNs: APNs Configuration Cryptography EventLoops HTTP2 JSON Platform TextFor
 LongwireClient: Darwin Glibc Musl Wire
 LongwireClient/Apple: CryptoKit Dispatch Foundation Network Security
 LongwireClient/Linux: Cryptography
-CommandLineTool: Cryptography Foundation FoundationEssentials Glibc HTTPClient LoadGenerator LongwireClient Synchronization TextForms Wire
+CommandLineTool: Cryptography Foundation FoundationEssentials Glibc HTTPClient LongwireClient Synchronization TextForms Wire
 LoadGenerator: Cryptography FoundationEssentials Glibc Platform Synchronization TextForms Wire
 longwire-apns: APNsSender Glibc
 longwired: Gateway Glibc
-StoreCopying: CommandLineTool Cryptography Delivery Foundation MessageStore Platform Redis Wire
-longwire: CommandLineTool Glibc LoadGenerator StoreCopying
+StoreCopying: CommandLineTool Cryptography Delivery Foundation MessageStore Platform Redis TextForms Wire
+longwire: CommandLineTool Glibc LoadGenerator StoreCopying TextForms
 '
 
 # A C module has one wrapper: no two lines of the rules $1 may name it.

@@ -3,13 +3,14 @@ internal import Configuration
 internal import EventLoops
 internal import JSON
 internal import Platform
+internal import TextForms
 
 /// `longwire-apns channel` and `longwire-apns broadcast`: one request by the sender's own way.
 struct ChannelCommand {
     let configuration: SenderConfiguration
     let wish: ChannelWish
 
-    /// - Throws: `SenderArguments.UsageError`, or why the body cannot be read.
+    /// - Throws: `CommandFailure`, or why the body cannot be read.
     init(_ configuration: SenderConfiguration, _ arguments: SenderArguments) throws {
         self.configuration = configuration
         let desk = arguments.desk
@@ -31,7 +32,7 @@ struct ChannelCommand {
                 do throws(JSONError) { return .success(try parser.parse(bytes)) } catch { return .failure(error) }
             }
             guard case .success(let value) = result else {
-                throw SenderArguments.UsageError(reason: "the body is no JSON")
+                throw CommandFailure.usage("the body is no JSON")
             }
             facts = BodyFacts(value, isActivity: true)
             call = .broadcast(

@@ -21,7 +21,7 @@ public enum LongwireAPNsMain {
         for number in [SIGTERM, SIGINT, SIGHUP] { sigaddset(&signals, number) }
         pthread_sigmask(SIG_BLOCK, &signals, nil)
         let parsed: SenderArguments
-        do throws(SenderArguments.UsageError) {
+        do throws(CommandFailure) {
             parsed = try SenderArguments(arguments)
         } catch {
             return fail(error.description, 64)
@@ -36,7 +36,7 @@ public enum LongwireAPNsMain {
             case .channel, .broadcast: return try channel(parsed)
             case .run: return try send(parsed, terminal, &signals)
             }
-        } catch let error as SenderArguments.UsageError {
+        } catch let error as CommandFailure {
             return fail(error.description, 64)
         } catch let error as ConfigurationError {
             return fail(error.description, 78)

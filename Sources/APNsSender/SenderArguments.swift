@@ -44,134 +44,124 @@ struct SenderArguments: Equatable {
         var teamID = "FAKETEAM01"
     }
 
-    struct UsageError: Error, Equatable, CustomStringConvertible {
-        var reason: String
-        var description: String { "longwire-apns: \(reason)\nTry `longwire-apns --help`." }
+    // MARK: What is accepted
+
+    private static let service: [CommandOption] = [
+        .value("config", "FILE", "The JSON5 configuration; docs/APNs.md lists its keys.", letter: "c"),
+        .flag("check", "Read the configuration, the keys and the certificates, say what is wrong, and stop."),
+        .flag("version", "The version."),
+    ]
+    private static let doctor: [CommandOption] = [
+        .value("topic", "BUNDLE-ID", "The app's bundle id."),
+        .value("environment", "ENV", "production or sandbox only."),
+        .value("token", "HEX", "A device's token."),
+    ]
+    private static let desk: [CommandOption] = [
+        .value("topic", "BUNDLE-ID", "The app's bundle id."),
+        .value("environment", "ENV", "production (the default) or sandbox."),
+        .value("app", "ID", "The app whose credential is used; by default that of all other apps."),
+        .value(
+            "storage", "WORD", "create: none, or last: Apple keeps the last notification for devices that are offline."),
+        .value("channel", "ID", "show, delete, broadcast: the channel's id."),
+        .value("body", "JSON", "broadcast: the notification."),
+        .value("body-file", "FILE", "broadcast: reads the notification from a file."),
+        .value("priority", "N", "broadcast: 10 (the default), 5 or 1."),
+        .value("expiration", "S", "broadcast: Unix seconds; 0 (the default): Apple stores nothing."),
+    ]
+    private static let scriptedApple: [CommandOption] = [
+        .value("production", "ADDR", "Where the production service listens (127.0.0.1:2197)."),
+        .value("sandbox", "ADDR", "Where the sandbox service listens (127.0.0.1:2198)."),
+        .value("production-channels", "ADDR", "Where production's channels are managed (127.0.0.1:2196)."),
+        .value("sandbox-channels", "ADDR", "Where the sandbox's channels are managed (127.0.0.1:2195)."),
+        .value("page", "ADDR", "Where the web page with the phones is (127.0.0.1:2199)."),
+        .flag("any-address", "Allow addresses that other machines reach; without it only loopback ones are taken."),
+        .value("folder", "DIR", "Its certificate and key, made when they are not there (longwire-fake-apns)."),
+        .value("script", "FILE", "What it does beside Apple's own checks: JSON5, docs/APNs.md."),
+        .value("record", "FILE", "One JSON line a request is added there."),
+        .value("key", "FILE", "The provider key it knows, made when it is not there (DIR/AuthKey.p8)."),
+        .value("key-id", "ID", "The key's id (FAKEKEY001)."),
+        .value("team-id", "ID", "The team's id (FAKETEAM01)."),
+    ]
+
+    /// What the words before the options ask for, how many they are, and the options that belong to it.
+    private static func command(
+        _ words: [String]
+    ) throws(CommandFailure) -> (action: Action, wordCount: Int, options: [CommandOption]) {
+        func of(_ options: [CommandOption], _ names: String...) -> [CommandOption] {
+            [service[0]] + options.filter { names.contains($0.name) }
+        }
+        switch words.first {
+        case "doctor": return (.doctor, 1, [service[0]] + doctor)
+        case "fake": return (.fake, 1, scriptedApple)
+        case "broadcast": return (.broadcast, 1, [service[0]] + desk.filter { $0.name != "storage" })
+        case "channel":
+            guard words.count > 1, let verb = ChannelVerb(rawValue: words[1]) else {
+                throw .usage("channel is followed by create, list, show or delete\nTry: longwire-apns --help")
+            }
+            let own = verb == .create ? "storage" : verb == .list ? "" : "channel"
+            return (.channel(verb), 2, of(desk, "topic", "environment", "app", own))
+        default: return (.run, 0, service)
+        }
     }
 
-    init(_ arguments: [String]) throws(UsageError) {
-        var reader = ArgumentReader(arguments) { UsageError(reason: $0.description) }
-        var place = 0
-        while let word = try reader.next() {
-            defer { place += 1 }
-            let isFirst = place == 0
-            switch word {
-            case .operand("doctor") where isFirst: action = .doctor
-            case .operand("fake") where isFirst: action = .fake
-            case .operand("broadcast") where isFirst: action = .broadcast
-            case .operand("channel") where isFirst:
-                guard case .operand(let name) = try reader.next(), let verb = ChannelVerb(rawValue: name) else {
-                    throw UsageError(reason: "channel is followed by create, list, show or delete")
-                }
-                action = .channel(verb)
-            case .option("--help"), .option("-h"): action = .help
-            case .option("--version"): action = .version
-            case .option("--check") where action == .run: action = .check
-            case .option("--config"), .option("-c"):
-                guard configurationFile == nil else { throw UsageError(reason: "--config is given twice") }
-                configurationFile = try reader.value()
-            case .option(let name) where action == .doctor: try readDoctor(name, &reader)
-            case .option(let name) where action == .fake: try readFake(name, &reader)
-            case .option(let name) where isDesk: try readDesk(name, &reader)
-            case .option(let text), .operand(let text):
-                throw UsageError(reason: "unknown argument \(text.debugDescription)")
-            }
+    // MARK: Reading
+
+    /// - Throws: a usage failure that names the word.
+    init(_ arguments: [String]) throws(CommandFailure) {
+        let (command, wordCount, options) = try Self.command(arguments.prefix { !$0.hasPrefix("-") })
+        let words = try ParsedArguments(arguments.dropFirst(wordCount), of: "longwire-apns", options)
+        guard !words.wantsHelp, !words.has("version") else {
+            action = words.wantsHelp ? .help : .version
+            return
         }
-        if isDesk || [.run, .check, .doctor].contains(action), configurationFile == nil {
-            throw UsageError(reason: "--config FILE is missing")
+        try words.expectOperands([])
+        try words.refuseRepeats()
+        action = command == .run && words.has("check") ? .check : command
+        configurationFile = words.text("config")
+        if action == .fake {
+            try readFake(words)
+            return
         }
-        if isDesk, topic == nil { throw UsageError(reason: "--topic is missing, the bundle id of the app") }
+        guard configurationFile != nil else { throw words.usage("--config FILE is missing") }
+        topic = words.text("topic")
+        guard topic != nil || command == .run else { throw words.usage("--topic is missing, the bundle id of the app") }
+        token = words.text("token")
+        environment = try words.parse("environment", "production or sandbox") { Environment(rawValue: $0) }
+        desk.appID = words.text("app") ?? desk.appID
+        desk.channelID = words.text("channel") ?? desk.channelID
+        desk.storage = try words.parse("storage", "none or last") { ChannelStorage(name: $0) } ?? desk.storage
+        desk.expiration = try words.number("expiration", in: 0...Int64.max) ?? desk.expiration
+        desk.priority = try words.number("priority", in: 0...Int64.max).map { Int($0) } ?? desk.priority
+        (desk.body, desk.bodyFile) = (words.text("body"), words.text("body-file"))
         if action == .broadcast, (desk.body == nil) == (desk.bodyFile == nil) {
-            throw UsageError(reason: "broadcast needs --body JSON or --body-file FILE")
-        }
-        if action == .doctor, topic == nil {
-            throw UsageError(reason: "doctor needs --topic, the bundle id of the app")
-        }
-        if action == .fake { try checkFake() }
-    }
-
-    private mutating func readDoctor(_ name: String, _ reader: inout ArgumentReader<UsageError>) throws(UsageError) {
-        switch name {
-        case "--topic": topic = try reader.value()
-        case "--token": token = try reader.value()
-        case "--environment":
-            let text = try reader.value()
-            guard let environment = Environment(rawValue: text) else {
-                throw UsageError(reason: "--environment cannot be \(text.debugDescription): production or sandbox")
-            }
-            self.environment = environment
-        default: throw UsageError(reason: "unknown argument \(name.debugDescription)")
+            throw words.usage("broadcast needs --body JSON or --body-file FILE")
         }
     }
 
-    private var isDesk: Bool {
-        switch action {
-        case .channel, .broadcast: true
-        case .run, .check, .doctor, .fake, .help, .version: false
-        }
-    }
-
-    private mutating func readDesk(_ name: String, _ reader: inout ArgumentReader<UsageError>) throws(UsageError) {
-        switch (name, action) {
-        case ("--topic", _), ("--environment", _): try readDoctor(name, &reader)
-        case ("--app", _): desk.appID = try reader.value()
-        case ("--channel", .broadcast), ("--channel", .channel(.show)), ("--channel", .channel(.delete)):
-            desk.channelID = try reader.value()
-        case ("--storage", .channel(.create)):
-            let text = try reader.value()
-            guard let storage = ChannelStorage(name: text) else {
-                throw UsageError(reason: "--storage cannot be \(text.debugDescription): none or last")
-            }
-            desk.storage = storage
-        case ("--expiration", .broadcast): desk.expiration = try number(name, &reader)
-        case ("--priority", .broadcast): desk.priority = Int(clamping: try number(name, &reader))
-        case ("--body", .broadcast): desk.body = try reader.value()
-        case ("--body-file", .broadcast): desk.bodyFile = try reader.value()
-        default: throw UsageError(reason: "unknown argument \(name.debugDescription)")
-        }
-    }
-
-    private func number(_ name: String, _ reader: inout ArgumentReader<UsageError>) throws(UsageError) -> Int64 {
-        let text = try reader.value()
-        guard let number = Int64(text), number >= 0 else {
-            throw UsageError(reason: "\(name) cannot be \(text.debugDescription): a number")
-        }
-        return number
-    }
-
-    private mutating func readFake(_ name: String, _ reader: inout ArgumentReader<UsageError>) throws(UsageError) {
-        switch name {
-        case "--production": fake.production = try reader.value()
-        case "--sandbox": fake.sandbox = try reader.value()
-        case "--production-channels": fake.productionChannels = try reader.value()
-        case "--sandbox-channels": fake.sandboxChannels = try reader.value()
-        case "--page": fake.page = try reader.value()
-        case "--any-address": fake.isOpen = true
-        case "--folder": fake.folder = try reader.value()
-        case "--script": fake.script = try reader.value()
-        case "--record": fake.record = try reader.value()
-        case "--key": fake.keyFile = try reader.value()
-        case "--key-id": fake.keyID = try reader.value()
-        case "--team-id": fake.teamID = try reader.value()
-        default: throw UsageError(reason: "unknown argument \(name.debugDescription)")
-        }
-    }
-
-    /// Refuses addresses that other machines reach, unless the user allows them: the fake shows all pushes to every caller.
-    private func checkFake() throws(UsageError) {
-        let addresses = [
-            ("production", fake.production), ("sandbox", fake.sandbox), ("page", fake.page),
-            ("production-channels", fake.productionChannels), ("sandbox-channels", fake.sandboxChannels),
+    private mutating func readFake(_ words: ParsedArguments) throws(CommandFailure) {
+        let texts: [(name: String, path: WritableKeyPath<Fake, String>)] = [
+            ("production", \.production), ("sandbox", \.sandbox), ("page", \.page),
+            ("production-channels", \.productionChannels), ("sandbox-channels", \.sandboxChannels),
+            ("folder", \.folder), ("key-id", \.keyID), ("team-id", \.teamID),
         ]
-        for (name, text) in addresses {
+        for (name, path) in texts { fake[keyPath: path] = words.text(name) ?? fake[keyPath: path] }
+        (fake.script, fake.record, fake.keyFile) = (words.text("script"), words.text("record"), words.text("key"))
+        fake.isOpen = words.has("any-address")
+        // Refuses addresses that other machines reach, unless the user allows them: the fake shows all pushes to every caller.
+        for (name, path) in texts.prefix(5) {
+            let text = fake[keyPath: path]
             guard let address = ListenAddress(text) else {
-                throw UsageError(reason: "--\(name) cannot be \(text.debugDescription): HOST:PORT with a numeric host")
+                throw words.usage("--\(name) cannot be \(text.debugDescription): HOST:PORT with a numeric host")
             }
             if fake.isOpen || address.isLoopback { continue }
-            throw UsageError(
-                reason: "--\(name) \(text) is reachable by other machines, which could read all pushes and change the "
-                    + "script; listen on 127.0.0.1, or add --any-address")
+            throw words.usage(
+                "--\(name) \(text) is reachable by other machines, which could read all pushes and change the script; listen "
+                    + "on 127.0.0.1, or add --any-address")
         }
+    }
+
+    private static func lines(_ options: [CommandOption]) -> String {
+        options.flatMap(\.lines).joined(separator: "\n")
     }
 
     static let helpText = """
@@ -183,37 +173,17 @@ struct SenderArguments: Equatable {
                longwire-apns broadcast --config FILE --topic BUNDLE-ID --channel ID --body JSON [options]
                longwire-apns fake [options]
 
-          --config FILE       The JSON5 configuration; docs/APNs.md lists its keys.
-          --check             Read the configuration, the keys and the certificates, say what is wrong, and stop.
-          --version           The version.
+        \(lines(service))
 
         doctor tries each credential with Apple and says what is wrong in plain words. It sends one request to a token
         that does not exist, or a silent one to the token given.
-          --topic BUNDLE-ID   The app's bundle id.
-          --environment ENV   production or sandbox only.
-          --token HEX         A device's token.
+        \(lines(doctor))
 
         channel and broadcast speak to Apple about Live Activities' channels, and print JSON.
-          --environment ENV   production (the default) or sandbox.
-          --app ID            The app whose credential is used; by default that of all other apps.
-          --storage WORD      create: none, or last: Apple keeps the last notification for devices that are offline.
-          --channel ID        show, delete, broadcast: the channel's id.
-          --body JSON         broadcast: the notification; --body-file FILE reads it.
-          --priority N        broadcast: 10 (the default), 5 or 1.
-          --expiration S      broadcast: Unix seconds; 0 (the default): Apple stores nothing.
+        \(lines(desk))
 
         fake is a scripted Apple for tests and trials.
-          --production ADDR   Where the production service listens (127.0.0.1:2197).
-          --sandbox ADDR      Where the sandbox service listens (127.0.0.1:2198).
-          --production-channels ADDR, --sandbox-channels ADDR
-                              Where channels are managed (127.0.0.1:2196 and :2195).
-          --page ADDR         Where the web page with the phones is (127.0.0.1:2199).
-          --any-address       Allow addresses that other machines reach; without it only loopback ones are taken.
-          --folder DIR        Its certificate and key, made when they are not there (longwire-fake-apns).
-          --script FILE       What it does beside Apple's own checks: JSON5, docs/APNs.md.
-          --record FILE       One JSON line a request is added there.
-          --key FILE          The provider key it knows, made when it is not there (DIR/AuthKey.p8).
-          --key-id, --team-id Its ids (FAKEKEY001, FAKETEAM01).
+        \(lines(scriptedApple))
 
         Signals: SIGTERM and SIGINT stop cleanly; SIGHUP reads keys, certificates and
         credentials again; if the terminal has closed, it stops.

@@ -1,3 +1,5 @@
+package import TextForms
+
 /// Calls of the admin API, for commands of other modules.
 package struct AdminCalls {
     private let client: AdminClient

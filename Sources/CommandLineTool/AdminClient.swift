@@ -5,7 +5,7 @@ internal import TextForms
 struct AdminClient {
     private let client: GatewayHTTP
 
-    static let options: [CommandSyntax.Option] = [
+    static let options: [CommandOption] = [
         .value("admin", "ADDRESS", "The admin listener, host:port or a URL. Default: 127.0.0.1:7081."),
         .value("admin-token", "TOKEN", "The bearer token of a credential with the permission for this."),
         Credentials.authoritiesOption, Credentials.certificateOption, Credentials.keyOption, Credentials.contextOption,

@@ -1,10 +1,11 @@
 internal import Foundation
+internal import TextForms
 
 /// `longwire app create|set|rotate|enable|disable|delete`: apps that the admin API makes.
 extension AppCommand {
     private static let appID = (name: "APPID", help: "The app's id: 1 to 64 of A–Z a–z 0–9 _ - .")
     private static let options = Display.options + AdminClient.options
-    private static let settings: [CommandSyntax.Option] = [
+    private static let settings: [CommandOption] = [
         .value("settings", "JSON", "An object with the keys of the configuration's apps[]: push, queue, apns, …"),
         .value("settings-file", "FILE", "The same from a file, or from standard input with -."),
     ]
@@ -159,7 +160,7 @@ extension AppCommand {
         context.write("The app \(name) was \(act).")
         let secrets = ["appSecret", "masterSecret"].compactMap { key in fields.text(key).map { (key, $0) } }
         if act == "created" { context.write("  appKey        \(fields.text("appKey") ?? "")") }
-        for (key, value) in secrets { context.write("  \(CommandSyntax.pad(key, 14))\(value)") }
+        for (key, value) in secrets { context.write("  \(HelpText.pad(key, 14))\(value)") }
         if !secrets.isEmpty { context.write("Keep what is secret: nothing shows it again.") }
         return .done
     }
@@ -176,7 +177,7 @@ extension AppCommand {
             let ends = page.list(key).map { secret in
                 secret.number("validUntil").map { "until \(Display.time($0))" } ?? "without an end"
             }
-            lines.append("  \(CommandSyntax.pad(name, 14))\(ends.joined(separator: "; "))")
+            lines.append("  \(HelpText.pad(name, 14))\(ends.joined(separator: "; "))")
         }
         // As the gateway names them, which knows its quotas; a newer one may have more.
         let quotas = page.fields("quotas")
@@ -187,7 +188,7 @@ extension AppCommand {
             let share = use.number("share").map { _ in " at this gateway, \(limit) in all" }
             let bound = use.number("share") ?? limit
             lines.append(
-                "  quota \(CommandSyntax.pad(key, 22))\(use.number("used") ?? 0) of \(bound)\(share ?? "")"
+                "  quota \(HelpText.pad(key, 22))\(use.number("used") ?? 0) of \(bound)\(share ?? "")"
                     + (refused > 0 ? display.paint(", \(refused) refused", .bad) : ""))
         }
         if let changed = page.number("changedAt") { lines.append("  changed       \(Display.time(changed))") }

@@ -1,4 +1,5 @@
 internal import Foundation
+internal import TextForms
 
 /// `longwire cluster`: shows the gateways of a cluster, and moves parts between them.
 enum ClusterCommand {
@@ -101,7 +102,7 @@ enum ClusterCommand {
 
     // MARK: Output
 
-    private static let formats: [CommandSyntax.Option] = [
+    private static let formats: [CommandOption] = [
         .flag("json", "Prints the gateway's JSON, on a terminal, too."),
         .flag("table", "Prints the table, into a pipe, too."),
     ]
@@ -115,7 +116,7 @@ enum ClusterCommand {
 
     // MARK: Waiting
 
-    private static let waiting: [CommandSyntax.Option] = [
+    private static let waiting: [CommandOption] = [
         .value("wait-seconds", "S", "How long to wait for it, 0 to 3600; 0: not at all. Default: 60.")
     ]
 

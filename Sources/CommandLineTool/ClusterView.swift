@@ -85,7 +85,7 @@ struct ClusterView {
         var lines = ["cluster \(name), \(parts.count) parts, as gateway \(node) (*) sees it"]
         for row in rows {
             let cells = row.enumerated().map { column, text in
-                column == row.count - 1 ? text : CommandSyntax.pad(text, widths[column] + 2)
+                column == row.count - 1 ? text : HelpText.pad(text, widths[column] + 2)
             }
             lines.append(cells.joined())
         }

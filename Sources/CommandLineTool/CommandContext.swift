@@ -40,7 +40,7 @@ package struct CommandContext: Sendable {
     package static func endUnwritten(_ code: CInt) -> Never {
         if code == EPIPE { _exit(ExitCode.readerLeft.rawValue) }
         _ = put("longwire: standard output cannot be written: \(String(cString: strerror(code)))", on: STDERR_FILENO)
-        _exit(ExitCode.unwritable.rawValue)
+        _exit(ExitCode.failedOutput.rawValue)
     }
 
     /// Writes lines, whatever a peer put into them; the value of `errno` if that fails.

@@ -1,5 +1,5 @@
 internal import Glibc
-internal import TextForms
+package import TextForms
 
 /// The `longwire` command: finds the subcommand, parses its words and runs it.
 package enum CommandLineTool {
@@ -108,7 +108,7 @@ package enum CommandLineTool {
         let bench = "Loads a gateway and reports what it did; it has options of its own (--help)."
         let rows = commands.map { ($0.name, $0.summary) } + [("bench", bench)]
         let width = 2 + (rows.map(\.0.count).max() ?? 0)
-        let list = rows.map { name, summary in "  \(CommandSyntax.pad(name, width))\(summary)" }
+        let list = rows.map { name, summary in "  \(HelpText.pad(name, width))\(summary)" }
         return
             (["Talks to a Longwire gateway: as a device, as a publisher, as a sender service.", ""]
             + ["Usage: longwire COMMAND [options]", "", "Commands:"] + list + [

@@ -1,6 +1,7 @@
 internal import Foundation
 internal import HTTPClient
 internal import LongwireClient
+internal import TextForms
 internal import Wire
 
 /// `longwire connect`: is a device, and prints what happens to it as JSON lines.
@@ -83,7 +84,8 @@ enum ConnectCommand {
         do {
             try client.start(opened: opened)
         } catch {
-            throw CommandFailure(code: error.code == .systemResource ? .refused : .usage, message: error.message)
+            throw error.code == .systemResource
+                ? CommandFailure.refused(error.message) : CommandFailure.usage(error.message)
         }
         let sources = stopOnSignals(client)
         if let timeout {

@@ -1,19 +1,20 @@
 internal import Foundation
 internal import HTTPClient
+internal import TextForms
 
 /// Who we are and whom we talk to: from options, else the environment, else the demo app's file.
 struct Credentials {
-    static let dataOption = CommandSyntax.Option.value(
+    static let dataOption = CommandOption.value(
         "data", "DIR", "The gateway's data folder, for its demo.json. Default: ./longwire-data.")
-    static let contextOption = CommandSyntax.Option.value(
+    static let contextOption = CommandOption.value(
         "context", "NAME", "A context of the configuration file; see longwire context list.")
-    static let authoritiesOption = CommandSyntax.Option.value(
+    static let authoritiesOption = CommandOption.value(
         "ca", "FILE", "PEM certificates to trust instead of the system's.")
-    static let certificateOption = CommandSyntax.Option.value(
+    static let certificateOption = CommandOption.value(
         "cert", "FILE", "PEM certificate to show to a listener that asks for one.")
-    static let keyOption = CommandSyntax.Option.value(
+    static let keyOption = CommandOption.value(
         "key", "FILE", "The certificate's PEM key. Default: in the file of --cert.")
-    static let appOption = CommandSyntax.Option.value("app", "ID", "The app's id.")
+    static let appOption = CommandOption.value("app", "ID", "The app's id.")
 
     private let arguments: ParsedArguments
     private let environment: [String: String]

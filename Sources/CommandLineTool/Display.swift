@@ -1,9 +1,9 @@
 internal import Foundation
-internal import TextForms
+package import TextForms
 
 /// How a command shows what it found: words for a person at a terminal, JSON for a program.
 package struct Display {
-    package static let options: [CommandSyntax.Option] = [
+    package static let options: [CommandOption] = [
         .flag("json", "Print JSON. The default where standard output is no terminal."),
         .flag("text", "Print words and tables. The default on a terminal."),
     ]

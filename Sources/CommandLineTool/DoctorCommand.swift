@@ -29,7 +29,7 @@ enum DoctorCommand {
             context.write(JSONText.object([("findings", .array(list))]).text)
         } else {
             for finding in findings {
-                let word = display.paint(CommandSyntax.pad(finding.verdict.rawValue, 8), finding.verdict.colour)
+                let word = display.paint(HelpText.pad(finding.verdict.rawValue, 8), finding.verdict.colour)
                 context.write("\(word) \(finding.what): \(finding.found)")
                 if !finding.advice.isEmpty { context.write("         \(finding.advice)") }
             }

@@ -1,4 +1,5 @@
 internal import Foundation
+internal import TextForms
 
 /// `longwire drain`: empties a gateway of its devices at a pace, and tells how far it is.
 enum DrainCommand {

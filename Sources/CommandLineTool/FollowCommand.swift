@@ -1,4 +1,5 @@
 internal import Foundation
+internal import TextForms
 
 /// `longwire upstream` and `longwire events`: an app's business server, as far as it reads and acks.
 enum FollowCommand {

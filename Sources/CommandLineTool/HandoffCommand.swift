@@ -1,4 +1,5 @@
 internal import Foundation
+internal import TextForms
 
 /// `longwire handoff`: does by hand what a sender service does.
 enum HandoffCommand {

@@ -1,4 +1,5 @@
 internal import Foundation
+internal import TextForms
 
 /// `longwire health`: for container health checks and scripts.
 enum HealthCommand {

@@ -1,9 +1,10 @@
 internal import Cryptography
 internal import Foundation
+internal import TextForms
 
 /// The push API, authenticated as a business server is.
 struct PublishClient {
-    static let options: [CommandSyntax.Option] = [
+    static let options: [CommandOption] = [
         .value("http", "ADDRESS", "The push API, host:port or a URL. Default: 127.0.0.1:7080."),
         Credentials.appOption, .value("app-key", "KEY", "The app's key."),
         .value("master-secret", "SECRET", "The app's master secret; better given by the environment."),

@@ -1,5 +1,6 @@
 internal import Cryptography
 internal import Foundation
+internal import TextForms
 
 /// `longwire push`: publishes one message over the push API, as a business server does.
 enum PushCommand {

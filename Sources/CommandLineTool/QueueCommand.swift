@@ -1,7 +1,9 @@
+internal import TextForms
+
 /// `longwire queue`: a device's queue, and the jobs that wait for sender services.
 enum QueueCommand {
     private static let deviceOptions =
-        [CommandSyntax.Option.value("cid", "CID", "The device.")] + Display.options + [Credentials.appOption]
+        [CommandOption.value("cid", "CID", "The device.")] + Display.options + [Credentials.appOption]
         + AdminClient.options
 
     static let peek = CommandSyntax(

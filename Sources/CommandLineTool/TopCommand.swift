@@ -1,4 +1,5 @@
 internal import Foundation
+internal import TextForms
 
 /// `longwire top`: a gateway's figures, again and again.
 enum TopCommand {

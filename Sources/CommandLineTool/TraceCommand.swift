@@ -1,4 +1,5 @@
 internal import Foundation
+internal import TextForms
 
 /// `longwire trace`: what became of a message, whatever it is known by.
 enum TraceCommand {

@@ -1,3 +1,5 @@
+internal import TextForms
+
 /// A trace in sentences: each step with its local time, then why the message waits or how it ended.
 struct TraceWords {
     let display: Display

@@ -2,7 +2,7 @@
 
 internal import Glibc
 internal import Platform
-internal import TextForms
+package import TextForms
 
 package enum LoadGenerator {
     /// Runs one benchmark, bounded in time, and prints its report.
@@ -13,15 +13,11 @@ package enum LoadGenerator {
     /// - Parameters:
     ///   - arguments: what stands behind `longwire bench`; `--help` explains all of it.
     ///   - version: of this program, for the report.
-    /// - Returns: the exit code: 0 done, 1 a `--require` condition does not hold, 64 usage, 69 the gateway could not be
-    ///   reached or refused the generator, 70 a failure of the generator itself, 74 standard output cannot be written.
-    package static func run(arguments: [String], version: String = "unknown") -> Int32 {
+    /// - Returns: how to exit; failures have been told.
+    package static func run(arguments: [String], version: String = "unknown") -> ExitCode {
         do {
             let options = try BenchOptions(parsing: arguments)
-            if options.wantsHelp {
-                try tell(Help.text)
-                return ExitCode.done
-            }
+            if options.wantsHelp { return tell(Help.text) }
             try prepare(options)
             let startedAt = Int64(Clocks.wallMilliseconds())
             let run = try Run(options)
@@ -30,10 +26,9 @@ package enum LoadGenerator {
             var report: Report
             do {
                 report = try run.perform()
-            } catch let error as UnavailableError {
-                complain(error.description)
-                if let hint = RunHint.text(error.description, run.credentials) { complain(hint) }
-                return ExitCode.unavailable
+            } catch let failure as CommandFailure where failure.code == .unreachable {
+                let hint = RunHint.text(failure.message, run.credentials).map { "\nlongwire bench: \($0)" } ?? ""
+                throw CommandFailure.unreachable(failure.message + hint)
             }
             report.notes += Set(report.failures.keys.compactMap { RunHint.text($0, run.credentials) }).sorted()
             report.header = RunHeader(
@@ -41,52 +36,42 @@ package enum LoadGenerator {
                 command: ["bench"] + RunHeader.hidingSecrets(arguments),
                 secureListeners: run.credentials.secureListeners)
             report.headlineNames = options.mode.headlineNames
-            try publish(report, options)
-            return report.failed(options.requirements).isEmpty ? ExitCode.done : ExitCode.requirementFailed
-        } catch let error as UsageError {
-            complain(error.description)
-            return ExitCode.usage
-        } catch let error as UnwritableError where error.reason.isBrokenPipe {
-            return ExitCode.readerLeft
-        } catch let error as UnwritableError {
-            complain("standard output cannot be written: \(error.reason)")
-            return ExitCode.unwritable
-        } catch let error as UnavailableError {
-            complain(error.description)
-            return ExitCode.unavailable
+            let code = try publish(report, options)
+            guard code == .done else { return code }
+            return report.failed(options.requirements).isEmpty ? .done : .refused
+        } catch let failure as CommandFailure {
+            complain(failure.message)
+            return failure.code
         } catch {
             complain("\(error)")
-            return ExitCode.internalError
+            return .internal
         }
     }
 
     /// A file that could not be written at the end is refused at the start: a run of minutes must not end in nothing.
-    private static func prepare(_ options: BenchOptions) throws(UsageError) {
+    private static func prepare(_ options: BenchOptions) throws(CommandFailure) {
         guard let path = options.jsonFile, path != "-" else { return }
         let folder = path.lastIndex(of: "/").map { String(path[...$0]) } ?? "."
         guard access(folder, W_OK) == 0 else {
-            throw UsageError("--json \(path): its folder cannot be written: \(errorText(errno))")
+            throw CommandFailure.usage("--json \(path): its folder cannot be written: \(errorText(errno))")
         }
     }
 
-    private static func publish(_ report: Report, _ options: BenchOptions) throws {
-        let json = options.jsonFile.map { ($0, report.json(mode: options.mode, options.requirements)) }
-        if let (path, text) = json, path != "-" { try TextFile.replace(path, with: Array(text.utf8)) }
-        if options.isJSONPrinted, let json {
-            try tell(json.1)
-        } else {
-            try tell(report.table(options.requirements))
-        }
+    private static func publish(_ report: Report, _ options: BenchOptions) throws(CommandFailure) -> ExitCode {
+        let json = options.jsonFile.map { _ in report.json(mode: options.mode, options.requirements) }
+        if let json, let path = options.jsonFile, path != "-" { try TextFile.replace(path, with: Array(json.utf8)) }
+        let code = tell(options.isJSONPrinted ? json ?? "" : report.table(options.requirements))
         for line in report.verdicts(report.failed(options.requirements)) { complain(line) }
+        return code
     }
 
-    private struct UnwritableError: Error {
-        var reason: SystemError
-    }
-
-    private static func tell(_ text: String) throws(UnwritableError) {
-        if case .failed(let error) = BoundedWriter.write(TerminalText.lines(text), to: STDOUT_FILENO) {
-            throw UnwritableError(reason: error)
+    private static func tell(_ text: String) -> ExitCode {
+        switch BoundedWriter.write(TerminalText.lines(text), to: STDOUT_FILENO) {
+        case .failed(let error) where error.isBrokenPipe: return .readerLeft
+        case .failed(let error):
+            complain("standard output cannot be written: \(error)")
+            return .failedOutput
+        case .done, .timedOut: return .done
         }
     }
 

@@ -2,6 +2,7 @@ internal import CommandLineTool
 internal import Foundation
 internal import MessageStore
 internal import Platform
+internal import TextForms
 
 extension StoreCommands {
     /// `longwire store backup`: of a running gateway by the admin API, or of a folder.

@@ -3,6 +3,7 @@ internal import Delivery
 internal import Foundation
 internal import MessageStore
 internal import Platform
+internal import TextForms
 
 /// `longwire store export|import`.
 extension StoreCommands {

@@ -2,10 +2,11 @@ internal import CommandLineTool
 internal import Foundation
 internal import MessageStore
 internal import Redis
+internal import TextForms
 
 /// The options that say how to reach Redis servers, and what is asked of them.
 enum RedisOptions {
-    static let all: [CommandSyntax.Option] = [
+    static let all: [CommandOption] = [
         .value("user", "NAME", "The ACL user. Default: the default one."),
         .value("password-file", "FILE", "A file with the password in its first line."),
         .flag("tls", "Speaks TLS to the servers."),

@@ -1,5 +1,6 @@
 package import CommandLineTool
 internal import MessageStore
+internal import TextForms
 
 /// `longwire store …`: what is done to a store while no gateway works on it.
 package enum StoreCommands {

@@ -2,6 +2,7 @@ internal import CommandLineTool
 internal import Delivery
 internal import MessageStore
 internal import Platform
+internal import TextForms
 
 extension StoreCommands {
     private static let folderOperand = (

@@ -1,6 +1,7 @@
 import Foundation
 import LongwireClient
 import Testing
+import TextForms
 import Wire
 
 @testable import CommandLineTool

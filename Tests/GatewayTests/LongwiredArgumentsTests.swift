@@ -1,4 +1,5 @@
 import Testing
+import TextForms
 
 @testable import Gateway
 
@@ -23,15 +24,15 @@ struct LongwiredArgumentsTests {
             ["--help="],
         ])
     func notUnderstood(arguments: [String]) {
-        #expect(throws: LongwiredArguments.UsageError.self) { try LongwiredArguments(arguments) }
+        #expect(throws: CommandFailure.self) { try LongwiredArguments(arguments) }
     }
 
     @Test("a usage error says what may have been meant")
     func meant() {
-        let slip = #expect(throws: LongwiredArguments.UsageError.self) { try LongwiredArguments(["--confg", "f"]) }
-        #expect(slip?.reason == "unknown argument \"--confg\"; did you mean --config?")
-        let bare = #expect(throws: LongwiredArguments.UsageError.self) { try LongwiredArguments(["file.json5"]) }
-        #expect(bare?.reason.hasSuffix("a file is named by --config FILE") == true)
+        let slip = #expect(throws: CommandFailure.self) { try LongwiredArguments(["--confg", "f"]) }
+        #expect(slip?.message == "unknown option --confg; did you mean --config?\nTry: longwired --help")
+        let bare = #expect(throws: CommandFailure.self) { try LongwiredArguments(["file.json5"]) }
+        #expect(bare?.message.contains("a file is named by --config FILE") == true)
     }
 
     @Test("the help names every option")

@@ -1,6 +1,7 @@
 import Foundation
 import Glibc
 import Testing
+import TextForms
 
 @testable import LoadGenerator
 
@@ -65,7 +66,7 @@ struct BottleneckTests {
         try Data(repeating: 65, count: 1 << 20).write(to: URL(filePath: path))
         let found = try TextFile.read(path, limit: 128 << 10) { !$0.isEmpty }
         #expect((1...64 << 10).contains(try #require(found).count))
-        #expect(throws: UsageError.self) { try TextFile.read(path, limit: 128 << 10) }
+        #expect(throws: CommandFailure.self) { try TextFile.read(path, limit: 128 << 10) }
     }
 
     @Test("listeners are told from connections in /proc/net/tcp")

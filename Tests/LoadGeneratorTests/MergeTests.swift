@@ -1,4 +1,5 @@
 import Testing
+import TextForms
 
 @testable import LoadGenerator
 
@@ -76,14 +77,14 @@ struct MergeTests {
     @Test("connections are shared out to as few threads as the limit of open files allows")
     func threads() throws {
         let files = 1_000 + Limits.spareDescriptorCount
-        func threads(_ connections: Int, _ wish: Int? = nil) throws(UsageError) -> (Int, Bool) {
+        func threads(_ connections: Int, _ wish: Int? = nil) throws(CommandFailure) -> (Int, Bool) {
             try Run.threads(for: connections, wish: wish, files: files)
         }
         #expect(try threads(1_000) == (1, false) && threads(1_001) == (2, true) && threads(0) == (1, false))
         #expect(try threads(10, 4) == (4, false) && threads(1_001, 4) == (4, true))
-        let error = #expect(throws: UsageError.self) { try threads(3_500, 2) }
+        let error = #expect(throws: CommandFailure.self) { try threads(3_500, 2) }
         #expect(error?.description.contains("--threads 4") == true)
-        #expect(throws: UsageError.self) { try threads(1_000_000) }
+        #expect(throws: CommandFailure.self) { try threads(1_000_000) }
     }
 
     @Test("workers meet at gates")

@@ -1,5 +1,6 @@
 import Foundation
 import Testing
+import TextForms
 
 @testable import LoadGenerator
 
@@ -85,9 +86,8 @@ struct ReportTests {
     @Test("the push request is JSON of a realistic size with the cid and the request id in their places")
     func requestTemplate() throws {
         let endpoint = Endpoint(address: 0x7F00_0001, port: 7080)
-        var options = try BenchOptions.forTests
-        options.appID = "cccccccccccccccccccccccccccccccc"
-        var credentials = try Credentials(options)
+        var credentials = try Credentials(BenchOptions.forTests)
+        credentials.appID = "cccccccccccccccccccccccccccccccc"
         credentials.http = endpoint
         var template = HTTPRequestTemplate(credentials, token: "rrrrrrrrrrrrrrrrrrrrrrrr", batch: 1)
         template.fill(0, cidHigh: 0x0123_4567_89AB_CDEF, cidLow: 1, run: 0xAB, mark: 77)
@@ -121,7 +121,7 @@ struct ReportTests {
 
     @Test("an address is host:port", arguments: ["7000", "127.0.0.1:", "127.0.0.1:0", "127.0.0.1:70000", "h:x"])
     func badAddress(text: String) {
-        #expect(throws: UsageError.self) { try Endpoint(text, for: "--device-address", schemes: .frames) }
+        #expect(throws: CommandFailure.self) { try Endpoint(text, for: "--device-address", schemes: .frames) }
     }
 }
 
@@ -159,7 +159,7 @@ struct TLSOptionsTests {
             (["--senders-address", "https://127.0.0.1:3"], "host:port, or tls://host:port"),
         ])
     func refused(words: [String], says: String) {
-        let error = #expect(throws: UsageError.self) {
+        let error = #expect(throws: CommandFailure.self) {
             try Credentials(
                 BenchOptions(
                     parsing: [

@@ -1,6 +1,7 @@
 import Foundation
 import Synchronization
 import Testing
+import TextForms
 import Wire
 
 @testable import LoadGenerator
@@ -180,7 +181,7 @@ struct RunTests {
             #expect(value(report, "repeats") == 4)
         }
         try withGateway(FakeGateway.Behaviour(refusesBroadcast: 2)) { gateway, folder in
-            let error = #expect(throws: UnavailableError.self) { try run(gateway, folder, arguments) }
+            let error = #expect(throws: CommandFailure.self) { try run(gateway, folder, arguments) }
             #expect(error?.description.contains("30014") == true)
         }
     }
@@ -225,7 +226,7 @@ struct RunTests {
             let arguments = gateway.arguments.map { $0 == FakeGateway.adminToken ? "wrong" : $0 }
             let options = try BenchOptions(
                 parsing: ["handoff", "--devices", "2", "--messages", "1", "--data", folder, "--quiet"] + arguments)
-            let error = #expect(throws: UnavailableError.self) { try Run(options).perform() }
+            let error = #expect(throws: CommandFailure.self) { try Run(options).perform() }
             #expect(error?.description.contains("HTTP 401") == true)
         }
     }
@@ -235,10 +236,10 @@ struct RunTests {
         try withGateway { gateway, folder in
             let base = ["idle", "--connections", "3", "--hold", "0.5", "--data", folder, "--quiet"] + gateway.arguments
             let json = folder + "/r.json"
-            #expect(LoadGenerator.run(arguments: base + ["--json", json]) == 0)
+            #expect(LoadGenerator.run(arguments: base + ["--json", json]) == .done)
             let object = try JSONSerialization.jsonObject(with: Data(contentsOf: URL(fileURLWithPath: json)))
             #expect((object as? [String: Any])?["format"] as? Int == 1)
-            #expect(LoadGenerator.run(arguments: base + ["--json", folder + "/none/r.json"]) == 64)
+            #expect(LoadGenerator.run(arguments: base + ["--json", folder + "/none/r.json"]) == .usage)
         }
     }
 
@@ -246,13 +247,13 @@ struct RunTests {
     func exitCodes() throws {
         try withGateway { gateway, folder in
             let base = ["live", "--devices", "3", "--data", folder, "--json", "-", "--quiet"] + short
-            #expect(LoadGenerator.run(arguments: base + gateway.arguments + ["--require", "p99<1h"]) == 64)
-            #expect(LoadGenerator.run(arguments: base + gateway.arguments + ["--require", "loss=0"]) == 0)
-            #expect(LoadGenerator.run(arguments: base + gateway.arguments + ["--require", "p99<1ns"]) == 1)
+            #expect(LoadGenerator.run(arguments: base + gateway.arguments + ["--require", "p99<1h"]) == .usage)
+            #expect(LoadGenerator.run(arguments: base + gateway.arguments + ["--require", "loss=0"]) == .done)
+            #expect(LoadGenerator.run(arguments: base + gateway.arguments + ["--require", "p99<1ns"]) == .refused)
             let stranger = gateway.arguments.map { $0 == FakeGateway.masterSecret ? "wrong" : $0 }
-            #expect(LoadGenerator.run(arguments: base + stranger) == 69)
+            #expect(LoadGenerator.run(arguments: base + stranger) == .unreachable)
             gateway.stop()
-            #expect(LoadGenerator.run(arguments: base + gateway.arguments) == 69)
+            #expect(LoadGenerator.run(arguments: base + gateway.arguments) == .unreachable)
         }
     }
 

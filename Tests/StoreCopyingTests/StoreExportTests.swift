@@ -3,6 +3,7 @@ import Delivery
 import Foundation
 import TestKit
 import Testing
+import TextForms
 import Wire
 
 @testable import MessageStore

@@ -4,6 +4,7 @@ internal import EventLoops
 internal import Glibc
 internal import MessageStore
 internal import Platform
+internal import TextForms
 
 /// The whole of `longwired`, from its arguments to its exit code.
 package enum LongwiredMain {
@@ -25,7 +26,7 @@ package enum LongwiredMain {
         Allocator.giveLargePiecesBack()
 
         let parsed: LongwiredArguments
-        do throws(LongwiredArguments.UsageError) {
+        do throws(CommandFailure) {
             parsed = try LongwiredArguments(arguments)
         } catch {
             return fail(error.description, .usage)
@@ -87,7 +88,7 @@ package enum LongwiredMain {
             try gateway.start()
         } catch is StartInterrupted {
             log.write(.info, .stopped)
-            return ExitCode.success.rawValue
+            return ExitCode.done.rawValue
         } catch {
             let code = exitCode(of: error)
             log.write(.error, .fatal, [.error: .text("\(error)"), .exitCode: LogValue(code.rawValue)])
@@ -101,12 +102,12 @@ package enum LongwiredMain {
         serve(gateway, terminal, manager, log, &signals)
         drain(gateway, manager, &signals)
         gateway.stop()
-        return ExitCode.success.rawValue
+        return ExitCode.done.rawValue
     }
 
     private static func exitCode(of error: any Error) -> ExitCode {
         switch error {
-        case is StoreError: .store
+        case is StoreError: .failedOutput
         case is ListenFailure, is TLSFailure, is DescriptorShortage, is ClusterFailure: .configuration
         default: .internal
         }
@@ -196,11 +197,11 @@ package enum LongwiredMain {
     /// Prints to standard output, as far as that takes it within a second; the exit code says whether it did.
     private static func tell(_ text: String) -> Int32 {
         switch BoundedWriter.write(text + "\n", to: STDOUT_FILENO, atMostMilliseconds: 1_000) {
-        case .done: ExitCode.success.rawValue
+        case .done: ExitCode.done.rawValue
         // The reader has left, as `head` does.
         case .failed(let error) where error.isBrokenPipe: ExitCode.readerLeft.rawValue
-        case .timedOut: fail("standard output takes nothing: nobody reads it", .store)
-        case .failed(let error): fail("standard output cannot be written: \(error)", .store)
+        case .timedOut: fail("standard output takes nothing: nobody reads it", .failedOutput)
+        case .failed(let error): fail("standard output cannot be written: \(error)", .failedOutput)
         }
     }
 

@@ -1,6 +1,7 @@
 internal import Glibc
 internal import MessageStore
 internal import Platform
+internal import TextForms
 
 /// The store's settings, from the gateway's.
 enum StoreSetup {
@@ -50,7 +51,7 @@ enum StoreSetup {
             log.write(.error, .storeFailed, [.error: .text("\(failure)")])
             log.flush()
             // Nothing of the failed write may be answered, so nothing may run on, not even an orderly stop.
-            _exit(ExitCode.store.rawValue)
+            _exit(ExitCode.failedOutput.rawValue)
         }
         return store
     }

@@ -1,13 +1,16 @@
 internal import Glibc
+internal import TextForms
 
 /// Another process's CPU and memory, and the kernel's, as /proc tells them.
 struct ProcessMeter: Sendable {
     var processID: Int32
 
-    /// - Throws: `UsageError` when the process cannot be looked at.
-    init(_ processID: Int32) throws(UsageError) {
+    /// - Throws: a usage failure when the process cannot be looked at.
+    init(_ processID: Int32) throws(CommandFailure) {
         self.processID = processID
-        guard cpu() != nil else { throw UsageError("--server-pid \(processID): there is no such process to look at") }
+        guard cpu() != nil else {
+            throw CommandFailure.usage("--server-pid \(processID): there is no such process to look at")
+        }
     }
 
     /// User and system time in nanoseconds; `nil` once the process is gone.

@@ -6,8 +6,8 @@ internal import TextForms
 enum HTTPToken {
     /// Asks `POST /v2/{appId}/auth`, signed as Getui's contract says.
     ///
-    /// - Throws: `UnavailableError` with what the gateway answered.
-    static func fetch(_ credentials: Credentials, timeoutSeconds: Double) throws(UnavailableError) -> String {
+    /// - Throws: a failure with what the gateway answered.
+    static func fetch(_ credentials: Credentials, timeoutSeconds: Double) throws(CommandFailure) -> String {
         let timestamp = String(Clocks.wallMilliseconds())
         let sign = SHA256.digest(Array((credentials.appKey + timestamp + credentials.masterSecret).utf8)).hex
         let body =
@@ -23,9 +23,9 @@ enum HTTPToken {
                 response.status, HTTPResponseScanner.text("token", body), HTTPResponseScanner.text("msg", body)
             )
         }
-        guard status != 0 else { throw UnavailableError("\(credentials.http.text) does not answer as HTTP") }
+        guard status != 0 else { throw CommandFailure.unreachable("\(credentials.http.text) does not answer as HTTP") }
         guard status == 200, let token else {
-            throw UnavailableError("the push API refused to authenticate: HTTP \(status) \(message ?? "")")
+            throw CommandFailure.unreachable("the push API refused to authenticate: HTTP \(status) \(message ?? "")")
         }
         return token
     }
@@ -35,9 +35,9 @@ enum HTTPToken {
     /// Sends a request to an address and waits for its answer.
     static func exchange(
         _ endpoint: Endpoint, _ tls: TLSFiles?, _ request: [UInt8], _ timeoutSeconds: Double
-    ) throws(UnavailableError) -> [UInt8] {
+    ) throws(CommandFailure) -> [UInt8] {
         let (descriptor, error) = Socket.connect(to: endpoint, from: 0)
-        guard descriptor >= 0 else { throw UnavailableError("\(endpoint.text): \(errorText(error))") }
+        guard descriptor >= 0 else { throw CommandFailure.unreachable("\(endpoint.text): \(errorText(error))") }
         defer { _ = close(descriptor) }
         var session: TLSSession?
         var isSecured = !endpoint.isSecure
@@ -47,20 +47,21 @@ enum HTTPToken {
         var chunk = [UInt8](repeating: 0, count: 16 << 10)
         while true {
             let left = deadline - Clocks.now()
-            guard left > 0 else { throw UnavailableError("\(endpoint.text) did not answer in time") }
+            guard left > 0 else { throw CommandFailure.unreachable("\(endpoint.text) did not answer in time") }
             let isConnecting = session == nil && !isSecured
             let wanted = isConnecting || isSecured && sent < request.count ? POLLOUT : POLLIN
             var watched = pollfd(fd: descriptor, events: Int16(wanted), revents: 0)
             guard poll(&watched, 1, CInt(left / 1_000_000 + 1)) > 0 else { continue }
             let failure = Socket.pendingError(descriptor)
-            guard failure == 0 else { throw UnavailableError("\(endpoint.text): \(errorText(failure))") }
+            guard failure == 0 else { throw CommandFailure.unreachable("\(endpoint.text): \(errorText(failure))") }
             if !isSecured {
                 if session == nil { session = try begin(endpoint, tls, descriptor) }
                 guard let session else { continue }
                 switch Socket.handshake(session) {
                 case .done: isSecured = true
                 case .waits: break
-                case .failed(let reason, _): throw UnavailableError("TLS handshake with \(endpoint.text): \(reason)")
+                case .failed(let reason, _):
+                    throw CommandFailure.unreachable("TLS handshake with \(endpoint.text): \(reason)")
                 }
                 continue
             }
@@ -78,7 +79,7 @@ enum HTTPToken {
             case .bytes(let count): answer.append(contentsOf: chunk[..<count])
             case .wouldBlock: continue
             case .ended: return answer
-            case .failed(let reason): throw UnavailableError("\(endpoint.text): \(reason)")
+            case .failed(let reason): throw CommandFailure.unreachable("\(endpoint.text): \(reason)")
             }
             if answer.withUnsafeBytes({ HTTPResponseScanner.scan($0) }) != .incomplete { return answer }
         }
@@ -86,12 +87,12 @@ enum HTTPToken {
 
     private static func begin(
         _ endpoint: Endpoint, _ files: TLSFiles?, _ descriptor: CInt
-    ) throws(UnavailableError) -> TLSSession {
+    ) throws(CommandFailure) -> TLSSession {
         do throws(TLSFailure) {
             return try TLSSession(
                 connecting: (files ?? TLSFiles()).context(), descriptor: descriptor, serverName: endpoint.host)
         } catch {
-            throw UnavailableError(error.description)
+            throw CommandFailure.unreachable(error.description)
         }
     }
 }

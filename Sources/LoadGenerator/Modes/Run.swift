@@ -1,5 +1,6 @@
 internal import Glibc
 internal import Platform
+internal import TextForms
 internal import Wire
 
 /// One run from the devices file to the report: plans the workers, watches them, measures the gateway beside them.
@@ -26,7 +27,8 @@ final class Run {
         progress = Progress(isQuiet: options.isQuiet)
         let isFolder = access(options.dataFolder, W_OK) == 0
         devicesPath =
-            options.devicesFile ?? (isFolder ? options.dataFolder + "/bench-devices" : "longwire-bench-devices")
+            options.words.text("devices-file")
+            ?? (isFolder ? options.dataFolder + "/bench-devices" : "longwire-bench-devices")
         let devices = options.mode == .idle ? options.connections : options.devices
         let held: Int
         switch options.mode {
@@ -91,7 +93,8 @@ final class Run {
         try remember(known)
         guard known.count == deviceCount else {
             let reason = tally.fatal ?? tally.failures.max { $0.value < $1.value }?.key ?? "no answer"
-            throw UnavailableError("only \(tally.connected) of \(missing) devices could be registered: \(reason)")
+            throw CommandFailure.unreachable(
+                "only \(tally.connected) of \(missing) devices could be registered: \(reason)")
         }
         return known
     }
@@ -147,7 +150,7 @@ final class Run {
     }
 
     /// Starts the workers; the answer is where they meet.
-    func start(_ plans: [WorkerPlan]) throws(UsageError) -> Coordinator {
+    func start(_ plans: [WorkerPlan]) throws(CommandFailure) -> Coordinator {
         let coordinator = Coordinator(workers: plans.count)
         workers = plans.map { WorkerThread($0, coordinator) }
         do throws(SystemError) {
@@ -155,7 +158,7 @@ final class Run {
         } catch {
             coordinator.abort()
             for worker in workers { _ = worker.join() }
-            throw UsageError("\(error)")
+            throw CommandFailure.usage("\(error)")
         }
         return coordinator
     }
@@ -210,7 +213,7 @@ final class Run {
         var sum = WorkerTally()
         for worker in workers { sum.merge(worker.join()) }
         workers = []
-        if let fatal = sum.fatal { throw UnavailableError(fatal) }
+        if let fatal = sum.fatal { throw CommandFailure.unreachable(fatal) }
         return sum
     }
 
@@ -218,15 +221,15 @@ final class Run {
     ///
     /// With more connections than fit one table of `files`, each thread has a table of its own.
     ///
-    /// - Throws: `UsageError` when they are too many for the wish, or for any number of threads.
+    /// - Throws: a usage failure when they are too many for the wish, or for any number of threads.
     static func threads(
         for connections: Int, wish: Int?, files: Int
-    ) throws(UsageError) -> (count: Int, haveOwnDescriptors: Bool) {
+    ) throws(CommandFailure) -> (count: Int, haveOwnDescriptors: Bool) {
         let most = max(1, files - Limits.spareDescriptorCount)
         let needed = (connections + most - 1) / most
         let chosen = wish ?? max(1, needed)
         guard chosen >= needed, chosen <= Limits.threadCount else {
-            throw UsageError(
+            throw CommandFailure.usage(
                 "\(connections) connections are too many for \(chosen) threads: each may open \(files) files here, so "
                     + "holds at most \(most) connections. Raise the hard limit (ulimit -Hn, LimitNOFILE=), or give "
                     + "--threads \(needed) (at most \(Limits.threadCount)).")

@@ -1,130 +1,193 @@
 internal import TextForms
 
 /// Everything a command line can say, with its defaults.
-struct BenchOptions: Equatable {
-    var mode = Mode.live
-    var dataFolder = "longwire-data"
-    var appID: String?
-    var appKey: String?
-    var appSecret: String?
-    var masterSecret: String?
-    var deviceAddress: String?
-    var sendersAddress: String?
-    var httpAddress: String?
-    var adminAddress: String?
-    var adminToken: String?
-    /// Devices speak TLS.
-    var isSecure = false
-    var authoritiesFile: String?
-    var certificateFile: String?
-    var keyFile: String?
-    var devicesFile: String?
-    var processID: Int32?
+struct BenchOptions {
+    let mode: Mode
+    let wantsHelp: Bool
+    /// What is taken as it is given.
+    let words: ParsedArguments
+
+    // The run.
+    let processID: Int32?
     /// `nil`: one, or as many as the limit of open files asks for.
-    var threadWish: Int?
-    var handshakeWish: Int?
-    var timeout = 120.0
-    /// Where the JSON goes; `-` is standard output, in place of the table.
-    var jsonFile: String?
-    var isQuiet = false
-    var wantsHelp = false
-    var requirements: [Requirement] = []
+    let threadWish: Int?
+    let handshakes: Int
+    let timeout: Double
+    let requirements: [Requirement]
 
-    /// `nil`: the mode's own default.
-    var connectionWish: Int?
-    var hold = 10.0
-    var heartbeat = 300
-    var devices = 1_000
-    /// All devices of a broadcast, connected or not; `nil`: those that are connected.
-    var registeredWish: Int?
-    var duration = 10.0
-    var warmup = 2.0
-    /// Seconds; `nil`: the mode's own default.
-    var drainWish: Double?
-    var payloadByteCount = 256
-    var inFlight = 1_000
+    // The load.
+    let connections: Int
+    let hold: Double
+    let heartbeat: Int
+    let devices: Int
+    /// All devices of a broadcast, connected or not.
+    let registered: Int
+    let duration: Double
+    let warmup: Double
+    /// Seconds.
+    let drain: Double
+    let payloadByteCount: Int
+    let inFlight: Int
     /// Messages a second; `nil`: as many as `inFlight` allows.
-    var rate: Double?
-    var senders = 2
-    var pipeline = 1
-    var messageWish: Int?
-    var isConnected = false
-    /// Devices come through a WebSocket.
-    var isWebSocket = false
+    let rate: Double?
+    let senders: Int
+    let pipeline: Int
+    let messages: Int
     /// Messages in one request; 1: `push/single/cid`.
-    var batch = 1
-    var leaseCount = 500
+    let batch: Int
+    let leaseCount: Int
 
-    var connections: Int {
-        switch mode {
-        case .http: connectionWish ?? 32
-        case .handoff: connectionWish ?? 8
-        case .idle, .live, .offline, .storm, .broadcast: connectionWish ?? 1_000
-        }
-    }
-    var handshakes: Int { handshakeWish ?? (mode == .storm ? 1_000 : 256) }
-    var messages: Int { messageWish ?? (mode == .storm || mode == .broadcast ? 5 : 20) }
-    var registered: Int { max(devices, registeredWish ?? 0) }
-    var drain: Double { drainWish ?? (mode == .live || mode == .http || mode == .broadcast ? 10 : 60) }
+    /// Devices hold their connections.
+    var isConnected: Bool { words.has("connected") }
+    /// Devices come through a WebSocket.
+    var isWebSocket: Bool { words.has("websocket") }
+    var isQuiet: Bool { words.has("quiet") }
+    var dataFolder: String { words.text("data") ?? "longwire-data" }
+    /// Where the JSON goes; `-` is standard output, in place of the table.
+    var jsonFile: String? { words.text("json") }
     var isJSONPrinted: Bool { jsonFile == "-" }
 
     /// Reads what stands behind `longwire bench`.
     ///
-    /// - Throws: `UsageError` naming the argument and what is allowed. Nothing is read or opened.
-    init(parsing arguments: [String]) throws(UsageError) {
-        var reader = ArgumentReader(arguments) { UsageError($0.description) }
-        var isModeKnown = false
-        var requirementTexts: [String] = []
-        var seen: Set<String> = []
-        while let word = try reader.next() {
-            let text: String
-            switch word {
-            case .option("-h"), .option("--help"):
-                wantsHelp = true
-                continue
-            case .operand(let argument):
-                guard !isModeKnown else { throw UsageError("unexpected argument “\(argument)”") }
-                guard let mode = Mode(rawValue: argument) else {
-                    let known = Mode.allCases.map(\.rawValue).joined(separator: ", ")
-                    let near = Suggestion.hint(for: argument, among: Mode.allCases.map(\.rawValue))
-                    throw UsageError("there is no mode “\(argument)”\(near); the modes are \(known)")
-                }
-                (self.mode, isModeKnown) = (mode, true)
-                continue
-            case .option(let given): text = given
-            }
-            let name = text == "--pid" ? "--server-pid" : text
-            guard let option = BenchOption.named(name) else {
-                let near = Suggestion.hint(for: name, among: BenchOption.all.map(\.name))
-                throw UsageError("there is no option “\(name)”\(near)")
-            }
-            if let modes = option.modes, isModeKnown, !modes.contains(mode) {
-                let names = modes.map(\.rawValue).joined(separator: ", ")
-                throw UsageError("\(name) belongs to the mode \(names), not to \(mode.rawValue)")
-            }
-            guard seen.insert(name).inserted || name == "--require" else { throw UsageError("\(name) is given twice") }
-            let value = option.placeholder == nil ? "" : try reader.value()
-            if name == "--require" { requirementTexts.append(value) } else { try option.apply(&self, value) }
+    /// - Throws: a usage failure that names the argument and what is allowed. Nothing is read or opened.
+    init(parsing arguments: [String]) throws(CommandFailure) {
+        let words = try ParsedArguments(arguments, of: "longwire bench", Self.all)
+        (self.words, wantsHelp) = (words, words.wantsHelp)
+        let known = Mode.allCases.map(\.rawValue)
+        guard let name = words.operands.first ?? (wantsHelp ? known[0] : nil) else {
+            throw words.usage("which mode? One of \(known.joined(separator: ", "))")
         }
-        guard isModeKnown || wantsHelp else {
-            throw UsageError("which mode? One of \(Mode.allCases.map(\.rawValue).joined(separator: ", ")); see --help")
+        guard let mode = Mode(rawValue: name) else {
+            let near = Suggestion.hint(for: name, among: known)
+            throw words.usage("there is no mode “\(name)”\(near); the modes are \(known.joined(separator: ", "))")
         }
-        if wantsHelp { return }
-        for name in seen.sorted() {
-            if let modes = BenchOption.named(name)?.modes, !modes.contains(mode) {
-                throw UsageError("\(name) does not belong to the mode \(mode.rawValue)")
-            }
+        self.mode = mode
+        if words.operands.count > 1 { throw words.usage("unexpected argument “\(words.operands[1])”") }
+        try words.refuseRepeats(but: "require")
+        for (option, modes) in Self.load where words.has(option.name) && !modes.contains(mode) {
+            let names = modes.map(\.rawValue).joined(separator: ", ")
+            throw words.usage("--\(option.name) belongs to the mode \(names), not to \(mode.rawValue)")
         }
-        guard !(seen.contains("--rate") && seen.contains("--in-flight")) else {
-            throw UsageError("--rate and --in-flight exclude each other: a fixed rate, or as fast as it goes")
+        func number(_ name: String, _ range: ClosedRange<Int64>) throws(CommandFailure) -> Int? {
+            try words.number(name, in: range).map { Int($0) }
         }
-        guard messages > 0 || mode == .storm else { throw UsageError("--messages 0: only a storm can do without any") }
-        guard registeredWish ?? devices >= devices else {
-            throw UsageError("--registered counts all devices, so it is at least --devices, \(devices)")
+        func seconds(_ name: String, _ normal: Double) throws(CommandFailure) -> Double {
+            try words.decimal(name, in: 0...Limits.longestSeconds) ?? normal
+        }
+        let process = words.has("pid") ? "pid" : "server-pid"
+        processID = try number(process, 1...Int64(Int32.max)).map { Int32($0) }
+        threadWish = try number("threads", 1...Int64(Limits.threadCount))
+        handshakes = try number("handshakes", 1...20_000) ?? (mode == .storm ? 1_000 : 256)
+        timeout = try seconds("timeout", 120)
+        connections = try number("connections", 1...1_000_000) ?? (mode == .http ? 32 : mode == .handoff ? 8 : 1_000)
+        hold = try seconds("hold", 10)
+        heartbeat = try number("heartbeat", 30...1_800) ?? 300
+        devices = try number("devices", 1...1_000_000) ?? 1_000
+        registered = try number("registered", 1...1_000_000) ?? devices
+        duration = try seconds("duration", 10)
+        warmup = try seconds("warmup", 2)
+        drain = try seconds("drain", mode == .live || mode == .http || mode == .broadcast ? 10 : 60)
+        let payload = Int64(Limits.smallestPayloadByteCount)...Int64(Limits.payloadByteCount)
+        payloadByteCount = try number("payload", payload) ?? 256
+        inFlight = try number("in-flight", 1...Int64(Limits.outstandingCount)) ?? 1_000
+        rate = try words.decimal("rate", in: 1...10_000_000)
+        senders = try number("senders", 1...4) ?? 2
+        pipeline = try number("pipeline", 1...Int64(Limits.pipelineDepth)) ?? 1
+        messages = try number("messages", 0...1_000) ?? (mode == .storm || mode == .broadcast ? 5 : 20)
+        batch = try number("batch", 1...200) ?? 1
+        leaseCount = try number("lease", 1...500) ?? 500
+        var requirements: [Requirement] = []
+        for text in words.all("require") { requirements.append(try Requirement(parsing: text, mode: mode)) }
+        self.requirements = requirements
+        guard rate == nil || !words.has("in-flight") else {
+            throw words.usage("--rate and --in-flight exclude each other: a fixed rate, or as fast as it goes")
+        }
+        guard messages > 0 || mode == .storm else {
+            throw words.usage("--messages 0: only a storm can do without any")
+        }
+        guard registered >= devices else {
+            throw words.usage("--registered counts all devices, so it is at least --devices, \(devices)")
         }
         guard warmup < Limits.longestSeconds - duration else {
-            throw UsageError("--warmup and --duration are too long")
+            throw words.usage("--warmup and --duration are too long")
         }
-        for text in requirementTexts { requirements.append(try Requirement(parsing: text, mode: mode)) }
     }
+}
+
+// What a command line may have; `--help` is made of the same tables.
+extension BenchOptions {
+    /// The last is the old name of one of the others.
+    static var all: [CommandOption] { gateway + load.map(\.option) + run + [.value("pid", "PID", "")] }
+
+    static let gateway: [CommandOption] = [
+        .value("data", "DIR", "the gateway's data folder, whose demo.json has the rest (longwire-data)"),
+        .value("device-address", "HOST:PORT", "the listener for devices (127.0.0.1:7000)"),
+        .value(
+            "senders-address", "ADDRESS", "the listener for senders, tls://HOST:PORT with TLS (127.0.0.1:7001)"),
+        .value("http-address", "ADDRESS", "the push API, https://HOST:PORT with TLS (127.0.0.1:7080)"),
+        .value("admin-address", "ADDRESS", "the admin listener, https://HOST:PORT with TLS (127.0.0.1:7081)"),
+        .flag("tls", "devices connect with TLS; the port is that of device.tls.listen"),
+        .value("ca", "FILE", "PEM certificates to trust instead of the system's"),
+        .value("cert", "FILE", "PEM certificate to show to a listener that asks for one"),
+        .value("key", "FILE", "the certificate's PEM key (in the file of --cert)"),
+        .value("app-id", "ID", "the app"),
+        .value("app-key", "KEY", "its key; the modes http and broadcast need it"),
+        .value("app-secret", "SECRET", "its secret for registering devices"),
+        .value("master-secret", "SECRET", "its secret for publishing"),
+        .value("admin-token", "TOKEN", "a credential that may handoff; better in LONGWIRE_ADMIN_TOKEN"),
+        .value("devices-file", "FILE", "registered devices, kept for later runs (DIR/bench-devices)"),
+        .value("server-pid", "PID", "the gateway's process, for its CPU and memory (on this machine: found)"),
+    ]
+
+    static let load: [(option: CommandOption, modes: [Mode])] = [
+        (
+            .value("connections", "N", "how many connections (idle 1,000; http 32; handoff 8)"),
+            [.idle, .http, .handoff]
+        ),
+        (.value("hold", "S", "how long to hold them (10)"), [.idle]),
+        (.value("heartbeat", "S", "the heartbeat to ask for, in seconds (300)"), [.idle]),
+        (.value("devices", "N", "how many devices (1,000)"), Mode.allCases.filter { $0 != .idle }),
+        (.flag("websocket", "devices speak through a WebSocket"), Mode.allCases.filter { $0 != .handoff }),
+        (
+            .value("registered", "N", "registered devices in all, absent ones among them (--devices)"), [.broadcast]
+        ),
+        (.value("duration", "S", "how long to measure (10)"), [.live, .http]),
+        (.value("warmup", "S", "how long to run before measuring (2)"), [.live, .http]),
+        (
+            .value("payload", "BYTES", "payload of a message, 8 to 16,384 (256)"),
+            [.live, .offline, .storm, .broadcast, .handoff]
+        ),
+        (
+            .value("in-flight", "K", "messages not yet finished at any time (1,000)"),
+            [.live, .offline, .storm, .handoff]
+        ),
+        (.value("rate", "R", "messages a second at a fixed pace, instead of --in-flight"), [.live]),
+        (
+            .value("senders", "C", "connections on the senders' listener, 1 to 4 (2)"),
+            [.live, .offline, .storm, .handoff]
+        ),
+        (
+            .value("drain", "S", "longest wait for what is under way (10; some modes 60)"),
+            Mode.allCases.filter { $0 != .idle }
+        ),
+        (.value("pipeline", "P", "requests outstanding on a connection (1)"), [.http]),
+        (.flag("connected", "hold the devices connected, acking; without it they are absent"), [.http]),
+        (.value("batch", "N", "messages in a request; above 1: push/single/batch/cid (1)"), [.http]),
+        (
+            .value("messages", "M", "messages for each, or broadcasts (offline, handoff 20; else 5)"),
+            [.offline, .storm, .broadcast, .handoff]
+        ),
+        (.value("lease", "N", "jobs asked for in one lease (500)"), [.handoff]),
+    ]
+
+    static let run: [CommandOption] = [
+        .value("threads", "T", "threads of the generator (1, or as many as the limit of open files asks for)"),
+        .value("handshakes", "H", "connections being opened at any time (256; storm 1,000)"),
+        .value("timeout", "S", "longest time for connecting all, and for enqueueing (120)"),
+        .value(
+            "require", "CONDITION",
+            "e.g. 'p99<10ms', 'loss=0', 'rate>=50000'; may be repeated; exit code 1 if one does not hold"),
+        .value("json", "FILE", "write the report as one JSON object; - prints it instead of the table"),
+        .flag("quiet", "no progress line"),
+    ]
 }

@@ -1,5 +1,6 @@
 internal import FoundationEssentials
 internal import Glibc
+internal import TextForms
 
 /// Where the gateway is and who we are to it: `demo.json` of the data folder, overruled by the command line.
 struct Credentials: Equatable {
@@ -15,87 +16,62 @@ struct Credentials: Equatable {
     /// `nil`: none of the listeners speaks TLS.
     var tls: TLSFiles?
 
-    /// The shape of `demo.json`; anything may be missing if an option gives it.
-    private struct DemoFile: Decodable {
-        var appId: String?
-        var appKey: String?
-        var appSecret: String?
-        var masterSecret: String?
-        var deviceAddress: String?
-        var sendersAddress: String?
-        var httpAddress: String?
-        var adminAddress: String?
-        var adminToken: String?
-    }
-
-    /// - Throws: `UsageError` saying which file or option is missing or malformed.
-    init(_ options: BenchOptions) throws(UsageError) {
+    /// - Throws: a usage failure saying which file or option is missing or malformed.
+    init(_ options: BenchOptions) throws(CommandFailure) {
+        let words = options.words
         let path = options.dataFolder + "/demo.json"
-        var file = DemoFile()
+        var file: [String: String] = [:]
         var explanation = "there is no \(path)"
-        do {
-            if let bytes = try TextFile.read(path, limit: Limits.credentialsByteCount) {
-                do {
-                    file = try JSONDecoder().decode(DemoFile.self, from: Data(bytes))
-                    explanation = "\(path) does not have it"
-                } catch {
-                    throw UsageError("\(path) is not the gateway's JSON")
-                }
+        if let bytes = try TextFile.read(path, limit: Limits.credentialsByteCount) {
+            guard let members = try? JSONDecoder().decode([String: String].self, from: Data(bytes)) else {
+                throw CommandFailure.usage("\(path) is not the gateway's JSON")
             }
-        } catch let error as UsageError {
-            throw error
-        } catch {
-            throw UsageError("\(path) cannot be read")
+            (file, explanation) = (members, "\(path) does not have it")
         }
-        func needed(_ name: String, _ given: String?, _ found: String?) throws(UsageError) -> String {
-            guard let value = given ?? found, !value.isEmpty else {
-                throw UsageError("\(name) is needed: \(explanation); give --data or \(name)")
+        func variable(_ name: String) -> String? { getenv(name).map { String(cString: $0) } }
+        func needed(_ option: String, _ member: String, _ given: String? = nil) throws(CommandFailure) -> String {
+            guard let value = words.text(option) ?? given ?? file[member], !value.isEmpty else {
+                throw CommandFailure.usage("--\(option) is needed: \(explanation); give --data or --\(option)")
             }
             return value
         }
-        appID = try needed("--app-id", options.appID, file.appId)
-        let isHTTP = options.mode == .http || options.mode == .broadcast
-        let publishes = options.mode != .idle
-        appKey = isHTTP ? try needed("--app-key", options.appKey, file.appKey) : ""
-        appSecret = try needed("--app-secret", options.appSecret, file.appSecret)
-        masterSecret = publishes ? try needed("--master-secret", options.masterSecret, file.masterSecret) : ""
-        device = try Endpoint(
-            options.deviceAddress ?? file.deviceAddress ?? "127.0.0.1:7000", for: "--device-address", schemes: .frames)
-        if options.isSecure { device.isSecure = true }
-        senders = try Endpoint(
-            options.sendersAddress ?? file.sendersAddress ?? "127.0.0.1:7001", for: "--senders-address",
-            schemes: .frames)
-        admin = try Endpoint(
-            options.adminAddress ?? file.adminAddress ?? "127.0.0.1:7081", for: "--admin-address", schemes: .http)
+        func endpoint(
+            _ option: String, _ member: String, _ port: Int, _ schemes: Endpoint.Schemes
+        ) throws(CommandFailure) -> Endpoint {
+            let text = words.text(option) ?? file[member] ?? "127.0.0.1:\(port)"
+            return try Endpoint(text, for: "--\(option)", schemes: schemes)
+        }
+        appID = try needed("app-id", "appId")
+        appKey = options.mode == .http || options.mode == .broadcast ? try needed("app-key", "appKey") : ""
+        appSecret = try needed("app-secret", "appSecret")
+        masterSecret = options.mode == .idle ? "" : try needed("master-secret", "masterSecret")
+        device = try endpoint("device-address", "deviceAddress", 7000, .frames)
+        if words.has("tls") { device.isSecure = true }
+        senders = try endpoint("senders-address", "sendersAddress", 7001, .frames)
+        admin = try endpoint("admin-address", "adminAddress", 7081, .http)
         // From the environment, so that the token need not stand where every process can read it.
-        let given = options.adminToken ?? getenv("LONGWIRE_ADMIN_TOKEN").map { String(cString: $0) }
+        let token = variable("LONGWIRE_ADMIN_TOKEN")
         adminToken =
             options.mode == .handoff
-            ? try needed("--admin-token", given, file.adminToken) : given ?? file.adminToken ?? ""
-        http = try Endpoint(
-            options.httpAddress ?? file.httpAddress ?? "127.0.0.1:7080", for: "--http-address", schemes: .http)
-        try readTLS(options)
-    }
-
-    /// Reads whom to believe and what to show, by the names and variables of the other commands.
-    private mutating func readTLS(_ options: BenchOptions) throws(UsageError) {
+            ? try needed("admin-token", "adminToken", token)
+            : words.text("admin-token") ?? token ?? file["adminToken"] ?? ""
+        http = try endpoint("http-address", "httpAddress", 7080, .http)
+        // Whom to believe and what to show, by the names and variables of the other commands.
         guard !secureListeners.isEmpty else {
-            let given = [
-                ("--ca", options.authoritiesFile), ("--cert", options.certificateFile), ("--key", options.keyFile),
-            ]
-            guard let option = given.first(where: { $0.1 != nil })?.0 else { return }
+            guard let option = ["ca", "cert", "key"].first(where: { words.has($0) }) else { return }
             // The environment's may be there for other commands.
-            throw UsageError("\(option) is for TLS; give --tls, or an address that begins with https:// or tls://")
+            throw CommandFailure.usage(
+                "--\(option) is for TLS; give --tls, or an address that begins with https:// or tls://")
         }
-        func found(_ given: String?, _ variable: String) -> String? {
-            let text = given ?? getenv(variable).map { String(cString: $0) }
+        func found(_ option: String, _ name: String) -> String? {
+            let text = words.text(option) ?? variable(name)
             return text == "" ? nil : text
         }
         let files = TLSFiles(
-            authorities: found(options.authoritiesFile, "LONGWIRE_CA"),
-            certificate: found(options.certificateFile, "LONGWIRE_CERT"), key: found(options.keyFile, "LONGWIRE_KEY"))
+            authorities: found("ca", "LONGWIRE_CA"), certificate: found("cert", "LONGWIRE_CERT"),
+            key: found("key", "LONGWIRE_KEY"))
         guard files.key == nil || files.certificate != nil else {
-            throw UsageError("--key belongs to --cert, which is missing")
+            throw CommandFailure.usage("--key belongs to --cert, which is missing")
         }
         try files.check()
         tls = files

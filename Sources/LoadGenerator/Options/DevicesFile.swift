@@ -1,3 +1,4 @@
+internal import TextForms
 internal import Wire
 
 /// A registered device: what it needs to authenticate.
@@ -13,13 +14,13 @@ enum DevicesFile {
     private static let title = "longwire-bench-devices 1 "
 
     /// - Returns: none when there is no file yet.
-    /// - Throws: `UsageError` when the file belongs to another app or a line is not ours.
-    static func load(_ path: String, appID: String) throws(UsageError) -> [DeviceIdentity] {
+    /// - Throws: a usage failure when the file belongs to another app or a line is not ours.
+    static func load(_ path: String, appID: String) throws(CommandFailure) -> [DeviceIdentity] {
         guard let bytes = try TextFile.read(path, limit: Limits.devicesByteCount) else { return [] }
         return try parse(bytes, appID: appID, path: path)
     }
 
-    static func save(_ devices: [DeviceIdentity], to path: String, appID: String) throws(UsageError) {
+    static func save(_ devices: [DeviceIdentity], to path: String, appID: String) throws(CommandFailure) {
         try TextFile.replace(path, with: render(devices, appID: appID))
     }
 
@@ -35,17 +36,18 @@ enum DevicesFile {
         return bytes
     }
 
-    static func parse(_ bytes: [UInt8], appID: String, path: String) throws(UsageError) -> [DeviceIdentity] {
+    static func parse(_ bytes: [UInt8], appID: String, path: String) throws(CommandFailure) -> [DeviceIdentity] {
         let lines = bytes.split(separator: UInt8(ascii: "\n"))
         guard let first = lines.first, first.elementsEqual((title + appID).utf8) else {
-            throw UsageError("\(path) is not a devices file of the app \(appID); name another with --devices-file")
+            throw CommandFailure.usage(
+                "\(path) is not a devices file of the app \(appID); name another with --devices-file")
         }
         var devices: [DeviceIdentity] = []
         devices.reserveCapacity(lines.count)
         for (index, line) in lines.enumerated().dropFirst() {
             let parts = line.split(separator: UInt8(ascii: " "))
             guard parts.count == 2, let cid = DeviceID(hex: parts[0]), let secret = hexBytes(parts[1]), !secret.isEmpty
-            else { throw UsageError("\(path): line \(index + 1) is not a cid and a secret") }
+            else { throw CommandFailure.usage("\(path): line \(index + 1) is not a cid and a secret") }
             devices.append(DeviceIdentity(cid: cid, secret: secret))
         }
         return devices

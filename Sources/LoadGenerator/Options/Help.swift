@@ -1,3 +1,5 @@
+internal import TextForms
+
 /// The text of `longwire bench --help`, made of the option table.
 enum Help {
     static var text: String {
@@ -9,10 +11,13 @@ enum Help {
             "",
             "Modes",
         ]
-        for mode in Mode.allCases { lines.append(row(mode.rawValue, mode.summary, 10)) }
-        lines += ["", "The gateway and its app"] + BenchOption.gateway.map(row)
-        lines += ["", "The load"] + BenchOption.load.map(row)
-        lines += ["", "The run"] + BenchOption.run.map(row)
+        for mode in Mode.allCases { lines += HelpText.entry(mode.rawValue, mode.summary, column: 14) }
+        lines += ["", "The gateway and its app"] + BenchOptions.gateway.flatMap(\.lines)
+        lines += ["", "The load"]
+        for (option, modes) in BenchOptions.load {
+            lines += option.adding(" [\(modes.map(\.rawValue).joined(separator: ", "))]").lines
+        }
+        lines += ["", "The run"] + (BenchOptions.run + [.help]).flatMap(\.lines)
         lines += [
             "",
             "What the figures mean",
@@ -41,7 +46,8 @@ enum Help {
         ]
         for mode in Mode.allCases {
             let main = mode.primaryLatency.isEmpty ? "" : " (\(mode.primaryLatency))"
-            lines += wrapped("\(mode.rawValue)\(main): " + mode.metricNames.joined(separator: " "))
+            let names = "\(mode.rawValue)\(main): " + mode.metricNames.joined(separator: " ")
+            lines += HelpText.wrap(names).enumerated().map { ($0 == 0 ? "  " : "      ") + $1 }
         }
         lines += [
             "",
@@ -58,28 +64,5 @@ enum Help {
             "  longwire bench http --connections 32 --devices 1000 --connected --batch 20",
         ]
         return lines.joined(separator: "\n") + "\n"
-    }
-
-    private static func row(_ option: BenchOption) -> String {
-        let left = option.placeholder.map { "\(option.name) \($0)" } ?? option.name
-        let modes = option.modes.map { " [\($0.map(\.rawValue).joined(separator: ", "))]" } ?? ""
-        return row(left, option.help + modes, 28)
-    }
-
-    private static func row(_ left: String, _ right: String, _ width: Int) -> String {
-        "  \(left)\(String(repeating: " ", count: max(1, width - left.count)))\(right)"
-    }
-
-    private static func wrapped(_ text: String) -> [String] {
-        var lines: [String] = []
-        var line = " "
-        for word in text.split(separator: " ") {
-            if line.count + word.count > 110 {
-                lines.append(line)
-                line = "     "
-            }
-            line += " \(word)"
-        }
-        return lines + [line]
     }
 }

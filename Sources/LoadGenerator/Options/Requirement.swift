@@ -1,3 +1,5 @@
+internal import TextForms
+
 /// A condition on one metric of the report: `p99<10ms`, `rate>=50000`, `loss=0`.
 struct Requirement: Equatable {
     enum Comparison: String, CaseIterable {
@@ -13,39 +15,39 @@ struct Requirement: Equatable {
     /// What the bound is measured in; a plain count when nothing was written.
     var dimension: Metric.Dimension
 
-    /// - Throws: `UsageError` when the condition has another form, names no metric of the mode, or its unit is unknown.
-    init(parsing text: String, mode: Mode) throws(UsageError) {
+    /// - Throws: a usage failure when the condition has another form, names no metric of the mode, or its unit is unknown.
+    init(parsing text: String, mode: Mode) throws(CommandFailure) {
         let squeezed = text.filter { $0 != " " }
         guard let start = squeezed.firstIndex(where: { "<>=".contains($0) }) else {
-            throw UsageError(
+            throw CommandFailure.usage(
                 "--require “\(text)”: write METRIC, then <, <=, >, >= or =, then a number, as in 'p99<10ms'")
         }
         let tail = squeezed[start...]
         // Two-character comparisons stand first in the enum, so “<=” is never read as “<”.
         guard let comparison = Comparison.allCases.first(where: { tail.hasPrefix($0.rawValue) }) else {
-            throw UsageError("--require “\(text)”: the comparison is not understood")
+            throw CommandFailure.usage("--require “\(text)”: the comparison is not understood")
         }
         let name = String(squeezed[..<start])
         let full = mode.metricNames.contains(name) ? name : "\(mode.primaryLatency).\(name)"
         guard mode.metricNames.contains(full) else {
-            throw UsageError(
+            throw CommandFailure.usage(
                 "--require “\(text)”: the mode \(mode.rawValue) has no metric “\(name)”; it has "
                     + mode.metricNames.joined(separator: ", "))
         }
         let value = tail.dropFirst(comparison.rawValue.count)
         let digits = value.prefix { $0.isNumber || $0 == "." || $0 == "-" || $0 == "_" || $0 == "," }
         guard let number = Double(digits.filter { $0 != "_" && $0 != "," }) else {
-            throw UsageError("--require “\(text)”: “\(value)” is no number")
+            throw CommandFailure.usage("--require “\(text)”: “\(value)” is no number")
         }
         var unit = value.dropFirst(digits.count)
         if unit.hasSuffix("/s"), Metric.isRate(full) { unit = unit.dropLast(2) }
         guard let (scale, dimension) = Self.unit(String(unit)) else {
-            throw UsageError(
+            throw CommandFailure.usage(
                 "--require “\(text)”: units are ns, us, ms, s, min, B, KiB, MiB, GiB, %, k, M, and /s for rates")
         }
         let expected = Metric.dimension(of: full)
         guard dimension == expected || (dimension == .count && number == 0) else {
-            throw UsageError("--require “\(text)”: \(full) is measured in \(expected.rawValue)")
+            throw CommandFailure.usage("--require “\(text)”: \(full) is measured in \(expected.rawValue)")
         }
         (self.text, metric, self.comparison) = (text, full, comparison)
         (bound, self.dimension) = (number * scale, dimension)

@@ -1,18 +1,19 @@
 internal import Glibc
+internal import TextForms
 
 /// Small files, whole.
 enum TextFile {
     /// Reads a file whole, or until `isEnough` says so of what was read last.
     ///
     /// - Returns: `nil` when there is no such file.
-    /// - Throws: `UsageError` when it cannot be read or is larger than `limit`.
+    /// - Throws: a usage failure when it cannot be read or is larger than `limit`.
     static func read(
         _ path: String, limit: Int, until isEnough: (ArraySlice<UInt8>) -> Bool = { _ in false }
-    ) throws(UsageError) -> [UInt8]? {
+    ) throws(CommandFailure) -> [UInt8]? {
         let descriptor = open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else {
             if errno == ENOENT { return nil }
-            throw UsageError("\(path) cannot be opened: \(errorText(errno))")
+            throw CommandFailure.usage("\(path) cannot be opened: \(errorText(errno))")
         }
         defer { _ = close(descriptor) }
         var bytes: [UInt8] = []
@@ -20,19 +21,19 @@ enum TextFile {
         while true {
             let count = Glibc.read(descriptor, &chunk, chunk.count)
             if count < 0 && errno == EINTR { continue }
-            guard count >= 0 else { throw UsageError("\(path) cannot be read: \(errorText(errno))") }
+            guard count >= 0 else { throw CommandFailure.usage("\(path) cannot be read: \(errorText(errno))") }
             if count == 0 { return bytes }
             bytes.append(contentsOf: chunk[..<count])
             if isEnough(chunk[..<count]) { return bytes }
-            guard bytes.count <= limit else { throw UsageError("\(path) is larger than \(limit) bytes") }
+            guard bytes.count <= limit else { throw CommandFailure.usage("\(path) is larger than \(limit) bytes") }
         }
     }
 
     /// Replaces the file at once, readable by its owner only: a run that is stopped leaves the old one.
-    static func replace(_ path: String, with bytes: [UInt8]) throws(UsageError) {
+    static func replace(_ path: String, with bytes: [UInt8]) throws(CommandFailure) {
         let draft = path + ".new"
         let descriptor = open(draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
-        guard descriptor >= 0 else { throw UsageError("\(draft) cannot be written: \(errorText(errno))") }
+        guard descriptor >= 0 else { throw CommandFailure.usage("\(draft) cannot be written: \(errorText(errno))") }
         var written = 0
         while written < bytes.count {
             let count = bytes.withUnsafeBytes { write(descriptor, $0.baseAddress! + written, bytes.count - written) }
@@ -41,12 +42,14 @@ enum TextFile {
                 let reason = errorText(errno)
                 _ = close(descriptor)
                 _ = unlink(draft)
-                throw UsageError("\(draft) cannot be written: \(reason)")
+                throw CommandFailure.usage("\(draft) cannot be written: \(reason)")
             }
             written += count
         }
         _ = close(descriptor)
-        guard rename(draft, path) == 0 else { throw UsageError("\(path) cannot be replaced: \(errorText(errno))") }
+        guard rename(draft, path) == 0 else {
+            throw CommandFailure.usage("\(path) cannot be replaced: \(errorText(errno))")
+        }
     }
 }
 

@@ -1,4 +1,5 @@
 internal import Glibc
+internal import TextForms
 
 /// An IPv4 address and port, resolved once at the start.
 struct Endpoint: Equatable, Sendable {
@@ -22,21 +23,21 @@ struct Endpoint: Equatable, Sendable {
 
     /// Reads `host:port`, with one of `schemes` and `://` before it or without; a name is resolved.
     ///
-    /// - Throws: `UsageError` naming `option` when the form is wrong or the name has no IPv4 address.
-    init(_ given: String, for option: String, schemes: Schemes) throws(UsageError) {
+    /// - Throws: a usage failure naming `option` when the form is wrong or the name has no IPv4 address.
+    init(_ given: String, for option: String, schemes: Schemes) throws(CommandFailure) {
         var text = given
         var isSecure = false
         if let mark = given.firstRange(of: "://") {
             let scheme = String(given[..<mark.lowerBound])
             guard scheme == schemes.plain || scheme == schemes.secure else {
-                throw UsageError("\(option) “\(given)”: write \(schemes.forms)")
+                throw CommandFailure.usage("\(option) “\(given)”: write \(schemes.forms)")
             }
             isSecure = scheme == schemes.secure
             text = String(given[mark.upperBound...])
             if text.hasSuffix("/") { text.removeLast() }
         }
         guard let colon = text.lastIndex(of: ":"), let port = UInt16(text[text.index(after: colon)...]), port > 0 else {
-            throw UsageError("\(option) “\(given)”: write \(schemes.forms)")
+            throw CommandFailure.usage("\(option) “\(given)”: write \(schemes.forms)")
         }
         var host = String(text[..<colon])
         // A gateway that listens on every address is reached on this machine's own.
@@ -46,7 +47,7 @@ struct Endpoint: Equatable, Sendable {
         hints.ai_socktype = CInt(SOCK_STREAM.rawValue)
         var list: UnsafeMutablePointer<addrinfo>?
         guard getaddrinfo(host, nil, &hints, &list) == 0, let first = list else {
-            throw UsageError("\(option) “\(given)”: the host has no IPv4 address")
+            throw CommandFailure.usage("\(option) “\(given)”: the host has no IPv4 address")
         }
         defer { freeaddrinfo(list) }
         let found = first.pointee.ai_addr.withMemoryRebound(to: sockaddr_in.self, capacity: 1) {

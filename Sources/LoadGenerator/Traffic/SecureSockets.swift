@@ -1,5 +1,6 @@
 internal import Cryptography
 internal import Glibc
+internal import TextForms
 
 /// Whom a run believes over TLS, and what it shows of itself.
 struct TLSFiles: Equatable, Sendable {
@@ -13,13 +14,13 @@ struct TLSFiles: Equatable, Sendable {
             trusting: authorities.map { .certificates(path: $0) } ?? .system, showing: certificate, keyPath: key)
     }
 
-    /// - Throws: `UsageError` naming the option of a file that cannot be read or is none of the kind.
-    func check() throws(UsageError) {
+    /// - Throws: a usage failure naming the option of a file that cannot be read or is none of the kind.
+    func check() throws(CommandFailure) {
         for (option, file) in [("--ca", authorities), ("--cert", certificate), ("--key", key)] {
             guard let file, access(file, R_OK) != 0 else { continue }
-            throw UsageError("\(option) names \(file), which cannot be read: \(errorText(errno))")
+            throw CommandFailure.usage("\(option) names \(file), which cannot be read: \(errorText(errno))")
         }
-        do throws(TLSFailure) { _ = try context() } catch { throw UsageError(error.description) }
+        do throws(TLSFailure) { _ = try context() } catch { throw CommandFailure.usage(error.description) }
     }
 }
 

@@ -1,5 +1,6 @@
 import Configuration
 internal import Gateway
+internal import TextForms
 
 /// A configuration file: read or refused with reasons that name a place in it, the same each time.
 ///
@@ -57,7 +58,7 @@ enum ConfigurationFuzz {
         let text = String(decoding: input.prefix(256), as: UTF8.self)
         if let address = ListenAddress(text) { try check(address) }
         if let url = try? HookURL(text) { try require(!url.description.isEmpty, "a hook without a text") }
-        do throws(LongwiredArguments.UsageError) {
+        do throws(CommandFailure) {
             _ = try LongwiredArguments(text.split(separator: "\n").map(String.init))
         } catch {
             try require(!error.description.isEmpty, "refused without a reason")

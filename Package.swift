@@ -110,18 +110,16 @@ let package = Package(
             swiftSettings: common),
         .target(
             name: "CommandLineTool",
-            dependencies: ["HTTPClient", "LongwireClient", "TextForms", "Wire", "Cryptography"],
-            swiftSettings: common),
-        .target(
-            name: "StoreCopying",
             dependencies: [
-                "CommandLineTool", "MessageStore", "Redis", "Delivery", "TextForms", "Wire", "Cryptography", "Platform",
+                "HTTPClient", "LongwireClient", "TextForms", "Wire", "Cryptography", "MessageStore", "Redis",
+                "Delivery",
+                "Platform",
             ],
             swiftSettings: common),
         .executableTarget(name: "longwire-apns", dependencies: ["APNsSender"], swiftSettings: common),
         .executableTarget(name: "longwired", dependencies: ["Gateway"], swiftSettings: common),
         .executableTarget(
-            name: "longwire", dependencies: ["CommandLineTool", "LoadGenerator", "StoreCopying", "TextForms"],
+            name: "longwire", dependencies: ["CommandLineTool", "LoadGenerator", "TextForms"],
             swiftSettings: common),
 
         // Tests, one folder a module.
@@ -218,13 +216,10 @@ let package = Package(
             name: "SimulatedRedisTests", dependencies: ["SimulatedRedis", "Platform", "Redis"],
             path: "Tests/SimulatedRedis/SimulatedRedisTests", swiftSettings: common),
         .testTarget(
-            name: "StoreCopyingTests",
+            name: "CommandLineToolTests",
             dependencies: [
-                "StoreCopying", "CommandLineTool", "MessageStore", "Delivery", "TextForms", "Wire", "TestKit",
+                "CommandLineTool", "LongwireClient", "TextForms", "Wire", "MessageStore", "Delivery", "TestKit",
             ],
-            swiftSettings: common),
-        .testTarget(
-            name: "CommandLineToolTests", dependencies: ["CommandLineTool", "LongwireClient", "TextForms", "Wire"],
             swiftSettings: common),
         .target(
             name: "FuzzTargets",

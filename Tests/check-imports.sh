@@ -39,11 +39,11 @@ LongwireClient: Darwin Glibc Musl Wire
 LongwireClient/Apple: CryptoKit Dispatch Foundation Network Security
 LongwireClient/Linux: Cryptography
 CommandLineTool: Cryptography Foundation FoundationEssentials Glibc HTTPClient LongwireClient Synchronization TextForms Wire
+CommandLineTool/Store: Delivery MessageStore Platform Redis
 LoadGenerator: Cryptography FoundationEssentials Glibc Platform Synchronization TextForms Wire
 longwire-apns: APNsSender Glibc
 longwired: Gateway Glibc
-StoreCopying: CommandLineTool Cryptography Delivery Foundation MessageStore Platform Redis TextForms Wire
-longwire: CommandLineTool Glibc LoadGenerator StoreCopying TextForms
+longwire: CommandLineTool Glibc LoadGenerator TextForms
 '
 
 # A C module has one wrapper: no two lines of the rules $1 may name it.

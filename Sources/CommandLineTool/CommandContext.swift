@@ -3,16 +3,16 @@ internal import Glibc
 internal import TextForms
 
 /// The surroundings of a command, so that tests can give it others.
-package struct CommandContext: Sendable {
-    package var environment: [String: String]
-    package var readInput: @Sendable () -> [UInt8]
+struct CommandContext: Sendable {
+    var environment: [String: String]
+    var readInput: @Sendable () -> [UInt8]
     /// Writes one line to standard output; whole lines only, from any thread.
-    package var write: @Sendable (String) -> Void
-    package var complain: @Sendable (String) -> Void
+    var write: @Sendable (String) -> Void
+    var complain: @Sendable (String) -> Void
     /// A person reads standard output.
-    package var isTerminal: Bool
+    var isTerminal: Bool
 
-    package init(
+    init(
         environment: [String: String], readInput: @escaping @Sendable () -> [UInt8],
         write: @escaping @Sendable (String) -> Void, complain: @escaping @Sendable (String) -> Void,
         isTerminal: Bool = false
@@ -22,7 +22,7 @@ package struct CommandContext: Sendable {
     }
 
     /// The process's own.
-    package static var process: CommandContext {
+    static var process: CommandContext {
         CommandContext(
             environment: ProcessInfo.processInfo.environment,
             readInput: { Array(FileHandle.standardInput.readDataToEndOfFile()) },
@@ -37,7 +37,7 @@ package struct CommandContext: Sendable {
     /// Ends the process because standard output takes no more.
     ///
     /// A reader that has enough, as `head` has, is no error. Any other would take what came for the whole answer.
-    package static func endUnwritten(_ code: CInt) -> Never {
+    static func endUnwritten(_ code: CInt) -> Never {
         if code == EPIPE { _exit(ExitCode.readerLeft.rawValue) }
         _ = put("longwire: standard output cannot be written: \(String(cString: strerror(code)))", on: STDERR_FILENO)
         _exit(ExitCode.failedOutput.rawValue)

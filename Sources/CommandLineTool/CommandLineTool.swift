@@ -5,19 +5,21 @@ package import TextForms
 package enum CommandLineTool {
     package static let version = "0.1.0"
 
-    static let commands: [CommandSyntax] = [
-        ConnectCommand.syntax, PushCommand.syntax, RevokeCommand.syntax, TraceCommand.trace, DeviceCommand.list,
-        DeviceCommand.show, DeviceCommand.disconnect, DeviceCommand.device, AppCommand.list, AppCommand.show,
-        AppCommand.create, AppCommand.set, AppCommand.rotate, AppCommand.enable, AppCommand.disable, AppCommand.delete,
-        QueueCommand.peek, QueueCommand.purge, QueueCommand.replay, HandoffCommand.lease, HandoffCommand.settle,
-        FollowCommand.upstream, FollowCommand.events, TopCommand.syntax, DoctorCommand.syntax, ContextCommand.list,
-        ContextCommand.use, DrainCommand.drain, ClusterCommand.status, ClusterCommand.drain, ClusterCommand.move,
-        HealthCommand.health,
-        CommandSyntax(name: "version", summary: "Prints the version.") { _, context in
-            context.write("longwire \(version)")
-            return .done
-        },
-    ]
+    static let commands: [CommandSyntax] =
+        [
+            ConnectCommand.syntax, PushCommand.syntax, RevokeCommand.syntax, TraceCommand.trace, DeviceCommand.list,
+            DeviceCommand.show, DeviceCommand.disconnect, DeviceCommand.device, AppCommand.list, AppCommand.show,
+            AppCommand.create, AppCommand.set, AppCommand.rotate, AppCommand.enable, AppCommand.disable,
+            AppCommand.delete,
+            QueueCommand.peek, QueueCommand.purge, QueueCommand.replay, HandoffCommand.lease, HandoffCommand.settle,
+            FollowCommand.upstream, FollowCommand.events, TopCommand.syntax, DoctorCommand.syntax, ContextCommand.list,
+            ContextCommand.use, DrainCommand.drain, ClusterCommand.status, ClusterCommand.drain, ClusterCommand.move,
+            HealthCommand.health,
+            CommandSyntax(name: "version", summary: "Prints the version.") { _, context in
+                context.write("longwire \(version)")
+                return .done
+            },
+        ] + StoreCommands.all
 
     /// Prepares the process, before anything is opened.
     ///
@@ -35,18 +37,12 @@ package enum CommandLineTool {
         }
     }
 
-    /// Runs one command line, given without the program's own name, and says how to exit.
-    ///
-    /// - Parameters:
-    ///   - arguments: the words.
-    ///   - more: commands of other modules: what a client's library may not need is not in this one.
-    ///   - context: the surroundings.
-    /// - Returns: how to exit; failures have been told.
-    package static func run(
-        _ arguments: [String], with more: [CommandSyntax] = [], in context: CommandContext = .process
-    ) -> ExitCode {
+    /// Runs one command line, given without the program's own name, and says how to exit; failures have been told.
+    package static func run(_ arguments: [String]) -> ExitCode { run(arguments, in: .process) }
+
+    static func run(_ arguments: [String], in context: CommandContext) -> ExitCode {
         do {
-            return try dispatch(arguments, commands + more, context)
+            return try dispatch(arguments, context)
         } catch let failure as CommandFailure {
             context.complain("longwire: \(failure.message)")
             return failure.code
@@ -56,21 +52,19 @@ package enum CommandLineTool {
         }
     }
 
-    private static func dispatch(
-        _ arguments: [String], _ commands: [CommandSyntax], _ context: CommandContext
-    ) throws -> ExitCode {
+    private static func dispatch(_ arguments: [String], _ context: CommandContext) throws -> ExitCode {
         guard let first = arguments.first else {
-            context.complain(overview(commands))
+            context.complain(overview)
             return .usage
         }
         switch first {
         case "-h", "--help":
-            context.write(overview(commands))
+            context.write(overview)
             return .done
-        case "--version": return try dispatch(["version"], commands, context)
+        case "--version": return try dispatch(["version"], context)
         case "help":
-            guard arguments.count > 1 else { return try dispatch(["--help"], commands, context) }
-            return try dispatch(Array(arguments.dropFirst()) + ["--help"], commands, context)
+            guard arguments.count > 1 else { return try dispatch(["--help"], context) }
+            return try dispatch(Array(arguments.dropFirst()) + ["--help"], context)
         default: break
         }
         let family = commands.filter { $0.name.hasPrefix(first + " ") }
@@ -104,7 +98,7 @@ package enum CommandLineTool {
         throw CommandFailure.usage("say which: \(family.map { "longwire \($0.name)" }.joined(separator: ", "))")
     }
 
-    private static func overview(_ commands: [CommandSyntax]) -> String {
+    private static var overview: String {
         let bench = "Loads a gateway and reports what it did; it has options of its own (--help)."
         let rows = commands.map { ($0.name, $0.summary) } + [("bench", bench)]
         let width = 2 + (rows.map(\.0.count).max() ?? 0)

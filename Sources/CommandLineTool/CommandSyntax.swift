@@ -1,7 +1,7 @@
-package import TextForms
+internal import TextForms
 
 /// What one subcommand accepts, and what it does.
-package struct CommandSyntax: Sendable {
+struct CommandSyntax: Sendable {
     let name: String
     let summary: String
     /// Names of the words that are no options, all required.
@@ -11,7 +11,7 @@ package struct CommandSyntax: Sendable {
     let notes: [String]
     let run: @Sendable (ParsedArguments, CommandContext) throws -> ExitCode
 
-    package init(
+    init(
         name: String, summary: String, operands: [(name: String, help: String)] = [], options: [CommandOption] = [],
         notes: [String] = [], run: @escaping @Sendable (ParsedArguments, CommandContext) throws -> ExitCode
     ) {

@@ -1,9 +1,9 @@
 internal import Foundation
-package import TextForms
+internal import TextForms
 
 /// How a command shows what it found: words for a person at a terminal, JSON for a program.
-package struct Display {
-    package static let options: [CommandOption] = [
+struct Display {
+    static let options: [CommandOption] = [
         .flag("json", "Print JSON. The default where standard output is no terminal."),
         .flag("text", "Print words and tables. The default on a terminal."),
     ]
@@ -25,10 +25,10 @@ package struct Display {
     /// Moves the cursor to the first line and clears what is below, without a flicker.
     static let clearScreen = TerminalText.Sequence.home.text + TerminalText.Sequence.clear.text
 
-    package let isJSON: Bool
+    let isJSON: Bool
     private let hasColours: Bool
 
-    package init(_ arguments: ParsedArguments, _ context: CommandContext) {
+    init(_ arguments: ParsedArguments, _ context: CommandContext) {
         isJSON = arguments.has("json") || !arguments.has("text") && !context.isTerminal
         let environment = context.environment
         // https://no-color.org: any value but an empty one.
@@ -40,7 +40,7 @@ package struct Display {
     }
 
     /// Rows in columns; the first row is the heading.
-    package func table(_ rows: [[String]]) -> [String] {
+    func table(_ rows: [[String]]) -> [String] {
         guard let heading = rows.first else { return [] }
         let widths = heading.indices.map { column in
             rows.map { column < $0.count ? Self.width($0[column]) : 0 }.max() ?? 0
@@ -64,7 +64,7 @@ package struct Display {
     }
 
     /// A time of the gateway's in local time, to the millisecond.
-    package static func time(_ milliseconds: Int64, isWithDay: Bool = true) -> String {
+    static func time(_ milliseconds: Int64, isWithDay: Bool = true) -> String {
         var seconds = time_t(milliseconds / 1_000)
         var parts = tm()
         localtime_r(&seconds, &parts)
@@ -74,7 +74,7 @@ package struct Display {
         return String(format: "%04d-%02d-%02d ", parts.tm_year + 1_900, parts.tm_mon + 1, parts.tm_mday) + clock
     }
 
-    package static func duration(_ milliseconds: Int64) -> String {
+    static func duration(_ milliseconds: Int64) -> String {
         switch abs(milliseconds) {
         case ..<1_000: "\(milliseconds) ms"
         case ..<120_000: String(format: "%.1f s", Double(milliseconds) / 1_000)

@@ -1,7 +1,7 @@
 internal import TextForms
 
 /// JSON to be written: members keep their order, so that a line reads the same each time.
-package enum JSONText: Equatable {
+enum JSONText: Equatable {
     case null
     case bool(Bool)
     case integer(Int64)
@@ -12,10 +12,10 @@ package enum JSONText: Equatable {
     /// JSON already.
     case verbatim(String)
 
-    package static func == (left: JSONText, right: JSONText) -> Bool { left.text == right.text }
+    static func == (left: JSONText, right: JSONText) -> Bool { left.text == right.text }
 
     /// In one line.
-    package var text: String {
+    var text: String {
         switch self {
         case .null: "null"
         case .bool(let value): value ? "true" : "false"

@@ -1,7 +1,6 @@
 internal import CommandLineTool
 internal import Glibc
 internal import LoadGenerator
-internal import StoreCopying
 internal import TextForms
 
 @main
@@ -12,6 +11,6 @@ struct Longwire {
         if arguments.first == "bench" {
             exit(LoadGenerator.run(arguments: Array(arguments.dropFirst()), version: CommandLineTool.version).rawValue)
         }
-        exit(CommandLineTool.run(arguments, with: StoreCommands.all).rawValue)
+        exit(CommandLineTool.run(arguments).rawValue)
     }
 }

@@ -1,18 +1,16 @@
-package import CommandLineTool
 internal import MessageStore
 internal import TextForms
 
 /// `longwire store …`: what is done to a store while no gateway works on it.
-package enum StoreCommands {
-    package static let all: [CommandSyntax] = [copy, stats, check, backup, restore, export, importing, redisCheck]
+enum StoreCommands {
+    static let all: [CommandSyntax] = [copy, stats, check, backup, restore, export, importing, redisCheck]
 
     static let copy = CommandSyntax(
         name: "store copy", summary: "Copies the store of stopped gateways into an empty one, and compares them.",
         operands: [
             (
                 "FROM",
-                "The store to copy, which keeps all that it has. A folder, as the gateway's store.path names it; or "
-                    + "redis://HOST:PORT[,HOST:PORT…][/NAME], NAME as in cluster.name (default: longwire)."
+                "The store to copy, which keeps all that it has. \(place)"
             ),
             ("TO", "Where to, in the same form: a folder that is empty or not there, or a cluster that has no data."),
         ],
@@ -26,26 +24,18 @@ package enum StoreCommands {
             "A copy counts as a whole or not at all: until it has ended no gateway starts on TO, and --replace begins anew.",
         ]
     ) { arguments, context in
-        do {
-            guard arguments.operands[0] != arguments.operands[1] else {
-                throw CommandFailure.usage("FROM and TO are the same store")
-            }
-            let source = try CopyPlaces.place(arguments.operands[0], arguments)
-            defer { source.close() }
-            let target = try CopyPlaces.place(arguments.operands[1], arguments)
-            defer { target.close() }
-            let sums = try StoreCopy.run(
-                from: source, to: target, isReplacing: arguments.has("replace"), tell: context.write)
-            let (rows, bytes) = sums.values.reduce((0, 0)) { ($0.0 + $1.rowCount, $0.1 + $1.byteCount) }
-            context.write("copied \(rows) rows, \(bytes) bytes; the stores are the same")
-            return .done
-        } catch let failure as CommandFailure {
-            throw failure
-        } catch {
-            throw CommandFailure.refused("\(error)")
+        guard arguments.operands[0] != arguments.operands[1] else {
+            throw CommandFailure.usage("FROM and TO are the same store")
         }
+        let source = try CopyPlaces.place(arguments.operands[0], arguments)
+        defer { source.close() }
+        let target = try CopyPlaces.place(arguments.operands[1], arguments)
+        defer { target.close() }
+        let sums = try StoreCopy.run(
+            from: source, to: target, isReplacing: arguments.has("replace"), tell: context.write)
+        context.write("copied \(total(sums)); the stores are the same")
+        return .done
     }
-
 }
 
 /// The stores that commands name.

@@ -1,4 +1,3 @@
-internal import CommandLineTool
 internal import Delivery
 internal import Foundation
 internal import MessageStore
@@ -7,7 +6,7 @@ internal import TextForms
 
 /// `longwire store export|import`.
 extension StoreCommands {
-    private static let place =
+    static let place =
         "A folder, as the gateway's store.path names it; or redis://HOST:PORT[,HOST:PORT…][/NAME], NAME as in cluster.name "
         + "(default: longwire)."
 
@@ -25,20 +24,18 @@ extension StoreCommands {
                 + "reads it that nothing is missing. Exit code 1 when a gateway works on the store, or FILE is there.",
         ]
     ) { arguments, context in
-        try run {
-            let (from, file) = (arguments.operands[0], arguments.operands[1])
-            let source = try CopyPlaces.place(from, arguments)
-            defer { source.close() }
-            let target = try ExportTarget(file)
-            var isDone = false
-            defer { if !isDone { target.abandon() } }
-            let sums = try StoreExport.write(
-                source, to: file, release: CommandLineTool.version, put: target.put, tell: context.complain)
-            try target.finish()
-            isDone = true
-            context.complain("exported \(total(sums)), \(target.byteCount) bytes of the file")
-            return .done
-        }
+        let (from, file) = (arguments.operands[0], arguments.operands[1])
+        let source = try CopyPlaces.place(from, arguments)
+        defer { source.close() }
+        let target = try ExportTarget(file)
+        var isDone = false
+        defer { if !isDone { target.abandon() } }
+        let sums = try StoreExport.write(
+            source, to: file, release: CommandLineTool.version, put: target.put, tell: context.complain)
+        try target.finish()
+        isDone = true
+        context.complain("exported \(total(sums)), \(target.byteCount) bytes of the file")
+        return .done
     }
 
     static let importing = CommandSyntax(
@@ -57,24 +54,22 @@ extension StoreCommands {
             "An import counts as a whole or not at all: until it has ended no gateway starts on TO, and --replace begins anew.",
         ]
     ) { arguments, context in
-        try run {
-            let (file, to) = (arguments.operands[0], arguments.operands[1])
-            let source = try ExportSource(file)
-            if source.isSeekable {
-                var reader = try ExportReader(file, take: source.take)
-                while try reader.nextRows() != nil {}
-                try source.rewind()
-            }
-            let target = try CopyPlaces.place(to, arguments)
-            defer { target.close() }
-            let sums = try StoreExport.read(
-                file, into: target, isReplacing: arguments.has("replace"), take: source.take, tell: context.write)
-            context.write("imported \(total(sums)); the store is what the export has")
-            return .done
+        let (file, to) = (arguments.operands[0], arguments.operands[1])
+        let source = try ExportSource(file)
+        if source.isSeekable {
+            var reader = try ExportReader(file, take: source.take)
+            while try reader.nextRows() != nil {}
+            try source.rewind()
         }
+        let target = try CopyPlaces.place(to, arguments)
+        defer { target.close() }
+        let sums = try StoreExport.read(
+            file, into: target, isReplacing: arguments.has("replace"), take: source.take, tell: context.write)
+        context.write("imported \(total(sums)); the store is what the export has")
+        return .done
     }
 
-    private static func total(_ sums: [StoreKey.Table: TableSum]) -> String {
+    static func total(_ sums: [StoreKey.Table: TableSum]) -> String {
         let (rows, bytes) = sums.values.reduce((0, 0)) { ($0.0 + $1.rowCount, $0.1 + $1.byteCount) }
         return "\(rows) rows, \(bytes) bytes"
     }

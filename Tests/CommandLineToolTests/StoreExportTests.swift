@@ -1,4 +1,3 @@
-import CommandLineTool
 import Delivery
 import Foundation
 import TestKit
@@ -6,8 +5,8 @@ import Testing
 import TextForms
 import Wire
 
+@testable import CommandLineTool
 @testable import MessageStore
-@testable import StoreCopying
 
 extension StoreCopyTests {
     /// The lines of the tables, with their digests.

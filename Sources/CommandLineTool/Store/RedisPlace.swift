@@ -1,15 +1,15 @@
 internal import Cryptography
-package import Delivery
-package import MessageStore
-package import Redis
+internal import Delivery
+internal import MessageStore
+internal import Redis
 internal import Wire
 
 /// A cluster on Redis.
 ///
 /// The gateways keep three facts of the embedded engine's table `meta` in their register: the key of tokens, the queue
 /// epoch and the highest gateway time. Here they are rows as everywhere, and written they are in both places.
-package final class RedisPlace: CopyPlace {
-    package let name: String
+final class RedisPlace: CopyPlace {
+    let name: String
     private let cluster: RedisCluster
     private let configuration: RedisEngine.Configuration
     private let wantedPartCount: Int?
@@ -34,14 +34,14 @@ package final class RedisPlace: CopyPlace {
     ///   - cluster: the servers.
     ///   - configuration: the cluster's name, and how long servers are waited for.
     ///   - partCount: of a new cluster; one that is there keeps its own, and another number is refused.
-    package init(
+    init(
         name: String, _ cluster: RedisCluster, _ configuration: RedisEngine.Configuration, partCount: Int?
     ) {
         (self.name, self.cluster, self.configuration, wantedPartCount) = (name, cluster, configuration, partCount)
         register = RegisterAccess(cluster, name: configuration.name, minReplicas: configuration.minReplicas)
     }
 
-    package func beginReading(for target: String) throws {
+    func beginReading(for target: String) throws {
         try register.begin(isTarget: false, other: target, isReplacing: false)
         isHeld = true
         guard let count = register.partCount else {
@@ -50,7 +50,7 @@ package final class RedisPlace: CopyPlace {
         try open(count)
     }
 
-    package func beginWriting(from source: String, isReplacing: Bool) throws {
+    func beginWriting(from source: String, isReplacing: Bool) throws {
         // The servers have to keep what they are given.
         let problems = try RedisSettings.check(
             cluster, name: configuration.name, minReplicas: configuration.minReplicas
@@ -122,7 +122,7 @@ package final class RedisPlace: CopyPlace {
         key.table == .meta && key.ownerLow == 0 && key.item == 0 ? Fact(rawValue: key.ownerHigh) : nil
     }
 
-    package func visitRows(_ body: (StoredRow) throws -> Void) throws {
+    func visitRows(_ body: (StoredRow) throws -> Void) throws {
         guard let rows else { return }
         var stored: [Fact: [UInt8]] = [:]
         try rows.visit { row in
@@ -142,7 +142,7 @@ package final class RedisPlace: CopyPlace {
         }
     }
 
-    package func write(_ batch: [CopiedRow]) throws {
+    func write(_ batch: [CopiedRow]) throws {
         for row in batch {
             switch Self.fact(of: row.key) {
             case .tokenKey?: if row.value.count == 32 { written.tokenKey = row.value }
@@ -156,9 +156,9 @@ package final class RedisPlace: CopyPlace {
         try rows?.write(batch.map { WrittenRow(key: $0.key, wakeAt: $0.wakeAt, value: $0.value) }, now: now)
     }
 
-    package func finishWriting() throws { try register.set(written, partCount: partCount) }
+    func finishWriting() throws { try register.set(written, partCount: partCount) }
 
-    package func complete() throws {
+    func complete() throws {
         guard isHeld, let rows else { return }
         if isTarget {
             // A gateway that starts needs these; a store that has none is new.
@@ -174,7 +174,7 @@ package final class RedisPlace: CopyPlace {
         isHeld = false
     }
 
-    package func close() {
+    func close() {
         // A source that was read in part is whole; a target keeps its mark.
         if isHeld, !isTarget { try? register.end(rows?.epochs.count == partCount ? rows?.epochs ?? [] : []) }
         rows?.close()

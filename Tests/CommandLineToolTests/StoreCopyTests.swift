@@ -1,4 +1,3 @@
-import CommandLineTool
 import Delivery
 import Foundation
 import TestKit
@@ -6,8 +5,8 @@ import Testing
 import TextForms
 import Wire
 
+@testable import CommandLineTool
 @testable import MessageStore
-@testable import StoreCopying
 
 @Suite("Copying a store")
 final class StoreCopyTests {
@@ -60,7 +59,7 @@ final class StoreCopyTests {
         let lines = Lines()
         let context = CommandContext(
             environment: [:], readInput: { [] }, write: { lines.all.append($0) }, complain: { lines.all.append($0) })
-        let code = CommandLineTool.run(words, with: StoreCommands.all, in: context)
+        let code = CommandLineTool.run(words, in: context)
         return (code, lines.all.joined(separator: "\n"))
     }
 

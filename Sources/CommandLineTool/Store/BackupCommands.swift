@@ -1,4 +1,3 @@
-internal import CommandLineTool
 internal import Foundation
 internal import MessageStore
 internal import Platform
@@ -19,7 +18,7 @@ extension StoreCommands {
         options: [
             .value("from", "FOLDER", "The data folder of a stopped gateway. Without it the running gateway is asked."),
             .value("wait-seconds", "S", "How long to wait for its end, 0 to 86400. Default: 3600."),
-        ] + AdminCalls.options,
+        ] + AdminClient.options,
         notes: [
             "A running gateway goes on: whatever it accepted before the call is in the backup, and some of what came meanwhile may "
                 + "be. Every file is read again and compared with its SHA-256 digest. The credential needs the permission admin "
@@ -28,32 +27,32 @@ extension StoreCommands {
                 + "made, or when it has not ended after the time.",
         ]
     ) { arguments, context in
-        try run {
-            let target = arguments.operands[0]
-            if let folder = arguments.text("from") {
-                let backup = try StoreBackup.make(of: folder, at: target, time: Int64(SystemClock.wallMilliseconds))
-                context.write("made \(target): \(backup.entries.count) files, \(backup.byteCount) bytes")
-                return .done
-            }
-            let calls = try AdminCalls(arguments, context)
-            let seconds = UInt64(try arguments.number("wait-seconds", in: 0...86_400) ?? 3_600)
-            let end = SystemClock.monotonicMilliseconds + seconds * 1_000
-            var status = try calls.post("/v1/backup", [("name", .string(target))])
-            while status["state"] as? String == "running" {
-                guard SystemClock.monotonicMilliseconds < end else {
-                    throw CommandFailure.refused("\(target) is still being made; GET /v1/backup tells its end")
-                }
-                Thread.sleep(forTimeInterval: 0.1)
-                status = try calls.get("/v1/backup")
-            }
-            let folder = status["folder"] as? String ?? target
-            guard status["state"] as? String == "done", status["name"] as? String == target else {
-                throw CommandFailure.refused(
-                    "no backup was made: \(status["error"] as? String ?? "another one took its place")")
-            }
-            context.write("made \(folder): \(status["files"] ?? 0) files, \(status["bytes"] ?? 0) bytes")
+        let target = arguments.operands[0]
+        if let folder = arguments.text("from") {
+            let backup = try StoreBackup.make(of: folder, at: target, time: Int64(SystemClock.wallMilliseconds))
+            context.write("made \(target): \(backup.entries.count) files, \(backup.byteCount) bytes")
             return .done
         }
+        let client = try AdminClient(Credentials(arguments, context))
+        let seconds = UInt64(try arguments.number("wait-seconds", in: 0...86_400) ?? 3_600)
+        let end = SystemClock.monotonicMilliseconds + seconds * 1_000
+        var status = try client.send(
+            .post, "/v1/backup", body: JSONText.object([("name", .string(target))]).text
+        ).object
+        while status["state"] as? String == "running" {
+            guard SystemClock.monotonicMilliseconds < end else {
+                throw CommandFailure.refused("\(target) is still being made; GET /v1/backup tells its end")
+            }
+            Thread.sleep(forTimeInterval: 0.1)
+            status = try client.send(.get, "/v1/backup").object
+        }
+        let folder = status["folder"] as? String ?? target
+        guard status["state"] as? String == "done", status["name"] as? String == target else {
+            throw CommandFailure.refused(
+                "no backup was made: \(status["error"] as? String ?? "another one took its place")")
+        }
+        context.write("made \(folder): \(status["files"] ?? 0) files, \(status["bytes"] ?? 0) bytes")
+        return .done
     }
 
     /// `longwire store restore`: makes a store of a backup.
@@ -74,24 +73,22 @@ extension StoreCommands {
             "Exit code 1 when the backup is damaged, or FOLDER is in use or not empty.",
         ]
     ) { arguments, context in
-        try run {
-            let (source, folder) = (arguments.operands[0], arguments.operands[1])
-            let backup = try StoreBackup.restore(source, to: folder)
-            let inspection = try StoreInspection(folder: folder, isRestoring: true)
-            defer { inspection.close() }
-            let check = StoreCheck(inspection)
-            guard check.damageCount == 0 else {
-                let first = check.damages.first.map { ": \($0.place): \($0.what)" } ?? ""
-                throw CommandFailure.refused(
-                    "the files are those of the backup, but \(check.damageCount) things in it are damaged\(first); longwire store "
-                        + "check \(source) tells all; \(folder) is not usable: remove it")
-            }
-            try EmbeddedStore.endCopy(to: folder, wall: Int64(SystemClock.wallMilliseconds))
-            let rowCount = check.tables.values.reduce(0) { $0 + $1.rowCount }
-            context.write(
-                "restored \(folder): \(backup.entries.count) files, \(backup.byteCount) bytes, \(rowCount) rows; nothing is "
-                    + "damaged")
-            return .done
+        let (source, folder) = (arguments.operands[0], arguments.operands[1])
+        let backup = try StoreBackup.restore(source, to: folder)
+        let inspection = try StoreInspection(folder: folder, isRestoring: true)
+        defer { inspection.close() }
+        let check = StoreCheck(inspection)
+        guard check.damageCount == 0 else {
+            let first = check.damages.first.map { ": \($0.place): \($0.what)" } ?? ""
+            throw CommandFailure.refused(
+                "the files are those of the backup, but \(check.damageCount) things in it are damaged\(first); longwire store "
+                    + "check \(source) tells all; \(folder) is not usable: remove it")
         }
+        try EmbeddedStore.endCopy(to: folder, wall: Int64(SystemClock.wallMilliseconds))
+        let rowCount = check.tables.values.reduce(0) { $0 + $1.rowCount }
+        context.write(
+            "restored \(folder): \(backup.entries.count) files, \(backup.byteCount) bytes, \(rowCount) rows; nothing is "
+                + "damaged")
+        return .done
     }
 }

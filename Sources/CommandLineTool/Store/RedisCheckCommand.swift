@@ -1,4 +1,3 @@
-internal import CommandLineTool
 internal import Foundation
 internal import MessageStore
 internal import Redis
@@ -57,26 +56,22 @@ extension StoreCommands {
                 + "settings that cannot be read alone. A lack of replicas is a warning unless --min-replicas is given."
         ]
     ) { arguments, context in
-        do {
-            let cluster = try RedisOptions.cluster(arguments.operands[0], arguments)
-            let found = try RedisSettings.check(
-                cluster, name: arguments.text("cluster") ?? RedisEngine.Configuration().name,
-                minReplicas: try RedisOptions.minReplicas(arguments))
-            // Without the option it is not known how many replicas the gateways ask for.
-            let isCountKnown = arguments.text("min-replicas") != nil
-            let problems = found.filter {
-                $0.kind == .wrong || $0.kind == .passing && (isCountKnown || !$0.isReplicaCount)
-            }
-            for finding in found where !problems.contains(finding) {
-                context.write("\(finding.kind == .unread ? "not checked" : "warning"): \(finding)")
-            }
-            guard problems.isEmpty else {
-                throw CommandFailure.refused(problems.map(\.description).joined(separator: "\n"))
-            }
-            context.write("the servers are set up as a gateway needs them")
-            return .done
-        } catch let failure as CommandFailure {
-            throw failure
-        } catch { throw CommandFailure.refused("\(error)") }
+        let cluster = try RedisOptions.cluster(arguments.operands[0], arguments)
+        let found = try RedisSettings.check(
+            cluster, name: arguments.text("cluster") ?? RedisEngine.Configuration().name,
+            minReplicas: try RedisOptions.minReplicas(arguments))
+        // Without the option it is not known how many replicas the gateways ask for.
+        let isCountKnown = arguments.text("min-replicas") != nil
+        let problems = found.filter {
+            $0.kind == .wrong || $0.kind == .passing && (isCountKnown || !$0.isReplicaCount)
+        }
+        for finding in found where !problems.contains(finding) {
+            context.write("\(finding.kind == .unread ? "not checked" : "warning"): \(finding)")
+        }
+        guard problems.isEmpty else {
+            throw CommandFailure.refused(problems.map(\.description).joined(separator: "\n"))
+        }
+        context.write("the servers are set up as a gateway needs them")
+        return .done
     }
 }

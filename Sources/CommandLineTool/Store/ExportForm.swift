@@ -6,27 +6,26 @@
 // The first block's body is "H" and a JSON object that says where the rows come from. Others are "R" and rows, and the last
 // one is "E" and the sums of all tables: who reads it knows that nothing is missing. Numbers are in network order.
 
-internal import CommandLineTool
 internal import Delivery
 internal import MessageStore
 internal import Platform
 internal import Wire
 
 /// What an export says of itself.
-package struct ExportHeader: Equatable, Sendable {
+struct ExportHeader: Equatable, Sendable {
     /// The form of the rows: that of the embedded engine's folder.
-    package var storeFormat: Int
-    package var release: String
+    var storeFormat: Int
+    var release: String
     /// Milliseconds since 1970, by the clock of the machine that made it.
-    package var madeAt: Int64
-    package var source: String
+    var madeAt: Int64
+    var source: String
 
-    package init(storeFormat: Int, release: String, madeAt: Int64, source: String) {
+    init(storeFormat: Int, release: String, madeAt: Int64, source: String) {
         (self.storeFormat, self.release, self.madeAt, self.source) = (storeFormat, release, madeAt, source)
     }
 }
 
-package enum ExportForm {
+enum ExportForm {
     static let firstLine = "longwire export 1\n"
     static let firstWords = "longwire export "
     /// A block is written when it has so much; with a row of any size it stays below `blockByteLimit`.

@@ -3,13 +3,13 @@
 // Both sides are seen through the store's seam alone: the source lends its rows, the target takes them as a loop's writes.
 // So a copy knows neither engine's format, and works between any two of them.
 
-package import Delivery
+internal import Delivery
 internal import Cryptography
 internal import MessageStore
 internal import Wire
 
 /// A store as a copy sees it: a source is begun, read and completed; a target begun, written, finished, read and completed.
-package protocol CopyPlace: AnyObject {
+protocol CopyPlace: AnyObject {
     /// How the operator named it.
     var name: String { get }
     /// Opens the store, which no gateway may work on.
@@ -28,10 +28,10 @@ package protocol CopyPlace: AnyObject {
 }
 
 /// A row on its way.
-package struct CopiedRow: Sendable {
-    package var key: StoreKey
-    package var wakeAt: Int64
-    package var value: [UInt8]
+struct CopiedRow: Sendable {
+    var key: StoreKey
+    var wakeAt: Int64
+    var value: [UInt8]
 
     init(key: StoreKey, wakeAt: Int64, value: [UInt8]) { (self.key, self.wakeAt, self.value) = (key, wakeAt, value) }
 
@@ -39,13 +39,13 @@ package struct CopiedRow: Sendable {
 }
 
 /// Rows of a table, in one number that does not depend on their order.
-package struct TableSum: Equatable, Sendable {
-    package var rowCount = 0
-    package var byteCount = 0
+struct TableSum: Equatable, Sendable {
+    var rowCount = 0
+    var byteCount = 0
     private var low: UInt64 = 0
     private var high: UInt64 = 0
 
-    package init() {}
+    init() {}
 
     init(rowCount: Int, byteCount: Int, _ words: (high: UInt64, low: UInt64)) {
         (self.rowCount, self.byteCount, high, low) = (rowCount, byteCount, words.high, words.low)
@@ -71,21 +71,16 @@ package struct TableSum: Equatable, Sendable {
     }
 
     /// The digest's digits.
-    package var text: String {
-        [high, low].map { word in
-            let text = String(word, radix: 16)
-            return String(repeating: "0", count: 16 - text.count) + text
-        }.joined()
-    }
+    var text: String { StoreCheck.hex(high) + StoreCheck.hex(low) }
 }
 
 /// Why a copy ended early; the message is for the operator.
-package struct CopyFailure: Error, Equatable, CustomStringConvertible {
-    package let description: String
-    package init(_ description: String) { self.description = description }
+struct CopyFailure: Error, Equatable, CustomStringConvertible {
+    let description: String
+    init(_ description: String) { self.description = description }
 }
 
-package enum StoreCopy {
+enum StoreCopy {
     /// Rows and bytes that are on their way at a time.
     static let batchRowCount = 10_000
     static let batchByteCount = 4 << 20
@@ -103,50 +98,70 @@ package enum StoreCopy {
     ///   - tell: gets lines of progress, and one for each table.
     /// - Returns: what each table has.
     /// - Throws: `CopyFailure` when the target is not empty, or not the same afterwards; what the stores throw.
-    package static func run(
-        from source: any CopyPlace, to target: any CopyPlace, isReplacing: Bool = false, tell: (String) -> Void
+    static func run(
+        from source: any CopyPlace, to target: any CopyPlace, isReplacing: Bool = false,
+        tell: @escaping (String) -> Void
     ) throws -> [StoreKey.Table: TableSum] {
         try source.beginReading(for: target.name)
-        try target.beginWriting(from: source.name, isReplacing: isReplacing)
-        var sums: [StoreKey.Table: TableSum] = [:]
-        var batch: [CopiedRow] = []
-        var (byteCount, rowCount) = (0, 0)
-        try source.visitRows { row in
-            sums[row.key.table, default: TableSum()].add(row)
-            batch.append(CopiedRow(row))
-            byteCount += row.value.count
-            rowCount += 1
-            if rowCount % progressRowCount == 0 { tell("\(rowCount) rows so far") }
-            guard batch.count >= batchRowCount || byteCount >= batchByteCount else { return }
-            try target.write(batch)
-            batch.removeAll(keepingCapacity: true)
-            byteCount = 0
+        let sums = try fill(target, from: source.name, isReplacing: isReplacing, tell: tell) { put in
+            var batch: [CopiedRow] = []
+            var byteCount = 0
+            try source.visitRows { row in
+                batch.append(CopiedRow(row))
+                byteCount += row.value.count
+                guard batch.count >= batchRowCount || byteCount >= batchByteCount else { return }
+                try put(batch)
+                batch.removeAll(keepingCapacity: true)
+                byteCount = 0
+            }
+            try put(batch)
         }
-        if !batch.isEmpty { try target.write(batch) }
-        try target.finishWriting()
-        for table in StoreKey.Table.allCases { tell(line(table, sums[table] ?? TableSum())) }
-        tell("reading \(source.name) and the copy again to compare")
-        let again = try read(source)
-        let copied = try read(target)
-        for table in StoreKey.Table.allCases {
-            let (first, second, copy) = (
-                sums[table] ?? TableSum(), again[table] ?? TableSum(), copied[table] ?? TableSum()
-            )
-            guard first == second else {
-                throw CopyFailure("\(source.name) changed while it was copied: table \(table)")
-            }
-            guard copy == second else {
-                throw CopyFailure(
-                    "the copy is not the same: table \(table) has \(copy.rowCount) rows with digest \(copy.text), and "
-                        + "\(source.name) has \(second.rowCount) with \(second.text); run it again with --replace")
-            }
+        guard try sums == self.sums(of: source) else {
+            throw CopyFailure("\(source.name) changed while it was copied: run it again with --replace")
         }
         try target.complete()
         try source.complete()
         return sums
     }
 
-    private static func read(_ place: any CopyPlace) throws -> [StoreKey.Table: TableSum] {
+    /// Makes a store of rows, which `rows` passes on in pieces, and reads it again to compare.
+    ///
+    /// What each table has is the answer; `target.complete` is left to the caller.
+    static func fill(
+        _ target: any CopyPlace, from name: String, isReplacing: Bool, tell: @escaping (String) -> Void,
+        _ rows: (([CopiedRow]) throws -> Void) throws -> Void
+    ) throws -> [StoreKey.Table: TableSum] {
+        try target.beginWriting(from: name, isReplacing: isReplacing)
+        var sums: [StoreKey.Table: TableSum] = [:]
+        var rowCount = 0
+        try rows { piece in
+            for row in piece {
+                row.value.withUnsafeBytes {
+                    sums[row.key.table, default: TableSum()].add(
+                        StoredRow(key: row.key, wakeAt: row.wakeAt, value: $0))
+                }
+            }
+            try target.write(piece)
+            let before = rowCount / progressRowCount
+            rowCount += piece.count
+            if rowCount / progressRowCount > before { tell("\(rowCount) rows so far") }
+        }
+        try target.finishWriting()
+        tell("reading it again to compare")
+        let found = try self.sums(of: target)
+        for table in StoreKey.Table.allCases {
+            let (wanted, got) = (sums[table] ?? TableSum(), found[table] ?? TableSum())
+            tell(line(table, got))
+            guard wanted == got else {
+                throw CopyFailure(
+                    "the store is not the same: table \(table) has \(got.rowCount) rows with digest \(got.text), and "
+                        + "\(name) has \(wanted.rowCount) with \(wanted.text); run it again with --replace")
+            }
+        }
+        return sums
+    }
+
+    static func sums(of place: any CopyPlace) throws -> [StoreKey.Table: TableSum] {
         var sums: [StoreKey.Table: TableSum] = [:]
         try place.visitRows { sums[$0.key.table, default: TableSum()].add($0) }
         return sums

@@ -1,11 +1,11 @@
-package import Delivery
+internal import Delivery
 internal import Foundation
 internal import MessageStore
 internal import Platform
 internal import Wire
 
 /// Writes a store as one portable file, and makes a store of such a file.
-package enum StoreExport {
+enum StoreExport {
     /// Writes every row of `source`, then reads it again to see that it did not change meanwhile.
     ///
     /// - Parameters:
@@ -16,7 +16,7 @@ package enum StoreExport {
     ///   - tell: gets lines of progress, and one for each table.
     /// - Returns: what there is of each table.
     /// - Throws: `CopyFailure` when the store changed meanwhile; what the store and `put` throw.
-    package static func write(
+    static func write(
         _ source: any CopyPlace, to target: String, release: String, put: @escaping ([UInt8]) throws -> Void,
         tell: (String) -> Void
     ) throws -> [StoreKey.Table: TableSum] {
@@ -29,9 +29,7 @@ package enum StoreExport {
             try writer.add(row)
             if writer.rowCount % StoreCopy.progressRowCount == 0 { tell("\(writer.rowCount) rows so far") }
         }
-        var again: [StoreKey.Table: TableSum] = [:]
-        try source.visitRows { again[$0.key.table, default: TableSum()].add($0) }
-        guard again == writer.sums else {
+        guard try StoreCopy.sums(of: source) == writer.sums else {
             throw CopyFailure("\(source.name) changed while it was exported: stop what works on it, and run it again")
         }
         // The last block comes after the comparison: an export that differs is one that was cut off.
@@ -54,42 +52,18 @@ package enum StoreExport {
     /// - Returns: what there is of each table.
     /// - Throws: `CopyFailure` for a file that is damaged or shortened, and when the store is not the same afterwards; what
     ///   the store and `take` throw.
-    package static func read(
+    static func read(
         _ file: String, into target: any CopyPlace, isReplacing: Bool, take: @escaping (Int) throws -> [UInt8],
-        tell: (String) -> Void
+        tell: @escaping (String) -> Void
     ) throws -> [StoreKey.Table: TableSum] {
         // Before anything is written or removed.
         var reader = try ExportReader(file, take: take)
         tell("an export of \(reader.header.source), made by release \(reader.header.release)")
-        try target.beginWriting(from: file, isReplacing: isReplacing)
-        var sums: [StoreKey.Table: TableSum] = [:]
-        var rowCount = 0
-        while let rows = try reader.nextRows() {
-            for row in rows {
-                row.value.withUnsafeBytes {
-                    sums[row.key.table, default: TableSum()].add(
-                        StoredRow(key: row.key, wakeAt: row.wakeAt, value: $0))
-                }
-            }
-            try target.write(rows)
-            let before = rowCount / StoreCopy.progressRowCount
-            rowCount += rows.count
-            if rowCount / StoreCopy.progressRowCount > before { tell("\(rowCount) rows so far") }
-        }
-        try target.finishWriting()
-        var found: [StoreKey.Table: TableSum] = [:]
-        try target.visitRows { found[$0.key.table, default: TableSum()].add($0) }
-        for table in StoreKey.Table.allCases {
-            let (wanted, got) = (sums[table] ?? TableSum(), found[table] ?? TableSum())
-            tell(StoreCopy.line(table, got))
-            guard wanted == got else {
-                throw CopyFailure(
-                    "the store is not what the export has: table \(table) has \(got.rowCount) rows with digest \(got.text), and "
-                        + "the export \(wanted.rowCount) with \(wanted.text); run it again with --replace")
-            }
+        let sums = try StoreCopy.fill(target, from: file, isReplacing: isReplacing, tell: tell) { put in
+            while let rows = try reader.nextRows() { try put(rows) }
         }
         try target.complete()
-        return found
+        return sums
     }
 }
 

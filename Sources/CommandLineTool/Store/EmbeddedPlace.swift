@@ -1,17 +1,17 @@
-package import Delivery
+internal import Delivery
 internal import MessageStore
 internal import Platform
 internal import Wire
 
 /// A folder of the embedded engine.
-package final class EmbeddedPlace: CopyPlace {
-    package let name: String
+final class EmbeddedPlace: CopyPlace {
+    let name: String
     private let loop = CopyLoop()
     private var store: EmbeddedStore?
     private var writer: ShardWriter?
 
     /// Names the folder, the gateway's `store.path`; nothing is opened yet.
-    package init(_ folder: String) { name = folder }
+    init(_ folder: String) { name = folder }
 
     private func open(isTarget: Bool) throws {
         var configuration = EmbeddedStore.Configuration(folder: name)
@@ -20,13 +20,13 @@ package final class EmbeddedPlace: CopyPlace {
         store = try EmbeddedStore(configuration)
     }
 
-    package func beginReading(for target: String) throws {
+    func beginReading(for target: String) throws {
         // A folder that is not there would become a new and empty store, and the copy one of nothing.
         guard FileSystem.exists(name + "/format") else { throw CopyFailure("there is no store in \(name)") }
         try open(isTarget: false)
     }
 
-    package func beginWriting(from source: String, isReplacing: Bool) throws {
+    func beginWriting(from source: String, isReplacing: Bool) throws {
         let isHalf = EmbeddedStore.isUnfinishedCopy(name)
         guard !isHalf || isReplacing else {
             throw CopyFailure("\(name) has a copy that did not end; run it again with --replace")
@@ -47,7 +47,7 @@ package final class EmbeddedPlace: CopyPlace {
         try open(isTarget: true)
     }
 
-    package func visitRows(_ body: (StoredRow) throws -> Void) throws {
+    func visitRows(_ body: (StoredRow) throws -> Void) throws {
         guard let store else { return }
         for table in StoreKey.Table.allCases {
             var failure: (any Error)?
@@ -59,7 +59,7 @@ package final class EmbeddedPlace: CopyPlace {
         }
     }
 
-    package func write(_ rows: [CopiedRow]) throws {
+    func write(_ rows: [CopiedRow]) throws {
         guard let store else { return }
         let writer = writer ?? ShardWriter([store.makeLoopStore(index: 0, of: 1, post: loop.post)], loop)
         self.writer = writer
@@ -69,13 +69,13 @@ package final class EmbeddedPlace: CopyPlace {
     }
 
     /// What was written is read again from the disk, as a start would read it.
-    package func finishWriting() throws {
+    func finishWriting() throws {
         writer?.finish()
         closeStore()
         try open(isTarget: true)
     }
 
-    package func complete() throws {
+    func complete() throws {
         guard EmbeddedStore.isUnfinishedCopy(name) else { return }
         try EmbeddedStore.endCopy(to: name, wall: Int64(SystemClock.wallMilliseconds))
     }
@@ -87,5 +87,5 @@ package final class EmbeddedPlace: CopyPlace {
         store = nil
     }
 
-    package func close() { closeStore() }
+    func close() { closeStore() }
 }

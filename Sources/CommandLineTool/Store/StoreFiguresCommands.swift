@@ -1,4 +1,3 @@
-internal import CommandLineTool
 internal import Delivery
 internal import MessageStore
 internal import Platform
@@ -20,29 +19,27 @@ extension StoreCommands {
                 + "can be read at any time.",
         ]
     ) { arguments, context in
-        try run {
-            let folder = arguments.operands[0]
-            try requireStore(folder)
-            let disk = try DiskUsage(folder)
-            let display = Display(arguments, context)
-            var check: StoreCheck?
-            var owner: Int32??
-            do {
-                let inspection = try StoreInspection(folder: folder)
-                defer { inspection.close() }
-                check = StoreCheck(inspection)
-            } catch let error as StoreError {
-                guard case .inUse(_, let process) = error else { throw error }
-                owner = .some(process)
-            }
-            context.write(display.isJSON ? json(disk, check, owner) : words(disk, check, owner, display))
-            if let check, check.damageCount > 0 {
-                context.complain(
-                    "longwire: \(check.damageCount) things in \(folder) are damaged and may be missing above; see longwire "
-                        + "store check \(folder)")
-            }
-            return .done
+        let folder = arguments.operands[0]
+        try requireStore(folder)
+        let disk = try DiskUsage(folder)
+        let display = Display(arguments, context)
+        var check: StoreCheck?
+        var owner: Int32??
+        do {
+            let inspection = try StoreInspection(folder: folder)
+            defer { inspection.close() }
+            check = StoreCheck(inspection)
+        } catch let error as StoreError {
+            guard case .inUse(_, let process) = error else { throw error }
+            owner = .some(process)
         }
+        context.write(display.isJSON ? json(disk, check, owner) : words(disk, check, owner, display))
+        if let check, check.damageCount > 0 {
+            context.complain(
+                "longwire: \(check.damageCount) things in \(folder) are damaged and may be missing above; see longwire "
+                    + "store check \(folder)")
+        }
+        return .done
     }
 
     /// `longwire store check`: reads everything.
@@ -55,38 +52,29 @@ extension StoreCommands {
             "Exit code 1 when something is damaged, or when a gateway works on the folder.",
         ]
     ) { arguments, context in
-        try run {
-            let folder = arguments.operands[0]
-            try requireStore(folder)
-            let inspection: StoreInspection
-            do { inspection = try StoreInspection(folder: folder) } catch let error as StoreError {
-                guard case .inUse = error else { throw error }
-                throw CommandFailure.refused(
-                    "\(error)\nThe store of a running gateway changes while it is read: check a backup in its place")
-            }
-            defer { inspection.close() }
-            let display = Display(arguments, context)
-            let check = StoreCheck(inspection)
-            if display.isJSON {
-                context.write(json(check, folder))
-            } else {
-                for damage in check.damages {
-                    context.write(
-                        "\(damage.place): \(damage.what)\n  means: \(damage.kind.meaning)\n  do: \(damage.kind.advice)")
-                }
-                let left = check.damageCount - check.damages.count
-                if left > 0 { context.write("and \(left) more") }
-                context.write(summary(check))
-            }
-            return check.damageCount == 0 ? .done : .refused
+        let folder = arguments.operands[0]
+        try requireStore(folder)
+        let inspection: StoreInspection
+        do { inspection = try StoreInspection(folder: folder) } catch let error as StoreError {
+            guard case .inUse = error else { throw error }
+            throw CommandFailure.refused(
+                "\(error)\nThe store of a running gateway changes while it is read: check a backup in its place")
         }
-    }
-
-    /// Tells every failure as the command's.
-    static func run(_ body: () throws -> ExitCode) throws -> ExitCode {
-        do { return try body() } catch let failure as CommandFailure {
-            throw failure
-        } catch { throw CommandFailure.refused("\(error)") }
+        defer { inspection.close() }
+        let display = Display(arguments, context)
+        let check = StoreCheck(inspection)
+        if display.isJSON {
+            context.write(json(check, folder))
+        } else {
+            for damage in check.damages {
+                context.write(
+                    "\(damage.place): \(damage.what)\n  means: \(damage.kind.meaning)\n  do: \(damage.kind.advice)")
+            }
+            let left = check.damageCount - check.damages.count
+            if left > 0 { context.write("and \(left) more") }
+            context.write(summary(check))
+        }
+        return check.damageCount == 0 ? .done : .refused
     }
 
     /// A folder without a store would get the files of one.

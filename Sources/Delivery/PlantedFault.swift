@@ -12,6 +12,8 @@ package enum PlantedFault: String, CaseIterable, Sendable {
     case ackAboveHighestAccepted
     /// A Hello's positions settle nothing.
     case positionsIgnored
+    /// A Hello's positions count whichever history of the store gave them.
+    case otherHistoryCounts
     /// An expired message is not counted among the final states.
     case expiryUncounted
     /// The end of a message of which only the row was there leaves its bytes among those that are queued.
@@ -28,6 +30,8 @@ package enum PlantedFault: String, CaseIterable, Sendable {
     case windowMiscounted
     /// Messages are sent before the Welcome or the UpdateResult is out.
     case gateIgnored
+    /// A device that ends its half of the connection is not owed the results of its updates.
+    case updatesNotOwed
     /// The shard does not send messages in flight again after the client may have dropped them.
     case recalledNotResent
     /// The offline flag is computed once, at acceptance.
@@ -82,6 +86,8 @@ package enum PlantedFault: String, CaseIterable, Sendable {
     case currentTokenQuarantined
     /// The badge is applied with every lease.
     case badgePerLease
+    /// A job is leased before the settings of its app are there.
+    case unknownAppLeased
     /// The alarm of a cold message does not bring back the due job that the message's row implies.
     case impliedJobLost
     /// That alarm makes a due job although the job has a row of its own.

@@ -75,6 +75,22 @@ struct AppKnowledgeTests {
         #expect(harness.lease().map(\.attempt) == [8])
     }
 
+    @Test("a job whose last lease lapsed before its app was known is not leased once more")
+    func lastAttemptOfUnknownApp() {
+        harness.apps[0].maxAttempts = 2
+        harness.shard.reload(apps: harness.apps)
+        let (_, message) = due()
+        #expect(harness.lease(milliseconds: 1_000).map(\.message) == [message])
+        harness.advance(1_500)
+        #expect(harness.lease(milliseconds: 1_000).map(\.attempt) == [2])
+        restart([harness.apps[1]], knowsAllApps: false)
+        harness.advance(2_000)
+        #expect(harness.finalState(message) == nil)
+        harness.shard.reload(apps: harness.apps)
+        #expect(harness.lease().isEmpty)
+        #expect(harness.finalState(message) == .failed)
+    }
+
     @Test("a publish that reaches a shard before the app does is told to come again, and so is one of an app just gone")
     func publish() {
         let phone = harness.register()

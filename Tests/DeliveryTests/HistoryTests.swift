@@ -147,6 +147,25 @@ struct HistoryTests {
         #expect(Self.epoch(harness) == Self.restored.epoch(8))
     }
 
+    @Test("a Hello that was captured after the backup is refused after the restore")
+    func capturedHello() {
+        let harness = DeliveryHarness()
+        var phone = harness.register()
+        let backup = harness.store.backup
+        harness.connect(&phone)
+        let captured = UInt64(harness.now)
+        harness.store.restore(backup)
+        harness.crash(history: harness.history.successor(id: 9, now: harness.now))
+        harness.connect(&phone) { $0.timestamp = captured }
+        #expect(harness.welcomes.count == 2 && harness.closes.last?.code == .clockSkew)
+        harness.connect(&phone)
+        #expect(harness.welcomes.count == 3)
+        // A clock that was far ahead at the restore locks nobody out.
+        harness.crash(history: harness.history.successor(id: 10, now: harness.now + 86_400_000))
+        harness.connect(&phone)
+        #expect(harness.welcomes.count == 4)
+    }
+
     @Test("a position among broadcasts of another history settles none of this one")
     func broadcasts() {
         let world = BroadcastHarness()

@@ -46,6 +46,27 @@ import Wire
         #expect(harness.store.violations.isEmpty)
     }
 
+    @Test("dropOldest ends no message in place of one that has ended while the queue was read")
+    func roomDuringTheRead() {
+        let harness = DeliveryHarness {
+            $0.overflowPolicy = .dropOldest
+            $0.queuedMessageLimit = 3
+        }
+        let phone = harness.register()
+        harness.disconnect(phone)
+        let first = harness.publish(phone, "1", vendor: false)
+        _ = harness.publish(phone, "2", vendor: false)
+        harness.store.cool()
+        let third = harness.publish(phone, "3", timeToLive: 5_000, vendor: false)
+        harness.submit(phone, "4", vendor: false)
+        harness.shard.advance(to: harness.now + 6_000)
+        harness.flush()
+        #expect(harness.outcomes.values.filter { $0.code == .accepted }.count == 4)
+        #expect(harness.finalState(third.message) == .expired)
+        #expect(harness.finalState(first.message) == nil)
+        #expect(harness.imbalance() == nil)
+    }
+
     @Test("a message of the backlog has an ack deadline, too", arguments: [false, true])
     func backlogDeadline(cold: Bool) {
         let harness = DeliveryHarness()

@@ -128,7 +128,7 @@ extension Shard {
             return Refusal(.badProof, "the proof does not match")
         }
         let timestamp = command.hello.timestamp
-        guard timestamp > device.value.lastTimestamp || isPlanted(.timestampIgnored), isWithinClock(timestamp) else {
+        guard isUnused(timestamp, by: device) || isPlanted(.timestampIgnored), isWithinClock(timestamp) else {
             return Refusal(.clockSkew, "the timestamp must increase and lie within 120 s of server_time")
         }
         return nil
@@ -140,6 +140,14 @@ extension Shard {
         case .known: Refusal(.appDisabled, "the app is disabled")
         case .absent, .unknown: Refusal(.moved, "this gateway does not know the app yet; come back")
         }
+    }
+
+    /// True for a timestamp that no earlier Hello of the device can have had.
+    ///
+    /// A store of an older content has forgotten timestamps, all from before its history began.
+    private func isUnused(_ timestamp: UInt64, by device: Place<Device>) -> Bool {
+        let began = history.began / 1_000
+        return timestamp > device.value.lastTimestamp && (timestamp > began || began >= UInt64(clamping: now))
     }
 
     /// True for a timestamp of a device that is near enough to the gateway's time.
@@ -169,7 +177,10 @@ extension Shard {
     private mutating func arrival(_ command: HelloCommand, _ slot: DeviceSlot) -> Arrival {
         let device = devices.at(slot)
         var arrival = Arrival(command: command, slot: slot)
-        guard command.hello.queueEpoch == history.epoch(device.value.queueEpoch) else { return arrival }
+        guard
+            command.hello.queueEpoch == history.epoch(device.value.queueEpoch)
+                || isPlanted(.otherHistoryCounts)
+        else { return arrival }
         let own = command.hello.positions.first { $0.stream == 0 }
         // A position counts only beside the log that gave it.
         let broadcast =

@@ -20,9 +20,11 @@ extension Shard {
     /// True when a lease of the channel for these apps (`nil`: all) would find jobs.
     package func hasDueJobs(for keys: Set<AppKey>?, _ channel: VendorChannel) -> Bool {
         apps.enumerated().contains { index, app in
-            app.mayLease && keys?.contains(app.key) != false && jobs.dueCount(of: index, channel) > 0
+            mayLease(app) && keys?.contains(app.key) != false && jobs.dueCount(of: index, channel) > 0
         }
     }
+
+    private func mayLease(_ app: AppEntry) -> Bool { app.mayLease || isPlanted(.unknownAppLeased) }
 
     /// Leases due jobs; the answer comes as `.leased`, once it is durable, and may be empty.
     package mutating func lease(_ command: LeaseCommand, now: GatewayTime) {
@@ -76,7 +78,7 @@ extension Shard {
                 tookAny = false
                 for index in apps.indices where operation.items.count < limit {
                     // Without the app's settings a job has no topic: it stays until they are known, or its message ends.
-                    guard apps[index].mayLease else { continue }
+                    guard mayLease(apps[index]) else { continue }
                     if let allowed = operation.command.apps, !allowed.contains(apps[index].key) { continue }
                     let slot = jobs.firstDue(of: index, operation.command.channel, isBulk: isBulk)
                     guard slot != .none else { continue }
@@ -151,9 +153,16 @@ extension Shard {
             endVendorPart(job, state: .rejected, reason: reason)
             return nil
         }
-        guard let appTopic = apps[Int(entry.value.appIndex)].topic(of: channel) else {
+        let app = apps[Int(entry.value.appIndex)]
+        guard let appTopic = app.topic(of: channel) ?? (isPlanted(.unknownAppLeased) ? "" : nil) else {
             // The app has gone while the device was read.
             placeJob(slot)
+            return nil
+        }
+        guard Int(entry.value.row.attempts) < app.maxAttempts else {
+            // Its last lease lapsed while the app was not known.
+            count(entry.value.row) { $0.jobsExhausted &+= 1 }
+            endVendorPart(JobAtHand(slot: slot, device: deviceSlot, coldRow: bytes), state: .exhausted, reason: "exhausted")
             return nil
         }
         let device = devices.at(deviceSlot)

@@ -145,11 +145,7 @@ extension Shard {
         let device = devices.at(slot)
         // Only an app that is known is published to; it may have gone while the queue was read.
         guard let settings = apps[Int(device.value.appIndex)].knowledge.settings else { return refuse(command, .busy) }
-        let size = Int(MessageRow.charge(MessageRow.byteCountLimit(command)))
-        var excess = Excess(
-            count: Int(device.value.messageCount + device.value.vendorCount) + 1 - settings.queuedMessageLimit,
-            bytes: Int(device.value.messageBytes + device.value.vendorBytes) + size - settings.queuedByteLimit)
-        if excess.isAny, hash != 0 { excess.take(away: collapsible(slot, hash: hash)) }
+        var excess = excess(with: command, slot, hash: hash, settings)
         guard excess.isAny else {
             accept(command, slot, hash: hash, dropping: [])
             return
@@ -184,6 +180,19 @@ extension Shard {
             return
         }
         accept(command, slot, hash: hash, dropping: dropping)
+    }
+
+    /// How far the queue would be over its bounds with one more message.
+    private func excess(
+        with command: PublishCommand, _ slot: DeviceSlot, hash: UInt64, _ settings: AppSettings
+    ) -> Excess {
+        let device = devices.at(slot)
+        let size = Int(MessageRow.charge(MessageRow.byteCountLimit(command)))
+        var excess = Excess(
+            count: Int(device.value.messageCount + device.value.vendorCount) + 1 - settings.queuedMessageLimit,
+            bytes: Int(device.value.messageBytes + device.value.vendorBytes) + size - settings.queuedByteLimit)
+        if excess.isAny, hash != 0 { excess.take(away: collapsible(slot, hash: hash)) }
+        return excess
     }
 
     func mayDrop(_ slot: MessageSlot) -> Bool {
@@ -236,16 +245,24 @@ extension Shard {
             overflow.dropping.append(facts.message)
             overflow.excess.take(away: Excess(count: 1, bytes: Int(facts.byteCount)))
         }
-        // Some may have ended, or been sent, during the read of the next page.
-        var dropping: [MessageSlot] = []
-        for id in overflow.dropping {
-            if let message = listedMessage(id, of: slot), mayDrop(message) { dropping.append(message) }
-        }
         let command = overflow.kept.command
-        switch reading {
-        case .unreadable: refuse(command, .storeFailed)
-        case .whole where overflow.excess.isAny: refuse(command, .queueFull)
-        case .whole: accept(command, slot, hash: overflow.hash, dropping: dropping)
+        switch (reading, apps[Int(devices.at(slot).value.appIndex)].knowledge.settings) {
+        case (.unreadable, _): refuse(command, .storeFailed)
+        case (.whole, nil): refuse(command, .busy)
+        case (.whole, let settings?):
+            // During the reads some may have been sent, and others may have ended: there may be room by now.
+            var excess = excess(with: command, slot, hash: overflow.hash, settings)
+            var dropping: [MessageSlot] = []
+            for id in overflow.dropping where excess.isAny {
+                guard let message = listedMessage(id, of: slot), mayDrop(message) else { continue }
+                dropping.append(message)
+                excess.take(away: Excess(count: 1, bytes: Int(messages.at(message).value.facts.byteCount)))
+            }
+            if excess.isAny {
+                refuse(command, overflow.excess.isAny ? .queueFull : .busy)
+            } else {
+                accept(command, slot, hash: overflow.hash, dropping: dropping)
+            }
         }
         leaveBrought(overflow.brought, of: slot)
     }

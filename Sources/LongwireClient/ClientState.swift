@@ -98,21 +98,10 @@ public struct ClientState: Equatable, Sendable {
 // that half a file is never taken for a whole one. Unknown names are an error: a file of a newer version is refused
 // rather than half understood.
 extension ClientState {
-    static let firstLine = "longwire state 6"
-    /// Without rejections, which a state without any is written as.
-    static let firstLineWithoutRejections = "longwire state 5"
-    /// Without messages to the app's server, which a state without any is written as.
-    static let firstLineWithoutMessages = "longwire state 4"
-    /// Without a check sum, before that without heartbeats, and the first one without reports; else the same.
-    static let earlierFirstLines = ["longwire state 3", "longwire state 2", "longwire state 1"]
+    static let firstLine = "longwire state 1"
 
     public var serialized: [UInt8] {
-        let hasMessages = lastOutgoing > 0
-        var lines = [
-            !rejections.isEmpty
-                ? Self.firstLine : hasMessages ? Self.firstLineWithoutRejections : Self.firstLineWithoutMessages,
-            "app \(Self.hex(Array(appID.utf8)))",
-        ]
+        var lines = [Self.firstLine, "app \(Self.hex(Array(appID.utf8)))"]
         if isRegistered {
             lines.append("cid \(cid)")
             lines.append("secret \(Self.hex(deviceSecret))")
@@ -129,7 +118,7 @@ extension ClientState {
         for report in unreported { lines.append(report.line) }
         for rejection in rejections { lines.append(rejection.line) }
         for heartbeat in heartbeats { lines.append(heartbeat.line) }
-        if hasMessages { lines.append("sent \(lastOutgoing)") }
+        if lastOutgoing > 0 { lines.append("sent \(lastOutgoing)") }
         for message in outgoing { lines.append(message.line) }
         let text = Array((lines.joined(separator: "\n") + "\n").utf8)
         return text + Array("check \(Self.checkSum(of: text))\nend\n".utf8)
@@ -140,21 +129,18 @@ extension ClientState {
     /// - Throws: `stateDamaged`, naming the line, for anything else.
     public init(serialized bytes: [UInt8]) throws(LongwireClientError) {
         var lines = String(decoding: bytes, as: UTF8.self).split(separator: "\n")
-        let summed = [Self.firstLine, Self.firstLineWithoutRejections, Self.firstLineWithoutMessages]
-        guard let first = lines.first, (summed + Self.earlierFirstLines).contains(String(first)) else {
+        guard let first = lines.first, first == Self.firstLine else {
             throw LongwireClientError(
-                code: .stateDamaged, message: "this is not a state of version 1 to 6; use another state file")
+                code: .stateDamaged, message: "this is not a state of version 1; use another state file")
         }
-        guard lines.last == "end", bytes.last == UInt8(ascii: "\n") else {
+        guard lines.count > 2, lines.last == "end", bytes.last == UInt8(ascii: "\n") else {
             throw LongwireClientError(code: .stateDamaged, message: "the state is cut short; restore or remove it")
         }
-        if summed.contains(String(first)) {
-            let check = lines.remove(at: lines.count - 2)
-            // The lines of the sum and of the end, each with its line feed.
-            guard check == "check \(Self.checkSum(of: bytes.dropLast(check.utf8.count + 5)))" else {
-                throw LongwireClientError(
-                    code: .stateDamaged, message: "the state does not have its check sum; restore or remove it")
-            }
+        let check = lines.remove(at: lines.count - 2)
+        // The lines of the sum and of the end, each with its line feed.
+        guard check == "check \(Self.checkSum(of: bytes.dropLast(check.utf8.count + 5)))" else {
+            throw LongwireClientError(
+                code: .stateDamaged, message: "the state does not have its check sum; restore or remove it")
         }
         self.init(appID: "")
         for (number, line) in lines.enumerated().dropFirst().dropLast() {
@@ -230,7 +216,7 @@ extension ClientState {
     }
 
     /// FNV-1a of 64 bits: it finds a disk's faults, and keeps nobody out.
-    private static func checkSum(of bytes: some Sequence<UInt8>) -> String {
+    static func checkSum(of bytes: some Sequence<UInt8>) -> String {
         let sum = bytes.reduce(0xCBF2_9CE4_8422_2325 as UInt64) { ($0 ^ UInt64($1)) &* 0x100_0000_01B3 }
         return hex((0..<8).map { UInt8(truncatingIfNeeded: sum >> (56 - 8 * $0)) })
     }

@@ -41,13 +41,6 @@ struct ClientReportTests {
         #expect(driver.stored?.unreported.first == .shown(MessageID(high: 9, low: 45)))
     }
 
-    @Test("a state without reports, as the version before wrote it, is read")
-    func earlierState() throws {
-        let text = "longwire state 1\napp 64\ntimestamp 2 1\noffset 0\nepoch 5\nend\n"
-        let state = try ClientState(serialized: Array(text.utf8))
-        #expect(state.appID == "d" && state.unreported.isEmpty)
-    }
-
     @Test("a fetch from the background connects at once, is reachable meanwhile, and ends in the gateway's silence")
     func fetch() throws {
         var driver = CoreDriver(state: CoreDriver.registered) { $0.applicationState = .background }

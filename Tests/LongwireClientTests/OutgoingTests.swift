@@ -89,10 +89,4 @@ struct OutgoingTests {
         for _ in 0..<64 { large.keep(.send([UInt8](repeating: 0, count: 16 << 10), answering: .none)) }
         #expect(large.outgoing.count == 32)
     }
-
-    @Test("a state without messages is written as the version before wrote it")
-    func downgrade() {
-        let text = String(decoding: CoreDriver.registered.serialized, as: UTF8.self)
-        #expect(text.hasPrefix("longwire state 4\n") && !text.contains("sent"))
-    }
 }

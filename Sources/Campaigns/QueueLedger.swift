@@ -9,32 +9,31 @@ package import Wire
 package struct AppQueue: Sendable, Equatable, Codable {
     package var app: AppKey
     package var count: Int
-    /// What these messages count in bytes; `nil` from a release that does not count them.
-    package var bytes: Int?
-    /// What the app has on disk besides (`RetainedBytes`); `nil` likewise.
-    package var retainedBytes: Int?
-    package init(app: AppKey, count: Int, bytes: Int? = nil, retainedBytes: Int? = nil) {
+    /// What these messages count in bytes.
+    package var bytes: Int
+    /// What the app has on disk besides (`RetainedBytes`).
+    package var retainedBytes: Int
+    package init(app: AppKey, count: Int, bytes: Int = 0, retainedBytes: Int = 0) {
         (self.app, self.count, self.bytes, self.retainedBytes) = (app, count, bytes, retainedBytes)
     }
 
     /// Numbers of many gateways can be added up, whichever gateway sent them.
     package var isSound: Bool {
-        Self.bounds ~= count && Self.bounds ~= bytes ?? 0 && Self.bounds ~= retainedBytes ?? 0
+        Self.bounds ~= count && Self.bounds ~= bytes && Self.bounds ~= retainedBytes
     }
     /// The nearest one that is sound.
     fileprivate var bounded: AppQueue {
         AppQueue(
-            app: app, count: Self.bounded(count), bytes: bytes.map(Self.bounded),
-            retainedBytes: retainedBytes.map(Self.bounded))
+            app: app, count: Self.bounded(count), bytes: Self.bounded(bytes),
+            retainedBytes: Self.bounded(retainedBytes))
     }
     private static func bounded(_ number: Int) -> Int { min(max(number, bounds.lowerBound), bounds.upperBound) }
     private static let bounds = -(1 << 48)...(1 << 48)
 
-    /// One that is not there adds nothing: what such a gateway accepts counts no bytes when it ends, either.
     fileprivate static func += (sum: inout AppQueue, more: AppQueue) {
         sum.count += more.count
-        sum.bytes = (sum.bytes ?? 0) + (more.bytes ?? 0)
-        sum.retainedBytes = (sum.retainedBytes ?? 0) + (more.retainedBytes ?? 0)
+        sum.bytes += more.bytes
+        sum.retainedBytes += more.retainedBytes
     }
 }
 
@@ -73,7 +72,7 @@ package struct QueueLedger: Sendable {
         gateways[node] = nil
         let answer = queues.map { queue -> AppQueue in
             // Each number is bounded, and so are the gateways: the sum fits. Who asks refuses one that is not sound.
-            var sum = AppQueue(app: queue.app, count: 0, bytes: 0, retainedBytes: 0)
+            var sum = AppQueue(app: queue.app, count: 0)
             for told in gateways.values { if let queue = told.queues[queue.app] { sum += queue } }
             return sum.bounded
         }

@@ -251,7 +251,7 @@ package struct QuotaBook: Sendable {
     }
     /// What the other gateways have, if there are any; `nil`: nothing is known of it.
     private func lastWord(of app: AppKey, now: Int64) -> AppQueue? {
-        guard gatewayCount > 1 else { return AppQueue(app: app, count: 0, bytes: 0, retainedBytes: 0) }
+        guard gatewayCount > 1 else { return AppQueue(app: app, count: 0) }
         guard awaitedAnswers == 0 else { return nil }
         // A word that nobody renews would refuse an app for ever whose queues are empty by now.
         return now - heardAt < QueueLedger.silenceMilliseconds ? queuedElsewhere[app] : nil
@@ -261,16 +261,11 @@ package struct QuotaBook: Sendable {
         guard let elsewhere = lastWord(of: app, now: now) else { return nil }
         let here = here(app)
         // A part may have ended what another had accepted before a restart.
-        let messages = max(0, here.count + elsewhere.count)
-        guard quota != .queuedMessages else { return messages }
-        guard let bytes = here.bytes, let others = elsewhere.bytes else { return nil }
-        // What a release that does not count bytes has ended stays among them: never more than the messages can have.
-        let queued = min(max(0, bytes + others), messages * QueuedBlocks.largestMessageByteCount)
+        let queuedBytes = max(0, here.bytes + elsewhere.bytes)
         switch quota {
-        case .queuedMessages, .queuedBytes: return queued
-        case .storedBytes:
-            guard let retained = here.retainedBytes, let others = elsewhere.retainedBytes else { return nil }
-            return queued + max(0, retained + others)
+        case .queuedMessages: return max(0, here.count + elsewhere.count)
+        case .queuedBytes: return queuedBytes
+        case .storedBytes: return queuedBytes + max(0, here.retainedBytes + elsewhere.retainedBytes)
         case .devices, .publishesPerSecond, .requestBytesPerSecond: return nil
         }
     }
@@ -279,7 +274,7 @@ package struct QuotaBook: Sendable {
         if let used = used(quota, of: app, now: now) { return used }
         let here = here(app)
         guard quota != .queuedMessages else { return max(0, here.count) }
-        return max(0, here.bytes ?? 0) + (quota == .storedBytes ? max(0, here.retainedBytes ?? 0) : 0)
+        return max(0, here.bytes) + (quota == .storedBytes ? max(0, here.retainedBytes) : 0)
     }
 
     /// What this gateway has of these apps, for the one that adds up.

@@ -222,12 +222,8 @@ import Wire
         #expect(book.storeRefusal(app: Self.app, quotas: self.quotas([(.queuedBytes, 50_001)]), now: 1) == nil)
         book.note(part: 0, [Self.app: QuotaHolding(devices: 0, queued: 2, queuedBytes: 30_000)])
         #expect(book.storeRefusal(app: Self.app, quotas: quotas, now: 1) == nil)
-        // What a release that counts no bytes has ended is never more than the messages there are can have.
-        book.note(part: 0, [Self.app: QuotaHolding(devices: 0, queued: 0, queuedBytes: 1 << 40)])
         book.note(part: 1, [Self.app: QuotaHolding(devices: 0, queued: 0, queuedBytes: 0)])
-        #expect(book.usage(of: Self.app, quotas: quotas, now: 1).map { $0.used } == [0, 0])
-        #expect(book.storeRefusal(app: Self.app, quotas: quotas, now: 1) == nil)
-        // Of several gateways each counts what all have, and one of a release without bytes adds none.
+        // Of several gateways each counts what all have.
         book.gatewayCount = 3
         book.note(part: 0, [Self.app: QuotaHolding(devices: 0, queued: 5, queuedBytes: 20_000)])
         #expect(ledger.take([AppQueue(app: Self.app, count: 9)], of: 1, now: 0) == nil)
@@ -235,7 +231,6 @@ import Wire
         for _ in 0..<2 { book.hear(ledger.take(book.queues(of: [Self.app]), of: 3, now: 1_000) ?? [], now: 1_000) }
         #expect(book.usage(of: Self.app, quotas: quotas, now: 1_000).map { $0.used } == [16, 50_000])
         #expect(book.storeRefusal(app: Self.app, quotas: quotas, now: 1_000)?.quota == .queuedBytes)
-        // The owner of part 0 is of such a release: messages are held, bytes are not.
         book.hear([AppQueue(app: Self.app, count: 96)], now: 2_000)
         #expect(book.storeRefusal(app: Self.app, quotas: quotas, now: 2_000)?.quota == .queuedMessages)
         book.hear([AppQueue(app: Self.app, count: 11)], now: 3_000)
@@ -265,15 +260,13 @@ import Wire
         // The other quotas refuse no device that registers.
         let others = self.quotas([(.queuedMessages, 1), (.queuedBytes, 1)])
         #expect(book.registrationRefusal(app: Self.app, quotas: others, now: 1) == nil)
-        // Of several gateways each counts what all have; by a release that does not count it, it is not held.
+        // Of several gateways each counts what all have.
         book.gatewayCount = 2
         #expect(book.storeRefusal(app: Self.app, quotas: quotas, now: 1) == nil, "no word yet")
         for _ in 0..<2 { book.hear([AppQueue(app: Self.app, count: 0, bytes: 0, retainedBytes: -1)], now: 2) }
         #expect(book.storeRefusal(app: Self.app, quotas: quotas, now: 2) == nil)
         book.hear([AppQueue(app: Self.app, count: 1, bytes: 0, retainedBytes: 0)], now: 3)
         #expect(book.storeRefusal(app: Self.app, quotas: quotas, now: 3)?.quota == .storedBytes)
-        book.hear([AppQueue(app: Self.app, count: 1, bytes: 1 << 30)], now: 4)
-        #expect(book.storeRefusal(app: Self.app, quotas: quotas, now: 4) == nil)
         #expect(AppQueue(app: Self.app, count: 1, retainedBytes: .max).isSound == false)
         #expect(Quota.storedBytes.largest < 1 << 48)
     }

@@ -263,13 +263,11 @@ struct RedisRegisterTests {
         guard let server = try RedisServerProcess() else { return }
         let register = register(server, name: "history")
         defer { register.close() }
-        // A cluster of a release without histories has none.
-        let first = try register.join(JoinRequest(instance: 1, info: info(1), constants: constants()))
-        _ = try server.command("HDEL", "{lw:history}:c", "history")
         var other = constants()
+        let first = try register.join(JoinRequest(instance: 1, info: info(1), constants: other))
+        let original = ClusterHistory(id: other.history.id, began: 0)
         other.history = ClusterHistory(id: 0xABC, began: 5)
         let second = try register.join(JoinRequest(instance: 2, info: info(2), constants: other))
-        let original = ClusterHistory(id: 0xABC, began: 0)
         #expect(second.constants.history == original && second.snapshot.history == original)
         try register.leave(second.node, instance: 2)
         #expect(try history(register, first.node) == original)
@@ -287,6 +285,10 @@ struct RedisRegisterTests {
                 JoinRequest(instance: UInt64(10 + number), info: info(10 + number), constants: other))
             #expect(joined.constants.history.id == other.history.id && joined.constants.history.began > 0, "\(word)")
         }
+        _ = try server.command("HDEL", "{lw:history}:c", "history")
+        other.history.id = 0x600
+        let last = try register.join(JoinRequest(instance: 20, info: info(20), constants: other)).constants.history
+        #expect(last.id == 0x600 && last.began > 0, "one that was removed")
     }
 
     private func history(_ register: RedisRegister, _ node: NodeID) throws -> ClusterHistory? {

@@ -148,15 +148,6 @@ final class SharedApps: Sendable {
         }
     }
 
-    /// An owner of an earlier release tells of no apps: it has none.
-    func takeNone(on context: GatewayContext, now: GatewayTime) {
-        change(on: context, now: now) { state in
-            guard !state.isKnown else { return false }
-            state.isKnown = true
-            return true
-        }
-    }
-
     // MARK: Pages
 
     /// An app as its page shows it; `nil`: there is none.

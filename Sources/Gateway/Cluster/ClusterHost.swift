@@ -282,9 +282,8 @@ final class ClusterHost: @unchecked Sendable {
         }
     }
 
-    /// How far the apps of the admin API go; `nil`: their owner is of a release without them.
-    func learn(appsVersion: UInt64?) {
-        guard let appsVersion else { return context.apps.takeNone(on: context, now: time.now ?? 0) }
+    /// How far the apps of the admin API go.
+    func learn(appsVersion: UInt64) {
         context.members[0].submit { $0.followApps(upTo: appsVersion) }
     }
 

@@ -40,7 +40,7 @@ struct LinkFrame {
 
     /// Whether the sender of a heartbeat holds its lease in the register.
     enum Lease: UInt8 {
-        /// Any other frame, or a heartbeat of a release that does not say it.
+        /// Any other frame.
         case unstated
         case held
         case ended

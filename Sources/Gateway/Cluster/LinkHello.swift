@@ -62,10 +62,10 @@ extension LinkForm {
 extension LinkHello: LinkForm {}
 extension LinkClose: LinkForm {}
 
-/// Which versions of the link a gateway speaks: its own and the one before it.
+/// Which versions of the link a gateway speaks: its own and, from the second release on, the one before it.
 struct LinkVersions: Equatable, Sendable {
     /// Rises by one with each release that changes what a link carries.
-    static let current = LinkVersions(version: 1, lowest: 0)
+    static let current = LinkVersions(version: 1, lowest: 1)
 
     var version: Int
     var lowest: Int

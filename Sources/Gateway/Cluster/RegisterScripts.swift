@@ -69,8 +69,7 @@ enum RegisterScripts {
     /// Arguments: instance, info, has an address (0 or 1), format, parts, tokenKey, queueEpoch, rest of a number, count of
     /// numbers, id of a history.
     ///
-    /// A cluster of a release without histories has none, and its content counts as one that never went back. After
-    /// older data was put back, an operator has written a word in its place.
+    /// After older data was put back, an operator has written a word in place of the history, or removed it.
     static let join = RedisScript(
         opening + """
             local format, parts = call('HGET', c, 'format'), call('HGET', c, 'parts')
@@ -85,10 +84,8 @@ enum RegisterScripts {
                 end
             end
             if not format then
-                call('HSET', c, 'format', ARGV[6], 'parts', ARGV[7], 'tokenKey', ARGV[8], 'queueEpoch', ARGV[9])
-            end
-            if call('HEXISTS', c, 'history') == 0 then
-                call('HSET', c, 'history', ARGV[12] .. ':0')
+                call('HSET', c, 'format', ARGV[6], 'parts', ARGV[7], 'tokenKey', ARGV[8], 'queueEpoch', ARGV[9],
+                    'history', ARGV[12] .. ':0')
             elseif not history() then
                 renew(ARGV[12])
             end

@@ -36,8 +36,8 @@ enum GatewayAnswer: Sendable, Codable {
     case revoked
     case onlinePoints([OnlinePoint])
     case onlinePeak(Int)
-    /// Which days are folded, the tokens that are void, and the version of the apps; `nil` from a release without those.
-    case startRows(FoldedDays, revoked: [TokenID], appsVersion: UInt64?)
+    /// Which days are folded, the tokens that are void, and the version of the apps.
+    case startRows(FoldedDays, revoked: [TokenID], appsVersion: UInt64)
     /// What all gateways' callers have used of them.
     case rates([RateTotal])
     /// What the other gateways have queued of them.

@@ -203,10 +203,9 @@ struct LinkHubTests {
         #expect(one.hub.statistics.busyAnswers == 0 && one.hub.statistics.strayAnswers == 0)
     }
 
-    /// Of the release before this one.
-    static let before = LinkVersions(
-        version: LinkVersions.current.version - 1, lowest: LinkVersions.current.lowest - 1)
-    static let neighbours = [(LinkVersions.current, LinkVersions.current), (.current, before), (before, .current)]
+    /// Of a release after this one.
+    static let next = LinkVersions(version: LinkVersions.current.version + 1, lowest: LinkVersions.current.version)
+    static let neighbours = [(LinkVersions.current, LinkVersions.current), (.current, next), (next, .current)]
 
     @Test(
         "every kind of message and of answer goes over a link, also between releases that are one apart",

@@ -165,7 +165,7 @@ extension AppCommand {
         return .done
     }
 
-    /// How an app stands, in lines; none for a gateway of a release that has no page of apps.
+    /// How an app stands, in lines.
     static func lines(_ page: Fields, _ display: Display) -> [String] {
         guard let state = page.text("state") else { return [] }
         var lines = [

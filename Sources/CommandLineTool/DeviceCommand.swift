@@ -28,7 +28,7 @@ enum DeviceCommand {
     }
 
     static let show = syntax("device show")
-    /// As `device show`, from before there were other commands of devices.
+    /// As `device show`, a word shorter.
     static let device = syntax("device")
 
     private static func syntax(_ name: String) -> CommandSyntax {

@@ -17,42 +17,27 @@
 //
 // Numbers of the header and the owner are little-endian, as the machine has them: Longwire runs on little-endian
 // machines only. The other numbers have seven bits a byte, the least first; a ninth byte has eight.
-//
-// Up to store format 6 a header had 40 bytes and no ticket, and an operation 48 (`RecordForm.wide`). A start still
-// reads these, since an older version may have left its journal.
 
 internal import Platform
-
-/// How the records of a segment are written.
-package enum RecordForm: Equatable, Sendable {
-    /// That of store formats 1 to 6; only read.
-    case wide
-    case packed
-
-    package var headerByteCount: Int { self == .wide ? 40 : RecordHeader.byteCount }
-    /// The header's bytes before its checksum.
-    fileprivate var sealedByteCount: Int { self == .wide ? 32 : 28 }
-}
 
 /// The header of a batch.
 package struct RecordHeader: Equatable {
     package static let byteCount = 32
 
-    package var form: RecordForm
     package var bodyByteCount: Int
     package var bucket: UInt16
     package var operationCount: Int
     package var bodyChecksum: UInt32
     package var generation: UInt64
     package var groupStart: Int
-    /// The shard's number of the batch in its run; 0 in the wide form, which has none.
+    /// The shard's number of the batch in its run.
     package var ticket: UInt64
 
     /// The space of a batch with `bodyByteCount` bytes of operations.
-    @inline(__always) package static func recordByteCount(bodyByteCount: Int, form: RecordForm = .packed) -> Int {
-        (form.headerByteCount + bodyByteCount + Limits.alignment - 1) & ~(Limits.alignment - 1)
+    @inline(__always) package static func recordByteCount(bodyByteCount: Int) -> Int {
+        (byteCount + bodyByteCount + Limits.alignment - 1) & ~(Limits.alignment - 1)
     }
-    package var recordByteCount: Int { Self.recordByteCount(bodyByteCount: bodyByteCount, form: form) }
+    package var recordByteCount: Int { Self.recordByteCount(bodyByteCount: bodyByteCount) }
 
     /// Writes what the loop knows.
     package static func write(
@@ -75,35 +60,24 @@ package struct RecordHeader: Equatable {
         header.storeBytes(of: checksum, toByteOffset: 28, as: UInt32.self)
     }
 
-    /// Reads the header at `offset`; `nil` unless it is one of this generation and form.
-    package init?(in bytes: UnsafeRawBufferPointer, at offset: Int, generation: UInt64, form: RecordForm) {
-        guard offset >= 0, bytes.count - offset >= form.headerByteCount else { return nil }
-        let header = UnsafeRawBufferPointer(rebasing: bytes[offset..<offset + form.headerByteCount])
+    /// Reads the header at `offset`; `nil` unless it is one of this generation.
+    package init?(in bytes: UnsafeRawBufferPointer, at offset: Int, generation: UInt64) {
+        guard offset >= 0, bytes.count - offset >= Self.byteCount else { return nil }
+        let header = UnsafeRawBufferPointer(rebasing: bytes[offset..<offset + Self.byteCount])
         // The generation first: cheap, and wrong nearly everywhere in the search behind a damaged record.
-        guard
-            form == .wide
-                ? header.loadUnaligned(fromByteOffset: 16, as: UInt64.self) == generation
-                : header.loadUnaligned(fromByteOffset: 12, as: UInt32.self) == UInt32(truncatingIfNeeded: generation)
-        else { return nil }
-        let checksum = Checksum.crc32c(
-            UnsafeRawBufferPointer(rebasing: header[..<form.sealedByteCount]), seed: Self.seed(generation: generation))
-        guard header.loadUnaligned(fromByteOffset: form.sealedByteCount, as: UInt32.self) == checksum else {
+        guard header.loadUnaligned(fromByteOffset: 12, as: UInt32.self) == UInt32(truncatingIfNeeded: generation) else {
             return nil
         }
-        self.form = form
+        let checksum = Checksum.crc32c(
+            UnsafeRawBufferPointer(rebasing: header[..<28]), seed: Self.seed(generation: generation))
+        guard header.loadUnaligned(fromByteOffset: 28, as: UInt32.self) == checksum else { return nil }
         bodyByteCount = Int(header.loadUnaligned(as: UInt32.self))
         bucket = header.loadUnaligned(fromByteOffset: 4, as: UInt16.self)
         operationCount = Int(header.loadUnaligned(fromByteOffset: 6, as: UInt16.self))
         bodyChecksum = header.loadUnaligned(fromByteOffset: 8, as: UInt32.self)
         self.generation = generation
-        switch form {
-        case .wide:
-            ticket = 0
-            groupStart = Int(truncatingIfNeeded: header.loadUnaligned(fromByteOffset: 24, as: UInt64.self))
-        case .packed:
-            ticket = header.loadUnaligned(fromByteOffset: 16, as: UInt64.self)
-            groupStart = Int(header.loadUnaligned(fromByteOffset: 24, as: UInt32.self))
-        }
+        ticket = header.loadUnaligned(fromByteOffset: 16, as: UInt64.self)
+        groupStart = Int(header.loadUnaligned(fromByteOffset: 24, as: UInt32.self))
     }
 
     package static func seed(generation: UInt64) -> UInt32 {
@@ -135,7 +109,7 @@ package struct Operation {
 
     package var kind: Kind
     package var bucket: UInt16
-    /// That of its batch; 0 in the wide form.
+    /// That of its batch.
     package var ticket: UInt64
     package var table: UInt8
     package var prior: Prior
@@ -154,37 +128,13 @@ package struct Operation {
         var offset = 0
         var owner: (high: UInt64, low: UInt64)?
         for _ in 0..<header.operationCount {
-            guard
-                let operation = header.form == .wide
-                    ? readWide(in: body, at: &offset, header) : readPacked(in: body, at: &offset, header, &owner)
-            else { return false }
+            guard let operation = read(in: body, at: &offset, header, &owner) else { return false }
             visit(operation)
         }
         return offset == body.count
     }
 
-    private static func readWide(
-        in body: UnsafeRawBufferPointer, at offset: inout Int, _ header: RecordHeader
-    ) -> Operation? {
-        let headerByteCount = 48
-        guard body.count - offset >= headerByteCount else { return nil }
-        let valueByteCount = Int(body.loadUnaligned(fromByteOffset: offset + 4, as: UInt32.self))
-        guard let kind = Kind(rawValue: body[offset]), kind != .add, let prior = Prior(rawValue: body[offset + 2]),
-            body.count - offset - headerByteCount >= valueByteCount
-        else { return nil }
-        let start = offset
-        offset += headerByteCount + valueByteCount
-        return Operation(
-            kind: kind, bucket: header.bucket, ticket: header.ticket, table: body[start + 1], prior: prior,
-            ownerHigh: body.loadUnaligned(fromByteOffset: start + 8, as: UInt64.self),
-            ownerLow: body.loadUnaligned(fromByteOffset: start + 16, as: UInt64.self),
-            item: body.loadUnaligned(fromByteOffset: start + 24, as: UInt64.self),
-            wakeAt: body.loadUnaligned(fromByteOffset: start + 32, as: Int64.self),
-            coldAlarm: body.loadUnaligned(fromByteOffset: start + 40, as: Int64.self),
-            value: UnsafeRawBufferPointer(rebasing: body[start + headerByteCount..<offset]))
-    }
-
-    private static func readPacked(
+    private static func read(
         in body: UnsafeRawBufferPointer, at offset: inout Int, _ header: RecordHeader,
         _ owner: inout (high: UInt64, low: UInt64)?
     ) -> Operation? {

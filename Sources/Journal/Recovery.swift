@@ -25,7 +25,6 @@ package struct Recovery {
         /// Where its records end.
         package var end: Int
         package var batchCount: Int
-        package var form = RecordForm.packed
     }
 
     package let folder: SegmentFolder
@@ -81,8 +80,7 @@ package struct Recovery {
             }
             previous = header
             run = header.run
-            segments.append(
-                Segment(generation: generation, end: scan.end, batchCount: scan.batchCount, form: header.form))
+            segments.append(Segment(generation: generation, end: scan.end, batchCount: scan.batchCount))
             lastExtent = scan.extent
             tornTail = scan.isTorn ? (generation, scan.end) : nil
         }
@@ -121,13 +119,10 @@ package struct Recovery {
         try file.read(folder.segmentPath(segment.generation))
         var offset = SegmentHeader.byteCount
         while offset < segment.end {
-            guard
-                let header = RecordHeader(
-                    in: file.bytes, at: offset, generation: segment.generation, form: segment.form)
-            else {
+            guard let header = RecordHeader(in: file.bytes, at: offset, generation: segment.generation) else {
                 throw JournalError.damaged(file: file.path, offset: offset, what: "the file changed while it was read")
             }
-            let start = offset + segment.form.headerByteCount
+            let start = offset + RecordHeader.byteCount
             let record = UnsafeRawBufferPointer(rebasing: file.bytes[start..<start + header.bodyByteCount])
             guard Operation.readAll(in: record, of: header, visit) else {
                 throw JournalError.damaged(
@@ -159,12 +154,9 @@ package struct Recovery {
                 file: file.path, offset: file.bytes.count,
                 what: "the file was made with \(header.segmentByteCount) bytes and ends here")
         }
-        // Without a header the form is unknown: whatever shows as a record of either one tells.
-        let form = scan.header?.form ?? .packed
-        let forms = scan.header == nil ? [RecordForm.packed, .wide] : [form]
         var offset = SegmentHeader.byteCount
         if scan.header != nil {
-            while let header = RecordHeader(in: file.bytes, at: offset, generation: generation, form: form),
+            while let header = RecordHeader(in: file.bytes, at: offset, generation: generation),
                 isWhole(header, in: file.bytes, at: offset)
             {
                 offset += header.recordByteCount
@@ -179,40 +171,32 @@ package struct Recovery {
         // Whatever is behind the first mismatch must have been written in the same group as it, unless nothing was synced.
         var probe = offset + (offset == 0 ? SegmentHeader.byteCount : 0)
         while probe + RecordHeader.byteCount <= file.bytes.count {
-            for form in forms {
-                guard let later = RecordHeader(in: file.bytes, at: probe, generation: generation, form: form) else {
-                    continue
-                }
-                let isProof = later.groupStart > max(offset, SegmentHeader.byteCount) && later.groupStart <= probe
-                if isProof {
-                    throw .damaged(
-                        file: file.path, offset: offset,
-                        what:
-                            "the record here does not match its checksum, yet byte \(probe) was written after it was synced"
-                    )
-                }
-                scan.isTorn = true
-                scan.isUnsynced = scan.isUnsynced || later.groupStart == 0
-                scan.extent = max(scan.extent, min(probe + later.recordByteCount, file.bytes.count))
+            defer { probe += Limits.alignment }
+            guard let later = RecordHeader(in: file.bytes, at: probe, generation: generation) else { continue }
+            let isProof = later.groupStart > max(offset, SegmentHeader.byteCount) && later.groupStart <= probe
+            if isProof {
+                throw .damaged(
+                    file: file.path, offset: offset,
+                    what:
+                        "the record here does not match its checksum, yet byte \(probe) was written after it was synced"
+                )
             }
-            probe += Limits.alignment
+            scan.isTorn = true
+            scan.isUnsynced = scan.isUnsynced || later.groupStart == 0
+            scan.extent = max(scan.extent, min(probe + later.recordByteCount, file.bytes.count))
         }
         if !scan.isTorn, scan.header != nil, file.bytes.count > offset {
-            let tail = UnsafeRawBufferPointer(rebasing: file.bytes[offset..<min(offset + 40, file.bytes.count)])
-            if form == .wide {
-                scan.isTorn = tail.count >= 24 && tail.loadUnaligned(fromByteOffset: 16, as: UInt64.self) == generation
-            } else {
-                scan.isTorn =
-                    tail.count >= 16
-                    && tail.loadUnaligned(fromByteOffset: 12, as: UInt32.self) == UInt32(truncatingIfNeeded: generation)
-            }
+            let tail = UnsafeRawBufferPointer(rebasing: file.bytes[offset..<min(offset + 16, file.bytes.count)])
+            scan.isTorn =
+                tail.count == 16
+                && tail.loadUnaligned(fromByteOffset: 12, as: UInt32.self) == UInt32(truncatingIfNeeded: generation)
         }
         return scan
     }
 
     static func isWhole(_ header: RecordHeader, in bytes: UnsafeRawBufferPointer, at offset: Int) -> Bool {
         guard header.groupStart <= offset, bytes.count - offset >= header.recordByteCount else { return false }
-        let start = offset + header.form.headerByteCount
+        let start = offset + RecordHeader.byteCount
         let body = UnsafeRawBufferPointer(rebasing: bytes[start..<start + header.bodyByteCount])
         return Checksum.crc32c(body) == header.bodyChecksum
     }

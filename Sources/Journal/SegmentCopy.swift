@@ -27,7 +27,7 @@ package struct SegmentCopy {
         }
         var offset = SegmentHeader.byteCount
         while offset < end ?? .max,
-            let record = RecordHeader(in: bytes, at: offset, generation: generation, form: header.form),
+            let record = RecordHeader(in: bytes, at: offset, generation: generation),
             Recovery.isWhole(record, in: bytes, at: offset)
         {
             offset += record.recordByteCount

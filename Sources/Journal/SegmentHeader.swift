@@ -8,12 +8,10 @@ internal import Platform
 /// count anew in each.
 package struct SegmentHeader: Equatable {
     package static let byteCount = 64
-    private static let magic: UInt64 = 0x3230_6C6E_726A_776C  // "lwjrnl02"
-    private static let wideMagic: UInt64 = 0x3130_6C6E_726A_776C  // "lwjrnl01"
+    private static let magic: UInt64 = 0x3130_6C6E_726A_776C  // "lwjrnl01"
 
-    var form = RecordForm.packed
     var generation: UInt64
-    /// The number of its run and the run's first generation; 0 in the wide form, which has none.
+    /// The number of its run and the run's first generation.
     var run: UInt64
     /// The file's whole size; a crash cannot change it, since the file is filled and synced before it is used.
     var segmentByteCount: Int
@@ -25,7 +23,7 @@ package struct SegmentHeader: Equatable {
 
     package func write(to bytes: UnsafeMutableRawBufferPointer) {
         bytes.initializeMemory(as: UInt8.self, repeating: 0)
-        bytes.storeBytes(of: form == .wide ? Self.wideMagic : Self.magic, as: UInt64.self)
+        bytes.storeBytes(of: Self.magic, as: UInt64.self)
         bytes.storeBytes(of: generation, toByteOffset: 8, as: UInt64.self)
         bytes.storeBytes(of: UInt64(segmentByteCount), toByteOffset: 16, as: UInt64.self)
         bytes.storeBytes(of: previousGeneration, toByteOffset: 24, as: UInt64.self)
@@ -39,22 +37,18 @@ package struct SegmentHeader: Equatable {
 
     /// Reads the header of the segment that its name says is `generation`; `nil` if there is none.
     init?(in bytes: UnsafeRawBufferPointer, generation: UInt64) {
-        guard bytes.count >= Self.byteCount, let form = Self.form(bytes.loadUnaligned(as: UInt64.self)),
+        guard bytes.count >= Self.byteCount, bytes.loadUnaligned(as: UInt64.self) == Self.magic,
             bytes.loadUnaligned(fromByteOffset: 8, as: UInt64.self) == generation
         else { return nil }
         let checksum = Checksum.crc32c(
             UnsafeRawBufferPointer(rebasing: bytes[..<56]), seed: RecordHeader.seed(generation: generation))
         guard bytes.loadUnaligned(fromByteOffset: 56, as: UInt32.self) == checksum else { return nil }
-        (self.form, self.generation) = (form, generation)
-        run = form == .wide ? 0 : bytes.loadUnaligned(fromByteOffset: 48, as: UInt64.self)
+        self.generation = generation
+        run = bytes.loadUnaligned(fromByteOffset: 48, as: UInt64.self)
         segmentByteCount = Int(truncatingIfNeeded: bytes.loadUnaligned(fromByteOffset: 16, as: UInt64.self))
         previousGeneration = bytes.loadUnaligned(fromByteOffset: 24, as: UInt64.self)
         previousEnd = Int(truncatingIfNeeded: bytes.loadUnaligned(fromByteOffset: 32, as: UInt64.self))
         isUnsynced = bytes.loadUnaligned(fromByteOffset: 40, as: UInt64.self) & 1 != 0
-    }
-
-    private static func form(_ magic: UInt64) -> RecordForm? {
-        magic == Self.magic ? .packed : magic == wideMagic ? .wide : nil
     }
 
     package init(

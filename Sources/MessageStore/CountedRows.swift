@@ -6,7 +6,7 @@
 // stored row names the last batch that it holds, by the number of the run and the shard's ticket. A start passes over
 // every change up to that batch.
 //
-//     ticket u64 · counts · run u64          ticket 0: no run follows (a row of store formats 1 to 6)
+//     ticket u64 · counts · run u64          ticket 0: no run follows (a row that was copied)
 
 internal import Delivery
 internal import Journal

@@ -126,7 +126,7 @@ package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendabl
         guard configuration.isCopyTarget || !FileSystem.exists(Self.copyMark(of: configuration.folder)) else {
             throw .unfinishedCopy(folder: configuration.folder)
         }
-        let format = try StoreFormat(of: configuration.folder)
+        _ = try StoreFormat(of: configuration.folder)
         try Self.prepareFolder(configuration.folder)
         let folder = SegmentFolder(
             path: configuration.folder + "/journal", segmentByteCount: configuration.segmentByteCount)
@@ -141,7 +141,6 @@ package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendabl
             openFileLimit: configuration.openFileLimit)
         let run: SortedRun
         do throws(StoreError) {
-            try format.raise(database)
             let spillFolder = configuration.folder + "/spill"
             try JournalReplay(
                 journal, into: SortedRun(database: database, folder: spillFolder, run: journal.run)
@@ -157,12 +156,14 @@ package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendabl
             // A start that changes the segments' size removes the files that had the generations.
             let generation: UInt64
             do throws(JournalError) { generation = try folder.highestGeneration() } catch { throw StoreError(error) }
+            // Before the first epoch: a first start that is cut off must leave a new store to the next one.
+            (history, historyChange) = try StoreHistoryFile.open(
+                configuration.folder, isNew: generation == 0 && !StoreEpoch.exists(in: configuration.folder),
+                isSynced: configuration.durability == .fsync, wall: configuration.wall)
             let epoch = try StoreEpoch.take(of: configuration.folder, above: generation)
             do throws(JournalError) { ledger = try SegmentLedger(folder: folder, run: epoch) } catch {
                 throw StoreError(error)
             }
-            (history, historyChange) = try StoreHistoryFile.open(
-                configuration.folder, isSynced: configuration.durability == .fsync, wall: configuration.wall)
             run = SortedRun(database: database, folder: spillFolder, run: ledger.run)
         } catch {
             database.close()

@@ -90,7 +90,7 @@ final class JournalReplay: @unchecked Sendable {
                     return
                 }
                 if groups.count >= Limits.replayedRowCount { handOver(&groups, &counts, buffer, ended: nil) }
-                if key.table == .counters, operation.ticket > 0 {
+                if key.table == .counters {
                     guard failure == nil else { return }
                     do throws(StoreError) { try counts.take(operation, key) } catch { failure = error }
                     return

@@ -57,7 +57,7 @@ final class RowDatabase: @unchecked Sendable {
     /// Those in which rows of the table may lie, oldest first.
     func families(of table: StoreKey.Table) -> [EphemeralFamily] {
         let kind = Period.Kind(of: table)
-        return ephemeral.withLock { $0.filter { $0.period.kind.holds(kind) } }
+        return ephemeral.withLock { $0.filter { $0.period.kind == kind } }
     }
     /// The period that takes rows of the kind; `nil` before the first.
     func newestPeriod(_ kind: Period.Kind) -> EphemeralFamily? {
@@ -126,7 +126,7 @@ final class RowDatabase: @unchecked Sendable {
                 }
             }
         }
-        let all = Period.ordered(periods).compactMap { period in
+        let all = periods.sorted { $0.number < $1.number }.compactMap { period in
             families[period.name].map { EphemeralFamily(period: period, family: $0) }
         }
         ephemeral = Lock(all)
@@ -260,13 +260,6 @@ final class RowDatabase: @unchecked Sendable {
         rocksdb_sstfilewriter_create(settings.environmentOptions, settings.options)
     }
 
-    /// Drops all rows that a start reads whole; before there are threads.
-    func emptyStart() throws(StoreError) {
-        guard try !isEmpty(start) else { return }
-        try drop(start)
-        startFamily = try makeFamily("start", settings.options)
-    }
-
     /// Begins the next period of a kind; only the thread that writes calls it.
     func beginPeriod(_ kind: Period.Kind, at time: Int64) throws(StoreError) -> EphemeralFamily {
         // Counted on after a failure, too: half made, its name may be taken.
@@ -284,11 +277,6 @@ final class RowDatabase: @unchecked Sendable {
             return families.remove(at: index).family
         }
         if let found { try drop(found) }
-    }
-
-    /// A family as formats up to 5 made them, for tests.
-    func makeFamilyOfFormat5(_ begin: Int64) throws(StoreError) -> ColumnFamily {
-        try makeFamily(Period(.mixed, number: 0, begin: begin).name, settings.ephemeralOptions)
     }
 
     private func makeFamily(_ name: String, _ options: OpaquePointer) throws(StoreError) -> ColumnFamily {

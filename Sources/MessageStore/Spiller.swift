@@ -289,13 +289,7 @@ final class Spiller: @unchecked Sendable {
         guard let now = configuration.now() else { return }
         for kind in [Period.Kind.requests, .traces] {
             let budget = kind == .requests ? configuration.requestByteLimit : configuration.traceByteLimit
-            guard let newest = run.database.newestPeriod(kind) else {
-                // It tells when those of an older format ended.
-                if run.database.ephemeralFamilies.contains(where: { $0.period.kind == .mixed }) {
-                    _ = try run.database.beginPeriod(kind, at: now)
-                }
-                continue
-            }
+            guard let newest = run.database.newestPeriod(kind) else { continue }
             let byteCount = run.database.fileByteCount(newest.family)
             // One that has no rows may be as old as it likes, but not younger than the clock.
             guard byteCount > 0 || newest.period.begin > now,
@@ -321,7 +315,6 @@ final class Spiller: @unchecked Sendable {
                 switch period.kind {
                 case .requests: byteCounts[.requests, default: 0] > configuration.requestByteLimit
                 case .traces: byteCounts[.traces, default: 0] > configuration.traceByteLimit
-                case .mixed: false  // it grows no more, and is gone in a day
                 }
             guard isOver || isOverBudget else { continue }
             let byteCount = run.database.fileByteCount(families[index].family)

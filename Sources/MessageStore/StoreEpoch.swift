@@ -9,6 +9,11 @@ enum StoreEpoch {
     /// No folder is opened that often; what is above was not written by a store.
     private static let largest: UInt64 = 1 << 62
 
+    /// Whether a number was ever taken.
+    static func exists(in folder: String) -> Bool { FileSystem.exists(path(folder)) }
+
+    private static func path(_ folder: String) -> String { folder + "/epoch" }
+
     /// Takes the next number, durable on return.
     ///
     /// - Parameters:
@@ -17,7 +22,7 @@ enum StoreEpoch {
     /// - Returns: the number.
     /// - Throws: `.unknownEpoch` for a file that says something else, and what reading or writing it met.
     static func take(of folder: String, above generation: UInt64) throws(StoreError) -> UInt64 {
-        let path = folder + "/epoch"
+        let path = path(folder)
         do throws(SystemError) {
             var last: UInt64 = 0
             do throws(SystemError) {

@@ -8,7 +8,7 @@ package enum HistoryChange: String, Sendable {
     case copied
     /// The machine failed while the store did not sync its commits (durability `os`).
     case machineFailed
-    /// An operator emptied the file, or it is damaged.
+    /// An operator emptied the file or removed it, or it is damaged.
     case asked
 }
 
@@ -17,8 +17,7 @@ package enum HistoryChange: String, Sendable {
 ///     longwire history ID:BEGAN BIRTH BOOT
 ///
 /// BIRTH is when this file was made, in nanoseconds: a copy of the folder has a file that was made later. BOOT is the boot in
-/// which commits go unsynced, or `-`. A folder of a release without histories has no such file, and its content counts as
-/// one that never went back.
+/// which commits go unsynced, or `-`.
 enum StoreHistoryFile {
     private static let prefix = "longwire history "
 
@@ -37,24 +36,26 @@ enum StoreHistoryFile {
     ///
     /// - Parameters:
     ///   - folder: the store's, locked by this process.
+    ///   - isNew: no process has written to the store before.
     ///   - isSynced: commits of this run are synced.
     ///   - wall: the wall clock in milliseconds since 1970; the beginning of a history has no other use than to be later.
     /// - Returns: the history in force, and why it is another one than before.
     /// - Throws: what reading or writing the file met.
     static func open(
-        _ folder: String, isSynced: Bool, wall: () -> Int64
+        _ folder: String, isNew: Bool, isSynced: Bool, wall: () -> Int64
     ) throws(StoreError) -> (StoreHistory, HistoryChange?) {
         let wanted = isSynced ? "-" : boot()
         do throws(SystemError) {
-            guard let (text, birth) = try read(folder) else {
+            let found = try read(folder)
+            if found == nil, isNew {
                 let history = StoreHistory(ofNewStore: SecureRandom.word())
                 try write(history, to: folder, boot: wanted)
                 return (history, nil)
             }
-            let content = content(text)
+            let content = found.flatMap { Self.content($0.text) }
             let change: HistoryChange?
             if let content {
-                if content.birth != 0, let birth, birth != content.birth {
+                if content.birth != 0, let birth = found?.birth, birth != content.birth {
                     change = .copied
                 } else {
                     change = content.boot != "-" && content.boot != boot() ? .machineFailed : nil

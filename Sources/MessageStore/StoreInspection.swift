@@ -84,13 +84,6 @@ package final class StoreInspection {
         if !isRestoring, EmbeddedStore.isUnfinishedCopy(folder) {
             damages.append(Damage(.format, folder, "\(StoreError.unfinishedCopy(folder: folder))"))
         }
-        guard format.found >= Self.oldestFormat else {
-            damages.append(
-                Damage(
-                    .format, folder + "/format",
-                    "the store has format \(format.found): a start of this version raises it; check it after that"))
-            return
-        }
         do throws(StoreError) {
             if FileSystem.exists(folder + "/rows/CURRENT") {
                 database = try RowDatabase(
@@ -101,9 +94,6 @@ package final class StoreInspection {
         } catch { note(.database, folder + "/rows", error) }
         do throws(StoreError) { try readJournal() } catch { note(.journal, folder + "/journal", error) }
     }
-
-    /// In older formats the rows that a start reads whole stood among the others.
-    private static let oldestFormat = 5
 
     private func note(_ kind: Damage.Kind, _ place: String, _ error: StoreError) {
         switch error {
@@ -143,7 +133,7 @@ package final class StoreInspection {
                         unreadable = operation.table
                         return
                     }
-                    if key.table == .counters, operation.ticket > 0 {
+                    if key.table == .counters {
                         guard failure == nil else { return }
                         do throws(StoreError) { try counts.take(operation, key) } catch { failure = error }
                         return

@@ -85,7 +85,7 @@ extension EmbeddedStore {
             for (family, byteCount) in zip(families, byteCounts) where family.period.kind == kind {
                 retention.byteCount += byteCount
             }
-            let oldest = zip(families, byteCounts).first { $0.period.kind.holds(kind) && $1 > 0 }
+            let oldest = zip(families, byteCounts).first { $0.period.kind == kind && $1 > 0 }
             if let now, let oldest { retention.milliseconds = max(0, now - min(now, oldest.0.period.begin)) }
             return retention
         }

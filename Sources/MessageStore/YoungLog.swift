@@ -7,7 +7,7 @@ internal import Wire
 
 extension StoreKey.Table {
     /// Rows of these tables are in the log; the others, and requests, which each push looks up, are in the index.
-    var isLogged: Bool { self == .trace || self == .singleTask }
+    var isLogged: Bool { self == .trace }
 }
 
 /// One row of the log.

@@ -244,7 +244,6 @@ package final class AdminAPI {
         _ body: (value: JSONValue, credential: Credential), _ request: APIRequest
     ) throws(AdminFault) -> LeaseRequest {
         let fields = try StrictObject(body.value, known: ["channel", "max", "leaseSeconds", "waitSeconds"])
-        // Senders from before there were channels may name none.
         let name = try fields.text("channel") ?? "\(VendorChannel.apns.name)"
         guard let channel = VendorChannel(named: name) else {
             let names = VendorChannel.allCases.map { "\($0.name)" }.joined(separator: ", ")

@@ -29,20 +29,16 @@ package enum AdminAnswer {
                 writer.member("bytes", status.queuedByteCount)
                 writer.member("inFlight", status.inFlightCount)
                 writer.member("nextSequence", status.nextSequence)
-                if let bounds = status.bounds {
-                    writer.member("messageLimit", bounds.messageCount)
-                    writer.member("byteLimit", bounds.byteCount)
-                }
+                writer.member("messageLimit", status.bounds.messageCount)
+                writer.member("byteLimit", status.bounds.byteCount)
             }
             writer.member("badge", status.badge)
             writer.member("pushModeOff", status.pushModeOff)
             writer.member("blacklisted", status.isBlacklisted)
             writer.member("inactive", status.isInactive)
             if let slowedUntil = status.slowedUntil { writer.member("slowedUntil", slowedUntil) }
-            if let names = status.names {
-                write(names.aliases, as: "aliases", to: &writer)
-                write(names.tags, as: "tags", to: &writer)
-            }
+            write(status.names.aliases, as: "aliases", to: &writer)
+            write(status.names.tags, as: "tags", to: &writer)
             writer.array("tokens") { writer in
                 for token in status.tokens { write(token, to: &writer) }
             }
@@ -57,7 +53,7 @@ package enum AdminAnswer {
     /// Whether an alert could reach the device through APNs now, and what came of the last one.
     private static func writeFallback(_ status: DeviceStatus, to writer: inout JSONWriter) {
         let hasToken = status.tokens.contains {
-            $0.kind == .alert && !$0.isQuarantined && (status.appHasTopic != false || !$0.topic.isEmpty)
+            $0.kind == .alert && !$0.isQuarantined && (status.appHasTopic || !$0.topic.isEmpty)
         }
         let reason: StaticString? =
             if status.isBlacklisted {
@@ -69,7 +65,7 @@ package enum AdminAnswer {
             } else if hasToken {
                 nil
             } else {
-                status.hasLostToken == true ? "tokenMoved" : PublishOutcome.FallbackReason.noToken.name
+                status.hasLostToken ? "tokenMoved" : PublishOutcome.FallbackReason.noToken.name
             }
         writer.member("fallback", reason == nil ? "available" : "none")
         if let reason { writer.member("fallbackReason", reason) }
@@ -119,10 +115,8 @@ package enum AdminAnswer {
             writer.member("expiresAt", trace.expiresAt)
             writer.member("state", trace.finalState?.name ?? "pending")
             if !trace.finalReason.isEmpty { writer.member("reason", trace.finalReason) }
-            if let fallback = trace.fallback {
-                writer.member("fallback", fallback.name)
-                if fallback == .none { writer.member("fallbackReason", trace.fallbackReason.name) }
-            }
+            writer.member("fallback", trace.fallback.name)
+            if trace.fallback == .none { writer.member("fallbackReason", trace.fallbackReason.name) }
             if trace.attempts > 0 { writer.member("attempts", trace.attempts) }
             if let reason = trace.vendorReason, !reason.isEmpty { writer.member("vendorReason", reason) }
             writer.objects("steps", trace.steps) { writer, step in

@@ -22,7 +22,6 @@ package struct ParsedPush: Sendable {
             origin: origin, app: address.app, bucket: address.bucket, cid: address.cid, task: task,
             messageDigest: messageDigest)
         (target.requestKey, target.requestDigest) = (requestKey, requestDigest)
-        target.isTracked = true
         if !content.revokes.isNone {
             target.revokedDigest = PushAPI.messageDigest(of: content.revokes, for: address.cid)
         }

@@ -113,7 +113,8 @@ struct BroadcastTaskTests {
         let record = world.send()
         world.ask(.change(record.id, record.app, .stop))
         world.ask(.sweep(record.id, record.app, BroadcastHarness.whole))
-        guard case .liveBroadcasts(let logs, _)? = world.ask(.liveBroadcasts(BroadcastHarness.whole)) else {
+        guard case .liveBroadcasts(let logs, _)? = world.ask(.liveBroadcasts(BroadcastHarness.whole, BroadcastPiece()))
+        else {
             Issue.record("no logs")
             return
         }
@@ -132,7 +133,9 @@ struct BroadcastTaskTests {
     @Test("word of a broadcast that is older than its stop here, or repeated after it, sends nothing of it")
     func stopOvertakesWord() throws {
         let record = world.send()
-        guard case .liveBroadcasts(let before, _)? = world.ask(.liveBroadcasts(BroadcastHarness.whole)) else {
+        guard
+            case .liveBroadcasts(let before, _)? = world.ask(.liveBroadcasts(BroadcastHarness.whole, BroadcastPiece()))
+        else {
             Issue.record("no logs")
             return
         }
@@ -297,23 +300,6 @@ struct BroadcastTaskTests {
         var found: DeviceRow?
         harness.store.loadAll(table: .device) { found = DeviceRow.read($0.value)?.row }
         #expect(found?.broadcastSettled == 2 && found?.broadcastEvaluatedBeyond == 0)
-    }
-
-    @Test("a device's row of an older format is behind everything that is live")
-    func olderFormat() {
-        var row = DeviceRow(app: DeliveryHarness.app)
-        row.broadcastSettled = 0
-        let profile = DeviceProfile(secret: [1], tokens: [])
-        let count = DeviceRow.headerByteCount + profile.byteCount
-        var bytes = [UInt8](repeating: 0, count: count)
-        let inner = UnsafeMutableRawBufferPointer.allocate(byteCount: profile.byteCount, alignment: 1)
-        defer { inner.deallocate() }
-        var writer = RowWriter(inner)
-        profile.write(&writer)
-        bytes.withUnsafeMutableBytes { row.write(profile: UnsafeRawBufferPointer(inner), into: $0) }
-        let read = bytes.withUnsafeBytes { DeviceRow.read($0)?.row }
-        #expect(read?.broadcastSettled == 0 && read?.broadcastEvaluatedBeyond == 0)
-        #expect(bytes[2...3].allSatisfy { $0 == 0 }, "where format 3 had nothing")
     }
 
     @Test("a task's row keeps a broadcast's plan, and that of a list is as it was")

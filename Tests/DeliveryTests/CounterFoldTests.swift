@@ -183,8 +183,8 @@ struct CounterFoldTests {
         #expect(store.violations.isEmpty)
     }
 
-    @Test("a year that an older version left is folded bit by bit, and a start keeps sums of it, not rows")
-    func upgrade() {
+    @Test("a year that was not folded is folded bit by bit, and a start keeps sums of it, not rows")
+    func wholeYear() {
         var random = SeededGenerator(seed: 12)
         let store = MemoryShardStore()
         var books = Books()

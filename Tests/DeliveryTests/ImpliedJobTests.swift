@@ -255,8 +255,8 @@ import Wire
         expectSound(harness)
     }
 
-    @Test("a folder of an earlier version has rows of jobs that are only due; they are leased once and removed")
-    func earlierRows() throws {
+    @Test("a job's row that is only due is leased once and removed")
+    func dueRow() throws {
         let harness = DeliveryHarness()
         let message = harness.publish(absent(harness)).message
         let stored = try #require(harness.store.visibleRows.first { $0.key.table == .message })
@@ -269,9 +269,8 @@ import Wire
         var row = JobRow(facts: facts, state: .due, dueAt: facts.acceptedAt)
         row.note(.jobDue, facts.acceptedAt)
         harness.store.beginBatch(facts.bucket)
-        let bytes = row.firstVersionBytes
-        harness.store.put(facts.jobKey, wakeAt: row.wakeAt, prior: .none, byteCount: bytes.count) {
-            $0.copyBytes(from: bytes)
+        harness.store.put(facts.jobKey, wakeAt: row.wakeAt, prior: .none, byteCount: row.byteCount) {
+            row.write(into: $0)
         }
         _ = harness.store.endBatch()
         harness.flush()

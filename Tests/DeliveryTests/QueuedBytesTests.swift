@@ -4,71 +4,13 @@ import Wire
 
 @testable import Delivery
 
-/// What an app has queued in bytes: counted at the acceptance, and taken back at the end if the message's rows say so.
+/// What an app has queued in bytes: counted at the acceptance, and taken back at the end.
 @Suite("Queued bytes of an app")
 struct QueuedBytesTests {
     private static func bytes(_ count: Int, _ write: (UnsafeMutableRawBufferPointer) -> Void) -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: count)
         bytes.withUnsafeMutableBytes(write)
         return bytes
-    }
-
-    private static func facts(isCounted: Bool, table: StoreKey.Table = .message) -> MessageFacts {
-        var facts = MessageFacts(
-            message: MessageID(bucket: Bucket(3), acceptedAt: 1_790_000_000_000, digest: 77),
-            task: TaskID(high: 5, low: 6), app: AppKey(9), cid: DeviceID(high: 1, low: 2), strategy: .liveElseVendor,
-            flags: [], table: table, item: 4, acceptedAt: 1_790_000_000_000, expiresAt: 1_790_000_060_000,
-            fallbackAt: 0, wakeAt: 1_790_000_060_000, timeToLive: 60_000, byteCount: 1_000)
-        facts.isCounted = isCounted
-        return facts
-    }
-
-    private static func command(_ facts: MessageFacts) -> PublishCommand {
-        PublishCommand(
-            origin: .none, app: facts.app, bucket: facts.bucket, cid: facts.cid, task: facts.task, messageDigest: 77,
-            strategy: facts.strategy, timeToLive: facts.timeToLive,
-            payload: UnsafeRawBufferPointer(start: nil, count: 0))
-    }
-
-    @Test("rows of messages, of jobs and of broadcasts say whether the acceptance counted the bytes")
-    func marks() {
-        for isCounted in [true, false] {
-            let facts = Self.facts(isCounted: isCounted)
-            let texts = MessageRow.Texts(Self.command(facts))
-            let message = Self.bytes(MessageRow.byteCount(texts, facts: facts)) {
-                MessageRow.write(texts, facts: facts, into: $0)
-            }
-            message.withUnsafeBytes {
-                let read = MessageRow($0)?.facts(cid: facts.cid, table: .message, item: 4)
-                #expect(read?.isCounted == isCounted)
-                #expect(read?.queuedBlocks == (isCounted ? QueuedBlocks.count(MessageRow.charge(message.count)) : 0))
-            }
-            let row = JobRow(facts: facts, state: .due, dueAt: facts.acceptedAt)
-            let job = Self.bytes(row.byteCount) { row.write(into: $0) }
-            job.withUnsafeBytes {
-                let read = JobRow($0)
-                #expect(read?.facts.isCounted == isCounted)
-                #expect(read?.facts.channels.isEmpty == true && read?.channelBits == row.channelBits)
-            }
-            let ledger = LedgerRow(
-                cid: facts.cid, app: facts.app, flags: isCounted ? [.live, .bytesCounted] : .live, state: nil,
-                fallback: .none, fallbackReason: .noContent, acceptedAt: facts.acceptedAt, timeToLive: 60_000,
-                table: .broadcast, item: 4)
-            let key = StoreKey(facts.bucket, .taskMessage, facts.task, item: facts.message.low)
-            let read = Shard.facts(of: ledger, key, facts.expiresAt)
-            #expect(read.isCounted == isCounted && read.queuedBlocks == (isCounted ? 3 : 0))
-        }
-        // The two bits of a job's channels are free as long as no channel has their numbers.
-        #expect(VendorChannel.allCases.allSatisfy { $0.rawValue < 14 })
-    }
-
-    @Test("a row written before the mark was, reads as one that is not counted")
-    func earlierRows() {
-        let facts = Self.facts(isCounted: true)
-        let row = EarlierRows.message(MessageRow.Texts(Self.command(facts)), facts)
-        row.withUnsafeBytes {
-            #expect(MessageRow($0)?.facts(cid: facts.cid, table: .message, item: 4).queuedBlocks == 0)
-        }
     }
 
     @Test("a change carries sizes of a whole batch, and a sum of them wraps without harm")
@@ -155,39 +97,6 @@ struct QueuedBytesTests {
         harness.advance(10_000_000)
         #expect(Self.stored(harness) == 0 && Self.queued(harness) == 0)
         #expect(harness.statistics.pending == 0 && harness.store.violations.isEmpty)
-    }
-
-    @Test("messages that an earlier release accepted count nothing, and their ends take nothing away")
-    func upgrade() {
-        let harness = DeliveryHarness()
-        let phone = harness.register()
-        harness.disconnect(phone)
-        for _ in 0..<3 { _ = harness.publish(phone, "from before", timeToLive: 60_000) }
-        _ = harness.publish(phone, "moves", strategy: .vendorElseLive, timeToLive: 60_000)
-        // As the earlier release left them: rows without the mark, counts without sizes.
-        for (key, row) in harness.store.visibleRows {
-            var bytes = row.value
-            switch key.table {
-            case .message, .vendorMessage: bytes[3] &= 0xBF
-            case .counters: for place in bytes.count - 8..<bytes.count { bytes[place] = 0 }
-            default: continue
-            }
-            harness.store.beginBatch(key.bucket)
-            _ = harness.store.put(key, wakeAt: row.wakeAt, prior: .maybe(wakeAt: row.wakeAt), byteCount: bytes.count) {
-                $0.copyBytes(from: bytes)
-            }
-            _ = harness.store.endBatch()
-        }
-        harness.store.sync()
-        harness.crash()
-        #expect(Self.queued(harness) == 0 && harness.statistics.pending >= 3)
-        _ = harness.publish(phone, "from now on", timeToLive: 7_200_000)
-        let own = Self.queued(harness)
-        #expect(own > 0)
-        harness.advance(120_000)
-        #expect(Self.queued(harness) == own && harness.statistics.pending == 1)
-        harness.advance(7_200_000)
-        #expect(Self.queued(harness) == 0 && harness.statistics.pending == 0)
     }
 
     @Test("a broadcast's message counts its small row, whatever the broadcast has to say, until its end")

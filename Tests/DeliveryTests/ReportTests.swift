@@ -9,22 +9,23 @@ import Wire
 struct ReportTests {
     private let harness = DeliveryHarness()
     private static let list = TaskID(kind: .list, month: 11, day: 18, home: Bucket(2), random: (9, 77))
+    private static let request: (UInt64, UInt64) = (0xFEED_FACE_CAFE_BEEF, 0x1234_5678_9ABC_DEF0)
     private static let whole = LoopShare(index: 0, count: 1, bucketCount: 4)
 
-    private func send(_ phone: Phone, _ task: TaskID, timeToLive: Int64 = 7_200_000, isTracked: Bool = false) {
+    private func send(_ phone: Phone, _ task: TaskID, timeToLive: Int64 = 7_200_000) {
         var (payload, body) = ("p", #"{"aps":{}}"#)
         payload.withUTF8 { payload in
             body.withUTF8 { body in
                 var command = PublishCommand(
                     origin: .none, app: DeliveryHarness.app, bucket: phone.bucket, cid: phone.cid, task: task,
                     messageDigest: phone.cid.low &* 0x1_0001_0001 &+ task.low, strategy: .liveElseVendor,
-                    timeToLive: timeToLive, isBulk: task.hasLedger, payload: UnsafeRawBufferPointer(payload),
+                    timeToLive: timeToLive, requestKey: task.hasLedger ? (0, 0) : Self.request,
+                    isBulk: task.hasLedger, payload: UnsafeRawBufferPointer(payload),
                     vendor: VendorContent(
                         channel: .apns, tokenKind: .alert, pushType: .alert, priority: 10, badge: .none,
                         body: UnsafeRawBufferPointer(body), messageIDOffset: -1, badgeOffset: -1,
                         collapseID: UnsafeRawBufferPointer(start: nil, count: 0)))
                 command.taskCreatedAt = harness.now
-                command.isTracked = isTracked
                 harness.shard.publish(command, now: harness.now)
             }
         }
@@ -92,9 +93,9 @@ struct ReportTests {
     @Test("a message on its way to a device counts as sent, of a task and alone, until its end and after it")
     func sent() throws {
         let phone = harness.register(token: "t")
-        let single = TaskID(kind: .single, month: 11, day: 18, home: phone.bucket, random: (1, 2))
+        let single = TaskID(kind: .single, month: 11, day: 18, home: phone.bucket, request: Self.request)
         send(phone, Self.list)
-        send(phone, single, isTracked: true)
+        send(phone, single)
         for _ in 0..<2 {
             for task in [Self.list, single] {
                 let sum = totals(task)
@@ -116,8 +117,8 @@ struct ReportTests {
     @Test("a single push that the vendor accepted says so while it is pending")
     func singleAccepted() throws {
         let phone = harness.register(state: .background, token: "t")
-        let single = TaskID(kind: .single, month: 11, day: 18, home: phone.bucket, random: (1, 2))
-        send(phone, single, isTracked: true)
+        let single = TaskID(kind: .single, month: 11, day: 18, home: phone.bucket, request: Self.request)
+        send(phone, single)
         #expect(totals(single).all.sent == 0)
         harness.settle(try #require(harness.lease().first), .accepted)
         let sum = totals(single)
@@ -127,8 +128,8 @@ struct ReportTests {
     @Test("a single push's report has what its device reported, while it is pending and after its end")
     func singleReported() throws {
         var phone = harness.register(state: .background, token: "t")
-        let single = TaskID(kind: .single, month: 11, day: 18, home: phone.bucket, random: (1, 3))
-        send(phone, single, isTracked: true)
+        let single = TaskID(kind: .single, month: 11, day: 18, home: phone.bucket, request: Self.request)
+        send(phone, single)
         let job = try #require(harness.lease().first)
         harness.disconnect(phone)
         // A receipt overtakes the sender's result.

@@ -318,11 +318,6 @@ import Wire
             }
             #expect(try #require(trace.withUnsafeBytes { TraceRow($0, of: facts.message) }).channel == channel)
         }
-        // A row from before there were channels: its byte has a kind alone, and no set of channels stands beside it.
-        var old = job.firstVersionBytes
-        (old[118], old[119]) = (0, 0)
-        let upgraded = try #require(old.withUnsafeBytes { JobRow($0) })
-        #expect(upgraded.channel == .apns && upgraded.sentKind == .voip && upgraded.facts.channels == ChannelSet(.apns))
     }
 
     @Test("a text beyond 255 bytes is cut between two characters, whatever their length")
@@ -350,8 +345,6 @@ import Wire
             Self.bytes(Self.push.byteCount(under: Self.facts.key)) {
                 Self.push.write(under: Self.facts.key, into: $0)
             },
-            EarlierRows.trace(
-                Self.facts, .failed, isOffline: true, sentAt: 30, endedAt: 31, job: job, reason: "why"),
             Self.bytes(RequestRow.byteCount) {
                 RequestRow.write(
                     PublishOutcome(code: .accepted, cid: .none, task: .none), digest: 1, into: $0)

@@ -28,7 +28,6 @@ struct SinglePushTests {
                 origin: origin, app: DeliveryHarness.app, bucket: phone.bucket, cid: phone.cid, task: task,
                 messageDigest: phone.cid.low &+ task.low, strategy: .liveOnly, timeToLive: timeToLive,
                 requestKey: isRevoke ? (0, 0) : Self.request, requestDigest: digest, payload: payload)
-            command.isTracked = true
             command.revokes = revokes
             harness.shard.publish(command, now: harness.now)
         }
@@ -50,12 +49,12 @@ struct SinglePushTests {
         return totals.pending
     }
 
-    @Test("it has no row under its task; a repetition, a report and a question find it", arguments: [false, true])
+    @Test("its one row is found by a repetition, a report and a question", arguments: [false, true])
     func oneRow(crashes: Bool) throws {
         let phone = harness.register(state: .background)
         let first = try #require(send(phone))
         #expect(first.code == .accepted && !first.isRepeat)
-        #expect(harness.rowCount(.request) == 1 && harness.rowCount(.singleTask) == 0)
+        #expect(harness.rowCount(.request) == 1)
         if crashes { harness.crash() }
         // The day after, too, and in its own words: the task of the first call.
         let again = try #require(send(phone, day: 19))
@@ -100,34 +99,5 @@ struct SinglePushTests {
         let push = try #require(send(phone, timeToLive: 0))
         #expect(push.endedAs == .expired && send(phone, timeToLive: 0)?.endedAs == .expired)
         #expect(pending(push.task) == 0)
-    }
-
-    @Test("the rows that an earlier version wrote answer a repetition and a report")
-    func earlierRows() throws {
-        let phone = harness.register(state: .background)
-        let outcome = PublishOutcome(
-            code: .accepted, cid: phone.cid, message: MessageID(bucket: phone.bucket, acceptedAt: 5, digest: 6),
-            task: TaskID(kind: .single, month: 11, day: 18, home: phone.bucket, random: (1, 2)))
-        let single = SingleTaskRow(
-            message: outcome.message, cid: phone.cid, app: DeliveryHarness.app, table: .message, item: 1)
-        let request = StoreKey(phone.bucket, .request, ownerHigh: Self.request.0, ownerLow: Self.request.1)
-        harness.store.beginBatch(phone.bucket)
-        harness.store.put(request, wakeAt: 0, prior: .none, byteCount: RequestRow.byteCount) {
-            RequestRow.write(outcome, digest: 7, into: $0)
-        }
-        harness.store.put(
-            StoreKey(phone.bucket, .singleTask, outcome.task), wakeAt: 0, prior: .none,
-            byteCount: SingleTaskRow.byteCount
-        ) { single.write(into: $0) }
-        _ = harness.store.endBatch()
-        harness.flush()
-        // As after the start of this version: nothing is young.
-        harness.store.cool()
-        harness.crash()
-        let again = try #require(send(phone))
-        #expect(again.isRepeat && again.message == outcome.message && again.task == outcome.task)
-        #expect(send(phone, digest: 8)?.code == .requestConflict)
-        #expect(pending(outcome.task) == 1)
-        #expect(harness.rowCount(.message) == 0, "nothing was accepted")
     }
 }

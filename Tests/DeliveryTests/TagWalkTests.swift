@@ -175,38 +175,6 @@ import Wire
         #expect(count(harness, TagExpression()) == .count(1))
     }
 
-    @Test("a device whose row is of store format 1 is in the roster after its next hello")
-    func olderRow() {
-        let harness = DeliveryHarness()
-        var phone = harness.register()
-        harness.disconnect(phone)
-        harness.store.cool()
-        harness.crash()
-        // As the older format had it: no flag, no names, no roster row.
-        let profile = DeviceProfile(secret: phone.secret, tokens: [])
-        var row = DeviceRow(app: DeliveryHarness.app)
-        (row.generation, row.queueEpoch, row.lastSeenAt, row.flags) = (1, 7, harness.now, [.established])
-        let size = DeviceRow.headerByteCount + profile.byteCount
-        let wakeAt = harness.store.durableRows[StoreKey(phone.bucket, .device, phone.cid)]?.wakeAt ?? 0
-        harness.store.beginBatch(phone.bucket)
-        harness.store.put(
-            StoreKey(phone.bucket, .device, phone.cid), wakeAt: 0, prior: .maybe(wakeAt: wakeAt), byteCount: size
-        ) { bytes in
-            withUnsafeTemporaryAllocation(byteCount: profile.byteCount, alignment: 1) { inner in
-                var writer = RowWriter(inner)
-                profile.write(&writer)
-                row.write(profile: UnsafeRawBufferPointer(inner), into: bytes)
-            }
-        }
-        let roster = StoreKey(phone.bucket, .tag, ownerHigh: DeliveryHarness.app.word, ownerLow: 0, item: phone.cid.low)
-        harness.store.delete(roster, prior: .maybe(wakeAt: 0))
-        _ = harness.store.endBatch()
-        harness.flush()
-        #expect(count(harness, TagExpression()) == .count(0))
-        harness.connect(&phone)
-        #expect(count(harness, TagExpression()) == .count(1))
-    }
-
     @Test("an expression names 63 tags and no more, each once")
     func expressionBound() {
         var expression = TagExpression()

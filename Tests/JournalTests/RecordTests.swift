@@ -82,15 +82,15 @@ struct RecordTests {
     func headers() throws {
         var bytes = Self.headerBytes([], operationCount: 0)
         bytes.withUnsafeBytes { bytes in
-            #expect(RecordHeader(in: bytes, at: 0, generation: 3, form: .packed) != nil)
+            #expect(RecordHeader(in: bytes, at: 0, generation: 3) != nil)
             // The low half of the generation alone is not enough.
             for generation: UInt64 in [2, 3 | 1 << 32] {
-                #expect(RecordHeader(in: bytes, at: 0, generation: generation, form: .packed) == nil)
+                #expect(RecordHeader(in: bytes, at: 0, generation: generation) == nil)
             }
         }
         for bit in 0..<bytes.count * 8 {
             bytes[bit / 8] ^= 1 << UInt8(bit % 8)
-            #expect(bytes.withUnsafeBytes { RecordHeader(in: $0, at: 0, generation: 3, form: .packed) } == nil)
+            #expect(bytes.withUnsafeBytes { RecordHeader(in: $0, at: 0, generation: 3) } == nil)
             bytes[bit / 8] ^= 1 << UInt8(bit % 8)
         }
     }
@@ -109,6 +109,6 @@ struct RecordTests {
 
     private static func header(_ body: [UInt8], operationCount: Int) throws -> RecordHeader {
         let bytes = headerBytes(body, operationCount: operationCount)
-        return try #require(bytes.withUnsafeBytes { RecordHeader(in: $0, at: 0, generation: 3, form: .packed) })
+        return try #require(bytes.withUnsafeBytes { RecordHeader(in: $0, at: 0, generation: 3) })
     }
 }

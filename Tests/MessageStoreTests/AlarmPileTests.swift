@@ -11,15 +11,14 @@ import Wire
 struct AlarmPileTests {
     private static let app = AppKey(7)
 
-    /// As much of a job's row as a reader looks at.
     private static func row(due: Int64, expires: Int64, strategy: Strategy, table: StoreKey.Table) -> [UInt8] {
-        var bytes = [UInt8](repeating: 0, count: JobRow.firstByteCount)
-        (bytes[0], bytes[1], bytes[3], bytes[5]) = (
-            JobRow.firstVersion, JobRow.State.due.rawValue, strategy.rawValue, table.rawValue
-        )
-        for (offset, word) in [(56, app.word), (72, 0), (80, UInt64(expires)), (120, UInt64(due))] {
-            withUnsafeBytes(of: word.littleEndian) { bytes.replaceSubrange(offset..<offset + 8, with: $0) }
-        }
+        let facts = MessageFacts(
+            message: MessageID(bucket: Bucket(0), acceptedAt: 0, digest: 0), task: .none, app: app, cid: .none,
+            strategy: strategy, flags: [], table: table, item: 0, acceptedAt: 0, expiresAt: expires, fallbackAt: 0,
+            wakeAt: 0, timeToLive: expires, byteCount: 0)
+        let row = JobRow(facts: facts, state: .due, dueAt: due)
+        var bytes = [UInt8](repeating: 0, count: row.byteCount)
+        bytes.withUnsafeMutableBytes { row.write(into: $0) }
         return bytes
     }
 

@@ -91,7 +91,7 @@ enum FixtureRows {
         (row.badge, row.generation, row.lastTimestamp) = (Int32(number), number, UInt64(time))
         (row.reservedSequence, row.queueEpoch, row.registeredAt, row.lastSeenAt) = (64, 7, time - 5, time)
         row.dropped.expired = UInt32(number)
-        if number == 4 { row.flags = [.blacklisted, .listed] }
+        if number == 4 { row.flags = [.blacklisted] }
         if number == 2 { (row.broadcastSettled, row.broadcastEvaluatedBeyond) = (3, 1) }
         let value = inner.withUnsafeBytes { inner in
             bytes(DeviceRow.headerByteCount + inner.count) { row.write(profile: inner, into: $0) }
@@ -182,7 +182,6 @@ enum FixtureRows {
     /// A task and everything that is kept for it.
     private static func task(_ app: AppKey, _ time: Int64) -> [Row] {
         let id = TaskID(kind: .list, month: 11, day: 18, home: Bucket(1000), random: (5, 6))
-        let single = TaskID(kind: .single, month: 11, day: 18, home: Bucket(1000), random: (7, 8))
         var lengths = MessageContent.Lengths()
         (lengths.payload, lengths.vendorBody) = (4, 2)
         let content = MessageContent(
@@ -202,7 +201,6 @@ enum FixtureRows {
         ledger.reason = "noToken"
         let ended = ledger
         let event = TaskEventRow(event: .action, isVendor: true, action: 90_001, time: time)
-        let found = SingleTaskRow(message: message, cid: cid, app: app, table: .message, item: 3)
         return [
             Row(
                 key: TaskRow.key(id), wakeAt: time + 5,
@@ -220,9 +218,6 @@ enum FixtureRows {
             Row(
                 key: StoreKey(Bucket(7), .taskGroup, ownerHigh: 3, ownerLow: 4, item: id.low), wakeAt: time + 90,
                 value: id.bytes),
-            Row(
-                key: StoreKey(Bucket(1000), .singleTask, single), wakeAt: 0,
-                value: bytes(SingleTaskRow.byteCount) { found.write(into: $0) }),
         ]
     }
 
@@ -371,9 +366,6 @@ enum FixtureRows {
             case .upstream:
                 guard let row = UpstreamRow(bytes) else { return "unreadable" }
                 return "\(row.entries.count) numbers"
-            case .singleTask:
-                guard let row = SingleTaskRow(bytes) else { return "unreadable" }
-                return "message \(row.message.low) in \(row.table)"
             }
         }
     }

@@ -19,17 +19,6 @@ struct ReleasedFormatTests {
 
     static func folder(_ version: Int) -> URL { fixtures.appendingPathComponent("store-format-\(version)") }
 
-    /// The format that first had this table.
-    private static func firstVersion(of table: StoreKey.Table) -> Int {
-        switch table {
-        case .alias, .tag: 2
-        case .task, .taskMessage, .taskEvent, .taskTargets, .taskGroup, .singleTask: 3
-        case .broadcast: 4
-        case .feed, .upstream, .event: 9
-        default: 1
-        }
-    }
-
     private static func configuration(_ folder: TemporaryFolder) -> EmbeddedStore.Configuration {
         var configuration = StoreFixture.configuration(folder)
         configuration.now = { time }
@@ -58,75 +47,12 @@ struct ReleasedFormatTests {
         #expect(lines.count > 20)
         let found = try Self.readAll(fixture, ephemeral: lines)
         #expect(found == lines)
-        for table in StoreKey.Table.allCases where version >= Self.firstVersion(of: table) {
+        for table in StoreKey.Table.allCases {
             #expect(lines.contains { $0.contains(" \(table) ") }, "no \(table)")
         }
         let now = try String(contentsOfFile: temporary.path + "/format", encoding: .utf8)
         #expect(now == "longwire store \(EmbeddedStore.formatVersion)\n", "an older version must refuse it from now on")
     }
-
-    /// Up to format 4 the rows that a start reads whole were in the ordered store among all others.
-    private static func writeAsFormat4(_ rows: [StoreKey: String], _ folder: TemporaryFolder) throws {
-        try StoreFixture(configuration(folder)).close()
-        let database = try RowDatabase(path: folder.path + "/rows", cacheByteCount: 1 << 20)
-        defer { database.close() }
-        // A start of format 5 that was cut off, and then the older version deleted the row.
-        let stale = [StoreKey(Bucket(9), .meta, ownerHigh: 1, ownerLow: 1): "stale"]
-        for (rows, family) in [(rows, database.rows), (stale, database.start)] {
-            var writer = try SortedFileWriter(database, path: folder.path + "/spill/old.sst")
-            var keyBytes = [UInt8](repeating: 0, count: KeyCoding.rowKeyByteCount)
-            for key in rows.keys.sorted() {
-                keyBytes.withUnsafeMutableBytes { if let start = $0.baseAddress { KeyCoding.write(key, to: start) } }
-                let stored = [UInt8](repeating: 0, count: KeyCoding.rowPrefixByteCount) + Array((rows[key] ?? "").utf8)
-                try keyBytes.withUnsafeBytes { key in try stored.withUnsafeBytes { try writer.put(key, $0) } }
-            }
-            try writer.finish()
-            try database.ingest([writer.path], into: family)
-        }
-        try "longwire store 4\n".write(toFile: folder.path + "/format", atomically: true, encoding: .utf8)
-    }
-
-    #if DEBUG
-    @Test(
-        "what a start of format 5 reads whole is moved from where format 4 had it, though any call of that start fails")
-    func movesStartRows() throws {
-        var rows: [StoreKey: String] = [:]
-        for bucket in stride(from: UInt16(0), to: UInt16(Bucket.count), by: 511) {
-            for table in StoreKey.Table.allCases where table.isReadAtStart {
-                rows[StoreKey(Bucket(bucket), table, ownerHigh: 7, ownerLow: UInt64(bucket))] = "\(table) \(bucket)"
-            }
-            // Others stay where they are.
-            rows[StoreKey(Bucket(bucket), .device, ownerHigh: 7, ownerLow: UInt64(bucket))] = "device \(bucket)"
-        }
-        var number = 1
-        var isOver = false
-        while !isOver {
-            let temporary = try TemporaryFolder()
-            try Self.writeAsFormat4(rows, temporary)
-            let plan = FaultPlan(folder: temporary.path, kind: .error(5), at: number, extent: .fromThereOn)
-            var configuration = Self.configuration(temporary)
-            configuration.fatal = { _ in }
-            do {
-                try StoreFixture(configuration).close()
-                isOver = plan.hits.isEmpty
-            } catch is StoreError {}
-            plan.remove()
-            let fixture = try StoreFixture(Self.configuration(temporary))
-            defer { fixture.close() }
-            var found: [StoreKey: String] = [:]
-            for table in StoreKey.Table.allCases where !table.isEphemeral {
-                try fixture.shards[0].loadAll(table: table) {
-                    found[$0.key] = String(decoding: $0.value, as: UTF8.self)
-                }
-            }
-            #expect(found == rows, "call \(number): \(plan.hits.first ?? "none")")
-            for key in rows.keys { #expect(try fixture.text(key) == rows[key]) }
-            // Most of the later calls look for such rows in bucket after bucket.
-            number += max(1, number / 8)
-        }
-        #expect(number > 1_000)
-    }
-    #endif
 
     @Test(
         "a new format gets a new fixture, beside the old ones",

@@ -86,42 +86,6 @@ struct RetentionTests {
         #expect(try fixture.text(StoreFixture.key(3, .request)) == "request")
     }
 
-    @Test("periods of format 5 are read, and go a day after the upgrade though a wrong clock dated them")
-    func releasedPeriods() throws {
-        let folder = try TemporaryFolder()
-        let clock = TestClock()
-        let key = StoreFixture.key(1, .request), trace = StoreFixture.key(1, .trace)
-        try StoreFixture(Self.configuration(folder, clock)).close()
-        let begins = [clock.now - 3_600_000, clock.now + 72 * 3_600_000]
-        do {
-            let database = try RowDatabase(path: folder.path + "/rows", cacheByteCount: 1 << 20)
-            defer { database.close() }
-            for (begin, key) in zip(begins, [key, trace]) {
-                let family = try database.makeFamilyOfFormat5(begin)
-                var writer = try SortedFileWriter(database, path: folder.path + "/spill/old.sst")
-                var keyBytes = [UInt8](repeating: 0, count: KeyCoding.rowKeyByteCount)
-                keyBytes.withUnsafeMutableBytes { if let start = $0.baseAddress { KeyCoding.write(key, to: start) } }
-                let stored = [UInt8](repeating: 0, count: KeyCoding.rowPrefixByteCount) + Array("old".utf8)
-                try keyBytes.withUnsafeBytes { key in try stored.withUnsafeBytes { try writer.put(key, $0) } }
-                try writer.finish()
-                try database.ingest([writer.path], into: family)
-            }
-        }
-        try "longwire store 5\n".write(toFile: folder.path + "/format", atomically: true, encoding: .utf8)
-        let fixture = try StoreFixture(Self.configuration(folder, clock))
-        defer { fixture.close() }
-        for key in [key, trace] { #expect(try fixture.text(key) == "old") }
-        #expect(!fixture.shards[0].isCertainlyAbsent(key))
-        try fixture.wait("a successor") { !periods(fixture, .requests).isEmpty }
-        clock.advance(hours: 23)
-        try spill(fixture, [StoreFixture.key(2, .request)])
-        for key in [key, trace] { #expect(try fixture.text(key) == "old") }
-        clock.advance(hours: 2)
-        try fixture.wait("the end") { periods(fixture, .mixed).isEmpty }
-        for key in [key, trace] { #expect(try fixture.text(key) == nil) }
-        try fixture.wait("the filter's end") { fixture.shards[0].isCertainlyAbsent(key) }
-    }
-
     @Test("over the budget the oldest go, a part of it at a time, and it is a bound at every moment")
     func budgetWithinHours() throws {
         let folder = try TemporaryFolder()
@@ -161,7 +125,7 @@ struct RetentionTests {
         configuration.traceByteLimit = 100_000
         let fixture = try StoreFixture(configuration)
         defer { fixture.close() }
-        let ids = [StoreFixture.key(1, .request), StoreFixture.key(2, .singleTask)]
+        let ids = [StoreFixture.key(1, .request), StoreFixture.key(2, .request)]
         try spill(fixture, ids)
         for round in UInt64(0)..<10 {
             try spill(fixture, (0..<20).map { StoreFixture.key(round * 20 + $0, .trace) }, Self.text)
@@ -227,20 +191,18 @@ struct RetentionTests {
         #expect((85...110).contains(traces), "\(traces) MB for a million")
     }
 
-    @Test("a period's name says what it is, and periods stand in the order in which they were written")
+    @Test("a period's name says what it is, and a period ends when the next one of its kind begins")
     func names() {
         let all = [
             Period(.traces, number: 3, begin: 50), Period(.requests, number: 1, begin: Period.undated),
-            Period(.mixed, number: 0, begin: 900), Period(.requests, number: 2, begin: 100),
-            Period(.mixed, number: 0, begin: 10), Period(.requests, number: 4, begin: 40),
+            Period(.requests, number: 2, begin: 100), Period(.requests, number: 4, begin: 40),
         ]
         for period in all { #expect(Period(name: period.name) == period) }
-        for name in ["rows", "requests", "requests-1", "requests-x-1", "ephemeral-", "default"] {
+        for name in ["rows", "requests", "requests-1", "requests-x-1", "ephemeral-1", "default"] {
             #expect(Period(name: name) == nil)
         }
-        let ordered = Period.ordered(all.compactMap { Period(name: $0.name) })
-        #expect(ordered.map(\.number) == [-2, -1, 1, 2, 3, 4])
+        let ordered = all.sorted { $0.number < $1.number }
         // The earliest date of a later one of the kind; the newest has no end.
-        #expect(ordered.indices.map { ordered.end(at: $0) } == [40, 40, 40, 40, nil, nil])
+        #expect(ordered.indices.map { ordered.end(at: $0) } == [40, 40, nil, nil])
     }
 }

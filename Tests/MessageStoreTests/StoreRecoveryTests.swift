@@ -126,10 +126,10 @@ struct StoreRecoveryTests {
         #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path).sorted() == ["format", "lock"])
     }
 
-    @Test("a format file that says something else is refused")
-    func unknownFormat() throws {
+    @Test("a format file that says something else is refused", arguments: ["hello\n", "longwire store 0\n"])
+    func unknownFormat(text: String) throws {
         let folder = try TemporaryFolder()
-        try "hello\n".write(toFile: folder.path + "/format", atomically: true, encoding: .utf8)
+        try text.write(toFile: folder.path + "/format", atomically: true, encoding: .utf8)
         #expect(throws: StoreError.unknownFormat(file: folder.path + "/format")) {
             try EmbeddedStore(StoreFixture.configuration(folder))
         }

@@ -24,7 +24,7 @@ struct YoungLogTests {
         let (first, second) = (log.find(Self.key(1)), log.find(Self.key(2)))
         #expect(first?.offset == 30)
         #expect(second?.offset == 20)
-        let other = log.find(StoreKey(Bucket(7), .singleTask, ownerHigh: 7 << 48, ownerLow: 1))
+        let other = log.find(StoreKey(Bucket(7), .request, ownerHigh: 7 << 48, ownerLow: 1))
         #expect(other == nil)
         let stranger = log.find(Self.key(1, bucket: 8))
         #expect(stranger == nil)

@@ -425,8 +425,9 @@ struct AdminAnswerTests {
             answer.text
                 == #"{"appId":"demoApp","cid":"\#(Fixture.cid)","bucket":1271,"connected":false,"reachable":false,"#
                 + #""suspect":false,"state":"background","keepsRunning":false,"generation":3,"heartbeatSeconds":300,"#
-                + #""lastSeenAt":19,"registeredAt":5,"queue":{"messages":2,"bytes":99,"inFlight":1,"nextSequence":8},"#
-                + #""badge":4,"pushModeOff":false,"blacklisted":false,"inactive":false,"#
+                + #""lastSeenAt":19,"registeredAt":5,"queue":{"messages":2,"bytes":99,"inFlight":1,"nextSequence":8,"#
+                + #""messageLimit":10,"byteLimit":20},"#
+                + #""badge":4,"pushModeOff":false,"blacklisted":false,"inactive":false,"aliases":[],"tags":[],"#
                 + #""tokens":[{"channel":"apns","kind":"alert","environment":"sandbox","topic":"t","#
                 + #""token":"abcdef01…","quarantined":true}],"fallback":"none","fallbackReason":"noToken"}"#)
         #expect(AdminAnswer.device(nil, at: address, registry: registry).status == 404)
@@ -448,7 +449,6 @@ struct AdminAnswerTests {
         #expect(answer { $0.isBlacklisted = true }.contains(#""fallback":"none","fallbackReason":"blacklisted"}"#))
         #expect(answer { $0.isInactive = true }.contains(#""fallback":"none","fallbackReason":"inactive"}"#))
         let named = answer {
-            $0.bounds = .init(messageCount: 10, byteCount: 20)
             ($0.isBlacklisted, $0.names) = (true, .init(aliases: ["a\"b"], tags: ["x", "y"]))
         }
         #expect(named.contains(#""messageLimit":10,"byteLimit":20},"badge""#))
@@ -468,12 +468,13 @@ struct AdminAnswerTests {
             message: MessageID(high: 1, low: 2), task: task, cid: Fixture.cid, app: app.key, strategy: .liveElseVendor,
             isOffline: true, sequence: 9, acceptedAt: 10, expiresAt: 20, finalState: nil, finalReason: "",
             steps: [.init(event: .accepted, time: 10), .init(event: .vendorRejected, time: 11, detail: "Bad\"Device")])
+        trace.fallback = .armed
         let answer = AdminAnswer.trace(trace, scope: nil, registry: registry)
         #expect(
             answer.text
                 == #"{"msgId":"00000000000000010000000000000002","taskId":"\#(task.text)","appId":"demoApp","#
                 + #""cid":"\#(Fixture.cid)","strategy":1,"offline":true,"sequence":9,"acceptedAt":10,"expiresAt":20,"#
-                + #""state":"pending","vendorReason":"Bad\"Device","steps":[{"event":"accepted","time":10},"#
+                + #""state":"pending","fallback":"armed","vendorReason":"Bad\"Device","steps":[{"event":"accepted","time":10},"#
                 + #"{"event":"vendorRejected","time":11,"detail":"Bad\"Device"}]}"#)
         trace.channel = .apns
         #expect(
@@ -481,7 +482,7 @@ struct AdminAnswerTests {
                 #"[{"event":"accepted","time":10},{"event":"vendorRejected","time":11,"channel":"apns","detail":"#))
         (trace.finalState, trace.finalReason) = (.failed, "noToken")
         let final = AdminAnswer.trace(trace, scope: [app.key], registry: registry)
-        #expect(final.text.contains(#""state":"failed","reason":"noToken","vendorReason""#))
+        #expect(final.text.contains(#""state":"failed","reason":"noToken","fallback":"armed","vendorReason""#))
         (trace.fallback, trace.fallbackReason) = (PublishOutcome.Fallback.none, .noToken)
         let reasoned = AdminAnswer.trace(trace, scope: nil, registry: registry)
         #expect(reasoned.text.contains(#""fallback":"none","fallbackReason":"noToken","vendorReason""#))

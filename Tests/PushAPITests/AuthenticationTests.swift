@@ -385,5 +385,5 @@ func deviceStatus(app: AppKey) -> DeviceStatus {
             .init(
                 channel: .apns, kind: .alert, environment: .sandbox, topic: "t", token: "abcdef0123456789",
                 isQuarantined: true)
-        ])
+        ], bounds: .init(messageCount: 10, byteCount: 20), names: .init(aliases: [], tags: []))
 }

@@ -427,12 +427,21 @@ private struct ConformanceDriver {
 
     /// A job's row, as far as readers look: one of three apps, due, leased or neither, over or not.
     private mutating func job() -> [UInt8] {
-        var row = [UInt8](repeating: 0, count: JobRow.firstByteCount + Int.random(in: 0...60, using: &random))
-        (row[0], row[1]) = (1, UInt8.random(in: 1...3, using: &random))
-        row[56] = UInt8.random(in: 1...3, using: &random)
-        let expiresAt = now + Int64.random(in: -200...1_200, using: &random)
-        withUnsafeBytes(of: expiresAt.littleEndian) { row.replaceSubrange(80..<88, with: $0) }
-        return row
+        // A live message that ends as its TTL says; the state and the app are drawn.
+        var row: [UInt8] = [
+            1, UInt8.random(in: 1...3, using: &random), 1, 0, StoreKey.Table.message.rawValue, 0, 128, 0,
+        ]
+        row += [UInt8.random(in: 1...3, using: &random), 0, 0, 0, 0, 0, 0, 0]
+        // Accepted at 0, so that the TTL is the end; numbers of seven bits a byte, whose lowest bit is the sign.
+        row += [UInt8](repeating: 0, count: 16)
+        let timeToLive = now + Int64.random(in: -200...1_200, using: &random)
+        var rest = UInt64(bitPattern: timeToLive << 1 ^ timeToLive >> 63)
+        while rest > 127 {
+            row.append(UInt8(truncatingIfNeeded: rest) | 128)
+            rest >>= 7
+        }
+        row += [UInt8(rest), 0]
+        return row + [UInt8](repeating: 0, count: Int.random(in: 0...60, using: &random))
     }
 
     private mutating func read() {

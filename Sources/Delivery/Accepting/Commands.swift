@@ -104,8 +104,6 @@ package enum PushType: UInt8, Sendable, Codable { case alert = 0, background, vo
     package var isBulk: Bool
     /// When a task of several messages was made; 0: not known (see `AcceptanceFilter`).
     package var taskCreatedAt: GatewayTime = 0
-    /// Keeps a row that finds the message of a single push by its task.
-    package var isTracked = false
     /// The task that this message withdraws, and the tail of that task's msgId for this device; `.none`: an ordinary
     /// message.
     package var revokes = TaskID.none

@@ -57,7 +57,6 @@ package struct MessageContent: Sendable, Equatable {
         package var requestKey: (UInt64, UInt64) = (0, 0)
         package var requestDigest: UInt64 = 0
         package var isBulk = false
-        package var isTracked = false
         package var taskCreatedAt: GatewayTime = 0
         package var revokedDigest: UInt64 = 0
 
@@ -140,7 +139,6 @@ package struct MessageContent: Sendable, Equatable {
                 payload: payload, collapseKey: collapseKey, alertTitle: alertTitle, alertBody: alertBody)
             command.contents = contents
             command.taskCreatedAt = target.taskCreatedAt
-            command.isTracked = target.isTracked
             (command.revokes, command.revokedDigest) = (revokes, target.revokedDigest)
             (command.firstAckWins, command.vendorCarriesAll) = (firstAckWins, vendorCarriesAll)
             return try body(command)

@@ -118,7 +118,7 @@ extension Shard {
         _ kept: KeptPublish, _ slot: DeviceSlot, completion: @escaping (inout Shard, Withdrawal) -> Void
     ) {
         findSingle(kept.command.revokes, in: kept.command.bucket) { shard, found in
-            let (command, row): (PublishCommand, SingleTaskRow)
+            let (command, row): (PublishCommand, PushRow)
             switch found {
             case .unreadable: return completion(&shard, .unreadable)
             case .absent: return completion(&shard, .unseen)

@@ -99,19 +99,13 @@ extension Shard {
             repeatAnswer(command, key, store.bytes(at: location))
             return
         }
-        // Up to store format 6 the row of every push stood under the whole digest of its request.
-        let former = fullRequestKey(command)
-        guard !store.isCertainlyAbsent(key) || former != key && !store.isCertainlyAbsent(former) else {
+        guard !store.isCertainlyAbsent(key) else {
             proceed(command, slot)
             return
         }
-        let asked = former == key ? [key] : [key, former]
         let kept = KeptPublish(command)
-        whileBusy(slot, { shard, done in shard.read(asked.map { .get($0) }, then: done) }) { shard, reply in
-            let rows = reply.results.compactMap { result -> StoredRow? in
-                if case .row(let stored) = result { stored } else { nil }
-            }
-            if let stored = rows.first {
+        whileBusy(slot, { shard, done in shard.read([.get(key)], then: done) }) { shard, reply in
+            if case .row(let stored?)? = reply.results.first {
                 shard.repeatAnswer(kept.command, stored.key, stored.bytes)
             } else if reply.failure == nil {
                 shard.proceed(kept.command, slot)
@@ -123,12 +117,8 @@ extension Shard {
 
     private func requestKey(_ command: PublishCommand) -> StoreKey {
         command.task.follows(from: command.requestKey, in: command.bucket)
-            ? PushRow.key(command.task, in: command.bucket) : fullRequestKey(command)
-    }
-
-    private func fullRequestKey(_ command: PublishCommand) -> StoreKey {
-        StoreKey(
-            command.bucket, .request, ownerHigh: command.requestKey.0, ownerLow: command.requestKey.1)
+            ? PushRow.key(command.task, in: command.bucket)
+            : StoreKey(command.bucket, .request, ownerHigh: command.requestKey.0, ownerLow: command.requestKey.1)
     }
 
     private mutating func repeatAnswer(_ command: PublishCommand, _ key: StoreKey, _ bytes: LentBytes) {
@@ -206,7 +196,6 @@ extension Shard {
             if command.firstAckWins { facts.flags.insert(.firstAckWins) }
             let byteCount = MessageRow.byteCount(MessageRow.Texts(command), facts: facts)
             facts.byteCount = MessageRow.charge(byteCount)
-            facts.isCounted = true
             // Such a message gets no place in the stream.
             if plan.endsAs != nil, facts.table == .message { facts.item = 0 }
             shard.countAccepted(facts)
@@ -246,15 +235,12 @@ extension Shard {
 
     /// Writes, in the open batch, what finds an accepted message by its request or by its task.
     private mutating func noteAccepted(_ facts: MessageFacts, _ outcome: PublishOutcome, _ command: PublishCommand) {
-        let key = requestKey(command)
         if command.requestKey != (0, 0), !isPlanted(.requestForgotten) {
             let row = PushRow(
                 outcome, digest: command.requestDigest, app: facts.app, table: facts.table, item: facts.item)
-            store.putPush(row, under: key)
+            store.putPush(row, under: requestKey(command))
         }
-        // With its row under its request, a push needs none under its task.
-        let isFound = command.task.follows(from: command.requestKey, in: command.bucket)
-        noteAccepted(facts, outcome, isTracked: command.isTracked && !isFound)
+        noteAccepted(facts, outcome)
     }
 
     /// Writes the message's rows in the open batch and brings it into memory.

@@ -13,11 +13,6 @@ package enum Strategy: UInt8, Sendable, CaseIterable, Codable {
     package static let standard = Strategy.liveElseVendor
     /// A vendor cannot withdraw what it has shown.
     package static let ofRevoke = Strategy.liveOnly
-
-    /// A stored row's strategy.
-    ///
-    /// A row whose byte means nothing reaches no vendor.
-    init(stored byte: UInt8) { self = Strategy(rawValue: byte) ?? .liveOnly }
 }
 
 // MARK: What the answer says

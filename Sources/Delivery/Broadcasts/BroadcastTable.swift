@@ -58,14 +58,6 @@ struct BroadcastTable {
         logs[record.app] = log
     }
 
-    /// The logs that lie in these buckets.
-    func live(of share: LoopShare) -> [AppBroadcasts] {
-        logs.compactMap { app, log in
-            guard log.head > 0, Bucket(digest: app.word).loop(of: share.count) == share.index else { return nil }
-            return AppBroadcasts(app: app, head: log.head, records: log.live.map(\.presentRecord))
-        }
-    }
-
     /// A piece of the logs that lie in these buckets.
     ///
     /// It has one broadcast at least, if there is one, and ends before one that would make it too long.

@@ -91,7 +91,6 @@ extension Shard {
         var facts = facts
         if !row.flags.contains(.live) { facts.flags.insert(.offline) }
         if row.flags.contains(.sendCounted) { facts.flags.insert(.sendCounted) }
-        facts.isCounted = row.flags.contains(.bytesCounted)
         if row.fallback != .none { facts.flags.insert(.isArmed) }
         facts.wakeAt = wakeAt
         if row.fallback == .armed { facts.fallbackAt = wakeAt }

@@ -140,7 +140,6 @@ extension Shard {
         let isExpired = isOver(facts.expiresAt) || !goesOut && !isArmed && facts.isOneShot
         let endsAs = broadcast.endsAs ?? (isExpired ? .expired : isSuperseded(slot, broadcast) ? .collapsed : nil)
         if goesOut { facts.flags.insert(.sendCounted) }
-        facts.isCounted = true
         let accepted = facts
         guard endsAs == nil else {
             inBatch(of: slot) { shard in
@@ -162,7 +161,7 @@ extension Shard {
             shard.collapseOlder(than: broadcast, slot)
             shard.countAccepted(accepted)
             if goesOut { shard.countReached([.sent, .reached], of: accepted) }
-            shard.noteAccepted(accepted, outcome, isTracked: false)
+            shard.noteAccepted(accepted, outcome)
             let listed = shard.list(message)
             if isArmed, !goesOut { shard.createStoredJob(listed, timedOut: false) }
             return listed

@@ -25,7 +25,7 @@ struct CounterTable: ~Copyable {
         var nextDay = 0
     }
 
-    /// Rows that one second removes: a start of an older format may find millions of them.
+    /// Rows that one second removes.
     static let removedRowCount = 4_096
     private static let rowsOfBatch = 256
 

@@ -28,14 +28,12 @@ struct Device {
         static let touched = Flags(rawValue: 4096)
         /// Counted among the reachable.
         static let countedReachable = Flags(rawValue: 8192)
-        /// A row of the device exists.
+        /// A row of the device exists, and its roster row.
         static let stored = Flags(rawValue: 32768)
         /// There may be cold rows at or beyond the cursor.
         static let coldAhead = Flags(rawValue: 16384)
         /// Gets no messages; the shard sends nothing that is queued.
         static let blacklisted = Flags(rawValue: 1 << 19)
-        /// Its roster row is written.
-        static let listed = Flags(rawValue: 1 << 20)
         /// Its pending messages of broadcasts are in memory, all of them.
         static let resolved = Flags(rawValue: 1 << 21)
         /// The row does not have the broadcast cursor yet.

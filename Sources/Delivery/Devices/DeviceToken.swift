@@ -212,8 +212,6 @@ extension DeviceToken {
 }
 
 /// A channel and a token kind in one stored byte: the channel in the high four bits.
-///
-/// Rows from before there were channels have the kind alone: that is APNs.
 enum ChannelByte {
     static func make(_ channel: VendorChannel, _ kind: TokenKind) -> UInt8 { channel.rawValue << 4 | kind.rawValue }
 

@@ -175,7 +175,6 @@ extension Shard {
         if row.flags.contains(.tokenMoved) { device.value.flags.insert(.tokenMoved) }
         if row.flags.contains(.established) { device.value.flags.insert(.established) }
         if row.flags.contains(.blacklisted) { device.value.flags.insert(.blacklisted) }
-        if row.flags.contains(.listed) { device.value.flags.insert(.listed) }
         (device.value.badge, device.value.badgeRound) = (row.badge, row.badgeRound)
         device.value.generation = row.generation
         device.value.lastTimestamp = row.lastTimestamp

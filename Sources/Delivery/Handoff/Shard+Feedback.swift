@@ -243,17 +243,15 @@ extension Shard {
                         ReportedMessage(
                             id: message, task: trace.facts.task, isVendor: isVendor,
                             wasLeased: trace.steps.contains { $0.event == .leased },
-                            events: Set(trace.steps.lazy.filter { $0.detail.isEmpty }.map(\.event)))))
+                            events: Set(trace.steps.lazy.map(\.event)))))
             }
         }
     }
 
     private static func reported(_ facts: MessageFacts, _ job: JobRow?) -> ReportedMessage {
-        // Rows of older versions had an action as a `shown` with a detail.
-        let events = Set((job?.steps ?? []).lazy.filter { $0.detail.isEmpty }.map(\.event))
-        return ReportedMessage(
+        ReportedMessage(
             id: facts.message, task: facts.task, isVendor: job.map { $0.alertedAt > 0 } ?? false,
-            wasLeased: job.map { $0.attempts > 0 } ?? false, events: events)
+            wasLeased: job.map { $0.attempts > 0 } ?? false, events: Set((job?.steps ?? []).lazy.map(\.event)))
     }
 
     /// Looks for an un-acked message in the rows of its device's queue, which no id finds; once a second a device.

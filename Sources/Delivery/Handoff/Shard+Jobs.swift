@@ -431,7 +431,6 @@ extension Shard {
             let texts = MessageRow.Texts(row)
             let byteCount = MessageRow.byteCount(texts, facts: facts)
             facts.byteCount = MessageRow.charge(byteCount)
-            facts.isCounted = true
             shard.countResized(old, as: facts)
             let stored = facts
             let location = shard.store.putRow(facts.key, wakeAt: facts.wakeAt, prior: .none, byteCount: byteCount) {

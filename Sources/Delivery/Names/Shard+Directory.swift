@@ -165,10 +165,7 @@ extension Shard {
     }
 
     /// Puts a device into its app's roster, in the open batch.
-    func enlist(_ device: Place<Device>) {
-        writeTag(device, 0)
-        device.value.flags.insert(.listed)
-    }
+    func enlist(_ device: Place<Device>) { writeTag(device, 0) }
 
     /// Removes a device from the roster and from its tags' rows, in the open batch.
     func strike(_ slot: DeviceSlot) {

@@ -210,7 +210,7 @@ extension Shard {
             strategy: row.facts.strategy, isOffline: row.isOffline, sequence: row.facts.sequence,
             acceptedAt: row.facts.acceptedAt, expiresAt: row.facts.expiresAt, finalState: row.finalState,
             finalReason: row.reason, steps: row.steps)
-        if let fallback = row.fallback { (trace.fallback, trace.fallbackReason) = fallback }
+        (trace.fallback, trace.fallbackReason) = row.fallback
         (trace.channel, trace.attempts) = (row.channel, row.attempts)
         return trace
     }

@@ -205,7 +205,7 @@ extension Shard {
     /// Continues with the row that finds a single push's message, or answers that there is none.
     private mutating func withSingleTask(
         _ task: TaskID, _ app: AppKey, _ origin: Origin, in bucket: Bucket? = nil,
-        completion: @escaping (inout Shard, SingleTaskRow) -> Void
+        completion: @escaping (inout Shard, PushRow) -> Void
     ) {
         findSingle(task, in: bucket ?? task.home) { shard, found in
             switch found {
@@ -219,7 +219,7 @@ extension Shard {
     }
 
     /// The channels on which a pending single push went out: its job's row has them, or its own.
-    private mutating func pendingTotals(_ row: SingleTaskRow, _ origin: Origin) {
+    private mutating func pendingTotals(_ row: PushRow, _ origin: Origin) {
         findJob(row.message) { shard, found in
             var totals = TaskTotals()
             totals.accepted = 1

@@ -69,7 +69,6 @@ package enum RowBounds {
         case .taskEvent: return TaskEventRow.byteCount
         case .taskTargets: return TargetsRow.byteCount(count: TaskBounds.targetsOfARow)
         case .taskGroup: return 16
-        case .singleTask: return SingleTaskRow.byteCount
         case .feed: return FeedRow.byteCountLimit
         case .event: return FeedRow.headByteCount + FeedRow.itemByteCount + reasonByteCount
         case .upstream: return UpstreamRow.headByteCount + UpstreamRow.entryByteCount * UpstreamRow.entryLimit

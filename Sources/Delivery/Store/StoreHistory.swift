@@ -36,7 +36,7 @@ package struct StoreHistory: Hashable, Sendable {
 
     /// The queue epoch of a device's Welcome, made of the one in its row.
     ///
-    /// It is the row's own in a store that never went back, as in releases before histories.
+    /// It is the row's own in a store that never went back.
     package func epoch(_ stored: UInt64) -> UInt64 {
         guard hasGoneBack else { return stored }
         let mixed = stored ^ id

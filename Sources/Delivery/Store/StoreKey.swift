@@ -40,26 +40,24 @@ public struct StoreKey: Hashable, Comparable, Sendable {
         case taskTargets = 19
         /// Owner: digest of (app, group name); item: low word of the taskId. The tasks of a group.
         case taskGroup = 20
-        /// Owner: taskId of a single push; item 0; in the device's bucket. Which message it is. Ephemeral.
-        case singleTask = 21
         /// Owner: (app key, 0); item: a broadcast's number; in the app's home bucket.
         ///
         /// The app's log: a task's row, kept while the broadcast is live; item 0: the highest number given.
-        case broadcast = 22
+        case broadcast = 21
         /// Owner: (app key, `FeedKind`); item: the number of a row's last item, 0 for the feed's head; in the app's home
         /// bucket.
         ///
         /// What the app's business server follows: its devices' messages, or events.
-        case feed = 23
+        case feed = 22
         /// Owner: cid; item 0; in the app's home bucket. The numbers of a device's latest messages.
-        case upstream = 24
+        case upstream = 23
         /// Owner: (app key, 0); item: a number that grows; in the device's bucket. An event that its feed does not have yet.
-        case event = 25
+        case event = 24
 
         /// The store keeps ephemeral rows for a day (within a size budget), then drops them.
         ///
         /// Delivery writes them once and never deletes them by name; they have no alarm.
-        public var isEphemeral: Bool { self == .request || self == .trace || self == .singleTask }
+        public var isEphemeral: Bool { self == .request || self == .trace }
 
         /// Few and small: a start reads every row of these tables, so the store keeps them apart from those of
         /// messages.
@@ -71,7 +69,7 @@ public struct StoreKey: Hashable, Comparable, Sendable {
             case .message, .vendorMessage, .meta, .tag, .taskMessage, .taskEvent, .taskTargets, .taskGroup,
                 .broadcast, .feed, .event:
                 true
-            case .device, .job, .counters, .request, .trace, .alias, .task, .singleTask, .upstream: false
+            case .device, .job, .counters, .request, .trace, .alias, .task, .upstream: false
             }
         }
 
@@ -84,7 +82,7 @@ public struct StoreKey: Hashable, Comparable, Sendable {
             case .device, .message, .vendorMessage, .job, .task, .taskMessage, .taskEvent, .taskTargets, .taskGroup,
                 .upstream:
                 true
-            case .counters, .request, .trace, .meta, .alias, .tag, .singleTask, .broadcast, .feed, .event: false
+            case .counters, .request, .trace, .meta, .alias, .tag, .broadcast, .feed, .event: false
             }
         }
     }

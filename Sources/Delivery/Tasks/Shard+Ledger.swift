@@ -24,29 +24,19 @@ extension Shard {
     }
 
     /// Writes, in the open batch, that a task's message was accepted.
-    mutating func noteAccepted(_ facts: MessageFacts, _ outcome: PublishOutcome, isTracked: Bool) {
-        if facts.task.hasLedger {
-            acceptances.insert(facts.task, facts.message.low, now: now)
-            var flags: LedgerRow.Flags = outcome.isLive ? .live : []
-            if facts.flags.contains(.sendCounted) { flags.insert(.sendCounted) }
-            if facts.isCounted, facts.table == .broadcast { flags.insert(.bytesCounted) }
-            let row = LedgerRow(
-                cid: facts.cid, app: facts.app, flags: flags, state: nil,
-                fallback: outcome.fallback, fallbackReason: outcome.fallbackReason, acceptedAt: facts.acceptedAt,
-                timeToLive: facts.timeToLive, table: facts.table, item: facts.item)
-            store.putRow(Self.ledgerKey(facts), wakeAt: ledgerAlarm(facts), prior: .none, byteCount: row.byteCount) {
-                row.write(into: $0)
-            }
-            batch.rowCount += 1
-        } else if isTracked, facts.task.home == facts.bucket {
-            let row = SingleTaskRow(
-                message: facts.message, cid: facts.cid, app: facts.app, table: facts.table, item: facts.item)
-            store.putRow(
-                StoreKey(facts.bucket, .singleTask, facts.task), wakeAt: 0, prior: .none,
-                byteCount: SingleTaskRow.byteCount
-            ) { row.write(into: $0) }
-            batch.rowCount += 1
+    mutating func noteAccepted(_ facts: MessageFacts, _ outcome: PublishOutcome) {
+        guard facts.task.hasLedger else { return }
+        acceptances.insert(facts.task, facts.message.low, now: now)
+        var flags: LedgerRow.Flags = outcome.isLive ? .live : []
+        if facts.flags.contains(.sendCounted) { flags.insert(.sendCounted) }
+        let row = LedgerRow(
+            cid: facts.cid, app: facts.app, flags: flags, state: nil,
+            fallback: outcome.fallback, fallbackReason: outcome.fallbackReason, acceptedAt: facts.acceptedAt,
+            timeToLive: facts.timeToLive, table: facts.table, item: facts.item)
+        store.putRow(Self.ledgerKey(facts), wakeAt: ledgerAlarm(facts), prior: .none, byteCount: row.byteCount) {
+            row.write(into: $0)
         }
+        batch.rowCount += 1
     }
 
     /// The alarm of a pending row whose message the vendor accepted: it needs no fallback any more.
@@ -64,7 +54,6 @@ extension Shard {
         if facts.flags.contains(.sendCounted) { flags.insert(.sendCounted) }
         if wasSent { flags.insert(.sent) }
         if wasAlerted { flags.insert(.alerted) }
-        if facts.isCounted, facts.table == .broadcast { flags.insert(.bytesCounted) }
         return flags
     }
 
@@ -165,24 +154,17 @@ extension Shard {
         }
     }
 
-    /// Finds which message a single push became: by the row under its request, or by one under its task.
+    /// Finds which message a single push became: its row is under its request, from which the task's id follows.
     mutating func findSingle(
-        _ task: TaskID, in bucket: Bucket, completion: @escaping (inout Shard, Found<SingleTaskRow>) -> Void
+        _ task: TaskID, in bucket: Bucket, completion: @escaping (inout Shard, Found<PushRow>) -> Void
     ) {
         let key = PushRow.key(task, in: bucket)
         lookUp(key) { shard, found in
             if case .unreadable = found { return completion(&shard, .unreadable) }
             // Another day's task may have the same random bits.
-            if case .found(let stored) = found, let row = PushRow(stored.bytes, under: key), row.outcome.task == task {
-                return completion(&shard, .found(row.single))
-            }
-            shard.lookUp(StoreKey(bucket, .singleTask, task)) { shard, found in
-                switch found {
-                case .found(let stored): completion(&shard, SingleTaskRow(stored.bytes).map { .found($0) } ?? .absent)
-                case .absent: completion(&shard, .absent)
-                case .unreadable: completion(&shard, .unreadable)
-                }
-            }
+            guard case .found(let stored) = found, let row = PushRow(stored.bytes, under: key), row.outcome.task == task
+            else { return completion(&shard, .absent) }
+            completion(&shard, .found(row))
         }
     }
 

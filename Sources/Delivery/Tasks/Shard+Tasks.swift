@@ -47,8 +47,7 @@ extension Shard {
         case .group(let bucket, let owner): readGroup(bucket, owner, from: 0, found: [], origin)
         case .inspect(let inspection): inspect(inspection, origin)
         case .feed(let command): feed(command, origin)
-        case .liveBroadcasts(let share, nil): answer(origin, .liveBroadcasts(broadcasts.live(of: share)))
-        case .liveBroadcasts(let share, let piece?):
+        case .liveBroadcasts(let share, let piece):
             let (logs, next) = broadcasts.piece(piece, of: share)
             answer(origin, .liveBroadcasts(logs, next: next))
         case .broadcastHeads(let share): answer(origin, .liveBroadcasts(broadcasts.heads(of: share)))

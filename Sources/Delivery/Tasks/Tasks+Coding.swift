@@ -99,8 +99,7 @@ extension TaskCommand: Codable {
         case .liveBroadcasts(let share, let piece):
             try put(.liveBroadcasts)
             try container.encode(share, forKey: .share)
-            // A release that does not know pieces answers with all at once.
-            try container.encodeIfPresent(piece, forKey: .piece)
+            try container.encode(piece, forKey: .piece)
         case .broadcastHeads(let share):
             try put(.broadcastHeads)
             try container.encode(share, forKey: .share)
@@ -141,9 +140,7 @@ extension TaskCommand: Codable {
             case .day: .day(try get(.app), day: try get(.day))
             case .foldable: .foldable(today: try get(.day))
             case .removeCounters:
-                .removeCounters(
-                    try get(.days), try get(.share),
-                    isCounted: try container.decodeIfPresent(Bool.self, forKey: .counted) ?? false)
+                .removeCounters(try get(.days), try get(.share), isCounted: try get(.counted))
             case .online: .online
             case .message:
                 .message(
@@ -159,9 +156,7 @@ extension TaskCommand: Codable {
             case .begin: .begin(try get(.call), digest: try get(.digest), try get(.task), try get(.devices))
             case .end: .end(try get(.call), try container.decodeIfPresent([PublishOutcome].self, forKey: .outcomes))
             case .joinGroup: .joinGroup(try get(.task), bucket: try get(.bucket), owner: try words(.owner))
-            case .liveBroadcasts:
-                .liveBroadcasts(
-                    try get(.share), try container.decodeIfPresent(BroadcastPiece.self, forKey: .piece))
+            case .liveBroadcasts: .liveBroadcasts(try get(.share), try get(.piece))
             case .broadcastHeads: .broadcastHeads(try get(.share))
             case .inspect: .inspect(try get(.inspection))
             case .feed: .feed(try get(.feed))

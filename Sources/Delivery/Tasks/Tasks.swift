@@ -107,7 +107,7 @@ package enum TaskCommand: Sendable {
     ///
     /// `isCounted`: the keeper's shard counts these days whole from now on, so no other one counts them any more. In a cluster
     /// a shard may start at any time, with the folded sums or without; without this days would count twice or not at all.
-    case removeCounters([CounterDay], LoopShare, isCounted: Bool = false)
+    case removeCounters([CounterDay], LoopShare, isCounted: Bool)
     /// How many devices of each app are connected.
     case online
     /// The steps of a task's message for one device; answered as `.messageTrace`.
@@ -132,7 +132,7 @@ package enum TaskCommand: Sendable {
     case feed(FeedCommand)
     /// The live broadcasts of the apps whose logs are in these buckets, for a shard that starts elsewhere: a piece of them, or
     /// all at once.
-    case liveBroadcasts(LoopShare, BroadcastPiece? = nil)
+    case liveBroadcasts(LoopShare, BroadcastPiece)
     /// The same without the broadcasts: how far each log goes; answered as `liveBroadcasts` with heads alone.
     case broadcastHeads(LoopShare)
 }
@@ -258,9 +258,8 @@ package struct TaskTotals: Sendable, Equatable, Codable {
 
     /// Counts, of one message, what its device reported: by the vendor's alert, or live.
     mutating func takeReported(_ steps: [MessageTrace.Step], isVendor: Bool) {
-        // Rows of older versions had an action as a `shown` with a detail.
-        let isOpened = steps.contains { $0.event == .opened && $0.detail.isEmpty }
-        let isShown = steps.contains { $0.event == .shown && $0.detail.isEmpty }
+        let isOpened = steps.contains { $0.event == .opened }
+        let isShown = steps.contains { $0.event == .shown }
         if isVendor, isShown || isOpened {
             (vendor.sent, vendor.received, vendor.shown) = (1, 1, 1)
             (all.sent, all.received) = (1, 1)

@@ -291,14 +291,12 @@ package struct DeviceStatus: Sendable, Codable {
     package var tokens: [Token]
     /// `nil`: the vendor took the last message that a sender offered it, or there was none.
     package var vendorFailure: VendorFailure?
-    /// `nil` from a gateway of the release before, which does not tell it.
-    package var bounds: QueueBounds?
-    /// `nil` from a gateway of the release before, which does not tell them.
-    package var names: Names?
-    /// It lost a token to another device, and has registered none since; `nil` from a gateway of the release before.
-    package var hasLostToken: Bool?
-    /// False: a token that names no topic is of no use; `nil` as above.
-    package var appHasTopic: Bool?
+    package var bounds: QueueBounds
+    package var names: Names
+    /// It lost a token to another device, and has registered none since.
+    package var hasLostToken = false
+    /// False: a token that names no topic is of no use.
+    package var appHasTopic = false
     /// Until then its Hellos are refused, because it connects and leaves over and over; its gateway says so.
     package var slowedUntil: GatewayTime?
     package init(
@@ -307,8 +305,7 @@ package struct DeviceStatus: Sendable, Codable {
         lastLoginAt: GatewayTime, registeredAt: GatewayTime, queuedMessageCount: Int, queuedByteCount: Int,
         inFlightCount: Int,
         nextSequence: UInt64, badge: Int32, pushModeOff: Bool, isBlacklisted: Bool = false, isInactive: Bool = false,
-        tokens: [Token],
-        vendorFailure: VendorFailure? = nil, bounds: QueueBounds? = nil, names: Names? = nil
+        tokens: [Token], vendorFailure: VendorFailure? = nil, bounds: QueueBounds, names: Names
     ) {
         (self.app, self.isConnected, self.isReachable, self.isSuspect) = (app, isConnected, isReachable, isSuspect)
         (self.applicationState, self.keepsRunning) = (applicationState, keepsRunning)
@@ -352,8 +349,8 @@ package struct MessageTrace: Sendable, Codable {
     /// `nil`: still pending.
     package var finalState: FinalState?
     package var finalReason: String
-    /// What the answer to its publish said of its fallback; `nil`: it ended under a version that did not keep it.
-    package var fallback: PublishOutcome.Fallback?
+    /// What the answer to its publish said of its fallback.
+    package var fallback = PublishOutcome.Fallback.none
     package var fallbackReason = PublishOutcome.FallbackReason.applies
     /// The channel of its job; `nil`: it had none, or one of a channel that only a later version knows.
     package var channel: VendorChannel?

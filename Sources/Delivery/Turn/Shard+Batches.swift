@@ -105,8 +105,7 @@ extension Shard {
         if device.value.flags.contains(.tokenMoved) { flags.insert(.tokenMoved) }
         if device.value.flags.contains(.established) { flags.insert(.established) }
         if device.value.flags.contains(.blacklisted) { flags.insert(.blacklisted) }
-        if !device.value.flags.contains(.listed) { enlist(device) }
-        flags.insert(.listed)
+        if !device.value.isStored { enlist(device) }
         let row = DeviceRow(
             flags: flags, badge: device.value.badge, app: apps[Int(device.value.appIndex)].key,
             generation: device.value.generation, lastTimestamp: device.value.lastTimestamp,

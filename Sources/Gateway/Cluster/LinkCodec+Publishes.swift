@@ -34,12 +34,11 @@ extension LinkCodec {
     private struct Flags: OptionSet {
         let rawValue: UInt16
         static let isBulk = Flags(rawValue: 1)
-        static let isTracked = Flags(rawValue: 2)
-        static let firstAckWins = Flags(rawValue: 4)
-        static let hasRequest = Flags(rawValue: 8)
-        static let hasCreatedAt = Flags(rawValue: 16)
-        static let hasRevoke = Flags(rawValue: 32)
-        static let vendorCarriesAll = Flags(rawValue: 64)
+        static let firstAckWins = Flags(rawValue: 2)
+        static let hasRequest = Flags(rawValue: 4)
+        static let hasCreatedAt = Flags(rawValue: 8)
+        static let hasRevoke = Flags(rawValue: 16)
+        static let vendorCarriesAll = Flags(rawValue: 32)
     }
 
     /// A time to live that no caller may ask for; sums with it stay far from overflow.
@@ -74,7 +73,6 @@ extension LinkCodec {
     private static func put(_ command: PublishCommand, into block: LinkBlock) {
         var flags: Flags = []
         if command.isBulk { flags.insert(.isBulk) }
-        if command.isTracked { flags.insert(.isTracked) }
         if command.firstAckWins { flags.insert(.firstAckWins) }
         if command.vendorCarriesAll { flags.insert(.vendorCarriesAll) }
         var count = Entry.byteCount
@@ -206,7 +204,6 @@ extension LinkCodec {
             bucket: bucket, cid: DeviceID(high: load(Entry.cid), low: load(Entry.cid + 8)),
             task: TaskID(high: load(Entry.task), low: load(Entry.task + 8)), messageDigest: load(Entry.digest),
             strategy: strategy, timeToLive: timeToLive, isBulk: flags.contains(.isBulk), payload: empty)
-        command.isTracked = flags.contains(.isTracked)
         command.firstAckWins = flags.contains(.firstAckWins)
         command.vendorCarriesAll = flags.contains(.vendorCarriesAll)
         var cursor = LinkCursor(UnsafeRawBufferPointer(rebasing: entry[Entry.byteCount...]))

@@ -503,14 +503,14 @@ enum LogEntry {
 
     /// Whether the bytes begin as a group does that an owner wrote under this id, of whatever release.
     static func begins(_ bytes: UnsafeRawBufferPointer, _ id: LogID) -> Bool {
-        RecordHeader(in: bytes, at: 0, generation: id.epoch, form: .packed)?.groupStart == mark(of: id.number)
+        RecordHeader(in: bytes, at: 0, generation: id.epoch)?.groupStart == mark(of: id.number)
     }
 
     /// Calls `visit` for each operation; returns what is wrong with the bytes, `nil` for nothing.
     static func visit(_ bytes: UnsafeRawBufferPointer, _ id: LogID, _ visit: (Operation) -> Void) -> String? {
         var offset = 0
         while offset < bytes.count {
-            guard let header = RecordHeader(in: bytes, at: offset, generation: id.epoch, form: .packed) else {
+            guard let header = RecordHeader(in: bytes, at: offset, generation: id.epoch) else {
                 return "byte \(offset) does not begin a record of this epoch"
             }
             guard header.groupStart == mark(of: id.number) else {

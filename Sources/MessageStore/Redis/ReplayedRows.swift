@@ -302,7 +302,7 @@ final class PartOpening {
                 unreadable = "it has a row of table \(operation.table) and bucket \(operation.bucket)"
                 return
             }
-            if key.table == .counters, operation.ticket > 0 {
+            if key.table == .counters {
                 do throws(StoreError) { try counts.take(operation, key) } catch { failure = error }
                 return
             }

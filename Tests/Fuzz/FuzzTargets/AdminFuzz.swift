@@ -191,7 +191,8 @@ enum AdminFuzz {
                             channel: .apns, kind: .voip, environment: .sandbox, topic: text, token: other,
                             activity: text,
                             isQuarantined: true)
-                    ]), at: address, registry: registry))
+                    ], bounds: .init(messageCount: 3, byteCount: 4), names: .init(aliases: [text], tags: [other])),
+                at: address, registry: registry))
     }
 
     private static func time(_ script: inout Script) -> Int64 { Int64(bitPattern: script.number()) }

@@ -382,46 +382,4 @@ struct CompactCoderTests {
             }
         }
     }
-
-    /// The forms of a release that knows no pieces of logs.
-    private struct WholeQuestion: Codable, Equatable {
-        var kind: String
-        var share: LoopShare
-    }
-    private struct WholeLog: Codable {
-        var app: AppKey
-        var head: UInt64
-        var records: [TaskRecord]
-    }
-    private enum WholeAnswer: Codable { case liveBroadcasts([WholeLog]) }
-
-    private func converted<From: Encodable, To: Decodable>(_ value: From, to type: To.Type = To.self) throws -> To {
-        try CompactEncoder.encode(value).withUnsafeBytes { try CompactDecoder.decode(type, from: $0) }
-    }
-
-    @Test("a release that knows no pieces of logs asks for all and answers with all")
-    func wholeLogs() throws {
-        let share = LinkSamples.share
-        let old = WholeQuestion(kind: "liveBroadcasts", share: share)
-        guard case .liveBroadcasts(share, nil) = try converted(old, to: TaskCommand.self) else {
-            Issue.record("its question is another one")
-            return
-        }
-        let asked: WholeQuestion = try converted(TaskCommand.liveBroadcasts(share, BroadcastPiece()))
-        #expect(asked == old)
-        let log = WholeLog(app: LinkSamples.app, head: 12, records: [LinkSamples.broadcast])
-        guard
-            case .liveBroadcasts(let logs, nil) = try converted(WholeAnswer.liveBroadcasts([log]), to: TaskAnswer.self)
-        else {
-            Issue.record("its answer has another piece behind it")
-            return
-        }
-        let bounds = try #require(logs.first?.bounds)
-        #expect(bounds.after == 0 && bounds.through == 12 && logs.first?.records.count == 1)
-        // Such a release asked for all, and gets that.
-        let answer = TaskAnswer.liveBroadcasts(
-            [AppBroadcasts(app: LinkSamples.app, head: 12, records: [LinkSamples.broadcast])])
-        guard case .liveBroadcasts(let told) = try converted(answer, to: WholeAnswer.self) else { return }
-        #expect(told.count == 1 && told[0].head == 12 && told[0].records.count == 1)
-    }
 }

@@ -93,7 +93,6 @@ enum LinkSamples {
                                     badge: .set(-3), body: vendorBody, messageIDOffset: 28, badgeOffset: 60,
                                     collapseID: collapse))
                             command.taskCreatedAt = time
-                            command.isTracked = true
                             (command.revokes, command.revokedDigest) = (task, 99)
                             (command.firstAckWins, command.vendorCarriesAll) = (true, true)
                             body(command)
@@ -318,14 +317,14 @@ enum LinkSamples {
             .scan(BroadcastScan(record: broadcast, purpose: .deal, buckets: 5..<5, share: share)),
             .advance(task, app, position: 4_096, during: .ending), .sweep(task, app, share),
             .totals(task, app, share), .day(app, day: 20_000), .foldable(today: 20_001),
-            .removeCounters([CounterDay(app: app, day: 3)], share),
+            .removeCounters([CounterDay(app: app, day: 3)], share, isCounted: false),
             .removeCounters([CounterDay(app: app, day: 4)], share, isCounted: true), .online,
             .message(task, app, cid: cid, bucket: bucket, digest: 4), .stopSingle(task, app),
             .keepSiblings(task, [cid]), .endSibling(task, app, cid: cid, bucket: bucket, digest: 5),
             .settleFirstAck(FirstAck(task: task, app: app, message: message)),
             .begin(call, digest: 6, task, [cid]), .end(call, [outcome(.accepted)]), .end(call, nil),
             .joinGroup(task, bucket: bucket, owner: (7, 8)), .group(bucket: bucket, owner: (9, .max)),
-            .liveBroadcasts(share), .liveBroadcasts(share, BroadcastPiece()),
+            .liveBroadcasts(share, BroadcastPiece()),
             .liveBroadcasts(share, BroadcastPiece(from: BroadcastPlace(app: app, number: 7), byteCount: 9)),
             .broadcastHeads(share), .inspect(.recent(address, limit: 500)),
             .inspect(.requests(app, [call], tasks: [task], share)), .inspect(.call(call)), .inspect(.single(task, app)),

@@ -44,8 +44,7 @@ package struct CountersRow: Equatable, Sendable {
         }
     }
 
-    /// Version 1 ended before the extras.
-    static let version: UInt8 = 2
+    static let version: UInt8 = 1
     package static let byteCount = 16 + 8 * 10 + 4 * 12
 
     package var app: AppKey
@@ -61,8 +60,8 @@ package struct CountersRow: Equatable, Sendable {
     /// - Returns: `nil` for bytes that are no counters row of a known version.
     package init?(_ bytes: UnsafeRawBufferPointer) {
         var reader = unsafe RowReader(bytes)
-        guard let version = reader.next(UInt8.self), version == 1 || version == Self.version,
-            reader.next(byteCount: 3) != nil, let day = reader.next(UInt32.self), let app = reader.next(UInt64.self),
+        guard reader.next(UInt8.self) == Self.version, reader.next(byteCount: 3) != nil,
+            let day = reader.next(UInt32.self), let app = reader.next(UInt64.self),
             let accepted = reader.next(UInt64.self)
         else { return nil }
         self.init(app: AppKey(app), day: day)
@@ -71,7 +70,6 @@ package struct CountersRow: Equatable, Sendable {
             guard let value = reader.next(UInt64.self) else { return nil }
             finals[index] = value
         }
-        guard version > 1 else { return }
         for index in 0..<12 {
             guard let value = reader.next(UInt32.self) else { return nil }
             extra.values[index] = value

@@ -14,7 +14,7 @@ package struct DeviceProfile {
     mutating func forgetForeign() { foreignTokens = [] }
     /// After the tokens, behind a mark, if there is one.
     var vendorFailure: VendorFailure?
-    /// At the end, if there are any names; rows of store format 1 end before it.
+    /// At the end, if there are any names.
     var names = DeviceNames()
 
     package var byteCount: Int {
@@ -58,8 +58,7 @@ package struct DeviceProfile {
 
 /// A device's record: numbers first, then its profile's bytes.
 package struct DeviceRow {
-    /// Version 1 ended before the badge's round.
-    static let version: UInt8 = 2
+    static let version: UInt8 = 1
     package static let headerByteCount = 93
 
     struct Flags: OptionSet {
@@ -69,10 +68,8 @@ package struct DeviceRow {
         /// It came back, or stayed long enough: it is no longer removed as a device that never returned.
         static let established = Flags(rawValue: 4)
         static let blacklisted = Flags(rawValue: 8)
-        /// It has its row in the roster; rows of store format 1 have none.
-        static let listed = Flags(rawValue: 16)
         /// It lost a token to another device, and has registered none since.
-        static let tokenMoved = Flags(rawValue: 32)
+        static let tokenMoved = Flags(rawValue: 16)
     }
 
     var flags: Flags = []
@@ -87,8 +84,7 @@ package struct DeviceRow {
     var lastSeenAt: GatewayTime = 0
     /// Every broadcast up to this number is settled for the device.
     ///
-    /// The next field counts the numbers beyond it that the shard has evaluated. A row of a format before 4 has zeros:
-    /// the shard has evaluated none.
+    /// The next field counts the numbers beyond it that the shard has evaluated.
     var broadcastSettled: UInt64 = 0
     var broadcastEvaluatedBeyond: UInt16 = 0
     /// See `Device.badgeRound`.
@@ -122,8 +118,7 @@ package struct DeviceRow {
     /// - Returns: `nil` for bytes that are no device row of a known version.
     package static func read(_ bytes: UnsafeRawBufferPointer) -> (row: DeviceRow, profile: UnsafeRawBufferPointer)? {
         var reader = unsafe RowReader(bytes)
-        guard let version = reader.next(UInt8.self), version == 1 || version == Self.version,
-            let flags = reader.next(UInt8.self),
+        guard reader.next(UInt8.self) == Self.version, let flags = reader.next(UInt8.self),
             let evaluatedBeyond = reader.next(UInt16.self), let badge = reader.next(Int32.self),
             let app = reader.next(UInt64.self),
             let generation = reader.next(UInt64.self), let lastTimestamp = reader.next(UInt64.self),
@@ -132,7 +127,7 @@ package struct DeviceRow {
             let expired = reader.next(UInt32.self), let collapsed = reader.next(UInt32.self),
             let overflowed = reader.next(UInt32.self), let revoked = reader.next(UInt32.self),
             let failed = reader.next(UInt32.self), let settled = reader.next(UInt64.self),
-            let round = version == 1 ? 0 : reader.next(UInt8.self),
+            let round = reader.next(UInt8.self),
             let profile = reader.next(byteCount: bytes.count - reader.offset), DeviceProfile(profile) != nil
         else { return nil }
         let row = DeviceRow(

@@ -8,18 +8,12 @@ internal import Wire
 package struct JobRow {
     enum State: UInt8 { case due = 1, leased, accepted, rejected, exhausted, cancelled }
 
-    static let version: UInt8 = 2
-    /// Every number at its full width; rows of store formats before 7.
-    static let firstVersion: UInt8 = 1
+    static let version: UInt8 = 1
     static let stepLimit = 48
     /// How many leases the row remembers; of a result under another one see `hasForgottenLeases`.
     static let leaseLimit = 16
-    /// The bit among those of the channels that says `MessageFacts.isCounted`.
-    ///
-    /// No channel has this number (a test holds that). A release that takes it for a channel keeps it, and has no sender for it.
-    static let countedBit: UInt16 = 1 << 15
-    /// The same for `MessageFacts.vendorCarriesAll`.
-    static let carriesAllBit: UInt16 = 1 << 14
+    /// The bit among those of the channels that says `MessageFacts.vendorCarriesAll`: no channel has this number.
+    static let carriesAllBit: UInt16 = 1 << 15
 
     var facts: MessageFacts
     var state: State
@@ -225,7 +219,7 @@ package struct JobRow {
         if parts.contains(.fallback) { writer.put(signed: facts.fallbackAt &- facts.acceptedAt) }
         if !parts.contains(.plainAlarm) { writer.put(signed: facts.wakeAt &- facts.acceptedAt) }
         writer.put(varint: UInt64(facts.byteCount))
-        writer.put(varint: UInt64(Self.storedChannels(facts)))
+        writer.put(varint: UInt64(facts.channels.rawValue | (facts.vendorCarriesAll ? Self.carriesAllBit : 0)))
         writer.put(varint: UInt64(attempts))
         if parts.contains(.otherLease) {
             writer.put(lease.0)
@@ -241,11 +235,8 @@ package struct JobRow {
     /// - Returns: `nil` for bytes that are no job row of a known version.
     package init?(_ bytes: UnsafeRawBufferPointer) {
         var reader = unsafe RowReader(bytes)
-        switch reader.next(UInt8.self) {
-        case Self.version: self.init(packed: &reader)
-        case Self.firstVersion: self.init(first: &reader)
-        default: return nil
-        }
+        guard reader.next(UInt8.self) == Self.version else { return nil }
+        self.init(&reader)
     }
 
     /// The fields that a reader of alarms looks at, too, in front of all others.
@@ -288,7 +279,7 @@ package struct JobRow {
         }
     }
 
-    private init?(packed reader: inout RowReader) {
+    private init?(_ reader: inout RowReader) {
         guard let head = Head(&reader), let task = reader.nextTask(isPlain: head.parts.contains(.plainTask)),
             let cid = reader.nextIdentifier(DeviceID.self),
             let item = head.parts.contains(.itemOfID) ? head.message.low : reader.nextVarint()
@@ -302,11 +293,10 @@ package struct JobRow {
         else { return nil }
         var facts = MessageFacts(
             message: head.message, task: task, app: head.app, cid: cid, strategy: head.strategy, flags: head.flags,
-            table: head.table, isCounted: channels & Self.countedBit != 0,
-            vendorCarriesAll: channels & Self.carriesAllBit != 0, item: item, acceptedAt: acceptedAt,
-            expiresAt: head.expiresAt, fallbackAt: fallbackAt,
-            wakeAt: wakeAt, timeToLive: head.timeToLive, byteCount: byteCount,
-            channels: ChannelSet(rawValue: channels & ~(Self.countedBit | Self.carriesAllBit)))
+            table: head.table, vendorCarriesAll: channels & Self.carriesAllBit != 0, item: item,
+            acceptedAt: acceptedAt, expiresAt: head.expiresAt, fallbackAt: fallbackAt, wakeAt: wakeAt,
+            timeToLive: head.timeToLive, byteCount: byteCount,
+            channels: ChannelSet(rawValue: channels & ~Self.carriesAllBit))
         if parts.contains(.plainAlarm) { facts.wakeAt = facts.firstAlarm }
         self.init(facts: facts, state: head.state, dueAt: head.dueAt)
         (self.attempts, channelAndKind) = (attempts, head.channelAndKind)
@@ -331,71 +321,6 @@ package struct JobRow {
         }
         (badgeApplied, isCollapsed) = (parts.contains(.badgeApplied), parts.contains(.collapsed))
         (isBadgeTakenBack, isAlertCounted) = (parts.contains(.badgeTakenBack), parts.contains(.alertCounted))
-    }
-
-    /// The bytes of a row of the first version besides its steps and its leases.
-    package static let firstByteCount = 184
-
-    private init?(first reader: inout RowReader) {
-        guard let state = State(rawValue: reader.next() ?? 0),
-            let bits = reader.next(UInt8.self), let strategy = Strategy(rawValue: reader.next() ?? 0),
-            let flags = reader.next(UInt8.self), let table = StoreKey.Table(rawValue: reader.next() ?? 0),
-            table == .message || table == .vendorMessage || table == .broadcast,
-            let attempts = reader.next(UInt16.self),
-            let message = reader.nextIdentifier(MessageID.self), message.bucket != nil,
-            let task = reader.nextIdentifier(TaskID.self), let cid = reader.nextIdentifier(DeviceID.self),
-            let app = reader.next(UInt64.self), let item = reader.next(UInt64.self),
-            let acceptedAt = reader.next(Int64.self), let expiresAt = reader.next(Int64.self),
-            let fallbackAt = reader.next(Int64.self), let wakeAt = reader.next(Int64.self),
-            let timeToLive = reader.next(Int64.self), let byteCount = reader.next(UInt32.self),
-            let settledOutcome = reader.next(UInt8.self), let channelAndKind = reader.next(UInt8.self),
-            let channels = reader.next(UInt16.self),
-            let dueAt = reader.next(Int64.self), let leaseHigh = reader.next(UInt64.self),
-            let leaseLow = reader.next(UInt64.self), let leasedUntil = reader.next(Int64.self),
-            let settledHigh = reader.next(UInt64.self), let settledLow = reader.next(UInt64.self),
-            let sentToken = reader.next(UInt64.self), let alertedAt = reader.next(Int64.self),
-            let steps = StepBytes.read(&reader)
-        else { return nil }
-        self.init(
-            facts: MessageFacts(
-                message: message, task: task, app: AppKey(app), cid: cid, strategy: strategy,
-                flags: MessageFacts.Flags(rawValue: flags), table: table, item: item, acceptedAt: acceptedAt,
-                expiresAt: expiresAt, fallbackAt: fallbackAt, wakeAt: wakeAt, timeToLive: timeToLive,
-                byteCount: byteCount &+ UInt32(MessageRow.chargeBesideRow),
-                channels: Self.channels(channels, flags, channelAndKind)), state: state, dueAt: dueAt)
-        self.attempts = attempts
-        (lease, self.leasedUntil) = ((leaseHigh, leaseLow), leasedUntil)
-        (settledLease, self.settledOutcome) = ((settledHigh, settledLow), settledOutcome)
-        self.channelAndKind = channelAndKind
-        (self.sentToken, self.alertedAt, self.steps) = (sentToken, alertedAt, steps)
-        (badgeApplied, isCollapsed) = (bits & 1 != 0, bits & 2 != 0)
-        (isBadgeTakenBack, isAlertCounted) = (bits & 4 != 0, bits & 8 != 0)
-        if reader.isAtEnd {
-            // A row from before leases were kept has only those of its other fields.
-            leases = LeaseBytes.known(lease, settled: settledLease, outcome: settledOutcome)
-        } else {
-            guard let leases = LeaseBytes.read(&reader), let change = reader.next(Int32.self),
-                let round = reader.next(UInt8.self)
-            else { return nil }
-            (self.leases, badgeChange, badgeRound) = (leases, change, round)
-        }
-    }
-}
-
-extension JobRow {
-    private static func storedChannels(_ facts: MessageFacts) -> UInt16 {
-        var bits = facts.channels.rawValue
-        if facts.isCounted { bits |= countedBit }
-        if facts.vendorCarriesAll { bits |= carriesAllBit }
-        return bits
-    }
-
-    /// The channels that the row names; one from before there were channels names none, and means APNs.
-    private static func channels(_ stored: UInt16, _ flags: UInt8, _ channelAndKind: UInt8) -> ChannelSet {
-        guard stored == 0, MessageFacts.Flags(rawValue: flags).contains(.hasVendorContent) else {
-            return ChannelSet(rawValue: stored)
-        }
-        return ChannelSet(rawValue: 1 << UInt16(channelAndKind >> 4))
     }
 }
 
@@ -477,7 +402,7 @@ struct SettledLease {
     }
 }
 
-/// Given leases as they stand after the steps of job and trace rows; older rows end before them.
+/// Given leases as they stand after the steps of job and trace rows.
 enum LeaseBytes {
     static let leaseByteCount = 17
 
@@ -503,17 +428,9 @@ enum LeaseBytes {
         }
         return leases
     }
-
-    /// The leases that a row without a list names.
-    static func known(_ lease: (UInt64, UInt64), settled: (UInt64, UInt64), outcome: UInt8) -> [GivenLease] {
-        var leases: [GivenLease] = []
-        if settled != (0, 0) { leases.append(GivenLease(id: settled, outcomes: outcome < 8 ? 1 << outcome : 0)) }
-        if lease != (0, 0), lease != settled { leases.append(GivenLease(id: lease)) }
-        return leases
-    }
 }
 
-/// Steps as they stand in job and trace rows: a count, then event, time and detail of each.
+/// Steps as they stand in the rows of late events: a count, then event, time and detail of each.
 enum StepBytes {
     static func byteCount(_ steps: [MessageTrace.Step]) -> Int {
         steps.reduce(2) { $0 + 9 + RowWriter.byteCount(text: $1.detail) }

@@ -23,8 +23,6 @@ package struct LedgerRow: Equatable {
         static let sendCounted = Flags(rawValue: 16)
         /// It ended in the batch that accepted it.
         static let endedAtOnce = Flags(rawValue: 32)
-        /// Of a pending message that has no row of its own, a broadcast's: see `MessageFacts.isCounted`.
-        static let bytesCounted = Flags(rawValue: 64)
     }
 
     package var cid: DeviceID
@@ -146,46 +144,5 @@ package struct TaskEventRow: Equatable {
 
     init(event: Event, isVendor: Bool, action: UInt32 = 0, time: GatewayTime) {
         (self.event, self.isVendor, self.action, self.time) = (event, isVendor, action, time)
-    }
-}
-
-/// Which message a single push became.
-package struct SingleTaskRow {
-    static let version: UInt8 = 1
-    package static let byteCount = 64
-
-    package var message: MessageID
-    package var cid: DeviceID
-    var app: AppKey
-    var table: StoreKey.Table
-    var item: UInt64
-
-    func write(into bytes: UnsafeMutableRawBufferPointer) {
-        var writer = unsafe RowWriter(bytes)
-        writer.put(Self.version)
-        writer.put(table.rawValue)
-        writer.put(UInt16(0))
-        writer.put(UInt32(0))
-        writer.put(message.high)
-        writer.put(message.low)
-        writer.put(cid.high)
-        writer.put(cid.low)
-        writer.put(app.word)
-        writer.put(item)
-        writer.put(UInt64(0))
-    }
-
-    package init?(_ bytes: UnsafeRawBufferPointer) {
-        var reader = unsafe RowReader(bytes)
-        guard reader.next(UInt8.self) == Self.version, let table = StoreKey.Table(rawValue: reader.next() ?? 0),
-            reader.next(byteCount: 6) != nil, let message = reader.nextIdentifier(MessageID.self),
-            let cid = reader.nextIdentifier(DeviceID.self), let app = reader.next(UInt64.self),
-            let item = reader.next(UInt64.self)
-        else { return nil }
-        self.init(message: message, cid: cid, app: AppKey(app), table: table, item: item)
-    }
-
-    init(message: MessageID, cid: DeviceID, app: AppKey, table: StoreKey.Table, item: UInt64) {
-        (self.message, self.cid, self.app, self.table, self.item) = (message, cid, app, table, item)
     }
 }

@@ -96,7 +96,6 @@ extension MessageRow: RowOfBytes {
 extension JobRow: RowOfBytes {}
 extension LedgerRow: RowOfBytes {}
 extension TaskEventRow: RowOfBytes {}
-extension SingleTaskRow: RowOfBytes {}
 extension AliasRow: RowOfBytes {}
 extension CountersRow: RowOfBytes {}
 extension UpstreamRow: RowOfBytes {}
@@ -224,7 +223,6 @@ extension WritableRow {
 extension JobRow: WritableRow {}
 extension LedgerRow: WritableRow {}
 extension TaskEventRow: WritableRow {}
-extension SingleTaskRow: WritableRow {}
 extension AliasRow: WritableRow {}
 extension CountersRow: WritableRow {}
 extension UpstreamRow: WritableRow {}

@@ -29,9 +29,7 @@ struct MessageFacts {
     var flags: Flags
     /// `.message`, `.vendorMessage`, or `.broadcast`: then the message has no row of its own, only its ledger row.
     var table: StoreKey.Table
-    /// Its acceptance counted its bytes among those its app has queued, and its rows say so: a release before that did not.
-    var isCounted = false
-    /// See `PublishCommand.vendorCarriesAll`; rows of earlier releases do not say it.
+    /// See `PublishCommand.vendorCarriesAll`.
     var vendorCarriesAll = false
     /// The sequence in its stream, or the msgId's low word in the vendor table.
     var item: UInt64
@@ -48,12 +46,11 @@ struct MessageFacts {
     /// The channels that it has a content for.
     var channels: ChannelSet = []
 
-    /// What it counts among its app's queued bytes, in blocks; nothing if its acceptance did not count it.
+    /// What it counts among its app's queued bytes, in blocks.
     ///
     /// A broadcast's content is stored once for all its devices: each of its messages is only a small row.
     var queuedBlocks: UInt16 {
-        guard isCounted else { return 0 }
-        return table == .broadcast ? LedgerRow.queuedBlocks : QueuedBlocks.count(byteCount)
+        table == .broadcast ? LedgerRow.queuedBlocks : QueuedBlocks.count(byteCount)
     }
 
     var bucket: Bucket { message.bucket ?? Bucket(0) }

@@ -6,10 +6,7 @@ package import Wire
 /// to the acceptance. The initialiser reads the row once and checks all lengths against each other, so no accessor can
 /// reach outside. So it is `@safe`, as long as the caller of `init` keeps the bytes; the texts are pointers into them.
 @safe package struct MessageRow {
-    /// Up to store format 6: every field at its full width, 128 bytes before the first text.
-    static let firstVersion: UInt8 = 1
-    /// The version this code writes.
-    package static let version: UInt8 = 2
+    package static let version: UInt8 = 1
 
     package let bytes: UnsafeRawBufferPointer
     package let messageID: MessageID
@@ -19,8 +16,6 @@ package import Wire
     package let expiresAt: GatewayTime
     package let strategy: Strategy
     private let flags: MessageFacts.Flags
-    private let isFirstVersion: Bool
-    private let isCounted: Bool
     /// See `PublishCommand.vendorCarriesAll`.
     package let vendorCarriesAll: Bool
     private let timeToLive: Int64
@@ -39,7 +34,7 @@ package import Wire
         var title = 0
         var titleEnd = 0
         var alertEnd = 0
-        /// The contents for vendors; in a row of the first version the one body.
+        /// The contents for vendors.
         var contents = 0
         var contentsEnd = 0
     }
@@ -62,10 +57,8 @@ package import Wire
         static let collapseKey = Form(rawValue: 1 << 11)
         static let alert = Form(rawValue: 1 << 12)
         static let contents = Form(rawValue: 1 << 13)
-        /// See `MessageFacts.isCounted`; a release that does not know the bit ignores it.
-        static let counted = Form(rawValue: 1 << 14)
-        /// See `MessageFacts.vendorCarriesAll`; the same holds.
-        static let vendorCarriesAll = Form(rawValue: 1 << 15)
+        /// See `PublishCommand.vendorCarriesAll`.
+        static let vendorCarriesAll = Form(rawValue: 1 << 14)
 
         init(rawValue: UInt16) { self.rawValue = rawValue }
 
@@ -84,7 +77,6 @@ package import Wire
             if unsafe texts.collapseKey.count > 0 { form.insert(.collapseKey) }
             if unsafe texts.alertTitle.count + texts.alertBody.count > 0 { form.insert(.alert) }
             if !texts.contents.isEmpty { form.insert(.contents) }
-            if facts.isCounted { form.insert(.counted) }
             if facts.vendorCarriesAll { form.insert(.vendorCarriesAll) }
             self = form
         }
@@ -94,12 +86,6 @@ package import Wire
 
     /// - Returns: `nil` when the bytes are no message row of a known version.
     package init?(_ bytes: UnsafeRawBufferPointer) {
-        guard bytes.count > 0 else { return nil }
-        if unsafe bytes[0] == Self.version { unsafe self.init(packed: bytes) } else { unsafe self.init(first: bytes) }
-    }
-
-    @inline(__always)
-    private init?(packed bytes: UnsafeRawBufferPointer) {
         var reader = unsafe RowReader(bytes)
         guard reader.next(UInt8.self) == Self.version, let flags = reader.next(UInt8.self),
             let form = reader.next(UInt16.self).map(Form.init), let strategy = form.strategy,
@@ -154,9 +140,8 @@ package import Wire
         (messageID, taskID, self.app) = (message, task, AppKey(app))
         (self.acceptedAt, self.expiresAt, self.timeToLive) = (acceptedAt, expiresAt, timeToLive)
         (self.fallbackAt, self.wakeAt, self.strategy) = (fallbackAt, wakeAt, strategy)
-        (self.flags, isFirstVersion, self.places) = (MessageFacts.Flags(rawValue: flags), false, places)
-        self.channels = channels
-        (isCounted, vendorCarriesAll) = (form.contains(.counted), form.contains(.vendorCarriesAll))
+        (self.flags, self.places, self.channels) = (MessageFacts.Flags(rawValue: flags), places, channels)
+        vendorCarriesAll = form.contains(.vendorCarriesAll)
     }
 
     package var payload: UnsafeRawBufferPointer { unsafe part(places.payload, places.payloadEnd) }
@@ -172,7 +157,6 @@ package import Wire
 
     /// The vendors' contents, without bytes that are no content, and without channels that this version does not know.
     package var contents: VendorContents {
-        if isFirstVersion { return VendorContents(firstVendor) }
         var contents = VendorContents()
         guard places.contents < places.contentsEnd else { return contents }
         var reader = unsafe RowReader(part(places.contents, places.contentsEnd))
@@ -197,9 +181,9 @@ package import Wire
     func facts(cid: DeviceID, table: StoreKey.Table, item: UInt64) -> MessageFacts {
         unsafe MessageFacts(
             message: messageID, task: taskID, app: app, cid: cid, strategy: strategy, flags: flags, table: table,
-            isCounted: isCounted, vendorCarriesAll: vendorCarriesAll, item: item, acceptedAt: acceptedAt,
-            expiresAt: expiresAt, fallbackAt: fallbackAt,
-            wakeAt: wakeAt, timeToLive: timeToLive, byteCount: Self.charge(bytes.count), channels: channels)
+            vendorCarriesAll: vendorCarriesAll, item: item, acceptedAt: acceptedAt, expiresAt: expiresAt,
+            fallbackAt: fallbackAt, wakeAt: wakeAt, timeToLive: timeToLive, byteCount: Self.charge(bytes.count),
+            channels: channels)
     }
 
     private func part(_ start: Int, _ end: Int) -> UnsafeRawBufferPointer {
@@ -417,73 +401,5 @@ private enum ContentBytes {
             channel: channel, tokenKind: tokenKind, activity: activity, pushType: pushType, priority: priority,
             badge: badge, body: body.pointer, messageIDOffset: messageIDOffset, badgeOffset: badgeOffset,
             collapseID: collapseID.pointer)
-    }
-}
-
-// MARK: The first version
-
-extension MessageRow {
-    /// A fixed header, then payload, collapse key, alert, vendor body, collapse id.
-    private static let firstHeaderByteCount = 128
-
-    private init?(first bytes: UnsafeRawBufferPointer) {
-        guard bytes.count >= Self.firstHeaderByteCount, unsafe bytes[0] == Self.firstVersion,
-            let strategy = unsafe Strategy(rawValue: bytes[2]),
-            unsafe Bucket(exactly: Self.word(bytes, 40) >> 48) != nil
-        else { return nil }
-        var places = Places()
-        places.payload = Self.firstHeaderByteCount
-        places.payloadEnd = unsafe places.payload + Int(Self.half(bytes, 8))
-        places.collapseKey = places.payloadEnd
-        places.collapseKeyEnd = unsafe places.collapseKey + Int(Self.quarter(bytes, 6))
-        places.title = places.collapseKeyEnd
-        places.titleEnd = unsafe places.title + Int(Self.half(bytes, 16))
-        places.alertEnd = unsafe places.titleEnd + Int(Self.half(bytes, 20))
-        places.contents = places.alertEnd
-        places.contentsEnd = unsafe places.contents + Int(Self.half(bytes, 12))
-        guard unsafe places.contentsEnd + Int(Self.quarter(bytes, 24)) == bytes.count else { return nil }
-        unsafe self.bytes = bytes
-        messageID = unsafe MessageID(high: Self.word(bytes, 40), low: Self.word(bytes, 48))
-        taskID = unsafe TaskID(high: Self.word(bytes, 56), low: Self.word(bytes, 64))
-        acceptedAt = unsafe Int64(bitPattern: Self.word(bytes, 72))
-        expiresAt = unsafe Int64(bitPattern: Self.word(bytes, 80))
-        fallbackAt = unsafe Int64(bitPattern: Self.word(bytes, 88))
-        wakeAt = unsafe Int64(bitPattern: Self.word(bytes, 96))
-        app = unsafe AppKey(Self.word(bytes, 104))
-        timeToLive = unsafe Int64(bitPattern: Self.word(bytes, 112))
-        (flags, isFirstVersion, self.places) = unsafe (MessageFacts.Flags(rawValue: bytes[1]), true, places)
-        self.strategy = strategy
-        (isCounted, vendorCarriesAll) = (false, false)
-        let hasContent = flags.contains(.hasVendorContent)
-        channels = unsafe hasContent ? ChannelSet(rawValue: 1 << UInt16(bytes[26])) : []
-    }
-
-    private var firstVendor: VendorContent? {
-        guard flags.contains(.hasVendorContent) else { return nil }
-        let badge: VendorContent.Badge =
-            switch unsafe bytes[5] {
-            case 1: unsafe .set(Int32(bitPattern: Self.half(bytes, 36)))
-            case 2: unsafe .add(Int32(bitPattern: Self.half(bytes, 36)))
-            default: .none
-            }
-        guard let channel = unsafe VendorChannel(rawValue: bytes[26]) else { return nil }
-        return unsafe VendorContent(
-            channel: channel, tokenKind: TokenKind(rawValue: bytes[3] & 15) ?? .alert, activity: Self.word(bytes, 120),
-            pushType: PushType(rawValue: bytes[3] >> 4) ?? .alert,
-            priority: bytes[4], badge: badge, body: part(places.contents, places.contentsEnd),
-            messageIDOffset: Int32(bitPattern: Self.half(bytes, 28)),
-            badgeOffset: Int32(bitPattern: Self.half(bytes, 32)), collapseID: part(places.contentsEnd, bytes.count))
-    }
-
-    private static func word(_ bytes: UnsafeRawBufferPointer, _ offset: Int) -> UInt64 {
-        unsafe UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: UInt64.self))
-    }
-
-    private static func half(_ bytes: UnsafeRawBufferPointer, _ offset: Int) -> UInt32 {
-        unsafe UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: UInt32.self))
-    }
-
-    private static func quarter(_ bytes: UnsafeRawBufferPointer, _ offset: Int) -> UInt16 {
-        unsafe UInt16(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: UInt16.self))
     }
 }

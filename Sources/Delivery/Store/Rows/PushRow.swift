@@ -9,6 +9,8 @@ package struct PushRow {
     static let version: UInt8 = 3
 
     package var outcome: PublishOutcome
+    var message: MessageID { outcome.message }
+    var cid: DeviceID { outcome.cid }
     package var digest: UInt64
     var app: AppKey
     /// The table of the message at its acceptance, and its place there.
@@ -43,10 +45,6 @@ package struct PushRow {
 
     /// As `RowBounds` has it: the outcome's bits, the digest, message, device, app, task, TTL and place.
     static let byteCountLimit = 5 + 8 + 6 + 8 + 16 + 8 + 16 + 2 * RowWriter.varintByteCount
-
-    var single: SingleTaskRow {
-        SingleTaskRow(message: outcome.message, cid: outcome.cid, app: app, table: table, item: item)
-    }
 
     private func form(under key: StoreKey) -> Form {
         var form: Form = outcome.isLive ? .live : []

@@ -18,7 +18,6 @@ extension RowInspection {
         case .taskMessage: unsafe LedgerRow(bytes) != nil
         case .taskEvent: unsafe TaskEventRow(bytes) != nil
         case .taskTargets: unsafe TargetsRow.read(bytes) != nil
-        case .singleTask: unsafe SingleTaskRow(bytes) != nil
         case .broadcast: key.item == 0 ? bytes.count >= 8 : unsafe TaskRow.read(bytes) != nil
         case .feed:
             key.item == 0 ? unsafe FeedHeadRow.read(bytes) != nil : unsafe FeedRow.read(bytes) != nil

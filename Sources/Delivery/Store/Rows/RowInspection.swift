@@ -13,8 +13,6 @@ package enum RowInspection {
         package var expiresAt: GatewayTime
         package var fallbackAt: GatewayTime
         package var byteCount: Int
-        /// Its acceptance counted it among its app's queued bytes.
-        package var isCounted: Bool
     }
 
     package struct Job {
@@ -84,7 +82,7 @@ package enum RowInspection {
         return Message(
             message: facts.message, strategy: facts.strategy, isOffline: facts.flags.contains(.offline),
             isArmed: facts.flags.contains(.isArmed), acceptedAt: facts.acceptedAt, expiresAt: facts.expiresAt,
-            fallbackAt: facts.fallbackAt, byteCount: Int(facts.byteCount), isCounted: facts.isCounted)
+            fallbackAt: facts.fallbackAt, byteCount: Int(facts.byteCount))
     }
 
     package static func ledger(_ key: StoreKey, _ bytes: UnsafeRawBufferPointer) -> Ledger? {

@@ -5,9 +5,7 @@ package import Wire
 /// Written once, with the final state, under the msgId, which the row therefore does not repeat. Most messages end as
 /// delivered in milliseconds: what such a message does not have takes no bytes, and times are differences.
 package struct TraceRow {
-    /// Up to store format 6: every field at its full width, the msgId among them.
-    static let firstVersion: UInt8 = 1
-    static let version: UInt8 = 2
+    static let version: UInt8 = 1
 
     var facts: MessageFacts
     var finalState: FinalState
@@ -24,8 +22,8 @@ package struct TraceRow {
     var leases: [GivenLease] = []
     /// The channel of its job; `nil` without a job, or for a channel that only a later version knows.
     var channel: VendorChannel?
-    /// What the answer to its publish said of its fallback; `nil` in a row from before it was kept.
-    var fallback: (state: PublishOutcome.Fallback, reason: PublishOutcome.FallbackReason)?
+    /// What the answer to its publish said of its fallback.
+    var fallback: (state: PublishOutcome.Fallback, reason: PublishOutcome.FallbackReason)
     package var reason = ""
     package var steps: [MessageTrace.Step]
 
@@ -165,31 +163,21 @@ package struct TraceRow {
     /// - Returns: `nil` for bytes that are no trace row of a known version.
     package init?(_ bytes: UnsafeRawBufferPointer, of message: MessageID) {
         var reader = unsafe RowReader(bytes)
-        switch reader.next(UInt8.self) {
-        case Self.version: self.init(packed: &reader, of: message)
-        case Self.firstVersion: self.init(first: &reader)
-        default: return nil
-        }
+        guard reader.next(UInt8.self) == Self.version else { return nil }
+        self.init(&reader, of: message)
     }
 
     /// Whose message it was, without a look at the rest; `nil` for bytes that are no trace row of a known version.
     static func device(of bytes: UnsafeRawBufferPointer) -> DeviceID? {
         var reader = unsafe RowReader(bytes)
-        switch reader.next(UInt8.self) {
-        case version:
-            guard reader.next(UInt8.self) != nil, let parts = reader.next(UInt16.self).map(Parts.init),
-                reader.next(UInt8.self) != nil, reader.nextTask(isPlain: parts.contains(.plainTask)) != nil
-            else { return nil }
-            return reader.nextIdentifier(DeviceID.self)
-        case firstVersion:
-            // Behind the states, the table, the msgId and the task.
-            guard reader.next(byteCount: 7 + 2 * 16) != nil else { return nil }
-            return reader.nextIdentifier(DeviceID.self)
-        default: return nil
-        }
+        guard reader.next(UInt8.self) == version, reader.next(UInt8.self) != nil,
+            let parts = reader.next(UInt16.self).map(Parts.init), reader.next(UInt8.self) != nil,
+            reader.nextTask(isPlain: parts.contains(.plainTask)) != nil
+        else { return nil }
+        return reader.nextIdentifier(DeviceID.self)
     }
 
-    private init?(packed reader: inout RowReader, of message: MessageID) {
+    private init?(_ reader: inout RowReader, of message: MessageID) {
         guard let states = reader.next(UInt8.self), let finalState = FinalState(rawValue: states & 15),
             let strategy = Strategy(rawValue: states >> 4), let parts = reader.next(UInt16.self).map(Parts.init),
             let answer = reader.next(UInt8.self), let state = PublishOutcome.Fallback(rawValue: answer & 15),
@@ -238,39 +226,6 @@ package struct TraceRow {
             return nil
         }
         if !parts.isDisjoint(with: [.jobSteps, .leases]) { self.channel = ChannelByte.channel(channel) }
-    }
-
-    private init?(first reader: inout RowReader) {
-        guard let finalState = FinalState(rawValue: reader.next() ?? 0),
-            let offline = reader.next(UInt8.self), let strategy = Strategy(rawValue: reader.next() ?? 0),
-            let attempts = reader.next(UInt16.self), let outcome = reader.next(UInt8.self),
-            let table = StoreKey.Table(rawValue: reader.next() ?? 0),
-            let message = reader.nextIdentifier(MessageID.self), let task = reader.nextIdentifier(TaskID.self),
-            let cid = reader.nextIdentifier(DeviceID.self), let app = reader.next(UInt64.self),
-            let item = reader.next(UInt64.self), let acceptedAt = reader.next(Int64.self),
-            let expiresAt = reader.next(Int64.self), let timeToLive = reader.next(Int64.self),
-            let leaseHigh = reader.next(UInt64.self), let leaseLow = reader.next(UInt64.self),
-            let reason = reader.nextText(), let steps = StepBytes.read(&reader)
-        else { return nil }
-        facts = MessageFacts(
-            message: message, task: task, app: AppKey(app), cid: cid, strategy: strategy, flags: [], table: table,
-            item: item, acceptedAt: acceptedAt, expiresAt: expiresAt, fallbackAt: 0, wakeAt: 0, timeToLive: timeToLive,
-            byteCount: 0)
-        self.finalState = finalState
-        (isOffline, wasSentLive, isBadgeTakenBack) = (offline & 1 != 0, offline & 2 != 0, offline & 4 != 0)
-        (settledLease, settledOutcome, self.attempts) = ((leaseHigh, leaseLow), outcome, attempts)
-        (self.reason, self.steps) = (reason, steps)
-        channel = .apns
-        if reader.isAtEnd {
-            leases = LeaseBytes.known((0, 0), settled: settledLease, outcome: settledOutcome)
-        } else {
-            guard let state = PublishOutcome.Fallback(rawValue: reader.next() ?? .max),
-                let why = PublishOutcome.FallbackReason(rawValue: reader.next() ?? .max),
-                let given = LeaseBytes.read(&reader)
-            else { return nil }
-            fallback = (state, why)
-            leases = given
-        }
     }
 }
 

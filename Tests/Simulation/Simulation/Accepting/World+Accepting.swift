@@ -101,7 +101,6 @@ extension World {
                         requestKey: isDeduplicated ? requestKey(of: record) : (0, 0),
                         requestDigest: conflicting ? 2 : 1, isBulk: record.isBulk, payload: payload,
                         collapseKey: key, vendor: record.hasVendor ? content : nil)
-                    command.isTracked = true
                     command.vendorCarriesAll = record.hasVendor && record.carriesAll
                     command.taskCreatedAt =
                         record.task?.createdAt ?? record.dealt?.launched?.broadcast?.launchedAt ?? 0
@@ -121,12 +120,18 @@ extension World {
     /// Every other request's follows from the request, as those of the push API do; its attempts share it.
     func task(of record: Record) -> TaskID {
         if let task = record.broadcast?.task.id ?? record.dealt?.task.id ?? record.task?.id { return task }
-        guard record.request % 2 == 1, !record.isOnce else {
+        guard isFoundByTask(record) else {
             return TaskID(
                 kind: .single, month: 0, day: 0, home: record.identity.bucket, random: (0, UInt64(record.index)))
         }
         return TaskID(
             kind: .single, month: 0, day: 0, home: record.identity.bucket, request: requestKey(of: record))
+    }
+
+    /// Whether a task finds its message: that of a single push only if its id follows from the request.
+    func isFoundByTask(_ record: Record) -> Bool {
+        record.task != nil || record.broadcast != nil || record.dealt != nil
+            || record.request % 2 == 1 && !record.isOnce
     }
 
     private func requestKey(of record: Record) -> (UInt64, UInt64) { (1 << 40 | 77, UInt64(record.request)) }

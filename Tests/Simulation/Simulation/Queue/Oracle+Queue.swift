@@ -171,7 +171,6 @@ extension Oracle {
             if !record.everDurable { counting.accept(app: record.identity.app) }
             record.durableSince = world.now
         }
-        if !row.isCounted { fail(.books, "the row of message \(record.index) does not say that its bytes count") }
         noteQueued(record, charge: row.byteCount)
         record.everDurable = true
         record.durableTable = key.table

@@ -74,7 +74,7 @@ extension World {
     /// Withdraws one message, of a list or a single push, that was published not long ago.
     func revokeSomething() {
         let known = records.suffix(60).filter {
-            $0.revokes == nil && $0.identity.isDurable && first(of: $0) === $0
+            $0.revokes == nil && $0.identity.isDurable && first(of: $0) === $0 && isFoundByTask($0)
                 && ($0.broadcast == nil && $0.dealt == nil || $0.everDurable)
         }
         guard isUp, !known.isEmpty else { return }

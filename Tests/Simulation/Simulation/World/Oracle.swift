@@ -39,7 +39,7 @@ final class Oracle: StoreWitness {
         case .device: deviceWritten(key, bytes, ticket)
         case .taskMessage: ledgerWritten(key, bytes, ticket)
         case .counters, .request, .meta, .alias, .tag, .task, .taskEvent, .taskTargets, .taskGroup,
-            .singleTask, .broadcast, .feed, .upstream, .event:
+            .broadcast, .feed, .upstream, .event:
             break
         }
     }
@@ -77,7 +77,7 @@ final class Oracle: StoreWitness {
         case .counters: countersBecameDurable(key, bytes, &batch)
         case .taskMessage: ledgerBecameDurable(key, bytes)
         case .feed: feedBecameDurable(key, bytes)
-        case .request, .meta, .alias, .tag, .task, .taskEvent, .taskTargets, .taskGroup, .broadcast, .singleTask,
+        case .request, .meta, .alias, .tag, .task, .taskEvent, .taskTargets, .taskGroup, .broadcast,
             .upstream, .event:
             break
         }

@@ -33,7 +33,12 @@ struct ExemptCrowdTests {
                         address.sin_addr.s_addr = (0xC000_0007 | network << 8).bigEndian
                         bytes.storeBytes(of: address, as: sockaddr_in.self)
                     }
-                    server.accept(DetachedConnection(far.take(), peer: SocketAddress(&storage)))
+                    guard let peer = SocketAddress(&storage) else { return }
+                    var content = far.take()
+                    if case .counted(let counted) = addresses.admit(peer, isHTTP: true, now: 1) {
+                        content.counted = CountedAddress(keeper: addresses, network: counted)
+                    }
+                    server.accept(DetachedConnection(content, peer: peer))
                 }
                 counts.note(server.room.refusedCount)
                 counts.note(server.room.displacedCount)

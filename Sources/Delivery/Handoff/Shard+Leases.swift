@@ -162,7 +162,8 @@ extension Shard {
         guard Int(entry.value.row.attempts) < app.maxAttempts else {
             // Its last lease lapsed while the app was not known.
             count(entry.value.row) { $0.jobsExhausted &+= 1 }
-            endVendorPart(JobAtHand(slot: slot, device: deviceSlot, coldRow: bytes), state: .exhausted, reason: "exhausted")
+            let job = JobAtHand(slot: slot, device: deviceSlot, coldRow: bytes)
+            endVendorPart(job, state: .exhausted, reason: "exhausted")
             return nil
         }
         let device = devices.at(deviceSlot)

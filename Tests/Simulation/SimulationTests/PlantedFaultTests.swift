@@ -21,6 +21,9 @@ import TextForms
         .ackOfUnsentCounts: (1, false),
         .ackAboveHighestAccepted: (1, false),
         .positionsIgnored: (6, true),
+        .otherHistoryCounts: (3, false),
+        .updatesNotOwed: (3, false),
+        .unknownAppLeased: (6, false),
         .recalledNotResent: (3, false),
         .generationIgnored: (4, false),
         .timestampIgnored: (5, false),
@@ -76,6 +79,9 @@ import TextForms
         case .ackOfUnsentCounts: [.finalState]
         case .ackAboveHighestAccepted: [.sequence]
         case .positionsIgnored, .recalledNotResent: [.order]
+        case .otherHistoryCounts: [.sequence, .finalState]
+        case .updatesNotOwed: [.progress]
+        case .unknownAppLeased: [.lease]
         case .generationIgnored: [.fencing, .offlineFlag, .badge]
         case .timestampIgnored, .gateIgnored: [.fencing, .strategy]
         case .windowMiscounted, .collapseKeepsOlder, .overflowDropsInFlight: [.bounds]
@@ -120,16 +126,18 @@ import TextForms
         var hasBroadcasts: Bool
         var hasReceipts: Bool
         var hasFeeds: Bool
+        var hasRareWeather: Bool
 
         init(_ fault: PlantedFault, seed: UInt64, hasServer: Bool) {
             (self.seed, self.hasServer) = (seed, hasServer)
             (hasBroadcasts, hasReceipts, hasFeeds) = (fault.isOfBroadcasts, fault.isOfReceipts, fault.isOfFeeds)
+            hasRareWeather = fault.isOfRareWeather
         }
 
         func run(_ fault: PlantedFault?, events: Int) -> World {
             let world = World(
                 seed: seed, hasServer: hasServer, hasBroadcasts: hasBroadcasts, hasReceipts: hasReceipts,
-                hasFeeds: hasFeeds
+                hasFeeds: hasFeeds, hasRareWeather: hasRareWeather
             ) { $0.planted = fault }
             world.run(events: events)
             return world
@@ -189,6 +197,13 @@ extension PlantedFault {
     }
 
     fileprivate var isOfReceipts: Bool { self == .receiptCountsTwice }
+
+    fileprivate var isOfRareWeather: Bool {
+        switch self {
+        case .otherHistoryCounts, .updatesNotOwed, .unknownAppLeased: true
+        default: false
+        }
+    }
 
     fileprivate var isOfFeeds: Bool {
         switch self {

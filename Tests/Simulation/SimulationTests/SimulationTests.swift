@@ -34,7 +34,9 @@ enum FixedSeeds {
             (1_059, false), (1_152, false),  // a revoke behind an unstored state was acked and never told
         ] as [(UInt64, Bool)])
     func failedOnce(seed: UInt64, hasServer: Bool) {
-        let world = World(seed: seed, hasServer: hasServer, hasBroadcasts: false, hasReceipts: false, hasFeeds: false)
+        let world = World(
+            seed: seed, hasServer: hasServer, hasBroadcasts: false, hasReceipts: false, hasFeeds: false,
+            hasRareWeather: false)
         world.run(events: FixedSeeds.eventCount)
         if let report = world.report { Issue.record("\(report)") }
     }
@@ -47,7 +49,7 @@ enum FixedSeeds {
             1_020_955, 1_025_625,  // the oracle waited for a message of a broadcast that was being stopped
         ] as [UInt64])
     func failedOnceWithBroadcasts(seed: UInt64) {
-        let world = World(seed: seed, hasReceipts: false, hasFeeds: false)
+        let world = World(seed: seed, hasReceipts: false, hasFeeds: false, hasRareWeather: false)
         world.run(events: FixedSeeds.eventCount)
         if let report = world.report { Issue.record("\(report)") }
     }
@@ -56,7 +58,9 @@ enum FixedSeeds {
         "messages from devices and events reach their followers, each at least once and in order",
         arguments: [1, 2, 3, 5, 6, 7, 9, 10, 11, 13, 14, 15] as [UInt64])
     func feeds(seed: UInt64) {
-        let world = World(seed: seed, hasBroadcasts: seed.isMultiple(of: 2), hasReceipts: false, hasFeeds: true)
+        let world = World(
+            seed: seed, hasBroadcasts: seed.isMultiple(of: 2), hasReceipts: false, hasFeeds: true,
+            hasRareWeather: seed > 9)
         world.run(events: 6_000)
         if let report = world.report { Issue.record("\(report)") }
     }

@@ -9,6 +9,9 @@ extension Oracle {
             return fail(.content, "a ledger row of a broadcast that nobody made")
         }
         let identity = record.identity
+        if identity.app != broadcast.app {
+            fail(.content, "message \(record.index) of broadcast \(broadcast.index) is for another app's device")
+        }
         if row.cid != identity.cid { fail(.content, "message \(record.index) is in the ledger for another device") }
         guard !record.everMet else {
             // A pending row is written again when the vendor accepts its message, and for no other reason.

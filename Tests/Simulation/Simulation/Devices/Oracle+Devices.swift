@@ -158,7 +158,10 @@ extension Oracle {
 
     func closedByShard(_ link: Link, _ code: CloseCode) {
         guard let identity = link.identity, !link.helloWasDamaged else { return }
+        let isUnknown = world.loops[link.loop].unknownApps.contains(world.plan.apps[identity.app].key)
         switch code {
+        case .unknownApp, .appDisabled: fail(.refusal, "device \(identity.index) was refused for its app")
+        case .moved: if !isUnknown { fail(.refusal, "device \(identity.index) was sent away from its loop") }
         case .badProof: fail(.refusal, "the proof of device \(identity.index) was refused")
         case .badAck: if identity.isHonest { fail(.refusal, "an honest client's ack was refused") }
         case .unknownDevice:

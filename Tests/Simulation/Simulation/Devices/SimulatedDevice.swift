@@ -245,7 +245,7 @@ final class SimulatedDevice {
     }
 
     private func send(_ bytes: [UInt8]) {
-        guard let link, link.isOpenAtClient else { return }
+        guard let link, link.isOpenAtClient, !link.isHalfClosed else { return }
         var bytes = bytes
         if bytes[0] == FrameType.hello.rawValue, !world.isHealing {
             world.log.note(world.now, "client hello", Int64(index), Int64(link.number))
@@ -266,9 +266,30 @@ final class SimulatedDevice {
         link.isOpenAtClient = false
         if isSilent {
             (link.toGateway.isDead, link.toClient.isDead) = (true, true)
+        } else if link.isHalfClosed {
+            world.queue.add(.hangUp(link: link.number, toGateway: true, offset: -1), at: world.now + 1)
         } else {
             world.sendEnd(link, toGateway: true)
         }
+    }
+
+    /// The app reports, asks for a Pong, ends its half of the connection, and reads on.
+    func halfClose(reporting opened: Record?, updates: Bool, pings: Bool) {
+        guard let link, link.isOpenAtClient, link.phase == .open, !isFrozen, !link.isHalfClosed else { return }
+        world.eventCount += 1
+        world.faults.note(.halfClosed)
+        if updates { perform(.badge(Int32(world.rare.chance.between(-2, 30)))) }
+        var frames: [UInt8] = []
+        if let opened {
+            var feedback = Feedback()
+            (feedback.kind, feedback.messageID) = (.shown, opened.id)
+            feedback.appendFrame(to: &frames)
+        }
+        if pings { Ping(nonce: UInt64(world.now)).appendFrame(to: &frames) }
+        guard self.link === link, link.isOpenAtClient else { return }
+        world.transmit(link, toGateway: true, frames)
+        link.isHalfClosed = true
+        world.sendEnd(link, toGateway: true)
     }
 
     private func handle(_ message: ReceivedMessage) -> MessageVerdict {
@@ -283,15 +304,15 @@ final class SimulatedDevice {
             }
             world.faults.note(.handlerRejected)
             record.rejectedByClient = true
-            record.handling = .volatile
+            (record.handling, record.handledUnder) = (.volatile, core.state.queueEpoch)
             unstored.append(record)
             record.wasHandled = true
             return .rejected(reason: Self.longReason)
         }
-        if record.handling != .none {
+        if record.handling != .none, record.handledUnder == core.state.queueEpoch {
             world.fail(.handledTwice, "device \(index) handled message \(record.index) again")
         }
-        record.handling = .volatile
+        (record.handling, record.handledUnder) = (.volatile, core.state.queueEpoch)
         record.wasHandled = true
         unstored.append(record)
         return .processed
@@ -309,6 +330,7 @@ final class SimulatedDevice {
             // Told not to come back by itself: the app starts it again.
             world.oracle.clientStopped(self, error)
         case .queueReset(let from, let to):
+            guard !world.rare.isLater(to, than: from) else { return }
             world.fail(.sequence, "the queue epoch of device \(index) changed from \(from) to \(to)")
         default: break
         }

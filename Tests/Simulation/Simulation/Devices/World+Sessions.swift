@@ -87,6 +87,7 @@ extension World {
                 loop.perform()
             }
         case .ping:
+            link.owedPongs += 1
             loop.shard.ping(link.session, nonce: try Ping(decoding: body.bytes).nonce, now: gatewayNow)
             loop.perform()
         case .pong: _ = try Pong(decoding: body.bytes)
@@ -158,7 +159,12 @@ extension World {
     /// An eavesdropper sends a Hello again.
     func replayHello() {
         guard isUp else { return }
-        let heard = links.suffix(80).filter { $0.wasWelcomed && !$0.hello.registration && !$0.helloWasDamaged }
+        let (epoch, began) = (history.epoch(Self.queueEpoch), history.began / 1_000)
+        let heard = links.suffix(80).filter {
+            // One from before a restore is refused unless its device's clock was ahead: documented.
+            $0.wasWelcomed && !$0.hello.registration && !$0.helloWasDamaged
+                && ($0.hello.queueEpoch == epoch || $0.hello.timestamp <= began)
+        }
         guard !heard.isEmpty else { return }
         let original = chance.one(of: heard)
         faults.note(.helloReplayed)
@@ -231,11 +237,12 @@ extension World {
             send(link, Ping(nonce: UInt64(bitPattern: gatewayNow)))
         case .pong(let session, let nonce):
             guard let link = loop.sessions[session] else { return }
+            link.owedPongs -= 1
             send(link, Pong(nonce: nonce))
         case .keepAlive(let session):
             guard let link = loop.sessions[session] else { return }
             send(link, Ping(nonce: UInt64(bitPattern: gatewayNow)))
-        case .finished: break
+        case .finished(let session): if let link = loop.sessions[session] { settled(link) }
         case .updated(let session, let result):
             guard let link = loop.sessions[session] else { return }
             oracle.willConfirm(link, result, loop)
@@ -325,7 +332,7 @@ extension World {
         send(link, close)
     }
 
-    private func finish(_ link: Link, isForgotten: Bool) {
+    func finish(_ link: Link, isForgotten: Bool) {
         guard link.phase != .closed else { return }
         link.phase = .closed
         markDirty(link)

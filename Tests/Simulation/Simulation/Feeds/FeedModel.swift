@@ -20,6 +20,8 @@ struct FeedModel {
     /// A device's messages: one at a time, each again until it is taken, as the SDK sends them.
     struct Sender {
         let identity: Identity
+        /// Messages that were taken and that a restore of the store has lost.
+        var lost: Set<UInt32> = []
         /// The message under way, or the next one.
         var number: UInt32 = 1
         var isOpen = false
@@ -86,6 +88,22 @@ struct FeedModel {
             for kind in FeedKind.allCases {
                 followers.append(Follower(feed: FeedName(apps[index].key, kind), app: index))
             }
+        }
+    }
+
+    /// The store is what it was then: consumers keep their cursors, devices go on with their numbers.
+    mutating func putBack(_ backup: FeedModel) {
+        for index in followers.indices {
+            let (now, then) = (followers[index], backup.followers[index])
+            followers[index] = then
+            (followers[index].cursor, followers[index].asked) = (now.cursor, nil)
+        }
+        durableUpstream = backup.durableUpstream
+        for place in senders.indices {
+            // One that is not known to be taken is sent again.
+            let (cid, next) = (senders[place].identity.cid, senders[place].number)
+            senders[place].lost = Set(
+                (1..<next).filter { !durableUpstream.contains(Upstream(cid: cid, number: $0)) })
         }
     }
 

@@ -36,13 +36,22 @@ extension Oracle {
     func feedRead(_ index: Int, after: UInt64?, _ answer: TaskAnswer) {
         let follower = world.feeds.followers[index]
         let name = "\(follower.feed.kind) of app \(follower.app)"
-        guard case .feed(.page(let page)) = answer else {
+        guard case .feed(.page(var page)) = answer else {
             if case .busy = answer { return }
+            if case .feed(.otherHistory) = answer, let after, world.history.number(after) == nil {
+                world.feeds.followers[index].cursor = nil
+                return
+            }
             return fail(.refusal, "a page of \(name) was answered with \(answer)")
         }
         guard page.missed == 0 else { return fail(.progress, "\(page.missed) items of \(name) went unread") }
+        let next = page.next
+        guard let first = world.history.number(page.first) else {
+            return fail(.sequence, "a page of \(name) has cursors of another history")
+        }
+        page.first = first
         let begin = page.first - 1
-        if let after, begin != after {
+        if let after, world.history.number(after) != begin {
             return fail(.order, "a page of \(name) begins at \(page.first), not behind \(after)")
         }
         if begin > 0, follower.items[begin] == nil {
@@ -58,15 +67,19 @@ extension Oracle {
             }
             world.feeds.followers[index].items[number] = item
         }
-        world.feeds.followers[index].cursor = page.next
+        world.feeds.followers[index].cursor = next
     }
 
     func feedAcknowledged(_ index: Int, upTo: UInt64, _ answer: TaskAnswer) {
         switch answer {
         case .feed(.acknowledged(let state)):
+            guard let number = world.history.number(upTo) else {
+                return fail(.sequence, "an ack of another history was taken")
+            }
             if state.acked < upTo { fail(.books, "an ack up to \(upTo) left \(state.acked)") }
-            world.feeds.followers[index].acked = max(world.feeds.followers[index].acked, upTo)
+            world.feeds.followers[index].acked = max(world.feeds.followers[index].acked, number)
         case .busy: break
+        case .feed(.otherHistory) where world.history.number(upTo) == nil: world.feeds.followers[index].cursor = nil
         default: fail(.refusal, "an ack of a feed was answered with \(answer)")
         }
     }
@@ -101,18 +114,24 @@ extension Oracle {
     private func checkUpstream(_ items: [FeedItem], app: Int) {
         var next: [DeviceID: UInt32] = [:]
         for item in items {
-            let number = next[item.cid, default: 1]
+            let number = next[item.cid] ?? due(behind: 0, of: item.cid)
             guard item.request == number else {
                 return fail(.order, "a feed has message \(item.request) of a device where \(number) is due")
             }
-            next[item.cid] = number + 1
+            next[item.cid] = due(behind: number, of: item.cid)
         }
         for sender in world.feeds.senders where sender.identity.app == app {
-            let read = next[sender.identity.cid, default: 1]
+            let read = next[sender.identity.cid] ?? due(behind: 0, of: sender.identity.cid)
             if read != sender.number || sender.isOpen {
                 fail(.progress, "device \(sender.identity.index) sent up to \(sender.number), read is up to \(read)")
             }
         }
+    }
+
+    /// The number of a device's next upstream message in the feed.
+    private func due(behind number: UInt32, of cid: DeviceID) -> UInt32 {
+        let lost = world.feeds.senders.first { $0.identity.cid == cid }?.lost ?? []
+        return ((number + 1)...).first { !lost.contains($0) } ?? 0
     }
 
     /// Every end of a message at least once, none that did not happen, and each device's events in their order.

@@ -161,8 +161,9 @@ extension World {
         }
         let cursor = feeds.followers[index].cursor
         feeds.followers[index].askedAt = now
-        if let cursor, cursor > follower.acked, isHealing || feeds.chance.perMille(500) {
-            let upTo = isHealing || feeds.chance.perMille(700) ? cursor : follower.acked + 1
+        let acked = history.cursor(follower.acked)
+        if let cursor, cursor > acked, isHealing || feeds.chance.perMille(500) {
+            let upTo = isHealing || feeds.chance.perMille(700) ? cursor : acked + 1
             feeds.followers[index].asked = post(
                 .acknowledge(index, upTo: upTo), .acknowledge(follower.feed, upTo: upTo))
         } else {

@@ -101,6 +101,9 @@ extension Oracle {
         if record.acceptWasRecorded { fail(.lease, "\(name) was leased after the vendor took it") }
         (record.openLease, record.openLeaseUntil) = (job.leaseID.1, job.leasedUntil)
         record.leaseTokens[job.leaseID.1] = job.token
+        let app = world.plan.apps[record.identity.app]
+        if loop.unknownApps.contains(app.key) { fail(.lease, "\(name) was leased before its app was known") }
+        if job.topic != app.apnsTopic { fail(.content, "\(name) was leased with topic \(job.topic)") }
         if job.cid != record.identity.cid { fail(.content, "\(name) was leased for another device") }
         let identity = record.identity
         if record.badgeAtLease.lease == job.leaseID.1, !record.tokensAtLease.contains(job.token) {
@@ -133,7 +136,9 @@ extension Oracle {
     func willSettle(_ results: [JobResult]) -> Int {
         for result in results {
             guard let record = record(result.job) else { continue }
-            if result.outcome == .accepted { record.wasReportedAccepted = true }
+            if result.outcome == .accepted, !record.foreignLeases.contains(result.leaseID.1) {
+                record.wasReportedAccepted = true
+            }
             if result.outcome == .badToken, let token = record.leaseTokens[result.leaseID.1] {
                 record.identity.badTokens.insert(token)
             }
@@ -149,6 +154,9 @@ extension Oracle {
             guard let record = record(result.job) else {
                 fail(.lease, "a result of an unknown job was recorded")
                 continue
+            }
+            if record.foreignLeases.contains(result.leaseID.1) {
+                fail(.lease, "a lease of another history settled message \(record.index)")
             }
             let isDurable = record.durableResults.contains {
                 $0.lease == result.leaseID.1 && $0.outcome == result.outcome.rawValue

@@ -38,6 +38,8 @@ final class Link {
     var isDirty = false
     var isKnownToShard = false
     var isAnnounced = false
+    /// The device sends no more, and is still owed answers.
+    var isEnding = false
     var identity: Identity?
     var hello = Hello()
     /// A byte of its Hello was changed on the way: it may never be welcomed.
@@ -58,9 +60,12 @@ final class Link {
     var lastAck: UInt64 = 0
     /// In flight when an update began the stream anew: to be sent again before anything later.
     var recalled: [Record] = []
+    /// Pings that have no Pong yet.
+    var owedPongs = 0
 
     // The client's end.
     var unread: [UInt8] = []
+    var isHalfClosed = false
 
     init(number: Int, device: Int) { (self.number, self.device) = (number, device) }
 }

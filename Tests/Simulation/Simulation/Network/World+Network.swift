@@ -155,6 +155,7 @@ extension World {
         eventCount += 1
         if toGateway ? link.toGateway.isDead : link.toClient.isDead { return }
         guard offset >= 0 else {
+            link.isHalfClosed = false
             hangUp(link, toGateway: toGateway)
             return
         }
@@ -171,6 +172,7 @@ extension World {
 
     private func hangUp(_ link: Link, toGateway: Bool) {
         if toGateway {
+            if link.isHalfClosed, peerEnded(link) { return }
             gatewayEndHungUp(link)
         } else if link.isOpenAtClient {
             devices[link.device].hungUp(link)

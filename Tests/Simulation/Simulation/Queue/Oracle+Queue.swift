@@ -58,7 +58,7 @@ extension Oracle {
             record.wasVendorFirst = true
         }
         record.table = key.table
-        record.byteCount = bytes.count
+        (record.byteCount, record.charge) = (bytes.count, row.byteCount)
         (record.rowTicket, record.rowLife) = (ticket, world.life)
     }
 
@@ -81,6 +81,7 @@ extension Oracle {
         moveBadge(record, isTakenBack: trace.isBadgeTakenBack)
         let wasStored = record.table != nil
         checkOvertaken(record, trace.finalState)
+        if trace.finalState == .overflowed { checkFull(record) }
         if trace.finalState == .overflowed, record.flightLink >= 0 {
             overflows.note(message: record.index, link: record.flightLink)
         }
@@ -96,6 +97,22 @@ extension Oracle {
         land(record)
         checkReason(record, trace, wasStored)
     }
+
+    /// Only a full queue drops its oldest message: one without room for another message, whatever that one's size.
+    func checkFull(_ record: Record) {
+        let (identity, app) = (record.identity, world.plan.apps[record.identity.app])
+        guard record.table != nil, identity.pendingCount < app.queuedMessageLimit else { return }
+        let pending = world.records.filter { $0.identity === identity && $0.isPending && $0.broadcast == nil }
+        let bytes = pending.reduce(0) { $0 + $1.charge }
+        if bytes + Self.largestCharge <= app.queuedByteLimit {
+            fail(
+                .finalState,
+                "message \(record.index) overflowed with \(identity.pendingCount) messages and \(bytes) bytes queued")
+        }
+    }
+
+    /// Above what any message of this world counts.
+    private static let largestCharge = 1_500
 
     /// A session that ended before the overflow, in the same turn, is told after it.
     func checkOverflowed() {
@@ -329,7 +346,7 @@ extension Oracle {
 
     /// Nothing comes that the Hello named as processed, and nothing before what is to be sent again.
     func checkPlace(_ record: Record, _ sequence: UInt64, _ link: Link, _ name: String) {
-        if record.timeToLive > 0, link.hello.queueEpoch == record.identity.queueEpoch,
+        if record.timeToLive > 0, link.hello.queueEpoch == world.history.epoch(record.identity.queueEpoch),
             let position = link.hello.positions.first(where: { $0.stream == (record.broadcast == nil ? 0 : 1) }),
             sequence <= position.sequence || position.ranges.contains(where: { $0.first...$0.last ~= sequence })
         {

@@ -45,6 +45,8 @@ final class Record {
     var acceptedAt: GatewayTime = 0
     var expiresAt: GatewayTime = 0
     var byteCount = 0
+    /// What its queue counts for it.
+    var charge = 0
     var wasAcceptedOffline = false
     /// The device's connection at acceptance; −1: none.
     var acceptedLink = -1
@@ -78,6 +80,8 @@ final class Record {
     /// By how much its first lease moved the badge.
     var badgeChange: Int32 = 0
     var tokensAtLease: [String] = []
+    /// Leases that another history of the store gave: they settle nothing in this one.
+    var foreignLeases: Set<UInt64> = []
     /// By lease: the token that went out with it.
     var leaseTokens: [UInt64: String] = [:]
     /// Some sender said that the vendor took it.
@@ -97,6 +101,8 @@ final class Record {
     // The device.
     enum Handling { case none, volatile, persisted }
     var handling = Handling.none
+    /// The queue epoch under which its app handled it.
+    var handledUnder: UInt64 = 0
     var wasHandled = false
     var wasSuppressedAsOpened = false
     var openedByUser = false

@@ -23,9 +23,9 @@ struct ReceiptModel {
     var chance: Chance
     private(set) var calls: [SimulatedReceipt] = []
     /// What the gateway has called recorded.
-    private var recorded: Set<Event> = []
+    var recorded: Set<Event> = []
     /// What has a durable row beside its message's trace.
-    private var durable: Set<Event> = []
+    var durable: Set<Event> = []
 
     init(seed: UInt64) { chance = Chance(seed: seed ^ 0x5EE2_4EC7) }
 

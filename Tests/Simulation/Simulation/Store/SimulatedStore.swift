@@ -248,10 +248,10 @@ package final class SimulatedStore: WorldStore {
             let last = waiting[min(waiting.count, waitingHead + keepingTail) - 1].ticket
             makeDurable(upTo: last)
         }
-        var rows: [StoreKey: Value] = [:]
-        for (key, cell) in cells { if let value = cell.durable { rows[key] = value } }
-        return rows
+        return durableRows
     }
+
+    var durableRows: [StoreKey: Value] { cells.compactMapValues(\.durable) }
 
     /// The store as a restart finds it.
     package func reopened() -> SimulatedStore {

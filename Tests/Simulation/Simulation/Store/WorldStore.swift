@@ -36,6 +36,11 @@ package protocol WorldStore: ShardStore {
     func loadAll(table: StoreKey.Table, _ body: (StoredRow) -> Void)
 }
 
+extension WorldEngine {
+    package func backup() -> [StoreKey: SimulatedStore.Value]? { nil }
+    package func restore(_ rows: [StoreKey: SimulatedStore.Value]) {}
+}
+
 /// What keeps the rows of all loops from one start of the simulated gateway to the next.
 package protocol WorldEngine: AnyObject {
     /// How many loops each start has; `nil`: any number.
@@ -51,6 +56,10 @@ package protocol WorldEngine: AnyObject {
     var hasLostParts: Bool { get }
     /// The process dies: on return witnesses know all that has survived.
     func crash(in world: World)
+    /// A copy of the durable rows; `nil` for an engine whose rows are not put back.
+    func backup() -> [StoreKey: SimulatedStore.Value]?
+    /// The next start finds these rows and no others.
+    func restore(_ rows: [StoreKey: SimulatedStore.Value])
     /// Something may happen to its servers.
     func disturb()
     /// Nothing happens to its servers any more.
@@ -97,6 +106,12 @@ package final class SimulatedStores: WorldEngine {
             for (key, value) in store.survivors(keepingTail: kept) { survivors[key] = value }
         }
     }
+
+    package func backup() -> [StoreKey: SimulatedStore.Value]? {
+        stores.reduce(into: [:]) { rows, store in rows.merge(store.durableRows) { _, row in row } }
+    }
+
+    package func restore(_ rows: [StoreKey: SimulatedStore.Value]) { survivors = rows }
 
     package var hasLostParts: Bool { false }
     package func disturb() {}

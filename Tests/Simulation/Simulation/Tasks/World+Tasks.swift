@@ -95,6 +95,7 @@ extension World {
     private func first(of record: Record) -> Record { records[Int(record.digest & 0xFFFF_FFFF)] }
 
     func taskAnswered(_ origin: Origin, _ answer: TaskAnswer) {
+        if origin.route == Self.reportRoute { return reportAnswered(origin, answer) }
         if origin.route == Self.feedRoute { return feedAnswered(origin, answer) }
         if origin.route > 20 { return broadcastAnswered(origin, answer) }
         if origin.route > 12 { return firstAckAnswered(origin, answer) }

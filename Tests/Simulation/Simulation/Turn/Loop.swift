@@ -11,18 +11,24 @@ final class Loop: ShardStoreObserver {
     unowned let world: World
     var shard: Shard
     var sessions = SessionTable()
+    /// Apps that the gateway has not sent to this loop yet.
+    var unknownApps: Set<AppKey>
     /// The time of the tick that counts; others are stale.
     var tickAt: Int64 = .max
     private var effects: [Effect] = []
 
     init(
-        index: Int, life: Int, store: any WorldStore, world: World, plan: Plan, counters: [StoredRow],
+        index: Int, life: Int, store: any WorldStore, world: World, apps: [AppSettings], counters: [StoredRow],
         broadcasts: BroadcastStart, now: GatewayTime
     ) {
         (self.index, self.life, self.store, self.world) = (index, life, store, world)
+        unknownApps = Set(world.plan.apps.map(\.key)).subtracting(apps.map(\.key))
+        var start = CounterStart(now: now)
+        for row in counters { start.take(row) }
         shard = Shard(
-            limits: plan.limits, apps: plan.apps, store: store, verifier: Verifier(world), encoder: TestFrames(),
-            queueEpoch: World.queueEpoch, counters: counters, broadcasts: broadcasts, now: now)
+            limits: world.plan.limits, apps: apps, store: store, verifier: Verifier(world), encoder: TestFrames(),
+            queueEpoch: World.queueEpoch, history: world.history, counters: start, broadcasts: broadcasts,
+            knowsAllApps: unknownApps.isEmpty, now: now)
         store.observer = self
     }
 

@@ -34,6 +34,11 @@ enum Event {
     /// A device's HTTPS call reaches the gateway.
     case receipt(Int)
     case feed(FeedModel.Step)
+    /// A loop gets the apps that it started without.
+    case appsKnown(loop: Int, life: Int)
+    /// The shard gets to know that a device sends no more.
+    case finishSession(link: Int)
+    case endHalfClosed(link: Int, isTimeout: Bool)
     case crash(life: Int)
     case restart
 }

@@ -6,11 +6,13 @@ package enum Fault: String, CaseIterable, Sendable {
     // Clients.
     case clientFrozen, clientFrozenUnannounced, clientCrashed, clientStoreFailed, clientReconnectedOverLive
     case clockSkewed, handlerRejected, handlerDeferred, lyingAck, lyingAckTooHigh, lyingFeedback, helloReplayed
+    case halfClosed, halfClosedWhileOwed
     case forgetfulHello, staleSessionFrame, stateChanged, tokenChanged, pushModeSwitched, openedNotification
     // The gateway.
     case processCrashed, crashBetweenSyncAndCompletion, tornTailKept, loopCountChanged, clockJumpedForward, clockSlewed
     case syncStalled, readFailed, readDelayed, alarmReadFailed, readsFailForAWhile, storeFull, rowsCooled
     case ephemeralRowsDropped
+    case storeRestored, startedWithoutApps
     // Publishers.
     case publishRetriedUnanswered, publishRetriedAnswered, publishConflicting
     case listRetried, taskStopped, messageRevoked

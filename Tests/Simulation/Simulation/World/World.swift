@@ -64,6 +64,11 @@ package final class World {
     /// Devices send upstream, and servers follow what they sent and what happened.
     let hasFeeds: Bool
     var feeds: FeedModel
+    /// The store goes back to older content, loops start without some apps, and devices half-close.
+    let hasRareWeather: Bool
+    var rare: RareWeather
+    /// The store's history that is in force.
+    var history = StoreHistory(ofNewStore: 1)
     var senders: [SimulatedSender] = []
     /// Faults have stopped.
     var isHealing = false
@@ -74,11 +79,12 @@ package final class World {
     ///   - hasBroadcasts: it sends broadcasts, too, and pushes of which the first ack wins.
     ///   - hasReceipts: devices report over HTTPS, too.
     ///   - hasFeeds: servers follow their feeds; `nil`: with every fourth seed.
+    ///   - hasRareWeather: restores, unknown apps and half-closes happen; `nil`: with every third seed.
     ///   - engine: keeps the rows.
     ///   - adjust: changes the shards' limits, to plant a fault.
     package init(
         seed: UInt64, hasServer: Bool = true, hasBroadcasts: Bool = true, hasReceipts: Bool = true,
-        hasFeeds: Bool? = nil, engine: any WorldEngine = SimulatedStores(),
+        hasFeeds: Bool? = nil, hasRareWeather: Bool? = nil, engine: any WorldEngine = SimulatedStores(),
         adjust: (inout ShardLimits) -> Void = { _ in }
     ) {
         (self.seed, self.engine) = (seed, engine)
@@ -86,6 +92,8 @@ package final class World {
         self.hasBroadcasts = hasBroadcasts
         self.hasReceipts = hasReceipts
         self.hasFeeds = hasFeeds ?? seed.isMultiple(of: 4)
+        self.hasRareWeather = hasRareWeather ?? seed.isMultiple(of: 3)
+        rare = RareWeather(seed: seed)
         feeds = FeedModel(seed: seed)
         receipts = ReceiptModel(seed: seed)
         broadcasting = BroadcastModel(seed: seed)
@@ -188,6 +196,7 @@ package final class World {
             if hasBroadcasts, broadcasting.isTime() { broadcastSomething() }
             if hasBroadcasts, firstAcks.isTime() { pushToSome() }
             if hasFeeds, feeds.isTime() { sendUpstream() }
+            if hasRareWeather, rare.isTime() { disturbRarely() }
             queue.add(.operation, at: now + chance.time(0, plan.operationGap))
         case .segment(let link, let toGateway, let offset, let bytes):
             arrive(links[link], toGateway: toGateway, offset: offset, bytes: bytes)
@@ -240,6 +249,9 @@ package final class World {
         case .settleFirstAck(let win, let itsLife): if itsLife == life, isUp { settleFirstAck(win) }
         case .receipt(let number): makeReceipt(number)
         case .feed(let step): take(step)
+        case .appsKnown(let loop, let itsLife): if itsLife == life, isUp { learnApps(loops[loop]) }
+        case .finishSession(let link): finishSession(links[link])
+        case .endHalfClosed(let link, let isTimeout): endHalfClosed(links[link], isTimeout: isTimeout)
         case .crash(let itsLife): if itsLife == life, !isHealing { crash() }
         case .restart: restart()
         }
@@ -332,7 +344,7 @@ package final class World {
             var counters: [StoredRow] = []
             store.loadAll(table: .counters) { counters.append($0) }
             let loop = Loop(
-                index: index, life: life, store: store, world: self, plan: plan, counters: counters,
+                index: index, life: life, store: store, world: self, apps: appsAtStart(of: index), counters: counters,
                 broadcasts: start.of(LoopShare(index: index, count: count)), now: gatewayNow)
             let itsLife = life
             store.onRead = { [unowned self] token, isForAlarms in
@@ -387,8 +399,9 @@ package final class World {
             faults.note(.clockJumpedForward)
             jumpForward(chance.time(1_000, 3_600_000))
         }
+        if rare.wantsRestore { restoreSomeBackup() }
         startLoops(count: count)
-        oracle.checkQueuedBytes()
+        if loops.allSatisfy(\.unknownApps.isEmpty) { oracle.checkQueuedBytes() }
         (isUp, startedAt) = (true, now)
         log.note(now, "restart", Int64(life), Int64(count))
     }

@@ -9,6 +9,8 @@ struct FramePeer {
     var closeCode: UInt32?
     /// Publishes that wait for their result.
     var unanswered: Set<UInt64> = []
+    /// Updates and Pings that wait for their answer.
+    var owedCount = 0
     /// The highest sequence that came in this session, by stream.
     var highest: [UInt32: UInt64] = [:]
 

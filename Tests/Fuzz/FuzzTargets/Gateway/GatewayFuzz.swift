@@ -46,7 +46,7 @@ package enum GatewayFuzz {
                 let current = try world ?? GatewayWorld()
                 world = current
                 note(input, isFirst: isNew)
-                if inputs % share == 0 { try current.reopen(nil) }
+                if inputs % share == 0 { try current.reopen(round: inputs / share) }
                 try current.play(&script)
                 counts.withLock { $0.requests += current.takeRequestCount() }
             } catch {

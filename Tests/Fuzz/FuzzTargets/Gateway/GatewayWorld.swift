@@ -2,6 +2,7 @@ import Configuration
 internal import Delivery
 internal import Gateway
 internal import Glibc
+internal import MessageStore
 internal import Platform
 internal import PushAPI
 internal import Wire
@@ -14,6 +15,9 @@ final class GatewayWorld {
         var app: Int
         var peer: FramePeer?
         var received: [UInt64] = []
+        /// The state that an app keeps of its queue.
+        var epoch: UInt64 = 0
+        var positions: [UInt32: UInt64] = [:]
     }
 
     private static let firstTime: GatewayTime = 1_795_000_000_000
@@ -99,11 +103,59 @@ final class GatewayWorld {
         gateway = nil
     }
 
-    /// Closes, counts what is in the folder, and opens again: with these settings, or the same.
-    func reopen(_ new: FuzzSettings?) throws {
+    /// Closes, counts what is in the folder, and opens again: as it is, without an app, or with older content.
+    func reopen(round: Int) throws {
+        switch round % 4 {
+        case 1: try reopen(nil) { [self] in _ = try StoreBackup.make(of: data, at: backup, time: words.time) }
+        case 2: try leaveOutSecondApp()
+        case 3 where FileSystem.exists(backup): try goBack()
+        default: try reopen(nil)
+        }
+    }
+
+    private var data: String { folder + "/data" }
+    private var backup: String { folder + "/backup" }
+
+    /// Another history begins, and devices come with positions of the one before.
+    private func goBack() throws {
+        let epochs = devices.map(\.epoch)
+        try reopen(nil) { [self] in
+            try FileSystem.removeTree(data)
+            _ = try StoreBackup.restore(backup, to: data)
+            try EmbeddedStore.endCopy(to: data, wall: words.time)
+            try FileSystem.removeTree(backup)
+        }
+        for index in devices.indices {
+            try connect(index)
+            try settle()
+            guard let peer = devices[index].peer, peer.isWelcome, peer.closeCode == nil else {
+                throw FuzzFailure(description: "device \(index) is not welcome after a restore")
+            }
+            try require(devices[index].epoch != epochs[index], "a queue epoch outlives its history")
+        }
+        count("restored")
+    }
+
+    /// An app's jobs are stored while the gateway does not know the app.
+    private func leaveOutSecondApp() throws {
+        var settings = FuzzSettings()
+        settings.hasSecondApp = false
+        try reopen(settings)
+        var script = Script(Array(repeating: 1, count: 64))
+        try ask(GatewayGrammar.request("POST /v1/handoff/lease", isAdmin: true, &script, words))
+        try settle()
+        try reopen(nil)
+    }
+
+    /// The same with these settings, or the plain ones, and with a change of the closed store.
+    private func reopen(_ new: FuzzSettings?, _ change: (() throws -> Void)? = nil) throws {
         close()
-        let books = try StoredBooks(folder: folder + "/data")
+        var books = try StoredBooks(folder: data)
         try require(books.problem == nil, books.problem ?? "")
+        if let change {
+            try change()
+            books = try StoredBooks(folder: data)
+        }
         settings = new ?? FuzzSettings()
         try open()
         try require(
@@ -179,7 +231,9 @@ final class GatewayWorld {
         case 18: try reload(&script)
         case 19: try pass(script.pick([50, 1_000, 3_000, 10_000, 60_000, 600_000, 7_200_000, 86_400_000]))
         case 20: running.requestSpill()
-        case 21: try hangUp(script.choice(devices.count))
+        case 21:
+            let index = script.choice(devices.count)
+            if script.flag() { try halfClose(index, &script) } else { try hangUp(index) }
         case 22: try babble(&script)
         default: try settle()
         }
@@ -285,6 +339,11 @@ final class GatewayWorld {
                 let isPush = request.call.hasSuffix("/push") && answer.body.starts(with: #"{"code":"#.utf8)
                 try require(isPush || answer.body.starts(with: #"{"error":{"code":"#.utf8), shown)
             }
+            // Only the settings of its app say to which topic a job goes.
+            if request.call.hasSuffix("/handoff/lease") {
+                let text = String(decoding: answer.body, as: UTF8.self)
+                try require(!text.contains(#""topic":"""#), "a job was leased without a topic")
+            }
             count("admin \(answer.status)")
         } else if request.call.hasSuffix("/readyz") || request.call.hasSuffix("/healthz") {
             try require(answer.status == 200 || answer.status == 503, shown)
@@ -367,7 +426,12 @@ final class GatewayWorld {
             guard var peer = devices[index].peer else { continue }
             hasMoved = peer.end.exchange() || hasMoved
             try hear(index, &peer)
-            if !peer.end.isOpen { peer.end.close() }
+            if !peer.end.isOpen {
+                try require(
+                    !peer.end.isHalfClosed || peer.owedCount == 0 || peer.closeCode != nil,
+                    "a half-closed session ended with \(peer.owedCount) answers owed")
+                peer.end.close()
+            }
             devices[index].peer = peer.end.isOpen ? peer : nil
         }
         for index in senders.indices {
@@ -389,7 +453,8 @@ final class GatewayWorld {
     private var isOwedAnswers: Bool {
         callers.contains { $0?.waiting.isEmpty == false } || adminCallers.contains { $0?.waiting.isEmpty == false }
             || !strangers.isEmpty || senders.contains { $0.map { !$0.unanswered.isEmpty || !$0.isWelcome } ?? false }
-            || devices.contains { $0.peer.map { !$0.isWelcome } ?? false }
+            || devices.contains { $0.peer.map { !$0.isWelcome || $0.end.isHalfClosed } ?? false }
+            || senders.contains { $0?.end.isHalfClosed ?? false }
     }
 
     /// Goes on until every answer is here.
@@ -473,6 +538,10 @@ final class GatewayWorld {
         hello.cid = devices[index].cid
         hello.timestamp = UInt64(words.time)
         hello.window = 32
+        hello.queueEpoch = devices[index].epoch
+        hello.positions = devices[index].positions.sorted { $0.key < $1.key }.map {
+            StreamPosition(stream: $0.key, sequence: $0.value)
+        }
         try peer.send(hello, key: devices[index].secret)
         devices[index].peer = peer
         devices[index].received = []
@@ -492,6 +561,9 @@ final class GatewayWorld {
             case .welcome:
                 let welcome = try decode(Welcome.self, body)
                 peer.isWelcome = true
+                if welcome.queueEpoch != devices[index].epoch {
+                    (devices[index].epoch, devices[index].positions) = (welcome.queueEpoch, [:])
+                }
                 guard devices[index].cid.isNone else { break }
                 devices[index].cid = welcome.cid
                 devices[index].secret = welcome.deviceSecret
@@ -503,6 +575,8 @@ final class GatewayWorld {
                     deliver.sequence > peer.highest[deliver.stream, default: 0] || deliver.attempt > 1,
                     "sequence \(deliver.sequence) came after \(peer.highest[deliver.stream, default: 0])")
                 peer.highest[deliver.stream] = max(peer.highest[deliver.stream, default: 0], deliver.sequence)
+                devices[index].positions[deliver.stream] = max(
+                    devices[index].positions[deliver.stream, default: 0], deliver.sequence)
                 if deliver.stream == 0 { devices[index].received.append(deliver.sequence) }
                 words.messages.add(deliver.messageID.description)
             case .revoke: devices[index].received.append(try decode(Revoke.self, body).sequence)
@@ -511,10 +585,23 @@ final class GatewayWorld {
                 peer.closeCode = try decode(Close.self, body).code
                 // What is not welcome by now will not be.
                 peer.isWelcome = true
-            case .updateResult, .pong: break
+            case .updateResult, .pong: peer.owedCount -= 1
             default: throw FuzzFailure(description: "a device was sent \(type)")
             }
         }
+    }
+
+    /// The device reports, asks for a Pong, ends its half, and gets all answers before the gateway ends the other one.
+    private func halfClose(_ index: Int, _ script: inout Script) throws {
+        guard devices[index].peer?.isWelcome == true else { return }
+        try tell(&script, as: index, settles: false)
+        if script.flag() {
+            devices[index].peer?.send(Ping(nonce: script.word()))
+            devices[index].peer?.owedCount += 1
+        }
+        devices[index].peer?.end.halfClose()
+        try settle()
+        count("half-closed")
     }
 
     private func acknowledge(_ script: inout Script) throws {
@@ -536,7 +623,10 @@ final class GatewayWorld {
     }
 
     private func tell(_ script: inout Script) throws {
-        let index = script.choice(devices.count)
+        try tell(&script, as: script.choice(devices.count), settles: true)
+    }
+
+    private func tell(_ script: inout Script, as index: Int, settles: Bool) throws {
         guard devices[index].peer?.isWelcome == true else { return }
         if script.flag() {
             var update = DeviceUpdate()
@@ -554,6 +644,7 @@ final class GatewayWorld {
                 }
             }
             devices[index].peer?.send(update)
+            devices[index].peer?.owedCount += 1
         } else {
             let count = 1 + script.choice(64)
             for number in 0..<count {
@@ -564,7 +655,7 @@ final class GatewayWorld {
                 devices[index].peer?.send(feedback)
             }
         }
-        try settle()
+        if settles { try settle() }
     }
 
     private func publishFrames(_ script: inout Script, count: Int) throws {
@@ -595,6 +686,10 @@ final class GatewayWorld {
             senders[app]?.send(publish)
             if number % 512 == 511 { try turn(running) }
             guard senders[app] != nil else { break }
+        }
+        if script.choice(16) == 7 {
+            senders[app]?.end.halfClose()
+            self.count("sender half-closed")
         }
         try settle()
     }

@@ -7,6 +7,9 @@ struct StreamEnd {
     private var sentCount = 0
     private(set) var incoming: [UInt8] = []
     private var takenCount = 0
+    private enum Half { case open, ending, shut }
+    /// Our half of the connection.
+    private var half = Half.open
     /// The gateway has closed its end, and everything it sent is in `incoming`.
     private(set) var isOver = false
 
@@ -34,6 +37,10 @@ struct StreamEnd {
         if sentCount == outgoing.count {
             outgoing.removeAll(keepingCapacity: true)
             sentCount = 0
+            if half == .ending {
+                shutdown(descriptor, CInt(SHUT_WR))
+                half = .shut
+            }
         }
         guard reads else { return hasMoved }
         return receive() || hasMoved
@@ -65,6 +72,11 @@ struct StreamEnd {
         incoming.removeFirst(takenCount)
         takenCount = 0
     }
+
+    var isHalfClosed: Bool { half != .open }
+
+    /// Ends our half of the connection behind what is written; answers are still read.
+    mutating func halfClose() { half = .ending }
 
     mutating func close() {
         guard descriptor >= 0 else { return }

@@ -33,10 +33,10 @@ def broadcast(gateway, text):
     return gateway.api("POST", "push/all", body)["data"]["taskid"]
 
 
-def restore(gateway, source, target):
+def restore(gateway, source, target, word="restore"):
     """Has the gateway go on with what a backup has; the store that it had is lost."""
     gateway.kill()
-    code, text = store("restore", source, target)
+    code, text = store(word, source, target)
     assert code == 0, text
     move(gateway, target)
 
@@ -139,7 +139,8 @@ def test_a_feeds_cursors_and_webhook_ids_are_never_reused(new_device, tmp_path):
     server.shutdown()
 
 
-def test_tokens_and_leases_of_after_the_backup_count_no_more(own_gateway, new_device, tmp_path):
+@pytest.mark.parametrize("word", ["restore", "import"])
+def test_tokens_and_leases_of_after_the_backup_count_no_more(own_gateway, new_device, tmp_path, word):
     gateway = own_gateway()
     device = new_device(gateway, token="ab" * 32)
     device.close()
@@ -148,10 +149,14 @@ def test_tokens_and_leases_of_after_the_backup_count_no_more(own_gateway, new_de
         gateway.push(device.cid, text, alert="A")
     (before,) = gateway.lease(maximum=1)
     assert backup(gateway, "one")[0] == 0
+    source = gateway.folder / "data/backups/one"
+    if word == "import":
+        assert store("export", source, tmp_path / "file")[0] == 0
+        source = tmp_path / "file"
     (after,) = gateway.lease(maximum=1)
     token, revoked = gateway.authenticate(), gateway.authenticate()
     gateway.call("DELETE", f"/v2/demo/auth/{revoked}")
-    restore(gateway, gateway.folder / "data/backups/one", tmp_path / "restored")
+    restore(gateway, source, tmp_path / "restored", word)
     for old in (token, revoked):
         with pytest.raises(Refused) as refused:
             gateway.call("GET", f"/v2/demo/user/status/{device.cid}", headers={"token": old})
@@ -160,6 +165,10 @@ def test_tokens_and_leases_of_after_the_backup_count_no_more(own_gateway, new_de
     assert gateway.settle(before, "accepted", vendorId="1") == "recorded"
     (again,) = gateway.lease(maximum=5, wait=20)
     assert again["jobId"] == after["jobId"] and again["leaseId"] != after["leaseId"]
+    # With a lease of the new history under way, the old one still settles and extends nothing.
+    assert gateway.settle(after, "badToken") in ("stale", "unknownJob")
+    assert gateway.extend(after) in ("stale", "unknownJob")
+    assert gateway.settle(again, "accepted", vendorId="2") == "recorded"
 
 
 def test_an_import_and_a_copy_begin_histories_of_their_own(own_gateway, new_device, tmp_path):

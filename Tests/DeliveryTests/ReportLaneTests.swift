@@ -143,7 +143,7 @@ struct ReportLaneTests {
         #expect(!isStillOwed)
     }
 
-    @Test("reports of messages that are gone, and of many that wait on disk, hold the Pong for two searches and no more")
+    @Test("reports of messages that are gone, and of many on disk, hold the Pong for two searches and no more")
     func stale() {
         var phone = harness.register()
         let messages = publish(phone, 160)

@@ -275,7 +275,9 @@ final class PublicFront {
     /// A new slice has begun for a request that waits: `goOn` is to be called.
     var mayGoOn: Bool { waiting.contains { owner.core.pointee.shares.mayTakeRequest($0.key) } }
 
-    /// Resets the turn's count. Stops accepting while requests that wait have most of the connections' places.
+    /// Resets the turn's count.
+    ///
+    /// Stops accepting while requests that wait have most of the connections' places.
     func turnEnded() {
         handledCount = 0
         let isCrowded = waitingCount > owner.publicRoom.limit / 4 * 3

@@ -125,14 +125,16 @@ final class GatewayWorld {
             try EmbeddedStore.endCopy(to: data, wall: words.time)
             try FileSystem.removeTree(backup)
         }
+        // One that is turned away for now has no peer any more.
+        var welcomeCount = 0
         for index in devices.indices {
             try connect(index)
             try settle()
-            guard let peer = devices[index].peer, peer.isWelcome, peer.closeCode == nil else {
-                throw FuzzFailure(description: "device \(index) is not welcome after a restore")
-            }
+            guard let peer = devices[index].peer, peer.isWelcome, peer.closeCode == nil else { continue }
+            welcomeCount += 1
             try require(devices[index].epoch != epochs[index], "a queue epoch outlives its history")
         }
+        try require(welcomeCount > 0, "no device is welcome after a restore")
         count("restored")
     }
 
@@ -593,6 +595,10 @@ final class GatewayWorld {
 
     /// The device reports, asks for a Pong, ends its half, and gets all answers before the gateway ends the other one.
     private func halfClose(_ index: Int, _ script: inout Script) throws {
+        if devices[index].peer == nil {
+            try connect(index)
+            try settle()
+        }
         guard devices[index].peer?.isWelcome == true else { return }
         try tell(&script, as: index, settles: false)
         if script.flag() {

@@ -141,7 +141,7 @@ def test_a_feeds_cursors_and_webhook_ids_are_never_reused(new_device, tmp_path):
 
 @pytest.mark.parametrize("word", ["restore", "import"])
 def test_tokens_and_leases_of_after_the_backup_count_no_more(own_gateway, new_device, tmp_path, word):
-    gateway = own_gateway()
+    gateway = own_gateway(limits=QUICK)
     device = new_device(gateway, token="ab" * 32)
     device.close()
     eventually(lambda: not gateway.view(device.cid)["connected"], "an absent device")
@@ -151,7 +151,9 @@ def test_tokens_and_leases_of_after_the_backup_count_no_more(own_gateway, new_de
     assert backup(gateway, "one")[0] == 0
     source = gateway.folder / "data/backups/one"
     if word == "import":
-        assert store("export", source, tmp_path / "file")[0] == 0
+        for words in (["restore", source, tmp_path / "whole"], ["export", tmp_path / "whole", tmp_path / "file"]):
+            code, text = store(*words)
+            assert code == 0, text
         source = tmp_path / "file"
     (after,) = gateway.lease(maximum=1)
     token, revoked = gateway.authenticate(), gateway.authenticate()

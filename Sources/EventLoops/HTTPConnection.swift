@@ -338,7 +338,7 @@ final class HTTPConnection: StreamDelegate {
 
     /// Its address is one that an operator has exempted from the bounds of addresses.
     ///
-    /// Loopback is not meant: on one machine all callers have it.
+    /// Loopback does not count as exempt: on one machine all callers have it.
     var isExempt: Bool { server.isGuarded && network != 0 && countedNetwork == 0 && !isLoopback }
 
     /// No answer waits to be sent.

@@ -41,7 +41,7 @@ struct StoreTableTests {
         "AliasRow": ["alias", "alias: token"], "CallRow": ["request"], "CountersRow": ["counters"],
         "DeviceRow": ["device"], "FeedHeadRow": ["feed"], "FeedRow": ["feed", "event"], "JobRow": ["job"],
         "LateEventRow": ["trace"], "LedgerRow": ["taskMessage"], "MessageRow": ["message", "vendorMessage"],
-        "PushRow": ["request"], "RequestRow": ["request"], "SingleTaskRow": ["singleTask"],
+        "PushRow": ["request"], "RequestRow": ["request"],
         "TargetsRow": ["taskTargets"], "TaskEventRow": ["taskEvent"], "TaskRow": ["task", "broadcast"],
         "TraceRow": ["trace"], "UpstreamRow": ["upstream"],
     ]

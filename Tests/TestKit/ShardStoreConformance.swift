@@ -425,6 +425,9 @@ private struct ConformanceDriver {
         model.put(key, StoreModel.Row(value: value, wakeAt: wakeAt), at: location)
     }
 
+    /// The place of the app's lowest byte in `job()`.
+    private static let appOffset = 8
+
     /// A job's row, as far as readers look: one of three apps, due, leased or neither, over or not.
     private mutating func job() -> [UInt8] {
         // A live message that ends as its TTL says; the state and the app are drawn.
@@ -533,7 +536,7 @@ private struct ConformanceDriver {
     private mutating func checkPiles(_ full: [AppKey]) throws {
         let given = model.rows.keys.sorted().filter { key in
             guard let row = model.rows[key], key.table == .job, row.wakeAt != 0, row.wakeAt <= now,
-                row.value.count >= 88
+                row.value.count > Self.appOffset
             else { return false }
             return model.locations[key] == nil && model.alarms[key] == nil && model.left[key] == nil
                 && row.value[0] == 1
@@ -541,7 +544,7 @@ private struct ConformanceDriver {
         }
         for key in given where Bool.random(using: &random) {
             guard let row = model.rows[key] else { continue }
-            let pile = AlarmPile(app: AppKey(UInt64(row.value[56])), kind: .held)
+            let pile = AlarmPile(app: AppKey(UInt64(row.value[Self.appOffset])), kind: .held)
             harness.store.leaveAlarm(key, wakeAt: row.wakeAt, in: pile, until: now + 300)
             model.leave(key, in: pile)
             if Int.random(in: 0..<4, using: &random) == 0 { harness.store.recallAlarms(of: pile, in: key.bucket) }

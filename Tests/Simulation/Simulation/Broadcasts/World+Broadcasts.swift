@@ -86,11 +86,11 @@ extension World {
     }
 
     private func stopSomeBroadcast() {
-        guard let broadcast = broadcasting.all.suffix(6).first(where: { $0.isCreated && !$0.isStopped && !$0.isOver })
-        else {
-            return
-        }
-        stopBroadcast(broadcast.index)
+        let open = broadcasting.all.suffix(6).filter { $0.isCreated && !$0.isStopped && !$0.isOver }
+        guard let oldest = open.first else { return }
+        // One that has replaced an older one, which must not come back.
+        let newest = broadcasting.chance.perMille(400) ? open.last { $0.collapse != 0 } : nil
+        stopBroadcast((newest ?? oldest).index)
     }
 
     func stopBroadcast(_ index: Int) {

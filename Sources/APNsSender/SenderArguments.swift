@@ -83,7 +83,7 @@ struct SenderArguments: Equatable {
         .value("team-id", "ID", "The team's id (FAKETEAM01)."),
     ]
 
-    /// What the words before the options ask for, how many they are, and the options that belong to it.
+    /// The command of the words before the options, the count of these words, and the command's options.
     private static func command(
         _ words: [String]
     ) throws(CommandFailure) -> (action: Action, wordCount: Int, options: [CommandOption]) {

@@ -9,9 +9,9 @@ package import Wire
 package struct AppQueue: Sendable, Equatable, Codable {
     package var app: AppKey
     package var count: Int
-    /// What these messages count in bytes.
+    /// Bytes that these messages count.
     package var bytes: Int
-    /// What the app has on disk besides (`RetainedBytes`).
+    /// Bytes that the app has on disk besides (`RetainedBytes`).
     package var retainedBytes: Int
     package init(app: AppKey, count: Int, bytes: Int = 0, retainedBytes: Int = 0) {
         (self.app, self.count, self.bytes, self.retainedBytes) = (app, count, bytes, retainedBytes)

@@ -37,7 +37,7 @@ package enum CommandLineTool {
         }
     }
 
-    /// Runs one command line, given without the program's own name, and says how to exit; failures have been told.
+    /// Runs one command line, without the program's own name; returns the exit code after it has printed failures.
     package static func run(_ arguments: [String]) -> ExitCode { run(arguments, in: .process) }
 
     static func run(_ arguments: [String], in context: CommandContext) -> ExitCode {

@@ -1,6 +1,6 @@
 internal import TextForms
 
-/// What one subcommand accepts, and what it does.
+/// One subcommand: its arguments and its action.
 struct CommandSyntax: Sendable {
     let name: String
     let summary: String

@@ -82,7 +82,7 @@ package struct ParsedArguments: Sendable {
         .usage("\(message)\nTry: \(command) --help")
     }
 
-    /// What is wrong with the command line, with where to find help.
+    /// The fault of the command line, and the command that prints help.
     package func usage(_ message: String) -> CommandFailure { Self.usage(message, command) }
 
     /// Refuses more or fewer operands than these.

@@ -7,7 +7,7 @@ package enum ExitCode: Int32, Sendable, CaseIterable {
     case usage = 64
     /// Of `--check`: clients refuse a certificate, and nothing else is wrong; a start goes on with it.
     case certificate = 65
-    /// Nobody answers there.
+    /// No gateway answers at the address.
     case unreachable = 69
     /// A fault of ours.
     case `internal` = 70

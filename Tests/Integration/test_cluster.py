@@ -502,7 +502,7 @@ def test_a_gateway_that_alone_loses_redis_sends_its_devices_to_the_others_and_ta
                     cut.call("GET", "/readyz", port=cut.admin)
                 assert page.value.body["status"] == "redisAway"
                 assert "are disconnected and go to them" in page.value.body["reason"]
-                # What is for them is taken and delivered by the other gateway meanwhile.
+                # The other gateway accepts and delivers their messages during the cut.
                 for device in targets:
                     come_back(device, other)
                     retried(lambda: other.push(device.cid, "meanwhile"))

@@ -189,7 +189,7 @@ struct Device {
     /// True when the device has a token that a content may go to; without `appHasTopic` only one that names a topic counts.
     func hasToken(for need: TokenNeed, appHasTopic: Bool) -> Bool {
         guard flags.contains(.token(need.channel, need.kind)) else { return false }
-        // The flags tell neither activities nor topics apart.
+        // The flags distinguish neither activities nor topics.
         return need.activity == 0 && appHasTopic
             || DeviceProfile(profileBytes)?.token(for: need, appHasTopic: appHasTopic) != nil
     }

@@ -250,7 +250,7 @@ extension Shard {
         case (.unreadable, _): refuse(command, .storeFailed)
         case (.whole, nil): refuse(command, .busy)
         case (.whole, let settings?):
-            // During the reads some may have been sent, and others may have ended: there may be room by now.
+            // During the reads messages may have been sent or have ended, which makes room.
             var excess = excess(with: command, slot, hash: overflow.hash, settings)
             var dropping: [MessageSlot] = []
             for id in overflow.dropping where excess.isAny {

@@ -349,7 +349,7 @@ package struct MessageTrace: Sendable, Codable {
     /// `nil`: still pending.
     package var finalState: FinalState?
     package var finalReason: String
-    /// What the answer to its publish said of its fallback.
+    /// The fallback in the answer to its publish.
     package var fallback = PublishOutcome.Fallback.none
     package var fallbackReason = PublishOutcome.FallbackReason.applies
     /// The channel of its job; `nil`: it had none, or one of a channel that only a later version knows.

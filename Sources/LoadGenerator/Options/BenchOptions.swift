@@ -4,7 +4,7 @@ internal import TextForms
 struct BenchOptions {
     let mode: Mode
     let wantsHelp: Bool
-    /// What is taken as it is given.
+    /// Values that need no conversion.
     let words: ParsedArguments
 
     // The run.
@@ -114,7 +114,7 @@ struct BenchOptions {
     }
 }
 
-// What a command line may have; `--help` is made of the same tables.
+// The options of a command line; `--help` is made of the same tables.
 extension BenchOptions {
     /// The last is the old name of one of the others.
     static var all: [CommandOption] { gateway + load.map(\.option) + run + [.value("pid", "PID", "")] }

@@ -56,7 +56,7 @@ struct Credentials: Equatable {
             ? try needed("admin-token", "adminToken", token)
             : words.text("admin-token") ?? token ?? file["adminToken"] ?? ""
         http = try endpoint("http-address", "httpAddress", 7080, .http)
-        // Whom to believe and what to show, by the names and variables of the other commands.
+        // Trusted authorities and the client certificate, by the names and variables of the other commands.
         guard !secureListeners.isEmpty else {
             guard let option = ["ca", "cert", "key"].first(where: { words.has($0) }) else { return }
             // The environment's may be there for other commands.

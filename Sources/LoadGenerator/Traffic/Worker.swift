@@ -32,7 +32,7 @@ struct Worker: ~Copyable {
     var tally = WorkerTally()
     var ledger = MessageLedger()
     var outgoing: PublishTemplate
-    /// Where an Ack is encoded, so that it needs no memory of its own.
+    /// A buffer in which each Ack is encoded without an allocation.
     var frame: [UInt8] = []
     var request: HTTPRequestTemplate
     var broadcast: BroadcastRequest

@@ -1,4 +1,4 @@
-/// What one worker is to do; made before it starts.
+/// One worker's task; made before it starts.
 struct WorkerPlan: Sendable {
     enum Job: Sendable {
         /// Connect all and stop at the Welcome: registers those without a cid.

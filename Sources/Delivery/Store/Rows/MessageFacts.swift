@@ -46,7 +46,7 @@ struct MessageFacts {
     /// The channels that it has a content for.
     var channels: ChannelSet = []
 
-    /// What it counts among its app's queued bytes, in blocks.
+    /// Blocks that it counts among its app's queued bytes.
     ///
     /// A broadcast's content is stored once for all its devices: each of its messages is only a small row.
     var queuedBlocks: UInt16 {

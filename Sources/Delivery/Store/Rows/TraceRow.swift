@@ -22,7 +22,7 @@ package struct TraceRow {
     var leases: [GivenLease] = []
     /// The channel of its job; `nil` without a job, or for a channel that only a later version knows.
     var channel: VendorChannel?
-    /// What the answer to its publish said of its fallback.
+    /// The fallback in the answer to its publish.
     var fallback: (state: PublishOutcome.Fallback, reason: PublishOutcome.FallbackReason)
     package var reason = ""
     package var steps: [MessageTrace.Step]

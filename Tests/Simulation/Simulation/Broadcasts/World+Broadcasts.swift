@@ -88,7 +88,7 @@ extension World {
     private func stopSomeBroadcast() {
         let open = broadcasting.all.suffix(6).filter { $0.isCreated && !$0.isStopped && !$0.isOver }
         guard let oldest = open.first else { return }
-        // One that has replaced an older one, which must not come back.
+        // The newest may have replaced an older one, which must not be sent after the stop.
         let newest = broadcasting.chance.perMille(400) ? open.last { $0.collapse != 0 } : nil
         stopBroadcast((newest ?? oldest).index)
     }

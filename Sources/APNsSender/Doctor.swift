@@ -175,7 +175,7 @@ struct Doctor {
                         ("topic", topic),
                         ("pushType", "background"), ("apnsId", "00000000-0000-4000-8000-000000000000"),
                     ] {
-                        writer.member(name, value)
+                        writer.member(text: name, value)
                     }
                     writer.member("priority", 5)
                     writer.key("body")

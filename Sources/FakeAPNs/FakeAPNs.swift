@@ -211,7 +211,7 @@ package final class FakeAPNs {
             ("apns-expiration", "expiration"), ("apns-collapse-id", "collapseId"),
         ] {
             guard let value = request.fields[name] else { continue }
-            writer.member(key, value)
+            writer.member(text: key, value)
         }
         writer.member("deed", deed.rawValue)
         writer.member("status", status)

@@ -74,7 +74,8 @@ internal import TextForms
         needsComma = false
     }
 
-    @inlinable public mutating func key(_ name: String) {
+    /// A key that is known at run time only.
+    @inlinable public mutating func key(text name: String) {
         string(name)
         bytes.append(UInt8(ascii: ":"))
         needsComma = false
@@ -101,18 +102,13 @@ internal import TextForms
         key(name)
         bool(value)
     }
-    public mutating func member(_ name: String, _ value: String) {
-        key(name)
+    public mutating func member(text name: String, _ value: String) {
+        key(text: name)
         string(value)
     }
-    public mutating func member(_ name: String, _ value: some FixedWidthInteger & SignedInteger) {
-        key(name)
+    public mutating func member(text name: String, _ value: some FixedWidthInteger & SignedInteger) {
+        key(text: name)
         integer(Int64(value))
-    }
-
-    public mutating func member(_ name: String, _ value: Bool) {
-        key(name)
-        bool(value)
     }
 
     // An object or an array with what `body` writes in it; `body` uses the writer that it is given.
@@ -125,8 +121,8 @@ internal import TextForms
         key(name)
         object(body)
     }
-    public mutating func object(_ name: String, _ body: (inout JSONWriter) -> Void) {
-        key(name)
+    public mutating func object(text name: String, _ body: (inout JSONWriter) -> Void) {
+        key(text: name)
         object(body)
     }
     public mutating func array(_ body: (inout JSONWriter) -> Void) {
@@ -138,23 +134,14 @@ internal import TextForms
         key(name)
         array(body)
     }
-    public mutating func array(_ name: String, _ body: (inout JSONWriter) -> Void) {
-        key(name)
-        array(body)
-    }
     public mutating func objects<Values: Sequence>(
-        _ name: String, _ values: Values, _ body: (inout JSONWriter, Values.Element) -> Void
+        _ name: StaticString, _ values: Values, _ body: (inout JSONWriter, Values.Element) -> Void
     ) {
         array(name) { writer in
             for value in values { writer.object { body(&$0, value) } }
         }
     }
     public mutating func strings(_ name: StaticString, _ values: some Sequence<String>) {
-        array(name) { writer in
-            for value in values { writer.string(value) }
-        }
-    }
-    public mutating func strings(_ name: String, _ values: some Sequence<String>) {
         array(name) { writer in
             for value in values { writer.string(value) }
         }

@@ -120,8 +120,9 @@ package enum AppAnswer {
     {
         var writer = JSONWriter(capacity: 1_024 + page.settings.utf8.count)
         writer.object { writer in
-            writer.member("\(act.past)", isNew)
-            for secret in secrets { writer.member(secret.name, secret.text) }
+            writer.key(text: act.past)
+            writer.bool(isNew)
+            for secret in secrets { writer.member(text: secret.name, secret.text) }
             if act == .delete {
                 writer.member("appId", page.appID)
             } else {
@@ -135,7 +136,8 @@ package enum AppAnswer {
         writer.member("appId", page.appID)
         writer.member("appKey", page.appKey)
         writeState(isManaged: page.isManaged, isEnabled: page.isEnabled, to: &writer)
-        for (name, secrets) in [("appSecrets", page.appSecrets), ("masterSecrets", page.masterSecrets)] {
+        for (name, secrets) in [("appSecrets" as StaticString, page.appSecrets), ("masterSecrets", page.masterSecrets)]
+        {
             writer.objects(name, secrets.ends) { writer, end in
                 writer.key("validUntil")
                 if end == 0 { writer.null() } else { writer.integer(end) }
@@ -144,7 +146,7 @@ package enum AppAnswer {
         if !page.quotas.isEmpty {
             writer.object("quotas") { writer in
                 for use in page.quotas {
-                    writer.object("\(use.quota.key)") { writer in
+                    writer.object(text: use.quota.key) { writer in
                         writer.member("limit", use.limit)
                         if let share = use.share { writer.member("share", share) }
                         writer.member("used", use.used)

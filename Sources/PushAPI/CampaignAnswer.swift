@@ -84,7 +84,7 @@ package enum CampaignAnswer {
         let words = ScheduleRules.words(record)
         return .success(capacity: 256) { writer in
             writer.object("data") { writer in
-                writer.object(record.id.text) { writer in
+                writer.object(text: record.id.text) { writer in
                     writer.member("create_time", String(record.createdAt))
                     writer.member("push_time", String(record.scheduleAt))
                     writer.key("transmission_content")
@@ -107,11 +107,11 @@ package enum CampaignAnswer {
         .success(capacity: 192 + 64 * cids.count) { writer in
             if !call.isAsync {
                 writer.object("data") { writer in
-                    writer.object(record.id.text) { writer in
+                    writer.object(text: record.id.text) { writer in
                         if let aliases {
                             let waiting = Set(cids)
                             for alias in aliases where alias.devices.contains(where: waiting.contains) {
-                                writer.object(alias.alias) { writer in
+                                writer.object(text: alias.alias) { writer in
                                     for cid in alias.devices where waiting.contains(cid) {
                                         waitingEntry(cid, to: &writer)
                                     }
@@ -153,13 +153,13 @@ package enum CampaignAnswer {
         writer.envelope(.ok, "success")
         if !call.isAsync {
             writer.object("data") { writer in
-                writer.object(record.id.text) { writer in
+                writer.object(text: record.id.text) { writer in
                     if let aliases {
                         let byDevice = Dictionary(reached.map { ($0.cid, $0) }, uniquingKeysWith: { first, _ in first })
                         for alias in aliases {
                             let found = alias.devices.compactMap { byDevice[$0] }
                             guard !found.isEmpty else { continue }
-                            writer.object(alias.alias) { writer in
+                            writer.object(text: alias.alias) { writer in
                                 for outcome in found { statusEntry(outcome, to: &writer) }
                             }
                         }
@@ -186,7 +186,7 @@ package enum CampaignAnswer {
         writer.beginObject()
         writer.envelope(.ok, "success")
         writer.object("data") { writer in
-            writer.object(task.text) { writer in
+            writer.object(text: task.text) { writer in
                 for outcome in reached { statusEntry(outcome, to: &writer) }
             }
         }
@@ -269,7 +269,7 @@ package enum CampaignAnswer {
             for target in targets {
                 writer.object { writer in
                     writer.member("index", target.index)
-                    if !target.name.isEmpty { writer.member(target.kind.rawValue, target.name) }
+                    if !target.name.isEmpty { writer.member(text: target.kind.rawValue, target.name) }
                     writer.envelope(target.fault.code, target.fault.message)
                 }
             }
@@ -330,7 +330,7 @@ package enum CampaignAnswer {
             if form.kind != .batch(isAsync: true) {
                 writer.object("data") { writer in
                     for (task, found) in outcomes {
-                        writer.object(task.text) { writer in
+                        writer.object(text: task.text) { writer in
                             for outcome in found { statusEntry(outcome, to: &writer) }
                         }
                     }
@@ -367,7 +367,7 @@ package enum CampaignAnswer {
         return .success(capacity: 512) { writer in
             writer.object("data") { writer in
                 // The first is how Getui spells it.
-                for name in ["deatil", "detail"] {
+                for name in ["deatil", "detail"] as [StaticString] {
                     writer.objects(name, trace.steps) { writer, step in
                         writer.member("time", dateTime(step.time))
                         writer.member("event", step.detail.isEmpty ? "\(step.event)" : "\(step.event): \(step.detail)")

@@ -80,12 +80,12 @@ package enum InspectionAnswers {
             writer.member("pending", totals.pending)
             writer.object("states") { writer in
                 for state in FinalState.allCases where totals[state] > 0 {
-                    writer.member("\(state.name)", totals[state])
+                    writer.member(state.name, totals[state])
                 }
             }
             writer.object("failures") { writer in
                 for (reason, count) in totals.failures.sorted(by: { $0.key < $1.key }) {
-                    writer.member(reason, count)
+                    writer.member(text: reason, count)
                 }
             }
         }

@@ -49,10 +49,10 @@ package enum PushAnswer {
             // An alias's devices share a task, so the next outcome may belong to the object that is open.
             for (place, outcome) in reached.enumerated() {
                 if place == 0 || reached[place - 1].task != outcome.task {
-                    writer.key(outcome.task.text)
+                    writer.key(text: outcome.task.text)
                     writer.beginObject()
                 }
-                writer.key(outcome.cid.description)
+                writer.key(text: outcome.cid.description)
                 writer.string(statusWord(outcome))
                 if place + 1 == reached.count || reached[place + 1].task != outcome.task { writer.endObject() }
             }
@@ -226,7 +226,7 @@ package enum StatusAnswer {
                 unknown.append(device.cid.description)
                 continue
             }
-            writer.key(device.cid.description)
+            writer.key(text: device.cid.description)
             writer.beginObject()
             writer.key("last_login_time")
             writer.string(String(status.lastLoginAt))

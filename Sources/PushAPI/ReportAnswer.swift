@@ -18,7 +18,7 @@ package enum ReportAnswer {
                         unknown.append(task.text)
                         continue
                     }
-                    writer.object(task.text) { writer in
+                    writer.object(text: task.text) { writer in
                         if query.isDetailed {
                             writeChannels(totals, vendorName: "apn", to: &writer)
                             writeFailures(totals, to: &writer)
@@ -27,7 +27,7 @@ package enum ReportAnswer {
                             writer.object("actionCntMap") { writer in
                                 for (action, count) in totals.actions.sorted(by: { $0.key < $1.key })
                                 where query.asks(for: action) {
-                                    writer.member(String(action), count)
+                                    writer.member(text: String(action), count)
                                 }
                             }
                         }
@@ -38,7 +38,7 @@ package enum ReportAnswer {
                 writer.object("tasks") { writer in
                     for (task, totals) in found {
                         guard let totals else { continue }
-                        writer.key(task.text)
+                        writer.key(text: task.text)
                         writeStates(totals, to: &writer)
                     }
                 }
@@ -60,7 +60,7 @@ package enum ReportAnswer {
         guard query.isAboutUsers else { return one(query.date, totals.messages, tasks: nil) }
         return .success(capacity: 192) { writer in
             writer.object("data") { writer in
-                writer.object(query.date) { writer in
+                writer.object(text: query.date) { writer in
                     for (name, count) in [
                         ("accumulative_num", totals.accumulated), ("register_num", totals.registered),
                         ("active_num", totals.active), ("online_num", online),
@@ -77,7 +77,7 @@ package enum ReportAnswer {
         .success(capacity: 64 + 32 * points.count) { writer in
             writer.object("data") { writer in
                 writer.object("online_statics") { writer in
-                    for point in points { writer.member(String(point.time), point.count) }
+                    for point in points { writer.member(text: String(point.time), point.count) }
                 }
             }
         }
@@ -126,7 +126,7 @@ package enum ReportAnswer {
     ) -> APIResponse {
         .success(capacity: 768) { writer in
             writer.object("data") { writer in
-                writer.object(name) { writer in
+                writer.object(text: name) { writer in
                     writeChannels(totals, vendorName: "ios", to: &writer)
                 }
             }
@@ -162,13 +162,13 @@ package enum ReportAnswer {
             for stage in FailureClass.Stage.allCases {
                 let ofStage = sorted.filter { $0.key.stage == stage }
                 guard !ofStage.isEmpty else { continue }
-                writer.object(stage.rawValue) { writer in
+                writer.object(text: stage.rawValue) { writer in
                     for isVendor in [false, true] {
                         let ofChannel = ofStage.filter { $0.key.isVendor == isVendor }
                         guard !ofChannel.isEmpty else { continue }
                         writer.object(isVendor ? "apn" as StaticString : "gt") { writer in
                             for (failure, count) in ofChannel.sorted(by: { $0.key < $1.key }) {
-                                writer.member(String(failure.code), count)
+                                writer.member(text: String(failure.code), count)
                             }
                             writer.member("total", ofChannel.values.reduce(0, +))
                         }
@@ -182,11 +182,11 @@ package enum ReportAnswer {
         writer.object { writer in
             writer.member("accepted", totals.accepted)
             writer.member("pending", totals.pending)
-            for state in FinalState.allCases { writer.member("\(state)" as String, totals[state]) }
+            for state in FinalState.allCases { writer.member(text: "\(state)", totals[state]) }
             if !totals.failures.isEmpty {
                 writer.object("failures") { writer in
                     for (reason, count) in totals.failures.sorted(by: { $0.key < $1.key }) {
-                        writer.member(reason, count)
+                        writer.member(text: reason, count)
                     }
                 }
             }

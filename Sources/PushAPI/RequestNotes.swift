@@ -38,7 +38,8 @@ package struct RequestNotes: Sendable, Equatable {
 
     /// Adds what there is to say to an answer's `longwire`.
     func write(to writer: inout JSONWriter) {
-        for (key, names) in [("ignored", ignored), ("topLevelKeys", topLevelKeys)] where !names.isEmpty {
+        for (key, names) in [("ignored" as StaticString, ignored), ("topLevelKeys", topLevelKeys)] where !names.isEmpty
+        {
             writer.strings(key, names)
         }
         guard !idsOnly.isEmpty else { return }

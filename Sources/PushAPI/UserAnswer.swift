@@ -58,7 +58,8 @@ private struct Answer {
             let detail = try onlyDevice()
             return envelope { writer in
                 writer.object { writer in
-                    writer.array(request.devices[0].description) { writer in
+                    writer.key(text: request.devices[0].description)
+                    writer.array { writer in
                         // One element, all tags joined by spaces: Getui's form.
                         if !detail.tags.isEmpty { writer.string(detail.tags.map(\.text).joined(separator: " ")) }
                     }
@@ -138,9 +139,9 @@ private struct Answer {
         return envelope { writer in
             writer.object { writer in
                 for (device, outcome) in zip(request.devices, outcomes) {
-                    writer.member(device.description, outcome == .done ? "true" : "false")
+                    writer.member(text: device.description, outcome == .done ? "true" : "false")
                 }
-                for text in request.notCIDs { writer.member(text, "false") }
+                for text in request.notCIDs { writer.member(text: text, "false") }
             }
         } beside: { writer in
             list("unknown", unknown, &writer)
@@ -185,7 +186,7 @@ private struct Answer {
                 writer.object("validCids") { writer in
                     for (device, outcome) in zip(request.devices, outcomes) {
                         guard case .device(let detail) = outcome else { continue }
-                        writer.object(device.description) { writer in
+                        writer.object(text: device.description) { writer in
                             writer.member("client_app_id", request.appID)
                             writer.member("package_name", detail.topic)
                             writer.member("device_token", detail.token)
@@ -213,7 +214,7 @@ private struct Answer {
             writer.object { writer in
                 for (device, outcome) in zip(request.devices, outcomes) {
                     guard case .device(let detail) = outcome else { continue }
-                    writer.object(device.description) { writer in
+                    writer.object(text: device.description) { writer in
                         writer.member("cid_status", detail.isReachable ? "online" : "offline")
                         writer.member("device_status", detail.isConnected ? "online" : "offline")
                     }

@@ -51,7 +51,7 @@ let package = Package(
         .target(name: "Delivery", dependencies: ["Wire", "Structures"], swiftSettings: pure),
         .target(name: "APNs", dependencies: ["JSON", "TextForms"], swiftSettings: pure),
         .target(name: "Directory", dependencies: ["Delivery", "Wire"], swiftSettings: pure),
-        .target(name: "Campaigns", dependencies: ["Delivery", "Wire"], swiftSettings: pure),
+        .target(name: "Quotas", dependencies: ["Delivery", "Wire"], swiftSettings: pure),
         .target(name: "Cluster", swiftSettings: pure),
 
         // Wrappers, each the only importer of its C module.
@@ -79,14 +79,14 @@ let package = Package(
         .target(
             name: "PushAPI",
             dependencies: [
-                "APNs", "Campaigns", "Delivery", "Directory", "JSON", "TextForms", "Webhooks", "Wire", "Cryptography",
+                "APNs", "Quotas", "Delivery", "Directory", "JSON", "TextForms", "Webhooks", "Wire", "Cryptography",
             ],
             swiftSettings: common),
         .target(
             name: "Gateway",
             dependencies: [
                 "APNs", "Cluster", "Redis", "Console", "HTTPClient", "Configuration", "EventLoops", "JSON",
-                "MessageStore", "PushAPI", "Campaigns", "Delivery", "Directory", "Webhooks", "Wire", "Cryptography",
+                "MessageStore", "PushAPI", "Quotas", "Delivery", "Directory", "Webhooks", "Wire", "Cryptography",
                 "Platform", "Structures", "TextForms",
             ], swiftSettings: common),
         .target(
@@ -155,7 +155,7 @@ let package = Package(
             name: "MessageStoreTests",
             dependencies: ["MessageStore", "Journal", "Platform", "Redis", "SimulatedRedis", "TestKit"],
             swiftSettings: common),
-        .testTarget(name: "CampaignsTests", dependencies: ["Campaigns", "Delivery", "Wire"], swiftSettings: common),
+        .testTarget(name: "QuotasTests", dependencies: ["Quotas", "Delivery", "Wire"], swiftSettings: common),
         .testTarget(
             name: "ClusterTests", dependencies: ["Cluster", "ClusterSimulation", "TestKit"], swiftSettings: common),
         .target(
@@ -170,7 +170,7 @@ let package = Package(
         .testTarget(
             name: "GatewayTests",
             dependencies: [
-                "Gateway", "Campaigns", "Cluster", "Configuration", "Cryptography", "Delivery", "Directory",
+                "Gateway", "Quotas", "Cluster", "Configuration", "Cryptography", "Delivery", "Directory",
                 "EventLoops",
                 "LongwireClient", "MessageStore",
                 "Platform", "PushAPI", "Redis", "TextForms", "Wire", "TestKit",
@@ -226,7 +226,7 @@ let package = Package(
             dependencies: [
                 "APNs", "Gateway", "Configuration", "EventLoops", "EventLoopsKit", "HTTP2", "JSON", "LongwireClient",
                 "PushAPI",
-                "Campaigns", "Journal",
+                "Quotas", "Journal",
                 "Delivery", "Directory",
                 "TextForms", "Wire", "Cryptography", "Platform", "MessageStore", "TestKit",
             ], path: "Tests/Fuzz/FuzzTargets", swiftSettings: common),

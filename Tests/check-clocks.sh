@@ -36,7 +36,7 @@ self_test() {
     local folder breach
     folder=$(mktemp -d)
     trap 'rm -rf "$folder"' EXIT
-    mkdir -p "$folder/Platform" "$folder/Gateway/Clock" "$folder/Gateway/Fronts" "$folder/Gateway/Logging" \
+    mkdir -p "$folder/Platform" "$folder/Gateway/Clock" "$folder/Gateway/Handlers" "$folder/Gateway/Logging" \
         "$folder/MessageStore" "$folder/CSystem" "$folder/LongwireClient"
     echo 'clock_gettime(CLOCK_REALTIME, &time)' >"$folder/Platform/SystemClock.swift"
     echo 'wall: Int64(SystemClock.wallMilliseconds)' >"$folder/Gateway/Clock/ClockReader.swift"
@@ -47,9 +47,9 @@ self_test() {
     check "$folder" || { echo "check-clocks: what is allowed was refused" >&2; return 1; }
     for breach in 'MessageStore/Bad.swift:{ Int64(SystemClock.wallMilliseconds) }' 'Platform/Bad.swift:let now = Date()' \
         'MessageStore/Bad.swift:let now = Date().timeIntervalSince1970' 'MessageStore/Bad.swift:let now = time(nil)' \
-        'Gateway/Fronts/Bad.swift:clock_gettime(CLOCK_REALTIME, &value)' 'Gateway/Fronts/Bad.swift:Date.now' \
+        'Gateway/Handlers/Bad.swift:clock_gettime(CLOCK_REALTIME, &value)' 'Gateway/Handlers/Bad.swift:Date.now' \
         'CSystem/bad.h:gettimeofday(&value, 0);' 'CSystem/bad.c:return time(NULL);' \
-        'Gateway/Fronts/Bad.swift:let now = ClockReader.wall()' 'Gateway/Clock/Bad.swift:read(CLOCK_REALTIME)'; do
+        'Gateway/Handlers/Bad.swift:let now = ClockReader.wall()' 'Gateway/Clock/Bad.swift:read(CLOCK_REALTIME)'; do
         echo "${breach#*:}" >"$folder/${breach%%:*}"
         if check "$folder" >/dev/null; then
             echo "check-clocks: this went unnoticed: ${breach#*:} in ${breach%%:*}" >&2

@@ -15,7 +15,7 @@ TextForms:
 Delivery: Structures Wire
 APNs: JSON TextForms
 Directory: Delivery Structures Wire
-Campaigns: Delivery Wire
+Quotas: Delivery Wire
 Cluster:
 Platform: CSystem Glibc Synchronization
 Cryptography: COpenSSL Glibc
@@ -29,8 +29,8 @@ HTTP2: CNghttp2 Cryptography EventLoops Platform
 Redis: CHiredis Cryptography Glibc Platform Synchronization
 Journal: Glibc Platform Structures Synchronization
 MessageStore: CRocksDB Cryptography Delivery Glibc Journal Platform Redis Structures Synchronization Wire
-PushAPI: APNs Campaigns Cryptography Delivery Directory JSON Structures TextForms Webhooks Wire
-Gateway: APNs Campaigns Cluster Configuration Console Cryptography Delivery Directory EventLoops FoundationEssentials Glibc JSON Journal MessageStore Platform PushAPI Structures Synchronization TextForms Webhooks Wire
+PushAPI: APNs Cryptography Delivery Directory JSON Quotas Structures TextForms Webhooks Wire
+Gateway: APNs Cluster Configuration Console Cryptography Delivery Directory EventLoops FoundationEssentials Glibc JSON Journal MessageStore Platform PushAPI Quotas Structures Synchronization TextForms Webhooks Wire
 Gateway/Cluster: Redis
 Gateway/Outbound: HTTPClient
 APNsSender: APNs Configuration Cryptography EventLoops FakeAPNs Glibc HTTP2 HTTPClient JSON Platform Structures Synchronization TextForms Webhooks

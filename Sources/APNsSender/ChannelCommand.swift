@@ -8,23 +8,23 @@ internal import TextForms
 /// `longwire-apns channel` and `longwire-apns broadcast`: one request by the sender's own way.
 struct ChannelCommand {
     let configuration: SenderConfiguration
-    let wish: ChannelWish
+    let wish: ChannelOrder
 
     /// - Throws: `CommandFailure`, or why the body cannot be read.
     init(_ configuration: SenderConfiguration, _ arguments: SenderArguments) throws {
         self.configuration = configuration
-        let desk = arguments.desk
+        let channels = arguments.channels
         let topic = arguments.topic ?? ""
         var facts = BodyFacts()
         let call: ChannelRequest.Call
         switch arguments.action {
-        case .channel(.create): call = .create(desk.storage)
+        case .channel(.create): call = .create(channels.storage)
         case .channel(.list): call = .list
-        case .channel(.show): call = .read(desk.channelID)
-        case .channel(.delete): call = .delete(desk.channelID)
+        case .channel(.show): call = .read(channels.channelID)
+        case .channel(.delete): call = .delete(channels.channelID)
         default:
-            var body = Array((desk.body ?? "").utf8)
-            if let file = desk.bodyFile {
+            var body = Array((channels.body ?? "").utf8)
+            if let file = channels.bodyFile {
                 body = try FileText.read(file, limit: ConfigurationLimits.fileByteCount).bytes
             }
             let parser = JSONParser()
@@ -37,10 +37,11 @@ struct ChannelCommand {
             facts = BodyFacts(value, isActivity: true)
             call = .broadcast(
                 Broadcast(
-                    channelID: desk.channelID, expiration: desk.expiration, priority: desk.priority, body: body))
+                    channelID: channels.channelID, expiration: channels.expiration, priority: channels.priority,
+                    body: body))
         }
-        wish = ChannelWish(
-            appID: desk.appID, arguments.environment ?? .production, ChannelRequest(topic: topic, call: call),
+        wish = ChannelOrder(
+            appID: channels.appID, arguments.environment ?? .production, ChannelRequest(topic: topic, call: call),
             facts: facts)
     }
 
@@ -59,15 +60,15 @@ struct ChannelCommand {
                     done(.failure(error))
                 }
             }, results: { _ in })
-        let desk = ChannelDesk(of: sender, endpoints: configuration.channelEndpoints)
+        let channels = ChannelCalls(of: sender, endpoints: configuration.channelEndpoints)
         var outcome: ChannelOutcome?
-        desk.perform(wish.request, appID: wish.appID, wish.environment, facts: wish.facts) { outcome = $0 }
-        // The desk answers within its own bound.
+        channels.perform(wish.request, appID: wish.appID, wish.environment, facts: wish.facts) { outcome = $0 }
+        // The channels answers within its own bound.
         while outcome == nil {
             loop.step(at: SystemClock.monotonicMilliseconds, isTick: true)
             Pause.milliseconds(2)
         }
-        desk.close()
+        channels.close()
         let report = ChannelReport(wish.request, outcome ?? .unknown(""))
         return (String(decoding: report.body, as: UTF8.self), report.status / 100 == 2)
     }

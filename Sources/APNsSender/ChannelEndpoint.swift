@@ -6,7 +6,7 @@ internal import JSON
 /// Channels and broadcasts on the admin listener, for the back end: `/v1/channels` and `/v1/broadcasts`.
 enum ChannelEndpoint {
     /// Before its body is kept, a caller must show a token.
-    static func judge(_ head: HTTPRequestHead, tokens: [Secret]) -> HTTPJudgement {
+    static func judge(_ head: HTTPRequestHead, tokens: [Secret]) -> HTTPPrecheck {
         let target = String(decoding: head.target, as: UTF8.self)
         let path = String(target.prefix { $0 != "?" })
         guard path == "/v1/channels" || path == "/v1/broadcasts" else {
@@ -35,7 +35,7 @@ enum ChannelEndpoint {
     /// Takes a request for one of its paths; false: it is for another.
     ///
     /// `tokens` are those that the caller may show; with none, the paths are closed.
-    static func handle(_ exchange: HTTPExchange, _ desk: ChannelDesk, tokens: [Secret]) -> Bool {
+    static func handle(_ exchange: HTTPExchange, _ channels: ChannelCalls, tokens: [Secret]) -> Bool {
         let target = exchange.rawTarget
         let path = String(target.prefix { $0 != "?" })
         guard path == "/v1/channels" || path == "/v1/broadcasts" else { return false }
@@ -48,15 +48,15 @@ enum ChannelEndpoint {
             exchange.respond(status: 401, headers: [asksForBearer], body: unauthorized)
             return true
         }
-        let wanted: ChannelWish
-        do throws(ChannelWish.Fault) {
+        let wanted: ChannelOrder
+        do throws(ChannelOrder.Fault) {
             switch (exchange.method, path) {
-            case (.post, "/v1/broadcasts"): wanted = try ChannelWish(broadcast: Array(exchange.body))
-            case (.post, _): wanted = try ChannelWish(creation: Array(exchange.body))
+            case (.post, "/v1/broadcasts"): wanted = try ChannelOrder(broadcast: Array(exchange.body))
+            case (.post, _): wanted = try ChannelOrder(creation: Array(exchange.body))
             case (.get, "/v1/channels"), (.head, "/v1/channels"):
-                wanted = try ChannelWish(query: target.dropFirst(path.count + 1), deletes: false)
+                wanted = try ChannelOrder(query: target.dropFirst(path.count + 1), deletes: false)
             case (.delete, "/v1/channels"):
-                wanted = try ChannelWish(query: target.dropFirst(path.count + 1), deletes: true)
+                wanted = try ChannelOrder(query: target.dropFirst(path.count + 1), deletes: true)
             default:
                 let allow = path == "/v1/channels" ? "GET, HEAD, POST, DELETE" : "POST"
                 exchange.respond(
@@ -68,7 +68,7 @@ enum ChannelEndpoint {
             refuse(exchange, 400, "invalidParameter", error.text)
             return true
         }
-        desk.perform(wanted.request, appID: wanted.appID, wanted.environment, facts: wanted.facts) { outcome in
+        channels.perform(wanted.request, appID: wanted.appID, wanted.environment, facts: wanted.facts) { outcome in
             answer(exchange, wanted.request, outcome)
         }
         return true
@@ -86,7 +86,7 @@ enum ChannelEndpoint {
 }
 
 /// What a caller wants to do with channels.
-struct ChannelWish {
+struct ChannelOrder {
     struct Fault: Error, Equatable {
         var text: String
     }

@@ -81,7 +81,7 @@ final class HookIntake {
     static let bodyByteLimit = 8 << 20
 
     /// Before its body is kept, a call must look like one of the gateway's.
-    static func judge(_ head: HTTPRequestHead) -> HTTPJudgement {
+    static func judge(_ head: HTTPRequestHead) -> HTTPPrecheck {
         guard head.method == .post else { return refusal(405, "POST only", headers: [allow]) }
         guard head.header("webhook-id") != nil, head.header("webhook-signature") != nil,
             let time = head.header("webhook-timestamp").flatMap({ Int64(String(decoding: $0, as: UTF8.self)) }),
@@ -94,7 +94,7 @@ final class HookIntake {
 
     private static func refusal(
         _ status: Int, _ text: String, headers: [(name: String, value: String)] = []
-    ) -> HTTPJudgement {
+    ) -> HTTPPrecheck {
         .refuse(HTTPReply(status: status, headers: headers, body: Array((text + "\n").utf8)))
     }
 

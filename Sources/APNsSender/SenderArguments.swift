@@ -14,11 +14,11 @@ struct SenderArguments: Equatable {
     var token: String?
     var environment: Environment?
     /// `channel` and `broadcast`.
-    var desk = Desk()
+    var channels = ChannelOptions()
     /// `fake`: where it listens and what it works with.
     var fake = Fake()
 
-    struct Desk: Equatable {
+    struct ChannelOptions: Equatable {
         var appID = ""
         var channelID = ""
         var storage = ChannelStorage.none
@@ -56,7 +56,7 @@ struct SenderArguments: Equatable {
         .value("environment", "ENV", "production or sandbox only."),
         .value("token", "HEX", "A device's token."),
     ]
-    private static let desk: [CommandOption] = [
+    private static let channels: [CommandOption] = [
         .value("topic", "BUNDLE-ID", "The app's bundle id."),
         .value("environment", "ENV", "production (the default) or sandbox."),
         .value("app", "ID", "The app whose credential is used; by default that of all other apps."),
@@ -93,13 +93,13 @@ struct SenderArguments: Equatable {
         switch words.first {
         case "doctor": return (.doctor, 1, [service[0]] + doctor)
         case "fake": return (.fake, 1, scriptedApple)
-        case "broadcast": return (.broadcast, 1, [service[0]] + desk.filter { $0.name != "storage" })
+        case "broadcast": return (.broadcast, 1, [service[0]] + channels.filter { $0.name != "storage" })
         case "channel":
             guard words.count > 1, let verb = ChannelVerb(rawValue: words[1]) else {
                 throw .usage("channel is followed by create, list, show or delete\nTry: longwire-apns --help")
             }
             let own = verb == .create ? "storage" : verb == .list ? "" : "channel"
-            return (.channel(verb), 2, of(desk, "topic", "environment", "app", own))
+            return (.channel(verb), 2, of(channels, "topic", "environment", "app", own))
         default: return (.run, 0, service)
         }
     }
@@ -127,13 +127,13 @@ struct SenderArguments: Equatable {
         guard topic != nil || command == .run else { throw words.usage("--topic is missing, the bundle id of the app") }
         token = words.text("token")
         environment = try words.parse("environment", "production or sandbox") { Environment(rawValue: $0) }
-        desk.appID = words.text("app") ?? desk.appID
-        desk.channelID = words.text("channel") ?? desk.channelID
-        desk.storage = try words.parse("storage", "none or last") { ChannelStorage(name: $0) } ?? desk.storage
-        desk.expiration = try words.number("expiration", in: 0...Int64.max) ?? desk.expiration
-        desk.priority = try words.number("priority", in: 0...Int64.max).map { Int($0) } ?? desk.priority
-        (desk.body, desk.bodyFile) = (words.text("body"), words.text("body-file"))
-        if action == .broadcast, (desk.body == nil) == (desk.bodyFile == nil) {
+        channels.appID = words.text("app") ?? channels.appID
+        channels.channelID = words.text("channel") ?? channels.channelID
+        channels.storage = try words.parse("storage", "none or last") { ChannelStorage(name: $0) } ?? channels.storage
+        channels.expiration = try words.number("expiration", in: 0...Int64.max) ?? channels.expiration
+        channels.priority = try words.number("priority", in: 0...Int64.max).map { Int($0) } ?? channels.priority
+        (channels.body, channels.bodyFile) = (words.text("body"), words.text("body-file"))
+        if action == .broadcast, (channels.body == nil) == (channels.bodyFile == nil) {
             throw words.usage("broadcast needs --body JSON or --body-file FILE")
         }
     }
@@ -180,7 +180,7 @@ struct SenderArguments: Equatable {
         \(lines(doctor))
 
         channel and broadcast speak to Apple about Live Activities' channels, and print JSON.
-        \(lines(desk))
+        \(lines(channels))
 
         fake is a scripted Apple for tests and trials.
         \(lines(scriptedApple))

@@ -62,9 +62,9 @@ final class SenderListeners {
     /// Opens a service's listeners, which share their connections' bound.
     func open(
         _ name: String, _ listener: SenderListener, bodyByteLimit: Int,
-        judge: @escaping (HTTPRequestHead) -> HTTPJudgement, handler: @escaping (HTTPExchange) -> Void
+        judge: @escaping (HTTPRequestHead) -> HTTPPrecheck, handler: @escaping (HTTPExchange) -> Void
     ) throws {
-        let room = HTTPRoom(limit: Self.connectionLimit)
+        let room = HTTPConnectionLimit(limit: Self.connectionLimit)
         func open(_ address: ListenAddress, _ tls: TLSContext?) throws -> HTTPServer {
             var settings = HTTPServer.Configuration()
             settings.headerByteLimit = Self.headerByteLimit

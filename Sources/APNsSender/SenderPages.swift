@@ -4,7 +4,8 @@ internal import APNs
 enum SenderPages {
     /// Prometheus' text format.
     static func metrics(
-        _ sender: Sender, _ desk: ChannelDesk, _ link: GatewayLink.Figures, _ certificates: CertificateEnds, now: UInt64
+        _ sender: Sender, _ channels: ChannelCalls, _ link: GatewayLink.Figures, _ certificates: CertificateEnds,
+        now: UInt64
     ) -> [UInt8] {
         var page = Page()
         let metrics = sender.metrics
@@ -58,15 +59,15 @@ enum SenderPages {
             "channel_requests_total", .counter, "Requests about channels by call and what came of them.",
             ChannelMetrics.calls.flatMap { call in
                 ChannelMetrics.Result.allCases.map { result in
-                    ([("call", call), ("result", result.rawValue)], desk.metrics.results[call]?[result] ?? 0)
+                    ([("call", call), ("result", result.rawValue)], channels.metrics.results[call]?[result] ?? 0)
                 }
             })
         page.add(
             "channel_refusals_total", .counter, "Requests about channels that were refused, by reason.",
-            desk.metrics.refusals.sorted { $0.key < $1.key }.map { ([("reason", $0.key)], $0.value) })
+            channels.metrics.refusals.sorted { $0.key < $1.key }.map { ([("reason", $0.key)], $0.value) })
         page.add(
             "channel_requests_waiting", .gauge, "Requests about channels that wait or are under way.",
-            UInt64(max(0, desk.callCount)))
+            UInt64(max(0, channels.callCount)))
         page.add("leases_total", .counter, "Answers of the gateway to leases.", link.leases)
         page.add("lease_failures_total", .counter, "Leases that failed.", link.leaseFailures)
         page.add("reports_total", .counter, "Results that the gateway took, in batches.", link.reports)

@@ -16,7 +16,7 @@ final class SenderProgram {
     private let sender: LoopBound<Sender>
     private let tokens: Lock<[Secret]>
     private let adminTokens: Lock<[Secret]>
-    private let desk: LoopBound<ChannelDesk>
+    private let channels: LoopBound<ChannelCalls>
     private let log: SenderLog
     private let keys = KeyRing()
     private let listeners: LoopBound<SenderListeners>
@@ -25,7 +25,7 @@ final class SenderProgram {
     private let channelCalls = Lock(0)
     let addresses: [(name: String, address: String)]
     /// Whether the loop answers, for the service manager's watchdog.
-    let pulse: LoopPulse
+    let pulse: WatchdogTick
 
     /// Opens credentials and listeners; starts nothing.
     init(_ configuration: SenderConfiguration, log: SenderLog) throws {
@@ -33,7 +33,7 @@ final class SenderProgram {
         self.log = log
         let loop = try EventLoop(index: 0, name: "apns")
         self.loop = loop
-        pulse = LoopPulse([loop])
+        pulse = WatchdogTick([loop])
         let tokens = Lock(configuration.tokens)
         self.tokens = tokens
         // The newest token goes out; the gateway knows the old one as long as it overlaps.
@@ -54,9 +54,9 @@ final class SenderProgram {
             resolver: { endpoint, done in resolver.ask(endpoint, on: loop, done) },
             unreported: { link.unreported() }, setAside: { link.setAside($0) }, results: { link.take($0) })
         self.sender = LoopBound(sender, on: loop)
-        let desk = ChannelDesk(of: sender, endpoints: configuration.channelEndpoints)
-        desk.onCount = { [channelCalls] count in channelCalls.withLock { $0 = count } }
-        self.desk = LoopBound(desk, on: loop)
+        let channels = ChannelCalls(of: sender, endpoints: configuration.channelEndpoints)
+        channels.onCount = { [channelCalls] count in channelCalls.withLock { $0 = count } }
+        self.channels = LoopBound(channels, on: loop)
         let adminTokens = Lock(configuration.adminTokens)
         self.adminTokens = adminTokens
         let listeners = SenderListeners(on: loop, log: log.write)
@@ -66,9 +66,9 @@ final class SenderProgram {
                 "admin", listener, bodyByteLimit: SenderListeners.adminBodyByteLimit,
                 judge: { ChannelEndpoint.judge($0, tokens: adminTokens.withLock { $0 }) },
                 handler: { exchange in
-                    if ChannelEndpoint.handle(exchange, desk, tokens: adminTokens.withLock { $0 }) { return }
+                    if ChannelEndpoint.handle(exchange, channels, tokens: adminTokens.withLock { $0 }) { return }
                     let ends = certificates.withLock { $0 }
-                    Self.answer(exchange, sender, desk, link, ends, leases: leases, now: loop.now)
+                    Self.answer(exchange, sender, channels, link, ends, leases: leases, now: loop.now)
                 })
         }
         if let hook = configuration.hook {
@@ -82,7 +82,7 @@ final class SenderProgram {
     }
 
     private static func answer(
-        _ exchange: HTTPExchange, _ sender: Sender, _ desk: ChannelDesk, _ link: GatewayLink,
+        _ exchange: HTTPExchange, _ sender: Sender, _ channels: ChannelCalls, _ link: GatewayLink,
         _ certificates: CertificateEnds, leases: Bool, now: UInt64
     ) {
         let path = exchange.rawTarget.prefix { $0 != "?" }
@@ -100,7 +100,7 @@ final class SenderProgram {
         case "/metrics":
             exchange.respond(
                 status: 200, contentType: "text/plain;version=0.0.4;charset=utf-8",
-                body: SenderPages.metrics(sender, desk, link.figures, certificates, now: now))
+                body: SenderPages.metrics(sender, channels, link.figures, certificates, now: now))
         case "/healthz":
             exchange.respond(status: 200, contentType: "text/plain;charset=utf-8", body: Array("ok\n".utf8))
         default:
@@ -183,10 +183,10 @@ final class SenderProgram {
         link.stopLeasing()
         link.joinLeaser()
         if !wait(milliseconds: configuration.stopMilliseconds) {
-            let desk = desk
+            let channels = channels
             loop.submit {
                 sender.wrapped.abandon()
-                desk.wrapped.close()
+                channels.wrapped.close()
             }
             _ = wait(milliseconds: 2_000)
         }

@@ -91,7 +91,7 @@ package enum RenewReply: Hashable, Sendable {
 }
 
 /// What an operator asks of the cluster; each is kept in the register until it is undone or its gateway has left.
-package enum ClusterWish: Hashable, Sendable {
+package enum RegisterRequest: Hashable, Sendable {
     case drain(NodeID)
     case undrain(NodeID)
     /// Places a part; `nil`: the cluster chooses again.
@@ -161,7 +161,7 @@ package protocol ClusterRegister: AnyObject {
     func expire(_ node: NodeID, leaseEnd: Int64) throws(RegisterError)
     /// Ends the caller's lease and gives back what it owns.
     func leave(_ node: NodeID, instance: UInt64) throws(RegisterError)
-    func wish(_ wish: ClusterWish) throws(RegisterError)
+    func wish(_ wish: RegisterRequest) throws(RegisterError)
     /// Begins another history: Redis has lost what was durable. `id` is random.
     func renewHistory(id: UInt64) throws(RegisterError)
 }

@@ -4,7 +4,7 @@
 /// placement (`Placement`), and claims by compare-and-set what is its own. Where the register is wrong, because Redis lost
 /// its last change in a failover, the parts' logs decide: they refuse every owner but the one of the highest epoch.
 ///
-/// A part of this gateway passes through `Seat.Phase`: opening, open, closing. The rules:
+/// A part of this gateway passes through `Ownership.Phase`: opening, open, closing. The rules:
 /// - A seat is opened only under an epoch that the register gave to this node, and under each at most until it was told
 ///   that the epoch is taken or lost.
 /// - An open seat is given up for three reasons: its log obeys a successor, the register shows a higher epoch, or another
@@ -23,7 +23,7 @@ package struct Membership: Sendable {
     package private(set) var renewedAt: Int64
     package private(set) var hasLeft = false
 
-    package struct Seat: Hashable, Sendable {
+    package struct Ownership: Hashable, Sendable {
         package enum Phase: Hashable, Sendable {
             case opening
             case open
@@ -40,7 +40,7 @@ package struct Membership: Sendable {
         var wasGiven = false
     }
 
-    package private(set) var seats: [Int: Seat] = [:]
+    package private(set) var seats: [Int: Ownership] = [:]
 
     package enum Link: Hashable, Sendable { case up, down, refused }
     package private(set) var links: [NodeID: Link] = [:]
@@ -48,7 +48,7 @@ package struct Membership: Sendable {
     /// Server time less own time, at the last reply.
     private var serverOffset: Int64
     private var routes: [NodeID?]
-    private var linkWish: [NodeID: String] = [:]
+    private var requestedLinks: [NodeID: String] = [:]
     /// The highest epoch that each part's log is known to have reached under another owner.
     private var takenEpochs: [Int: UInt64] = [:]
     /// Parts that this node leaves alone until then.
@@ -245,7 +245,7 @@ package struct Membership: Sendable {
         if let heir { handed[part] = (heir, now + timing.handoverTimeout) }
     }
 
-    private mutating func close(_ part: Int, _ seat: Seat, heir: NodeID?, isGift: Bool) {
+    private mutating func close(_ part: Int, _ seat: Ownership, heir: NodeID?, isGift: Bool) {
         seats[part]?.phase = .closing(heir: heir, isGift: isGift)
         actions.append(.unseat(part: part, epoch: seat.epoch))
     }
@@ -414,7 +414,7 @@ package struct Membership: Sendable {
     }
 
     private mutating func seat(_ part: Int, _ entry: PartEntry) {
-        var seat = Seat(epoch: entry.epoch, phase: .opening, origin: lastOwners[part])
+        var seat = Ownership(epoch: entry.epoch, phase: .opening, origin: lastOwners[part])
         if case .released(let heir?) = origins.removeValue(forKey: part)?.state { seat.wasGiven = heir == node }
         seats[part] = seat
         takenEpochs[part] = nil
@@ -508,8 +508,8 @@ package struct Membership: Sendable {
         for (node, member) in view.members where node != self.node && !member.info.address.isEmpty {
             wish[node] = member.info.address
         }
-        guard wish != linkWish else { return }
-        linkWish = wish
+        guard wish != requestedLinks else { return }
+        requestedLinks = wish
         actions.append(.link(wish))
     }
 }

@@ -118,7 +118,7 @@ package struct RegisterState: Sendable {
         version = nonce
     }
 
-    package mutating func wish(_ wish: ClusterWish, now: Int64, nonce: UInt64) throws(RegisterError) {
+    package mutating func wish(_ wish: RegisterRequest, now: Int64, nonce: UInt64) throws(RegisterError) {
         tend(now, nonce)
         switch wish {
         case .drain(let node):

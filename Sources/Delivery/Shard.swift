@@ -148,7 +148,7 @@ package struct Shard: ~Copyable {
     /// No timer of this shard is due before this; the gateway calls `advance(to:)` then, and at least once a second.
     package var nextTimer: GatewayTime {
         if hasSlicesAtHand || searches.hasMemorySearches { return now }
-        let alarm = alarms.mayAsk(now) ? min(store.nextAlarm, nextPileAlarm) : .max
+        let alarm = alarms.mayAsk(now) ? min(store.nextAlarm, nextGroupAlarm) : .max
         let task = tasks.nextDue
         let broadcast = min(broadcasts.cursorsDueAt, broadcasts.nextStep)
         let rest = min(feeds.nextDue, reports.nextDue)

@@ -6,7 +6,7 @@ internal import Platform
 /// loops it moves to. Loopback is always exempt.
 package final class AddressGuard: Sendable {
     private struct State: ~Copyable {
-        var book: AddressBook
+        var limiter: AddressLimiter
         var rules = AddressRules()
         var exempt: [AddressRange] = []
         var counts = Array(repeating: 0, count: AddressRefusal.Kind.allCases.count)
@@ -21,7 +21,7 @@ package final class AddressGuard: Sendable {
         package let address: String
     }
 
-    private let state = Lock(State(book: AddressBook()))
+    private let state = Lock(State(limiter: AddressLimiter()))
 
     package init() {}
 
@@ -43,7 +43,7 @@ package final class AddressGuard: Sendable {
         let exempt = state.withLock { $0.exempt }
         guard !exempt.contains(where: { $0.contains(peer) }) else { return .exempt }
         return state.withLock { state in
-            guard let refusal = state.book.arrive(peer.network, state.rules, isHTTP: isHTTP, now: now) else {
+            guard let refusal = state.limiter.arrive(peer.network, state.rules, isHTTP: isHTTP, now: now) else {
                 return .counted(peer.network)
             }
             state.counts[refusal.kind.rawValue] += 1
@@ -52,7 +52,7 @@ package final class AddressGuard: Sendable {
         }
     }
 
-    func leave(_ network: UInt64) { state.withLock { $0.book.leave(network) } }
+    func leave(_ network: UInt64) { state.withLock { $0.limiter.leave(network) } }
 
     /// Counts a request of a connection that is counted; says when the next one is welcome.
     package func request(
@@ -60,7 +60,7 @@ package final class AddressGuard: Sendable {
     ) -> AddressRefusal? {
         guard network != 0 else { return nil }
         return state.withLock { state in
-            guard let refusal = state.book.request(network, byteCount: byteCount, state.rules, now: now) else {
+            guard let refusal = state.limiter.request(network, byteCount: byteCount, state.rules, now: now) else {
                 return nil
             }
             return Self.note(refusal, of: host(), &state)
@@ -73,7 +73,7 @@ package final class AddressGuard: Sendable {
     ) -> AddressRefusal? {
         guard network != 0 else { return nil }
         return state.withLock { state in
-            guard let refusal = state.book.bodyRefusal(network, state.rules, now: now) else { return nil }
+            guard let refusal = state.limiter.bodyRefusal(network, state.rules, now: now) else { return nil }
             return Self.note(refusal, of: host(), &state)
         }
     }
@@ -85,7 +85,9 @@ package final class AddressGuard: Sendable {
     }
 
     /// Connections of an address that are open now.
-    package func connectionCount(of network: UInt64) -> Int { state.withLock { $0.book.connectionCount(of: network) } }
+    package func connectionCount(of network: UInt64) -> Int {
+        state.withLock { $0.limiter.connectionCount(of: network) }
+    }
 
     /// Refusals of each kind since the start.
     package var counts: [AddressRefusal.Kind: Int] {
@@ -108,8 +110,8 @@ package final class AddressGuard: Sendable {
 
 /// A connection that its address's guard counts, until `leave`.
 struct CountedAddress: Sendable {
-    let keeper: AddressGuard
+    let addressGuard: AddressGuard
     let network: UInt64
 
-    func leave() { keeper.leave(network) }
+    func leave() { addressGuard.leave(network) }
 }

@@ -70,7 +70,7 @@ public struct ByteStream {
         place.pointee.delegate = delegate
         if isNewcomer { place.pointee.newcomer = .isRead }
         // The limit is for new output; what was moved along is carried in any case.
-        place.pointee.outboxLimit = RoughCount(atLeast: max(outboxByteLimit, content.unsent.count))
+        place.pointee.outboxLimit = ApproximateCount(atLeast: max(outboxByteLimit, content.unsent.count))
         serial = place.pointee.serial
         if let client = content.client { table.pointee.clients[place.pointee.number] = client }
         if let counted = content.counted { table.pointee.noteCounted(counted, place) }

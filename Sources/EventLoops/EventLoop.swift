@@ -72,7 +72,7 @@ package final class EventLoop: @unchecked Sendable {
     private var arrived: (DetachedConnection?, any Sendable) -> Void = { _, _ in }
     private var sockets: Set<CInt> = []
     /// Made when `turnAgain(in:)` is first asked for, on the loop's thread.
-    private var pause: LoopPause?
+    private var pause: OneShotTimer?
     private var isTornDown = false
     private var mustTurnAgain = false
 
@@ -450,7 +450,7 @@ package final class EventLoop: @unchecked Sendable {
     /// A turn comes after this many nanoseconds at the latest, unless an earlier call's time is not over; at once if there is no timer.
     package func turnAgain(in nanoseconds: Int64) {
         preconditionInLoop()
-        guard !isStepped, !isTornDown, let pause = pause ?? LoopPause(on: base) else { return turnAgain() }
+        guard !isStepped, !isTornDown, let pause = pause ?? OneShotTimer(on: base) else { return turnAgain() }
         self.pause = pause
         pause.begin(nanoseconds)
     }

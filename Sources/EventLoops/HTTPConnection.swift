@@ -25,7 +25,7 @@ final class HTTPConnection: StreamDelegate {
     /// Where the server keeps this connection.
     var position = 0
     /// What it does, since when, and its neighbours who do the same; kept by the room.
-    var place = HTTPRoom.Place.working
+    var place = HTTPConnectionLimit.Place.working
     var placedAt: UInt64 = 0
     unowned(unsafe) var before: HTTPConnection?
     unowned(unsafe) var after: HTTPConnection?
@@ -41,7 +41,7 @@ final class HTTPConnection: StreamDelegate {
         countedNetwork = connection.countedNetwork
         reader = HTTPReader(
             headerByteLimit: server.configuration.headerByteLimit, bodyByteLimit: server.configuration.bodyByteLimit,
-            isJudged: server.isJudging, memory: server.requestMemory)
+            hasBodyPolicy: server.hasBodyPolicy, memory: server.requestMemory)
         super.init()
         let tls = server.configuration.tls
         stream = ByteStream(
@@ -94,7 +94,7 @@ final class HTTPConnection: StreamDelegate {
             }
             switch step {
             case .complete: complete()
-            case .needsJudgement:
+            case .needsPolicy:
                 beginTimer()
                 guard admitBody() else { return bytes.count }
             case .expectsContinue:
@@ -264,7 +264,7 @@ final class HTTPConnection: StreamDelegate {
     /// Answers a request that reaches no handler, and ends the connection.
     private func refuse(_ refusal: HTTPHead.Refusal) {
         // Too large a body is answered in the API's own words, as far as there are any.
-        if refusal.status == 413, server.isJudging,
+        if refusal.status == 413, server.hasBodyPolicy,
             case .refuse(let reply) = server.judgement(head(bodyByteCount: .max))
         {
             return end(with: reply)

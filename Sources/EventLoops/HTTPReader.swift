@@ -18,7 +18,7 @@ package struct HTTPReader: ~Copyable {
         /// More bytes are needed, and the client waits to be told to send them.
         case expectsContinue
         /// A head is here, and not all of its body or a large one: call `allow(byteLimit:)`, or end the connection.
-        case needsJudgement
+        case needsPolicy
         /// A whole request is here; nothing further is taken before `next()`.
         case complete
     }
@@ -26,7 +26,7 @@ package struct HTTPReader: ~Copyable {
     private let headerByteLimit: Int
     /// Of the request under way.
     private var bodyByteLimit: Int
-    private let isJudged: Bool
+    private let hasBodyPolicy: Bool
     private var place = Place.head(searched: 0, line: 0)
     private var head = HTTPHead()
     private var chunks = HTTPChunks()
@@ -36,11 +36,11 @@ package struct HTTPReader: ~Copyable {
     /// Something of a request has come.
     package private(set) var hasBegun = false
 
-    /// With `isJudged` a body that is large, or does not come together with its head, is asked about before it is kept.
+    /// With `hasBodyPolicy` a body that is large, or does not come together with its head, is asked about before it is kept.
     package init(
-        headerByteLimit: Int, bodyByteLimit: Int, isJudged: Bool = false, memory: HTTPRequestMemory? = nil
+        headerByteLimit: Int, bodyByteLimit: Int, hasBodyPolicy: Bool = false, memory: HTTPRequestMemory? = nil
     ) {
-        (self.headerByteLimit, self.bodyByteLimit, self.isJudged) = (headerByteLimit, bodyByteLimit, isJudged)
+        (self.headerByteLimit, self.bodyByteLimit, self.hasBodyPolicy) = (headerByteLimit, bodyByteLimit, hasBodyPolicy)
         buffer = HTTPRequestBuffer(memory)
     }
 
@@ -66,7 +66,7 @@ package struct HTTPReader: ~Copyable {
             case .judging:
                 // A small body that is whole here takes no more memory than this read did.
                 guard case .length(let count) = head.body, count <= min(rest.count, Limits.freeBodyByteCount) else {
-                    return (offset, .needsJudgement)
+                    return (offset, .needsPolicy)
                 }
                 place = .body(missing: count)
             case .body(let missing):
@@ -87,12 +87,12 @@ package struct HTTPReader: ~Copyable {
         }
         switch place {
         case .complete: return (offset, .complete)
-        case .judging: return (offset, .needsJudgement)
+        case .judging: return (offset, .needsPolicy)
         case .head, .body, .chunks: return (offset, step)
         }
     }
 
-    /// After `needsJudgement`: the body is wanted, up to `byteLimit` bytes.
+    /// After `needsPolicy`: the body is wanted, up to `byteLimit` bytes.
     package mutating func allow(byteLimit: Int) {
         guard case .judging = place else { return }
         bodyByteLimit = byteLimit
@@ -252,10 +252,10 @@ package struct HTTPReader: ~Copyable {
 
     private mutating func readHead() throws(HTTPHead.Refusal) {
         headByteCount = buffer.count
-        try head.read(buffer.bytes, bodyLimit: isJudged ? .max : bodyByteLimit)
+        try head.read(buffer.bytes, bodyLimit: hasBodyPolicy ? .max : bodyByteLimit)
         switch head.body {
         case .length(0): complete()
-        case .length where isJudged, .chunks where isJudged: place = .judging
+        case .length where hasBodyPolicy, .chunks where hasBodyPolicy: place = .judging
         case .length(let count): place = .body(missing: count)
         case .chunks: beginChunks()
         }

@@ -19,7 +19,7 @@ package final class HTTPServer: Resident {
         package var requestMilliseconds: UInt64 = 15_000
         /// A connection without a request, or one that does not take its answer.
         package var idleMilliseconds: UInt64 = 75_000
-        /// Open connections on this loop, unless the server shares an `HTTPRoom` with others.
+        /// Open connections on this loop, unless the server shares an `HTTPConnectionLimit` with others.
         package var connectionLimit = 4096
         /// For requests that are more than small, until their answers.
         package var budget: PeerBudget?
@@ -48,8 +48,8 @@ package final class HTTPServer: Resident {
     private(set) var isGuarded = false
     private(set) var configuration: Configuration
     private let handler: (HTTPExchange) -> Void
-    private let judge: ((HTTPRequestHead) -> HTTPJudgement)?
-    package let room: HTTPRoom
+    private let judge: ((HTTPRequestHead) -> HTTPPrecheck)?
+    package let room: HTTPConnectionLimit
     /// What it takes connections from, once `listen` was called.
     package private(set) var listener: Listener?
     private var isOpen = true
@@ -65,7 +65,7 @@ package final class HTTPServer: Resident {
     /// before any of it is kept; without it a body may have `bodyByteLimit` bytes.
     package convenience init(
         on loop: EventLoop, socket: consuming ListeningSocket, configuration: Configuration = Configuration(),
-        room: HTTPRoom? = nil, judge: ((HTTPRequestHead) -> HTTPJudgement)? = nil,
+        room: HTTPConnectionLimit? = nil, judge: ((HTTPRequestHead) -> HTTPPrecheck)? = nil,
         handler: @escaping (HTTPExchange) -> Void
     ) throws(SystemError) {
         self.init(on: loop, configuration: configuration, room: room, judge: judge, handler: handler)
@@ -74,12 +74,12 @@ package final class HTTPServer: Resident {
 
     /// Serves what `accept` is given and listens nowhere.
     package init(
-        on loop: EventLoop, configuration: Configuration = Configuration(), room: HTTPRoom? = nil,
-        judge: ((HTTPRequestHead) -> HTTPJudgement)? = nil, handler: @escaping (HTTPExchange) -> Void
+        on loop: EventLoop, configuration: Configuration = Configuration(), room: HTTPConnectionLimit? = nil,
+        judge: ((HTTPRequestHead) -> HTTPPrecheck)? = nil, handler: @escaping (HTTPExchange) -> Void
     ) {
         loop.preconditionInLoop()
         (self.loop, self.configuration, self.handler, self.judge) = (loop, configuration, handler, judge)
-        self.room = room ?? HTTPRoom(limit: configuration.connectionLimit)
+        self.room = room ?? HTTPConnectionLimit(limit: configuration.connectionLimit)
         super.init()
         // The loop keeps the server alive until it is closed.
         loop.add(self)
@@ -178,9 +178,9 @@ package final class HTTPServer: Resident {
     }
 
     /// What becomes of a request whose body is still to come.
-    var isJudging: Bool { judge != nil }
+    var hasBodyPolicy: Bool { judge != nil }
 
-    func judgement(_ head: HTTPRequestHead) -> HTTPJudgement {
+    func judgement(_ head: HTTPRequestHead) -> HTTPPrecheck {
         judge?(head) ?? .take(byteLimit: configuration.bodyByteLimit, isProven: false)
     }
 

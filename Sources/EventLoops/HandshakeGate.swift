@@ -24,7 +24,7 @@ package enum HandshakeEvent {
 /// A beginning costs little: the signature is made when the ClientHello is read. So steps are counted, too, and streams
 /// beyond a turn's go on in a later one.
 ///
-/// Devices have `WelcomeGovernor` in front of them, which measures what they cost; so they do not come here.
+/// Devices have `AdmissionController` in front of them, which measures what they cost; so they do not come here.
 /// Confined to its loop.
 package final class HandshakeGate {
     package struct Rules: Equatable, Sendable {

@@ -175,7 +175,7 @@ package final class Listener: Resident {
         if let door, let peer {
             switch door.addresses.admit(peer, isHTTP: door.isHTTP, now: loop.now) {
             case .exempt: break
-            case .counted(let network): content.counted = CountedAddress(keeper: door.addresses, network: network)
+            case .counted(let network): content.counted = CountedAddress(addressGuard: door.addresses, network: network)
             case .refused(let refusal): return door.refused(DetachedConnection(content, peer: peer), refusal)
             }
         }

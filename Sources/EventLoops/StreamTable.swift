@@ -45,7 +45,7 @@ struct StreamSlot {
     var event = CLibevent.event()
     var flags: Flags = []
     /// What may wait to be sent.
-    var outboxLimit = RoughCount(atLeast: 0)
+    var outboxLimit = ApproximateCount(atLeast: 0)
     /// The slot's own number.
     let number: UInt32
     /// Counts the slot's occupants: a handle of an earlier one finds that its stream is over.
@@ -218,7 +218,7 @@ struct StreamTable: ~Copyable {
     mutating func noteCounted(_ counted: CountedAddress, _ slot: StreamSlot.Pointer) {
         let missing = chunks.count * Limits.slabSlotCount - countedNetworks.count
         if missing > 0 { countedNetworks += repeatElement(0, count: missing) }
-        addressGuard = counted.keeper
+        addressGuard = counted.addressGuard
         countedNetworks[Int(slot.pointee.number)] = counted.network
     }
 
@@ -227,7 +227,7 @@ struct StreamTable: ~Copyable {
         let number = Int(slot.pointee.number)
         guard number < countedNetworks.count, countedNetworks[number] != 0, let addressGuard else { return nil }
         defer { countedNetworks[number] = 0 }
-        return CountedAddress(keeper: addressGuard, network: countedNetworks[number])
+        return CountedAddress(addressGuard: addressGuard, network: countedNetworks[number])
     }
 
     // MARK: Timeouts

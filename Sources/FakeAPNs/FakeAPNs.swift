@@ -11,7 +11,7 @@ package final class FakeAPNs {
     let loop: EventLoop
     private(set) var script: FakeScript
     private(set) var phones = FakePhones()
-    private var judge: FakeJudge
+    private var judge: FakeValidator
     private var channels = FakeChannels()
     private var channelRequestCount = 0
     private let tls: TLSContext
@@ -40,7 +40,7 @@ package final class FakeAPNs {
         script: FakeScript, record: (([UInt8]) -> Void)?
     ) {
         (self.loop, self.tls, self.script, self.record) = (loop, tls, script, record)
-        judge = FakeJudge(environment: environment, keys: keys)
+        judge = FakeValidator(environment: environment, keys: keys)
         judge.tokenInterval = tokenInterval
         loop.onTick { [unowned self] now in tick(now) }
     }
@@ -95,7 +95,7 @@ package final class FakeAPNs {
         connection.requestCount += 1
         let now = wallMilliseconds
         let request = exchange.request
-        if let topic = FakeJudge.channelTopic(of: request, isManaged: connection.isManaged) {
+        if let topic = FakeValidator.channelTopic(of: request, isManaged: connection.isManaged) {
             return handle(exchange, topic, connection)
         }
         if connection.isManaged {

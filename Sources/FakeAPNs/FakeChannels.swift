@@ -3,7 +3,7 @@ internal import TextForms
 
 /// Apple's channels as the fake plays them: made, read, listed, deleted, and broadcasts on them.
 ///
-/// Of its own, like `FakeJudge`: it shares no rule with the sender.
+/// Of its own, like `FakeValidator`: it shares no rule with the sender.
 struct FakeChannels {
     /// What is answered.
     struct Verdict {
@@ -31,7 +31,7 @@ struct FakeChannels {
 
     /// Takes a request for one of channels' paths, whose provider token is good.
     mutating func handle(_ request: FakeRequest, topic: String, isManaged: Bool, parser: JSONParser) -> Verdict {
-        if let id = request.fields["apns-request-id"], !FakeJudge.isUUID(id) {
+        if let id = request.fields["apns-request-id"], !FakeValidator.isUUID(id) {
             return Verdict(status: 400, reason: "BadMessageId")
         }
         if topic.hasSuffix(".voip") || topic.hasSuffix(".push-type.liveactivity") || topic.isEmpty {

@@ -19,7 +19,7 @@ struct AlarmClock: ~Copyable {
     /// Cold alarms behind their bucket's cursor, and when each is due.
     private var late: [(alarm: Alarm, at: Int64)] = []
     private(set) var next = Int64.max
-    private(set) var piles = AlarmPiles()
+    private(set) var groups = AlarmGroups()
 
     /// Without alarms on the disk (`hasAlarms`) nobody needs to look.
     init(shardIndex: Int, shardCount: Int, hasAlarms: Bool) {
@@ -53,23 +53,23 @@ struct AlarmClock: ~Copyable {
 
     private func place(of key: StoreKey) -> Int { Int(key.bucket.index) / shardCount }
 
-    /// A told alarm is given back: it is told again as one of its pile.
-    mutating func leave(_ alarm: Alarm, in pile: AlarmPile, until: Int64) {
-        piles.add(alarm, to: pile, place: place(of: alarm.key), until: until)
+    /// A told alarm is given back: it is told again as one of its group.
+    mutating func leave(_ alarm: Alarm, in group: AlarmGroup, until: Int64) {
+        groups.add(alarm, to: group, place: place(of: alarm.key), until: until)
     }
 
-    mutating func recall(_ pile: AlarmPile, _ bucket: Bucket) {
-        piles.recall(pile, place: Int(bucket.index) / shardCount)
+    mutating func recall(_ group: AlarmGroup, _ bucket: Bucket) {
+        groups.recall(group, place: Int(bucket.index) / shardCount)
     }
 
     /// What to look at for the alarms that are asked for.
     mutating func makeWork(_ request: AlarmRequest) -> ReadOperation.AlarmWork {
         let time = request.time
         var work = ReadOperation.AlarmWork(request: request, scans: [], late: [])
-        if let pile = request.pile {
-            // Of its own copy: the piles are being changed meanwhile.
+        if let group = request.group {
+            // Of its own copy: the groups are being changed meanwhile.
             let cursors = cursors
-            work.scans = piles.scans(request, pile) { cursors[$0] }
+            work.scans = groups.scans(request, group) { cursors[$0] }
             return work
         }
         if !late.isEmpty {
@@ -101,8 +101,8 @@ struct AlarmClock: ~Copyable {
     ///
     /// The bucket in which that was is asked again later, or no other would get its turn.
     mutating func finish(_ work: ReadOperation.AlarmWork) {
-        if let pile = work.request.pile {
-            piles.finish(work, pile)
+        if let group = work.request.group {
+            groups.finish(work, group)
             return
         }
         // Those that the reader did not come to are still due.

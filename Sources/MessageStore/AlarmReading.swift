@@ -31,8 +31,8 @@ struct AlarmReading {
             let bucket = work.scans[index].bucket
             guard source.has(bucket) else { continue }
             work.underWay = index
-            if work.request.pile != nil {
-                try readPile(&work, index, operation)
+            if work.request.group != nil {
+                try readAlarmGroup(&work, index, operation)
                 continue
             }
             let cursor = try source.cursor(in: bucket, from: work.scans[index].cursor, operation)
@@ -72,14 +72,14 @@ struct AlarmReading {
         }
     }
 
-    /// Takes a row whose alarm is due, or leaves it to its pile.
+    /// Takes a row whose alarm is due, or leaves it to its group.
     private func take(
         _ row: ColdRow, _ work: inout ReadOperation.AlarmWork, _ operation: ReadOperation
     ) throws(StoreError) {
         switch work.request.judge(row.key, row.value) {
         case .take: try report(row, &work, operation)
-        case .leave(let pile, let until):
-            work.left.append((Alarm(wakeAt: row.wakeAt, key: row.key), pile, until))
+        case .leave(let group, let until):
+            work.left.append((Alarm(wakeAt: row.wakeAt, key: row.key), group, until))
         case .pass: break
         }
     }
@@ -102,11 +102,11 @@ struct AlarmReading {
         }
     }
 
-    /// Looks at a pile's alarms of one bucket again.
+    /// Looks at a group's alarms of one bucket again.
     ///
     /// They stand in the order in which they were due, and their times to be looked at in any: one that is left may have
     /// another behind it that ends earlier. Only those of strategy 4 have one order for both.
-    private func readPile(
+    private func readAlarmGroup(
         _ work: inout ReadOperation.AlarmWork, _ index: Int, _ operation: ReadOperation
     ) throws(StoreError) {
         guard let first = work.scans[index].cursor, let bound = work.scans[index].bound else {
@@ -123,8 +123,8 @@ struct AlarmReading {
             if alarm.key.table.mayHaveJob, let row = try source.row(alarm.key, operation), row.wakeAt == alarm.wakeAt {
                 let verdict = work.request.judge(row.key, row.value)
                 if verdict == .take { try report(row, &work, operation) }
-                if case .leave(let pile, let until) = verdict {
-                    if pile.kind == .vendorTimeout {
+                if case .leave(let group, let until) = verdict {
+                    if group.kind == .vendorTimeout {
                         (work.scans[index].rest, work.scans[index].nextAlarm) = (alarm, until)
                         break
                     }

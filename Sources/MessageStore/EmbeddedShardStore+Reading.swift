@@ -75,12 +75,12 @@ extension EmbeddedShardStore {
         return lastToken
     }
 
-    package var alarmPiles: [AlarmPile] { clock.piles.names }
-    package func nextAlarm(of pile: AlarmPile) -> Int64 { isReadingAlarms ? .max : clock.piles.next(of: pile) }
-    package func leaveAlarm(_ key: StoreKey, wakeAt: Int64, in pile: AlarmPile, until: Int64) {
-        clock.leave(Alarm(wakeAt: wakeAt, key: key), in: pile, until: until)
+    package var alarmGroups: [AlarmGroup] { clock.groups.names }
+    package func nextAlarm(of group: AlarmGroup) -> Int64 { isReadingAlarms ? .max : clock.groups.next(of: group) }
+    package func leaveAlarm(_ key: StoreKey, wakeAt: Int64, in group: AlarmGroup, until: Int64) {
+        clock.leave(Alarm(wakeAt: wakeAt, key: key), in: group, until: until)
     }
-    package func recallAlarms(of pile: AlarmPile, in bucket: Bucket) { clock.recall(pile, bucket) }
+    package func recallAlarms(of group: AlarmGroup, in bucket: Bucket) { clock.recall(group, bucket) }
 
     /// While a request for alarms is under way there is no use in another one.
     package var nextAlarm: Int64 { isReadingAlarms ? .max : clock.next }
@@ -235,7 +235,7 @@ extension EmbeddedShardStore {
         if !work.stale.isEmpty { rows.dropStale(work.stale) }
         // A young row has its alarm with Delivery, or had it cleared.
         for left in work.left where index.find(left.alarm.key) == nil {
-            clock.leave(left.alarm, in: left.pile, until: left.until)
+            clock.leave(left.alarm, in: left.group, until: left.until)
         }
         for postponed in work.postponed where index.find(postponed.alarm.key) == nil {
             clock.postpone(postponed.alarm, until: postponed.until)
@@ -246,7 +246,7 @@ extension EmbeddedShardStore {
             return work.request.successor(of: row.key, row.value).map { index.find($0) == nil } ?? true
         }.map { StoredRow(key: $0.key, wakeAt: $0.wakeAt, value: $0.value) }
         epochs.end(operation.epoch)
-        let next = work.request.pile.map { clock.piles.next(of: $0) } ?? clock.next
+        let next = work.request.group.map { clock.groups.next(of: $0) } ?? clock.next
         let isComplete = next > (work.request.isEager ? .max - 1 : work.request.time)
         let reply = StoreReply(
             token: operation.token, results: [.rows(rows, isComplete: isComplete)],

@@ -15,17 +15,17 @@ struct AlarmScan {
     /// Its place among the shard's buckets.
     var place: Int
     var bucket: UInt16
-    /// The last alarm looked at; of a pile, the first one to look at.
+    /// The last alarm looked at; of a group, the first one to look at.
     var cursor: Alarm?
-    /// Of a pile: the last alarm to look at.
+    /// Of a group: the last alarm to look at.
     var bound: Alarm?
     /// Only the first alarm is asked for, and no row.
     var isFirstLook: Bool
-    /// The first one behind `cursor`; of a pile, when to look at `rest`.
+    /// The first one behind `cursor`; of a group, when to look at `rest`.
     var nextAlarm = Int64.max
-    /// Of a pile: where to go on.
+    /// Of a group: where to go on.
     var rest: Alarm?
-    /// Of a pile: the first alarm that was looked at and left, when the earliest of them is to be looked at again, how many.
+    /// Of a group: the first alarm that was looked at and left, when the earliest of them is to be looked at again, how many.
     var left: (first: Alarm, until: Int64, count: Int)?
     var wasRead = false
     /// Not readable now: the pause in milliseconds before it is asked for again.
@@ -58,8 +58,8 @@ final class ReadOperation: @unchecked Sendable {
         var late: [Alarm]
         var stale: [StaleAlarm] = []
         var rows: [ColdRow] = []
-        /// Due, and left to a pile.
-        var left: [(alarm: Alarm, pile: AlarmPile, until: Int64)] = []
+        /// Due, and left to a group.
+        var left: [(alarm: Alarm, group: AlarmGroup, until: Int64)] = []
         /// Due again at another time than the row's: at the end of a message whose job's row cannot be read.
         var postponed: [(alarm: Alarm, until: Int64)] = []
         /// Of `late`, not readable now, each with the pause in milliseconds before it is looked at again.

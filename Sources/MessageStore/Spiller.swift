@@ -46,7 +46,7 @@ final class Spiller: @unchecked Sendable {
     private var deletionsSinceCompaction = 0
     private var isCompacting = false
     private let openedAt = SystemClock.monotonicNanoseconds
-    private var calm = Calm()
+    private var calm = QuietPeriod()
     /// The segment whose rows the shards are looking for while the one before it is written.
     private var asked: UInt64?
 

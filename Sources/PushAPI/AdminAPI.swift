@@ -30,7 +30,7 @@ package enum AdminAction {
     /// `ClusterAnswer.status`, or `ClusterAnswer.none`.
     case cluster
     /// An operator's wish; then `ClusterAnswer.done`, or why not.
-    case clusterWish(ClusterRequest)
+    case registerRequest(ClusterRequest)
     /// Make a backup of the store under a name; `by`: the credential's name, for the log. Then `BackupAnswer`.
     case backup(name: String, by: String)
     /// `BackupAnswer.status`.
@@ -168,8 +168,8 @@ package final class AdminAPI {
         case .cluster:
             _ = try authorize(request, for: .admin)
             return .cluster
-        case .clusterDrain: return .clusterWish(try StrictObject.drain(try body(request, .admin).value))
-        case .clusterMove: return .clusterWish(try StrictObject.move(try body(request, .admin).value))
+        case .clusterDrain: return .registerRequest(try StrictObject.drain(try body(request, .admin).value))
+        case .clusterMove: return .registerRequest(try StrictObject.move(try body(request, .admin).value))
         case .backup:
             let (value, credential) = try body(request, .admin)
             try requireAllApps(credential)

@@ -1,4 +1,4 @@
-package import Campaigns
+package import Quotas
 internal import JSON
 
 /// What the admin API does to an app that it made.

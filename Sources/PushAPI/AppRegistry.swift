@@ -1,4 +1,4 @@
-package import Campaigns
+package import Quotas
 package import Wire
 
 /// One tenant, as the push API knows it.

@@ -1,6 +1,6 @@
 // What the gateway is to do about requests that concern tasks of several messages, and about reports.
 
-package import Campaigns
+package import Quotas
 package import Delivery
 internal import JSON
 internal import TextForms

@@ -1,7 +1,7 @@
 // Answers about tasks: Getui's envelope and shapes, and beside them what Longwire knows more.
 
 package import Delivery
-internal import Campaigns
+internal import Quotas
 internal import JSON
 package import Wire
 

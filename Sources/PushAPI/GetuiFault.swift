@@ -1,4 +1,4 @@
-package import Campaigns
+package import Quotas
 internal import JSON
 
 /// Getui's result codes, as far as this gateway answers them (docs/Errors.md, "Push API").

@@ -1,6 +1,6 @@
 // Getui's calls about users: aliases, tags, blacklist, badge, status, detail, counts; and the push to an alias.
 
-internal import Campaigns
+internal import Quotas
 internal import Cryptography
 internal import Delivery
 internal import Directory

@@ -1,7 +1,7 @@
 // The push listener's API: Getui's REST V2, first part.
 
 internal import Cryptography
-package import Campaigns
+package import Quotas
 package import Delivery
 internal import JSON
 package import Wire
@@ -33,8 +33,8 @@ package enum PublicAction {
 }
 
 /// Counts what apps use, over all loops.
-package protocol RateKeeper: AnyObject {
-    func take(_ kind: RateKind, app: AppKey, limits: RateLimits, now: GatewayTime) -> RateBook.Verdict
+package protocol RateLimiting: AnyObject {
+    func take(_ kind: RateKind, app: AppKey, limits: RateLimits, now: GatewayTime) -> RateLimiter.Verdict
     /// True when `take` would refuse; counts nothing.
     func isSpent(_ kind: RateKind, app: AppKey, limits: RateLimits, now: GatewayTime) -> Bool
     /// Counts a receipt from a network address; false when that has had `limit` (0: no bound) of the app's in this minute.
@@ -63,7 +63,7 @@ package final class PublicAPI {
     /// The machine's clock stands so far ahead that it may be the wrong one of the two: a sign with either time counts.
     package var isClockDoubted = false
     /// What apps have used of their rates; `nil`: nothing is counted.
-    package var rates: (any RateKeeper)?
+    package var rates: (any RateLimiting)?
     private var cache = TokenCache()
     private var lastToken = LastToken()
     /// The app whose token the request has that was handled last; `nil`: none of an app.

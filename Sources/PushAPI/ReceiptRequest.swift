@@ -1,7 +1,7 @@
 // `POST /v2/{appId}/receipt`: what a device reports of its messages without a connection. Its caller is a device's service
 // extension, so there is no token: the device's secret proves the call (docs/Semantics.md, "Receipts").
 
-internal import Campaigns
+internal import Quotas
 package import Delivery
 internal import JSON
 package import Wire

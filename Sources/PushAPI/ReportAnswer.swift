@@ -1,6 +1,6 @@
 // Reports in Getui's shapes; beside them every final state by its name.
 
-package import Campaigns
+package import Quotas
 package import Delivery
 internal import JSON
 package import Wire

@@ -47,7 +47,7 @@ package struct RevokedTokens: Sendable {
 /// How many tokens of each app are void and not expired: what one app may have remembered.
 ///
 /// A value; the process has one.
-package struct RevocationBook: Sendable {
+package struct RevocationLimits: Sendable {
     private var hours: [AppKey: [Int64: Int]] = [:]
 
     package init() {}

@@ -33,7 +33,7 @@ package struct TestDevice: Sendable, Equatable, Codable {
 }
 
 /// The test devices of all apps.
-package struct TestDeviceBook: Sendable {
+package struct TestDeviceList: Sendable {
     private var devices: [AppKey: [DeviceID: TestDevice]] = [:]
 
     package init() {}

@@ -1,7 +1,7 @@
 // What calls about users are answered. `data` has the shapes that Getui's SDKs read; what they have no place for stands
 // beside it, under `longwire`.
 
-package import Campaigns
+package import Quotas
 internal import Delivery
 package import Directory
 internal import JSON
@@ -9,7 +9,7 @@ internal import Wire
 
 package enum UserAnswer {
     /// The quota refused the call before anything was done.
-    package static func refused(_ request: UserRequest, _ verdict: RateBook.Verdict) -> APIResponse {
+    package static func refused(_ request: UserRequest, _ verdict: RateLimiter.Verdict) -> APIResponse {
         let span = verdict == .minuteExceeded ? "minute" : "day"
         return switch (request.counted, verdict) {
         case (.tagQuery?, _): APIResponse.getui(.callRate, "calls per \(span) exceeded")

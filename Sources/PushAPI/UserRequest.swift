@@ -1,4 +1,4 @@
-package import Campaigns
+package import Quotas
 package import Directory
 package import Wire
 

@@ -98,7 +98,7 @@ private struct Acceptance {
         request.fields["apns-priority"] = "\(notification.effectivePriority)"
         request.fields["apns-collapse-id"] = notification.collapseID
         request.fields["apns-id"] = notification.id
-        var judge = FakeJudge(environment: .production, keys: [])
+        var judge = FakeValidator(environment: .production, keys: [])
         judge.needsProviderToken = false
         return judge.refusal(of: request, now: 1_700_000_000, parser: parser).map { "fake: \($0.1)" }
     }

@@ -99,11 +99,13 @@ import Testing
         let rig = try Rig(scripts: [.production: script])
         var outcomes: [ChannelOutcome] = []
         for _ in 0..<30 {
-            rig.desk.perform(ChannelRequest(topic: "a", call: .list), appID: "app", .production) { outcomes.append($0) }
+            rig.channels.perform(ChannelRequest(topic: "a", call: .list), appID: "app", .production) {
+                outcomes.append($0)
+            }
         }
-        #expect(outcomes.count == 10 && rig.desk.callCount == 20)
+        #expect(outcomes.count == 10 && rig.channels.callCount == 20)
         rig.run { outcomes.count == 30 }
-        #expect(rig.desk.callCount == 0 && rig.desk.metrics.results["list"]?[.unsent] == 30)
+        #expect(rig.channels.callCount == 0 && rig.channels.metrics.results["list"]?[.unsent] == 30)
     }
 
     @Test("requests are counted by call and result, refusals by reason; a sender that stops takes none")
@@ -111,17 +113,17 @@ import Testing
         let rig = try Rig()
         let channel = try made(rig)
         _ = rig.call(.read("AAAA"))
-        #expect(rig.desk.metrics.results == ["create": [.done: 1], "read": [.refused: 1]])
-        #expect(rig.desk.metrics.refusals == ["ChannelNotRegistered": 1])
+        #expect(rig.channels.metrics.results == ["create": [.done: 1], "read": [.refused: 1]])
+        #expect(rig.channels.metrics.refusals == ["ChannelNotRegistered": 1])
         let page = String(
             decoding: SenderPages.metrics(
-                rig.sender, rig.desk, GatewayLink.Figures(), CertificateEnds(warning: 1), now: rig.loop.now),
+                rig.sender, rig.channels, GatewayLink.Figures(), CertificateEnds(warning: 1), now: rig.loop.now),
             as: UTF8.self)
         #expect(page.contains("longwire_apns_channel_requests_total{call=\"create\",result=\"done\"} 1\n"))
         #expect(page.contains("longwire_apns_channel_refusals_total{reason=\"ChannelNotRegistered\"} 1\n"))
         rig.sender.beginStop()
         #expect(rig.call(.read(channel)).status == 503)
-        #expect(rig.desk.metrics.results["read"]?[.unsent] == 1)
+        #expect(rig.channels.metrics.results["read"]?[.unsent] == 1)
     }
 
     @Test("an expired provider token is noticed by a channel's request, too, and is signed anew")
@@ -138,18 +140,18 @@ import Testing
 
     @Test("a wish is read strictly")
     func wishes() throws {
-        let wish = try ChannelWish(
+        let wish = try ChannelOrder(
             broadcast: Array(
                 #"{"topic":"a.b","environment":"sandbox","appId":"x","channelId":"AAAA","priority":5,"body":{"aps":{}}}"#
                     .utf8))
         #expect(wish.environment == .sandbox && wish.appID == "x" && wish.facts.hasAps)
-        let query = try ChannelWish(query: "topic=a.b&channelId=%2B%2fA%3D", deletes: true)
+        let query = try ChannelOrder(query: "topic=a.b&channelId=%2B%2fA%3D", deletes: true)
         #expect(query.request == ChannelRequest(topic: "a.b", call: .delete("+/A=")))
         for text in ["", "[]", #"{"body":{},"x":1}"#, #"{"topic":1,"body":{}}"#, #"{"topic":"a"}"#] {
-            #expect(throws: ChannelWish.Fault.self) { try ChannelWish(broadcast: Array(text.utf8)) }
+            #expect(throws: ChannelOrder.Fault.self) { try ChannelOrder(broadcast: Array(text.utf8)) }
         }
         for text in ["topic", "topic=%2", "topic=%+1", "a=b", "environment=x"] {
-            #expect(throws: ChannelWish.Fault.self) { try ChannelWish(query: text, deletes: false) }
+            #expect(throws: ChannelOrder.Fault.self) { try ChannelOrder(query: text, deletes: false) }
         }
     }
 }

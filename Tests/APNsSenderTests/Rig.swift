@@ -14,7 +14,7 @@ final class Rig {
     let folder: String
     private(set) var fakes: [Environment: FakeAPNs] = [:]
     private(set) var sender: Sender!
-    private(set) var desk: ChannelDesk!
+    private(set) var channels: ChannelCalls!
     private(set) var outcomes: [JobOutcome] = []
     private(set) var records: [String] = []
     private(set) var log: [String] = []
@@ -82,9 +82,9 @@ final class Rig {
             },
             unreported: { [unowned self] in unreported }, setAside: { [unowned self] in asideCount = $0 },
             results: { [unowned self] in outcomes += $0 })
-        var deskLimits = ChannelDesk.Limits()
+        var deskLimits = ChannelCalls.Limits()
         (deskLimits.callMilliseconds, deskLimits.calls) = (1_000, 20)
-        desk = ChannelDesk(of: sender, endpoints: channelEndpoints, limits: deskLimits)
+        channels = ChannelCalls(of: sender, endpoints: channelEndpoints, limits: deskLimits)
     }
 
     /// Sends one request about channels and waits for what comes of it.
@@ -96,7 +96,7 @@ final class Rig {
         (facts.isObject, facts.hasAps, facts.event, facts.hasTimestamp) = (true, true, event, true)
         let request = ChannelRequest(topic: topic, call: call)
         var outcome: ChannelOutcome?
-        desk.perform(request, appID: "app", environment, facts: facts) { outcome = $0 }
+        channels.perform(request, appID: "app", environment, facts: facts) { outcome = $0 }
         run(sourceLocation: sourceLocation) { outcome != nil }
         return ChannelReport(request, outcome ?? .unknown("none"))
     }

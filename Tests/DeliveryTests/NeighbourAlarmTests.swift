@@ -82,7 +82,7 @@ struct NeighbourAlarmTests {
         #expect(harness.store.violations.isEmpty)
     }
 
-    @Test("devices with push mode off stop nobody, and their held jobs do not pile up in memory")
+    @Test("devices with push mode off stop nobody, and their held jobs do not group up in memory")
     func pushModeOff() throws {
         let harness = Self.harness()
         var phones = silenced(harness, 60)

@@ -221,13 +221,13 @@ import Testing
         }
     }
 
-    @Test("4 waits for a lease for a limited time, and its due jobs have a pile of their own")
+    @Test("4 waits for a lease for a limited time, and its due jobs have a group of their own")
     func leaseTimeout() {
         for strategy in Strategy.allCases {
             for table in [StoreKey.Table.message, .vendorMessage, .broadcast] {
                 let isTimed = strategy == .vendorElseLive && table == .vendorMessage
                 #expect(strategy.mustBeLeasedInTime(in: table) == isTimed)
-                #expect(strategy.pile(in: table) == (isTimed ? .vendorTimeout : .due))
+                #expect(strategy.group(in: table) == (isTimed ? .vendorTimeout : .due))
             }
         }
     }

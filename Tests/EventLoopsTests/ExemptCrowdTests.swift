@@ -36,7 +36,7 @@ struct ExemptCrowdTests {
                     guard let peer = SocketAddress(&storage) else { return }
                     var content = far.take()
                     if case .counted(let counted) = addresses.admit(peer, isHTTP: true, now: 1) {
-                        content.counted = CountedAddress(keeper: addresses, network: counted)
+                        content.counted = CountedAddress(addressGuard: addresses, network: counted)
                     }
                     server.accept(DetachedConnection(content, peer: peer))
                 }

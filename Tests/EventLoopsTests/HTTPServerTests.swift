@@ -15,7 +15,7 @@ private final class Served: @unchecked Sendable {
 
 private func withServer(
     _ configuration: HTTPServer.Configuration = .init(),
-    judge: (@Sendable (HTTPRequestHead) -> HTTPJudgement)? = nil,
+    judge: (@Sendable (HTTPRequestHead) -> HTTPPrecheck)? = nil,
     handler: @escaping @Sendable (Served, HTTPExchange) -> Void = { _, exchange in
         exchange.respond(status: 200, contentType: "text/plain", body: exchange.body)
     },
@@ -502,7 +502,7 @@ struct HTTPServerTests {
     }
 
     /// Takes bodies up to 100,000 bytes from who says a word, and says no in words of its own.
-    private static let judge: @Sendable (HTTPRequestHead) -> HTTPJudgement = { head in
+    private static let judge: @Sendable (HTTPRequestHead) -> HTTPPrecheck = { head in
         guard head.header("token") != nil else { return .refuse(HTTPReply(status: 401, body: Array("who?".utf8))) }
         guard head.bodyByteCount <= 100_000 else { return .refuse(HTTPReply(status: 400, body: Array("size".utf8))) }
         return .take(byteLimit: 100_000, isProven: true)

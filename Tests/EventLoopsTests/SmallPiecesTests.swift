@@ -31,7 +31,7 @@ struct SmallPiecesTests {
     @Test("a rough count is never less, and at most a thousandth more")
     func roughCounts() {
         for count in [0, 1, 2_047, 2_048, 2_049, 65_536, 100_000, 256 << 10, 8 << 20, 1 << 28, (1 << 30) - 1] {
-            let value = RoughCount(atLeast: count).value
+            let value = ApproximateCount(atLeast: count).value
             #expect(value >= count && value <= count + count / 1_000)
         }
     }

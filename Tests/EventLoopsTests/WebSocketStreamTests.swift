@@ -182,7 +182,7 @@ struct WebSocketStreamTests {
     @Test("the largest write that the outbox may hold fits with its frame's head")
     func fullOutbox() throws {
         try withLoop { loop in
-            let limit = RoughCount(atLeast: 65_540).value
+            let limit = ApproximateCount(atLeast: 65_540).value
             let port = try serve(on: loop, outboxByteLimit: limit, ended: Probe()) { _, stream in
                 #expect(stream.write(Array(repeating: 1, count: limit)))
             }

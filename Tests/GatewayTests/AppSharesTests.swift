@@ -110,11 +110,11 @@ struct AppSharesTests {
 
     @Test("a loop at work all the time makes senders wait, until it has slept its share")
     func pace() {
-        var pace = LoopPace()
+        var pace = CPUShare()
         var (now, work): (Int64, Int64) = (1_000_000_000, 0)
         // After a calm time there is a burst, and no more.
         #expect(pace.wait(now: now, work: work) == 0)
-        (now, work) = (now + LoopPace.burst * 3, work + LoopPace.burst * 3)
+        (now, work) = (now + CPUShare.burst * 3, work + CPUShare.burst * 3)
         let wait = pace.wait(now: now, work: work)
         #expect(wait > 0)
         #expect(pace.wait(now: now + wait - 10, work: work) > 0)
@@ -123,7 +123,7 @@ struct AppSharesTests {
 
     @Test("over a long time a loop that waits as it is told works for its share")
     func paceHolds() {
-        var pace = LoopPace()
+        var pace = CPUShare()
         var (now, work): (Int64, Int64) = (1_000_000_000, 0)
         let began = now
         for turn in 0..<10_000 {
@@ -132,15 +132,15 @@ struct AppSharesTests {
             (now, work) = (now + wait + length, work + length)
         }
         let share = work * 100 / (now - began)
-        #expect((LoopPace.share - 1...LoopPace.share + 1).contains(share))
+        #expect((CPUShare.share - 1...CPUShare.share + 1).contains(share))
     }
 
     @Test("no turn costs more than its bound of waiting")
     func paceBound() {
-        var pace = LoopPace()
+        var pace = CPUShare()
         _ = pace.wait(now: 1_000_000_000, work: 0)
         let wait = pace.wait(now: 11_000_000_000, work: 10_000_000_000)
-        #expect(wait > 0 && wait <= LoopPace.longestWait)
+        #expect(wait > 0 && wait <= CPUShare.longestWait)
     }
 
     @Test("when the others have stopped, all go on")

@@ -6,7 +6,7 @@ import Testing
 @Suite struct ProbeTests {
     private func isProbe(_ target: String) -> Bool {
         var bytes = Array(target.utf8)
-        return bytes.withUnsafeMutableBytes { PublicFront.isProbe(UnsafeRawBufferPointer($0)) }
+        return bytes.withUnsafeMutableBytes { PublicHandler.isProbe(UnsafeRawBufferPointer($0)) }
     }
 
     @Test func onlyProbesPassTheBoundOfAnAddress() {

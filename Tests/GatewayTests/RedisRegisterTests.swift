@@ -174,7 +174,7 @@ struct RedisRegisterTests {
                     guard let member else { continue }
                     let part = Int.random(in: 0..<8, using: &random)
                     let wish = [
-                        ClusterWish.drain(member.node), .undrain(member.node), .move(part: part, to: member.node),
+                        RegisterRequest.drain(member.node), .undrain(member.node), .move(part: part, to: member.node),
                         .move(part: part, to: nil), .drain(NodeID(999)!), .move(part: part, to: NodeID(999)!),
                     ].randomElement(using: &random)!
                     let real = outcome { () throws(RegisterError) in

@@ -24,7 +24,7 @@ struct VoidTokenTests {
                 #expect(Set(loaded) == [old, young])
                 for _ in 0..<6_000 where !isDone.isSet {
                     gateway.context.members[0].submit { loop in
-                        guard loop.publicFront.api.tokens.revokedTokens.count == 1 else { return }
+                        guard loop.publicHandler.api.tokens.revokedTokens.count == 1 else { return }
                         loop.afterMeta({ isDone.set() }, failed: {})
                     }
                     _ = SmallGateway.isSet(isDone, atMost: 1)
@@ -45,15 +45,15 @@ struct VoidTokenTests {
             gateway.context.members[0].submit { loop in
                 // Only the loop that writes the rows knows of these.
                 let all = (0..<UInt64(Limits.revokedTokens)).map { TokenID(expiresAt: lasting, random: $0) }
-                loop.publicFront.api.tokens = TokenAuthority(key: loop.context.tokenKey, revoked: RevokedTokens(all))
-                loop.publicFront.void(TokenID(expiresAt: lasting, random: .max), of: app) { refusal in
+                loop.publicHandler.api.tokens = TokenAuthority(key: loop.context.tokenKey, revoked: RevokedTokens(all))
+                loop.publicHandler.void(TokenID(expiresAt: lasting, random: .max), of: app) { refusal in
                     refusals.withLock { $0.append(refusal) }
                     isFull.set()
                 }
             }
             #expect(SmallGateway.isSet(isFull))
             gateway.context.members[1].submit { loop in
-                loop.publicFront.void(TokenID(expiresAt: lasting, random: .max), of: app) { refusal in
+                loop.publicHandler.void(TokenID(expiresAt: lasting, random: .max), of: app) { refusal in
                     refusals.withLock { $0.append(refusal) }
                     isAnswered.set()
                 }

@@ -94,7 +94,7 @@ def test_kill_between_answers_and_deliveries(own_gateway, new_device, seed):
     apps = here + gone
     devices = [app.device for app in apps]
 
-    # Half of the present devices read and ack while we publish; the others let it pile up in their sockets.
+    # Half of the present devices read and ack while we publish; the others let it group up in their sockets.
     stop = threading.Event()
 
     def read_on(app):

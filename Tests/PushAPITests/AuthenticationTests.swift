@@ -1,4 +1,4 @@
-import Campaigns
+import Quotas
 import Cryptography
 import Delivery
 import TestKit
@@ -115,10 +115,10 @@ struct AuthenticationTests {
     private struct Unexpected: Error {}
 
     /// Refuses what it is asked for beyond a number, and counts that.
-    private final class Counting: RateKeeper {
+    private final class Counting: RateLimiting {
         var left: Int
         init(left: Int) { self.left = left }
-        func take(_: RateKind, app: AppKey, limits: RateLimits, now: GatewayTime) -> RateBook.Verdict {
+        func take(_: RateKind, app: AppKey, limits: RateLimits, now: GatewayTime) -> RateLimiter.Verdict {
             guard left > 0 else { return .minuteExceeded }
             left -= 1
             return .granted
@@ -206,7 +206,7 @@ struct AuthenticationTests {
             return
         }
         // Its body is taken only for a token that this cluster made.
-        func judge(_ token: String) -> BodyJudgement {
+        func judge(_ token: String) -> BodyPolicy {
             Array("/v2/demoApp/push/single/cid".utf8).withUnsafeBytes { target in
                 Array(token.utf8).withUnsafeBytes { token in
                     fixture.api.judge(

@@ -1,4 +1,4 @@
-import Campaigns
+import Quotas
 import Delivery
 import Testing
 import Wire
@@ -182,9 +182,9 @@ struct BroadcastRequestTests {
         }
     }
 
-    private final class Book: RateKeeper {
-        var book = RateBook()
-        func take(_ kind: RateKind, app: AppKey, limits: RateLimits, now: GatewayTime) -> RateBook.Verdict {
+    private final class Book: RateLimiting {
+        var book = RateLimiter()
+        func take(_ kind: RateKind, app: AppKey, limits: RateLimits, now: GatewayTime) -> RateLimiter.Verdict {
             book.take(kind, app: app, limits: limits, now: now)
         }
     }

@@ -1,4 +1,4 @@
-import Campaigns
+import Quotas
 import Delivery
 import Testing
 import Wire
@@ -390,12 +390,12 @@ struct TaskRouteTests {
 
     @Test("what an app has used up is refused with its code")
     func rates() {
-        final class Keeper: RateKeeper {
-            var verdict = RateBook.Verdict.granted
+        final class Keeper: RateLimiting {
+            var verdict = RateLimiter.Verdict.granted
             var kinds: [RateKind] = []
             func take(
                 _ kind: RateKind, app: AppKey, limits: RateLimits, now: GatewayTime
-            ) -> RateBook.Verdict {
+            ) -> RateLimiter.Verdict {
                 kinds.append(kind)
                 return verdict
             }

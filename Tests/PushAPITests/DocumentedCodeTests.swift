@@ -1,4 +1,4 @@
-import Campaigns
+import Quotas
 import Delivery
 import Directory
 import Testing
@@ -12,10 +12,12 @@ struct DocumentedCodeTests {
     private let fixture = Fixture()
     private static let cid = Fixture.cid.description
 
-    private final class Spent: RateKeeper {
-        let verdict: RateBook.Verdict
-        init(_ verdict: RateBook.Verdict) { self.verdict = verdict }
-        func take(_: RateKind, app _: AppKey, limits _: RateLimits, now _: GatewayTime) -> RateBook.Verdict { verdict }
+    private final class Spent: RateLimiting {
+        let verdict: RateLimiter.Verdict
+        init(_ verdict: RateLimiter.Verdict) { self.verdict = verdict }
+        func take(_: RateKind, app _: AppKey, limits _: RateLimits, now _: GatewayTime) -> RateLimiter.Verdict {
+            verdict
+        }
     }
 
     private func answer(_ code: GetuiCode) throws -> APIResponse? {
@@ -25,7 +27,7 @@ struct DocumentedCodeTests {
         {
             fixture.call(method, "/v2/demoApp/" + path, body, token: token).response
         }
-        func spent(_ verdict: RateBook.Verdict, _ path: String, _ body: String) -> APIResponse? {
+        func spent(_ verdict: RateLimiter.Verdict, _ path: String, _ body: String) -> APIResponse? {
             var app = fixture.app
             app.rates.callsPerMinute = path == "user/count" ? 1 : 0
             fixture.api.registry = AppRegistry([app])
@@ -39,7 +41,7 @@ struct DocumentedCodeTests {
             }
             return reply(request)
         }
-        func broadcast(_ path: String, _ verdict: RateBook.Verdict) -> APIResponse? {
+        func broadcast(_ path: String, _ verdict: RateLimiter.Verdict) -> APIResponse? {
             let audiences = [
                 "push/all": #""all""#, "push/fast_custom_tag": #"{"fast_custom_tag":"t"}"#,
                 "push/tag": #"{"tag":[{"key":"custom_tag","values":["t"],"opt_type":"or"}]}"#,

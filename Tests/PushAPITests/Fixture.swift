@@ -1,4 +1,4 @@
-import Campaigns
+import Quotas
 import Cryptography
 import Delivery
 import Testing
@@ -138,7 +138,7 @@ extension ParsedPush {
 }
 
 /// What most tests' books have no part in.
-extension RateKeeper {
+extension RateLimiting {
     func isSpent(_ kind: RateKind, app: AppKey, limits: RateLimits, now: GatewayTime) -> Bool { false }
     func takeReceipt(from network: UInt64, app: AppKey, limit: Int, now: GatewayTime) -> Bool { true }
 }

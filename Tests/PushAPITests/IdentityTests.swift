@@ -121,7 +121,7 @@ struct TokenTests {
 
     @Test("an app voids a bounded number of tokens until they expire, and takes nothing from another app")
     func bounded() {
-        var book = RevocationBook()
+        var book = RevocationLimits()
         let hour: Int64 = 3_600_000
         func take(_ expiresAt: GatewayTime, _ random: Int, of app: AppKey, now: GatewayTime) -> Bool {
             book.take(TokenID(expiresAt: expiresAt, random: UInt64(random)), of: app, now: now)

@@ -1,4 +1,4 @@
-import Campaigns
+import Quotas
 import Cryptography
 import Delivery
 import Testing
@@ -139,12 +139,12 @@ struct ReceiptRequestTests {
     }
 
     /// Keeps what the API counts.
-    private final class Book: RateKeeper {
+    private final class Book: RateLimiting {
         var counted: [RateKind] = []
         var isUsedUp = false
         var networks: [UInt64] = []
         var fullNetwork: UInt64 = 0
-        func take(_ kind: RateKind, app: AppKey, limits: RateLimits, now: GatewayTime) -> RateBook.Verdict {
+        func take(_ kind: RateKind, app: AppKey, limits: RateLimits, now: GatewayTime) -> RateLimiter.Verdict {
             counted.append(kind)
             return .granted
         }

@@ -24,7 +24,7 @@ struct TestDeviceTests {
     }
 
     private func ask(
-        _ book: inout TestDeviceBook, _ method: APIRequest.Method, _ path: String, _ body: String = "",
+        _ book: inout TestDeviceList, _ method: APIRequest.Method, _ path: String, _ body: String = "",
         known: Set<DeviceID> = [], limit: Int = 10, now: GatewayTime = Fixture.now
     ) throws -> String {
         let request = try request(method, path, body)
@@ -42,7 +42,7 @@ struct TestDeviceTests {
 
     @Test("a device is put on the list, renamed, found by cid and by a part of its name, and taken off")
     func life() throws {
-        var book = TestDeviceBook()
+        var book = TestDeviceList()
         let known: Set = [Fixture.cid, Fixture.otherCID]
         let asked = try request(.post, "add", add((Self.cid, "我的手机"), (Self.other, "second"), (Self.cid, "mine")))
         #expect(asked.lookUp.map(\.cid) == [Fixture.cid, Fixture.otherCID])
@@ -70,7 +70,7 @@ struct TestDeviceTests {
 
     @Test("who is no device of the app, and who does not fit, is named as failed; a second add renames")
     func refusedItems() throws {
-        var book = TestDeviceBook()
+        var book = TestDeviceList()
         let both = add((Self.cid, "a"), (Self.other, "b"))
         let one = #"{"code":0,"msg":"success","data":{"success":["\#(Self.cid)"],"failed":["\#(Self.other)"]}"#
         #expect(try ask(&book, .post, "add", both, known: [Fixture.cid]) == one + "}")
@@ -86,7 +86,7 @@ struct TestDeviceTests {
 
     @Test("pages have their bounds, and numbers below one mean the first page and ten a page")
     func pages() throws {
-        var book = TestDeviceBook()
+        var book = TestDeviceList()
         for number in 0..<25 {
             let cid = DeviceID(high: 1, low: UInt64(number))
             _ = try ask(&book, .post, "add", add(("\(cid)", "\(number)")), known: [cid], limit: 100)

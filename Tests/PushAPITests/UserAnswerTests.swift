@@ -1,4 +1,4 @@
-import Campaigns
+import Quotas
 import Delivery
 import Directory
 import Testing
@@ -212,7 +212,7 @@ struct UserAnswerTests {
 
     @Test("an exceeded quota has the code of what was counted")
     func quotas() throws {
-        func refused(_ method: APIRequest.Method, _ path: String, _ body: String, _ verdict: RateBook.Verdict) throws
+        func refused(_ method: APIRequest.Method, _ path: String, _ body: String, _ verdict: RateLimiter.Verdict) throws
             -> APIResponse
         {
             guard case .users(let request) = fixture.call(method, "/v2/demoApp" + path, body) else {

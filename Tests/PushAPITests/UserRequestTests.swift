@@ -1,4 +1,4 @@
-import Campaigns
+import Quotas
 import Delivery
 import Directory
 import Testing

@@ -60,7 +60,7 @@ package final class MemoryShardStore: ShardStore {
     private var postponedAlarms: [StoreKey: (wakeAt: Int64, until: Int64)] = [:]
     private struct Left {
         var wakeAt: Int64
-        var pile: AlarmPile
+        var group: AlarmGroup
         var until: Int64
     }
     private var leftAlarms: [StoreKey: Left] = [:]
@@ -382,23 +382,23 @@ package final class MemoryShardStore: ShardStore {
         return min(pendingAlarms().map(\.1.wakeAt).min() ?? .max, postponedAlarms.values.map(\.until).min() ?? .max)
     }
 
-    package var alarmPiles: [AlarmPile] {
-        var piles: [AlarmPile] = []
-        for pile in currentLeft().map(\.1.pile) where !piles.contains(pile) { piles.append(pile) }
-        return piles.sorted()
+    package var alarmGroups: [AlarmGroup] {
+        var groups: [AlarmGroup] = []
+        for group in currentLeft().map(\.1.group) where !groups.contains(group) { groups.append(group) }
+        return groups.sorted()
     }
 
-    package func nextAlarm(of pile: AlarmPile) -> Int64 {
-        currentLeft().filter { $0.1.pile == pile }.map(\.1.until).min() ?? .max
+    package func nextAlarm(of group: AlarmGroup) -> Int64 {
+        currentLeft().filter { $0.1.group == group }.map(\.1.until).min() ?? .max
     }
 
-    package func leaveAlarm(_ key: StoreKey, wakeAt: Int64, in pile: AlarmPile, until: Int64) {
+    package func leaveAlarm(_ key: StoreKey, wakeAt: Int64, in group: AlarmGroup, until: Int64) {
         if young[key] != nil || cold[key]?.wakeAt != wakeAt { violations.append("left an alarm that is not: \(key)") }
-        leftAlarms[key] = Left(wakeAt: wakeAt, pile: pile, until: until)
+        leftAlarms[key] = Left(wakeAt: wakeAt, group: group, until: until)
     }
 
-    package func recallAlarms(of pile: AlarmPile, in bucket: Bucket) {
-        for (key, left) in leftAlarms where left.pile == pile && key.bucket == bucket { leftAlarms[key]?.until = 0 }
+    package func recallAlarms(of group: AlarmGroup, in bucket: Bucket) {
+        for (key, left) in leftAlarms where left.group == group && key.bucket == bucket { leftAlarms[key]?.until = 0 }
     }
 
     private func currentLeft() -> [(StoreKey, Left)] {
@@ -474,7 +474,7 @@ package final class MemoryShardStore: ShardStore {
     }
 
     private func answerAlarms(_ request: AlarmRequest, into bytes: ReplyBytes) -> StoreReadResult {
-        if let pile = request.pile { return answerPile(pile, request, into: bytes) }
+        if let group = request.group { return answerGroup(group, request, into: bytes) }
         for (key, postponed) in postponedAlarms where postponed.until <= request.time {
             postponedAlarms[key] = nil
             reportedAlarms[key] = nil
@@ -487,8 +487,8 @@ package final class MemoryShardStore: ShardStore {
             reportedAlarms[key] = row.wakeAt
             switch row.value.withUnsafeBytes({ request.judge(key, $0) }) {
             case .take: if !isSucceeded(key, row, request) { rows.append(bytes.row(key, row.wakeAt, row.value)) }
-            case .leave(let pile, let until): leftAlarms[key] = Left(wakeAt: row.wakeAt, pile: pile, until: until)
-            case .pass: violations.append("an alarm of no pile was passed: \(key)")
+            case .leave(let group, let until): leftAlarms[key] = Left(wakeAt: row.wakeAt, group: group, until: until)
+            case .pass: violations.append("an alarm of no group was passed: \(key)")
             }
         }
         return .rows(rows, isComplete: true)
@@ -504,10 +504,10 @@ package final class MemoryShardStore: ShardStore {
         return true
     }
 
-    private func answerPile(_ pile: AlarmPile, _ request: AlarmRequest, into bytes: ReplyBytes) -> StoreReadResult {
+    private func answerGroup(_ group: AlarmGroup, _ request: AlarmRequest, into bytes: ReplyBytes) -> StoreReadResult {
         var rows: [StoredRow] = []
         for (key, left) in currentLeft()
-        where left.pile == pile && (request.isEager || left.until <= request.time) {
+        where left.group == group && (request.isEager || left.until <= request.time) {
             guard let row = cold[key] else { continue }
             guard rows.count < request.limit else { return .rows(rows, isComplete: false) }
             switch row.value.withUnsafeBytes({ request.judge(key, $0) }) {

@@ -529,11 +529,11 @@ private struct ConformanceDriver {
         if let first = model.alarms.values.min(), next > first { model.fail("the next alarm is \(first), not \(next)") }
         let full = [AppKey(1), AppKey(2), AppKey(3)].filter { _ in Int.random(in: 0..<3, using: &random) == 0 }
         try ask { AlarmRequest(upTo: $0, limit: $1, fullApps: full) }
-        try checkPiles(full)
+        try checkGroups(full)
     }
 
-    /// Gives alarms back, then looks at piles: some whose app has room, some for what is over.
-    private mutating func checkPiles(_ full: [AppKey]) throws {
+    /// Gives alarms back, then looks at groups: some whose app has room, some for what is over.
+    private mutating func checkGroups(_ full: [AppKey]) throws {
         let given = model.rows.keys.sorted().filter { key in
             guard let row = model.rows[key], key.table == .job, row.wakeAt != 0, row.wakeAt <= now,
                 row.value.count > Self.appOffset
@@ -544,20 +544,20 @@ private struct ConformanceDriver {
         }
         for key in given where Bool.random(using: &random) {
             guard let row = model.rows[key] else { continue }
-            let pile = AlarmPile(app: AppKey(UInt64(row.value[Self.appOffset])), kind: .held)
-            harness.store.leaveAlarm(key, wakeAt: row.wakeAt, in: pile, until: now + 300)
-            model.leave(key, in: pile)
-            if Int.random(in: 0..<4, using: &random) == 0 { harness.store.recallAlarms(of: pile, in: key.bucket) }
+            let group = AlarmGroup(app: AppKey(UInt64(row.value[Self.appOffset])), kind: .held)
+            harness.store.leaveAlarm(key, wakeAt: row.wakeAt, in: group, until: now + 300)
+            model.leave(key, in: group)
+            if Int.random(in: 0..<4, using: &random) == 0 { harness.store.recallAlarms(of: group, in: key.bucket) }
         }
-        for pile in Set(model.left.values).sorted() {
-            if !harness.store.alarmPiles.contains(pile) { model.fail("a pile with alarms is not named") }
-            if harness.store.nextAlarm(of: pile) == .max { model.fail("a pile with alarms has none next") }
+        for group in Set(model.left.values).sorted() {
+            if !harness.store.alarmGroups.contains(group) { model.fail("a group with alarms is not named") }
+            if harness.store.nextAlarm(of: group) == .max { model.fail("a group with alarms has none next") }
         }
-        for pile in harness.store.alarmPiles where Bool.random(using: &random) {
-            if full.contains(pile.app), pile.kind != .held {
-                try ask { AlarmRequest(upTo: $0, limit: $1, pile: pile, fullApps: full) }
+        for group in harness.store.alarmGroups where Bool.random(using: &random) {
+            if full.contains(group.app), group.kind != .held {
+                try ask { AlarmRequest(upTo: $0, limit: $1, group: group, fullApps: full) }
             } else {
-                try ask { AlarmRequest(upTo: $0, limit: $1, pile: pile, isEager: true) }
+                try ask { AlarmRequest(upTo: $0, limit: $1, group: group, isEager: true) }
             }
         }
     }

@@ -18,8 +18,8 @@ package final class StoreModel: ShardStoreObserver {
     package private(set) var locations: [StoreKey: ValueLocation] = [:]
     /// Alarms that are the store's business and not yet reported.
     package private(set) var alarms: [StoreKey: Int64] = [:]
-    /// Alarms that a request left, or that were given back, by pile.
-    package private(set) var left: [StoreKey: AlarmPile] = [:]
+    /// Alarms that a request left, or that were given back, by group.
+    package private(set) var left: [StoreKey: AlarmGroup] = [:]
     /// What went wrong.
     package private(set) var failures: [String] = []
     package private(set) var committedTicket: Ticket = 0
@@ -78,7 +78,7 @@ package final class StoreModel: ShardStoreObserver {
     package func expectAlarms(_ token: ReadToken, _ request: AlarmRequest) { expectations[token] = .alarms(request) }
 
     /// The owner gives an alarm back.
-    package func leave(_ key: StoreKey, in pile: AlarmPile) { left[key] = pile }
+    package func leave(_ key: StoreKey, in group: AlarmGroup) { left[key] = group }
 
     // MARK: What the store tells
 
@@ -169,29 +169,29 @@ package final class StoreModel: ShardStoreObserver {
                 continue
             }
             if !matches(row, row.key, expected) { fail("an alarm with another row: \(row.key)") }
-            if request.pile == nil, alarms[row.key] != row.wakeAt {
+            if request.group == nil, alarms[row.key] != row.wakeAt {
                 fail("an alarm that is not due from the store: \(row.key)")
             }
             if request.judge(row.key, row.value) != .take { fail("an alarm that was to be left: \(row.key)") }
             if isSucceeded(row.key, expected, request) { fail("an alarm that another row has: \(row.key)") }
             if row.wakeAt > request.time { fail("an alarm before its time: \(row.key)") }
-            // What is told as one of a pile may be told once more as one that turned cold again.
-            if request.pile == nil { alarms[row.key] = nil }
+            // What is told as one of a group may be told once more as one that turned cold again.
+            if request.group == nil { alarms[row.key] = nil }
             left[row.key] = nil
         }
         alarmsAreComplete = isComplete
-        if let pile = request.pile {
+        if let group = request.group {
             let rest = left.count { key, name in
-                name == pile && !(rows[key].map { isSucceeded(key, $0, request) } ?? false)
+                name == group && !(rows[key].map { isSucceeded(key, $0, request) } ?? false)
             }
-            if isComplete, request.isEager, rest > 0 { fail("\(rest) alarms are left in a pile") }
+            if isComplete, request.isEager, rest > 0 { fail("\(rest) alarms are left in a group") }
             return
         }
         guard isComplete else { return }
         for (key, wakeAt) in alarms where wakeAt <= request.time {
             let verdict = rows[key].map { $0.value.withUnsafeBytes { request.judge(key, $0) } }
-            if case .leave(let pile, _)? = verdict {
-                left[key] = pile
+            if case .leave(let group, _)? = verdict {
+                left[key] = group
                 alarms[key] = nil
             } else if let row = rows[key], isSucceeded(key, row, request) {
                 alarms[key] = nil

@@ -263,8 +263,8 @@ extension Strategy {
         }
     }
 
-    /// The pile for a due job that its app has no room for.
-    package func pile(in table: StoreKey.Table) -> AlarmPile.Kind {
+    /// The group for a due job that its app has no room for.
+    package func group(in table: StoreKey.Table) -> AlarmGroup.Kind {
         mustBeLeasedInTime(in: table) ? .vendorTimeout : .due
     }
 }

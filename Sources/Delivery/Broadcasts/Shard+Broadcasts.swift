@@ -253,7 +253,7 @@ extension Shard {
             next = entry.value.next
             if entry.value.flags.contains(.inFlight) || entry.value.flags.contains(.passedOver) { continue }
             guard device.value.inFlightCount < device.value.window else { return false }
-            guard entry.value.ticket <= outbox.committedTicket || isPlanted(.broadcastBeforeSync), !isWalled(slot)
+            guard entry.value.ticket <= outbox.committedTicket || isPlanted(.broadcastBeforeSync), !isBarred(slot)
             else {
                 return false
             }

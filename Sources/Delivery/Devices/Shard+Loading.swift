@@ -40,7 +40,7 @@ extension Shard {
         return UInt16(apps.count - 1)
     }
 
-    /// An index of 16 bits also names the apps that are served (`AppBook.lifetimeAppCount`).
+    /// An index of 16 bits also names the apps that are served (`ManagedApps.lifetimeAppCount`).
     static let unlistedAppLimit = 32_000
     /// No app's key.
     static let crowdedOut = AppKey(0)
@@ -156,8 +156,8 @@ extension Shard {
             if device.value.messageCount > 0 { device.value.flags.insert(.coldAhead) }
             device.value.mayHaveJobRows = device.value.messageCount + device.value.vendorCount > 0
             device.value.coldKeys = device.value.messageCount + device.value.vendorCount > 0 ? .max : 0
-            let held = AlarmPile(app: row.app, kind: .held)
-            if shard.store.alarmPiles.contains(held) { device.value.flags.insert(.heldInStore) }
+            let held = AlarmGroup(app: row.app, kind: .held)
+            if shard.store.alarmGroups.contains(held) { device.value.flags.insert(.heldInStore) }
             shard.placeJobs(of: slot)
             shard.evictIdle()
             shard.drainWaiting(slot)

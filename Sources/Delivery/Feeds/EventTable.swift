@@ -23,7 +23,7 @@ struct EventTable {
         var sweepFrom: UInt64 = 0
         var isSweeping = false
         /// After a read that failed.
-        var sweepRest = FeedRest()
+        var sweepRest = FeedBackoff()
         /// Taken out by the gateway and not told yet.
         var isTelling = false
         /// Rises when memory is cleared.

@@ -3,7 +3,7 @@ internal import Wire
 /// How long what failed is let rest: `FeedBounds.lookAgain` at first, then twice as long after each look that fails.
 ///
 /// What is damaged stays so. What could not be read is well again with its disk or its server, and nothing tells when.
-struct FeedRest {
+struct FeedBackoff {
     private var length: GatewayTime = 0
     private(set) var until: GatewayTime = 0
 
@@ -78,7 +78,7 @@ struct FeedTable {
 
     /// A head that could not be read.
     private struct UnseenHead {
-        var rest = FeedRest()
+        var rest = FeedBackoff()
         /// It was read, and is none.
         var isDamaged = false
     }

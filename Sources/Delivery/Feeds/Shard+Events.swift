@@ -175,7 +175,7 @@ extension Shard {
         guard reply.failure == nil, reply.results.count == buckets.count else {
             return state.sweepRest.failed(at: now)
         }
-        state.sweepRest = FeedRest()
+        state.sweepRest = FeedBackoff()
         for (bucket, result) in zip(buckets, reply.results) {
             guard case .rows(let rows, let isComplete) = result else { return }
             for row in rows {

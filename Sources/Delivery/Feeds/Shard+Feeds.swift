@@ -98,7 +98,7 @@ extension Shard {
     /// Has the feeds in memory whose home is here, so that what waits in them is counted, and goes when it is too old,
     /// though nobody asks for it; a few apps a call.
     ///
-    /// A head that could not be read, or is damaged, is looked for again at growing times (`FeedRest`). No feed holds up
+    /// A head that could not be read, or is damaged, is looked for again at growing times (`FeedBackoff`). No feed holds up
     /// those behind it.
     package mutating func watchFeeds(_ share: LoopShare, now: GatewayTime) {
         guard feeds.watchedApps < apps.count || feeds.isLookDue(at: now) else { return }

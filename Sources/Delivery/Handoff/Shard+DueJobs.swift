@@ -2,7 +2,7 @@
 //
 // Each app has a share of `dueJobReadAhead`. It may take more while all apps together are below that. An app whose
 // share is full leaves the rest in the store. The store passes over their alarms, and looks again when the app has room
-// (`AlarmPile`). Held jobs count apart: those of devices with push mode off, say, keep no due job from its sender.
+// (`AlarmGroup`). Held jobs count apart: those of devices with push mode off, say, keep no due job from its sender.
 
 internal import Structures
 internal import Wire
@@ -24,20 +24,20 @@ extension Shard {
 
     // MARK: Asking
 
-    /// When one of the piles is due for a look.
-    var nextPileAlarm: GatewayTime {
+    /// When one of the groups is due for a look.
+    var nextGroupAlarm: GatewayTime {
         var next = GatewayTime.max
-        for pile in store.alarmPiles { next = min(next, nextAlarm(of: pile)) }
+        for group in store.alarmGroups { next = min(next, nextAlarm(of: group)) }
         return next
     }
 
-    private func nextAlarm(of pile: AlarmPile) -> GatewayTime {
-        let next = store.nextAlarm(of: pile)
+    private func nextAlarm(of group: AlarmGroup) -> GatewayTime {
+        let next = store.nextAlarm(of: group)
         guard next < .max else { return next }
-        let pause = alarms.pause(of: pile)
-        guard pile.kind != .held else { return max(next, pause) }
+        let pause = alarms.pause(of: group)
+        guard group.kind != .held else { return max(next, pause) }
         // Jobs left for want of room are due as soon as there is room.
-        return max(hasRoom(pile.app) ? 0 : next, pause)
+        return max(hasRoom(group.app) ? 0 : next, pause)
     }
 
     private func hasRoom(_ key: AppKey) -> Bool {
@@ -51,7 +51,7 @@ extension Shard {
         alarms.asked()
         let token = store.requestAlarms(request)
         continuations[token] = { shard, reply in
-            shard.alarms.answered(request.pile, hasFailed: reply.failure != nil, now: shard.now)
+            shard.alarms.answered(request.group, hasFailed: reply.failure != nil, now: shard.now)
             guard case .rows(let rows, _)? = reply.results.first else { return }
             // Held until the work on all rows has begun, so that a finished row does not ask for more in between.
             shard.alarms.begin()
@@ -61,24 +61,24 @@ extension Shard {
     }
 
     private mutating func nextAlarmRequest() -> AlarmRequest? {
-        var due: Set<AlarmPile> = []
-        let piles = store.alarmPiles
-        for pile in piles where nextAlarm(of: pile) <= now { due.insert(pile) }
-        switch alarms.nextTurn(piles, isMainDue: store.nextAlarm <= now, isDue: { due.contains($0) }) {
+        var due: Set<AlarmGroup> = []
+        let groups = store.alarmGroups
+        for group in groups where nextAlarm(of: group) <= now { due.insert(group) }
+        switch alarms.nextTurn(groups, isMainDue: store.nextAlarm <= now, isDue: { due.contains($0) }) {
         case .main: return request(nil)
-        case .pile(let pile): return request(pile)
+        case .group(let group): return request(group)
         case nil: return nil
         }
     }
 
-    private func request(_ pile: AlarmPile?) -> AlarmRequest {
-        var request = AlarmRequest(upTo: now, limit: limits.alarmBatch, pile: pile)
+    private func request(_ group: AlarmGroup?) -> AlarmRequest {
+        var request = AlarmRequest(upTo: now, limit: limits.alarmBatch, group: group)
         request.vendorTimeout = limits.vendorFirstPatience
         request.ignoresSuccessors = isPlanted(.successorIgnored)
         for index in apps.indices where isFull(index) { request.fullApps.append(apps[index].key) }
-        if let pile, pile.kind != .held, hasRoom(pile.app) {
+        if let group, group.kind != .held, hasRoom(group.app) {
             request.isEager = true
-            if let app = apps.firstIndex(where: { $0.key == pile.app }) {
+            if let app = apps.firstIndex(where: { $0.key == group.app }) {
                 let room = max(dueShare - jobs.dueCount(of: app), limits.dueJobReadAhead - jobs.dueCount)
                 request.limit = max(1, min(request.limit, room))
             }
@@ -100,7 +100,7 @@ extension Shard {
         let until = entry.value.row.mayWait(limits.vendorFirstPatience)
         guard until > now else { return }
         store.leaveAlarm(
-            entry.value.alarmKey, wakeAt: entry.value.storedWakeAt, in: entry.value.row.pile, until: until)
+            entry.value.alarmKey, wakeAt: entry.value.storedWakeAt, in: entry.value.row.group, until: until)
         forgetJob(slot)
     }
 
@@ -114,7 +114,7 @@ extension Shard {
         let facts = entry.value.row.facts
         let soon = now + limits.heldJobPause.lowerBound
         store.leaveAlarm(
-            entry.value.alarmKey, wakeAt: entry.value.storedWakeAt, in: AlarmPile(app: facts.app, kind: .held),
+            entry.value.alarmKey, wakeAt: entry.value.storedWakeAt, in: AlarmGroup(app: facts.app, kind: .held),
             until: max(soon, min(facts.expiresAt, now + limits.heldJobPause.upperBound)))
         devices.at(entry.value.device).value.flags.insert(.heldInStore)
         forgetJob(slot)
@@ -129,6 +129,6 @@ extension Shard {
         }
         device.value.flags.remove(.heldInStore)
         store.recallAlarms(
-            of: AlarmPile(app: apps[Int(device.value.appIndex)].key, kind: .held), in: device.value.bucket)
+            of: AlarmGroup(app: apps[Int(device.value.appIndex)].key, kind: .held), in: device.value.bucket)
     }
 }

@@ -11,7 +11,7 @@ internal import Structures
 internal import Wire
 
 /// A job in memory whose device is ready.
-struct JobAtHand {
+struct LoadedJob {
     var slot: JobSlot
     var device: DeviceSlot
     /// The message's row, if a reader read it from the disk; valid during the call.
@@ -225,7 +225,7 @@ extension Shard {
         guard entry.value.isCold, entry.value.message == .none, entry.value.place != .leasing else { return }
         switch entry.value.place {
         case .due, .held:
-            // The store reported its alarm, and takes it back into a pile.
+            // The store reported its alarm, and takes it back into a group.
             guard !entry.value.wasReported else { return leaveIfOverfull(slot) }
             // Its alarm is past, so the store reports it when its app has room.
             let app = Int(entry.value.appIndex)
@@ -344,7 +344,7 @@ extension Shard {
     }
 
     /// As `giveUpVendor`, with the device loaded.
-    mutating func endVendorPart(_ job: JobAtHand, state: JobRow.State, reason: String) {
+    mutating func endVendorPart(_ job: LoadedJob, state: JobRow.State, reason: String) {
         let (slot, device) = (job.slot, job.device)
         let entry = jobs.at(slot)
         let facts = entry.value.row.facts
@@ -380,7 +380,7 @@ extension Shard {
     /// The shard reads the row first. It must not answer a result, or end a lease, before the move is written. Nor must
     /// the move be half done when a reader cannot read the row.
     mutating func withJob(
-        _ id: MessageID, device: DeviceSlot, completion: @escaping (inout Shard, Found<JobAtHand>) -> Void
+        _ id: MessageID, device: DeviceSlot, completion: @escaping (inout Shard, Found<LoadedJob>) -> Void
     ) {
         guard let job = jobs.find(id) else { return completion(&self, .absent) }
         let facts = jobs.at(job).value.row.facts
@@ -388,17 +388,17 @@ extension Shard {
         let mayMove =
             facts.strategy.vendorFailed(part) == .goesLive || facts.strategy.vendorAccepted(part) == .goesLive
         guard mayMove, store.young(facts.key) == .unknown
-        else { return completion(&self, .found(JobAtHand(slot: job, device: device))) }
+        else { return completion(&self, .found(LoadedJob(slot: job, device: device))) }
         whileBusy(device, reading: facts.key) { shard, reply in
             guard let job = shard.jobs.find(id) else { return completion(&shard, .absent) }
             guard case .row(let stored)? = reply.results.first else { return completion(&shard, .unreadable) }
-            completion(&shard, .found(JobAtHand(slot: job, device: device, coldRow: stored?.bytes)))
+            completion(&shard, .found(LoadedJob(slot: job, device: device, coldRow: stored?.bytes)))
         }
     }
 
     /// Gives a message a place in the live stream, with the offline flag: the vendor failed it, or its alert did not carry
     /// all of it, which the vendor has just taken (`isAlerted`).
-    mutating func moveToLive(_ job: JobAtHand, isAlerted: Bool = false) {
+    mutating func moveToLive(_ job: LoadedJob, isAlerted: Bool = false) {
         let facts = jobs.at(job.slot).value.row.facts
         if case .found(let location, _) = store.young(facts.key) {
             moveToLive(job.slot, device: job.device, bytes: store.bytes(at: location), isAlerted: isAlerted)

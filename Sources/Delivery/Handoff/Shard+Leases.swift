@@ -142,14 +142,14 @@ extension Shard {
         let channel = operation.command.channel
         guard let row = MessageRow(bytes), let content = row.content(for: channel) else {
             damaged(facts.key)
-            endVendorPart(JobAtHand(slot: slot, device: deviceSlot), state: .rejected, reason: "damagedRow")
+            endVendorPart(LoadedJob(slot: slot, device: deviceSlot), state: .rejected, reason: "damagedRow")
             return nil
         }
         let appHasTopic = apps[Int(entry.value.appIndex)].hasTopic
         guard let token = profile(deviceSlot).token(for: content.need, appHasTopic: appHasTopic) else {
             let reason = hasLostToken(deviceSlot) ? "tokenMoved" : "noToken"
             entry.value.row.note(.vendorRejected, now, reason)
-            let job = JobAtHand(slot: slot, device: deviceSlot, coldRow: bytes)
+            let job = LoadedJob(slot: slot, device: deviceSlot, coldRow: bytes)
             endVendorPart(job, state: .rejected, reason: reason)
             return nil
         }
@@ -162,7 +162,7 @@ extension Shard {
         guard Int(entry.value.row.attempts) < app.maxAttempts else {
             // Its last lease lapsed while the app was not known.
             count(entry.value.row) { $0.jobsExhausted &+= 1 }
-            let job = JobAtHand(slot: slot, device: deviceSlot, coldRow: bytes)
+            let job = LoadedJob(slot: slot, device: deviceSlot, coldRow: bytes)
             endVendorPart(job, state: .exhausted, reason: "exhausted")
             return nil
         }

@@ -68,7 +68,7 @@ extension Shard {
     /// Finds a job and its device, or the trace of a message that ended, and takes the verdict.
     private mutating func withJob(
         _ message: MessageID, _ operation: VerdictOperation, _ index: Int,
-        pending act: @escaping (inout Shard, JobAtHand) -> ResultVerdict.Verdict,
+        pending act: @escaping (inout Shard, LoadedJob) -> ResultVerdict.Verdict,
         ended:
             @escaping (
                 inout Shard, TraceRow, @escaping (inout Shard, ResultVerdict.Verdict) -> Void
@@ -145,7 +145,7 @@ extension Shard {
 
     // MARK: One result
 
-    private mutating func settle(_ result: JobResult, _ job: JobAtHand) -> ResultVerdict.Verdict {
+    private mutating func settle(_ result: JobResult, _ job: LoadedJob) -> ResultVerdict.Verdict {
         let entry = jobs.at(job.slot)
         if let given = entry.value.row.leases.first(where: { $0.id == result.leaseID }) {
             if given.hasTaken(result.outcome) { return .recorded }
@@ -208,7 +208,7 @@ extension Shard {
     /// While the vendor is down each result would write the same into a device's row.
     private static let failureRepeatMilliseconds: Int64 = 60_000
 
-    private mutating func vendorAccepted(_ job: JobAtHand, _ result: JobResult) {
+    private mutating func vendorAccepted(_ job: LoadedJob, _ result: JobResult) {
         let (slot, device) = (job.slot, job.device)
         let entry = jobs.at(slot)
         count(entry.value.row) { $0.resultsAccepted &+= 1 }
@@ -247,7 +247,7 @@ extension Shard {
         noteAlerted(facts, wasSent: entry.value.row.steps.contains { $0.event == .sent })
     }
 
-    private mutating func vendorRetry(_ job: JobAtHand, _ result: JobResult, _ reason: String) {
+    private mutating func vendorRetry(_ job: LoadedJob, _ result: JobResult, _ reason: String) {
         let (slot, device) = (job.slot, job.device)
         let entry = jobs.at(slot)
         count(entry.value.row) { $0.resultsRetry &+= 1 }
@@ -271,7 +271,7 @@ extension Shard {
     private static var longestRetryDelay: Int64 { 86_400_000 }
 
     /// The vendor never got the job: it is due again, and the lease does not count against `maxAttempts`.
-    private mutating func unsent(_ job: JobAtHand, _ result: JobResult, _ reason: String) {
+    private mutating func unsent(_ job: LoadedJob, _ result: JobResult, _ reason: String) {
         let (slot, device) = (job.slot, job.device)
         let entry = jobs.at(slot)
         count(entry.value.row) { $0.resultsUnsent &+= 1 }
@@ -305,7 +305,7 @@ extension Shard {
     }
 
     /// Quarantines the token that was sent, unless the device has another by now or registered it again since.
-    private mutating func badToken(_ job: JobAtHand, _ result: JobResult, _ reason: String) {
+    private mutating func badToken(_ job: LoadedJob, _ result: JobResult, _ reason: String) {
         let (slot, device) = (job.slot, job.device)
         let entry = jobs.at(slot)
         count(entry.value.row) { $0.resultsBadToken &+= 1 }

@@ -112,7 +112,7 @@ extension Shard {
     mutating func offer(_ slot: MessageSlot, device deviceSlot: DeviceSlot, bytes: LentBytes?) -> Bool {
         let device = devices.at(deviceSlot)
         let entry = messages.at(slot)
-        guard entry.value.ticket <= outbox.committedTicket || isPlanted(.deliverBeforeSync), !isWalled(deviceSlot)
+        guard entry.value.ticket <= outbox.committedTicket || isPlanted(.deliverBeforeSync), !isBarred(deviceSlot)
         else {
             return false
         }

@@ -258,7 +258,7 @@ package protocol ShardStore: AnyObject {
     /// result with the rows' current values, `isComplete` false when more are due; rows found before a failure come
     /// with it.
     ///
-    /// The store does not report what the request leaves, and goes on behind it; a later request names its pile. A pile
+    /// The store does not report what the request leaves, and goes on behind it; a later request names its group. A group
     /// may report an alarm of its app twice. The alarm of a row is not reported once the row's successor exists, which
     /// the request names.
     func requestAlarms(_ request: AlarmRequest) -> ReadToken
@@ -268,19 +268,19 @@ package protocol ShardStore: AnyObject {
     /// After a start, a store that has not looked everywhere yet says 0.
     var nextAlarm: Int64 { get }
 
-    /// The piles that have alarms.
-    var alarmPiles: [AlarmPile] { get }
+    /// The groups that have alarms.
+    var alarmGroups: [AlarmGroup] { get }
 
-    /// When a pile's next alarm is due for a look, or `Int64.max`.
-    func nextAlarm(of pile: AlarmPile) -> Int64
+    /// When a group's next alarm is due for a look, or `Int64.max`.
+    func nextAlarm(of group: AlarmGroup) -> Int64
 
     /// Gives back a cold row's alarm that the store reported.
     ///
-    /// The pile reports it again, not before `until` unless a recall or an eager request comes first.
-    func leaveAlarm(_ key: StoreKey, wakeAt: Int64, in pile: AlarmPile, until: Int64)
+    /// The group reports it again, not before `until` unless a recall or an eager request comes first.
+    func leaveAlarm(_ key: StoreKey, wakeAt: Int64, in group: AlarmGroup, until: Int64)
 
-    /// Makes the pile's alarms of a bucket due for a look now.
-    func recallAlarms(of pile: AlarmPile, in bucket: Bucket)
+    /// Makes the group's alarms of a bucket due for a look now.
+    func recallAlarms(of group: AlarmGroup, in bucket: Bucket)
 }
 
 extension ShardStore {

@@ -76,7 +76,7 @@ extension Shard {
         counters.writeChanged(device.value.bucket, to: store)
         batch.device = .none
         outbox.wrote(store.endBatch())
-        if batch.endsUnseen { raiseWall(slot) }
+        if batch.endsUnseen { raiseBarrier(slot) }
         devices.releaseQueue(slot)
         if tasks.hasFreshFirstAcks { tellFirstAcks() }
     }
@@ -85,13 +85,13 @@ extension Shard {
     ///
     /// What the shard sends from here on moves the device's position past the message that ended. If a crash took the
     /// end back, that position would still cover the message: it would count as delivered and never come.
-    private mutating func raiseWall(_ slot: DeviceSlot) {
+    private mutating func raiseBarrier(_ slot: DeviceSlot) {
         walls[slot] = outbox.lastTicket
         outbox.hold(.resume(device: slot, cid: devices.at(slot).value.cid))
     }
 
     /// True while the device's stream waits for an end to be durable.
-    mutating func isWalled(_ slot: DeviceSlot) -> Bool {
+    mutating func isBarred(_ slot: DeviceSlot) -> Bool {
         guard !walls.isEmpty, let wall = walls[slot] else { return false }
         guard wall <= outbox.committedTicket else { return true }
         walls[slot] = nil

@@ -12,7 +12,7 @@ final class SharedApps: Sendable {
         var configuration = GatewayConfiguration()
         var descriptors: DescriptorBudget?
         var surroundings = AppSurroundings()
-        var book = AppBook()
+        var managed = ManagedApps()
         /// The book was read, or its owner has told of it.
         var isKnown = true
         /// When the next secret ends, as far as the last snapshot knows.
@@ -83,7 +83,7 @@ final class SharedApps: Sendable {
     ) -> GatewaySnapshot {
         var managed: [(app: AppConfiguration, isEnabled: Bool)] = []
         var shadowed: Set<String> = []
-        for app in state.book.sorted {
+        for app in state.managed.sorted {
             if state.surroundings.fileApps.contains(app.appID) {
                 shadowed.insert(app.appID)
                 if !state.shadowed.contains(app.appID) { log.write(.warning, .appShadowed, [.app: .text(app.appID)]) }
@@ -97,7 +97,7 @@ final class SharedApps: Sendable {
             if let read { managed.append((read, app.isEnabled)) }
         }
         state.shadowed = shadowed
-        state.nextEnd = state.book.nextEnd(after: now)
+        state.nextEnd = state.managed.nextEnd(after: now)
         let snapshot = GatewaySnapshot(
             state.configuration, descriptors, managed: managed, isComplete: state.isKnown)
         state.registry = snapshot.registry
@@ -110,30 +110,30 @@ final class SharedApps: Sendable {
 
     // MARK: The book
 
-    var version: UInt64 { state.withLock { $0.book.version } }
+    var version: UInt64 { state.withLock { $0.managed.version } }
     var isKnown: Bool { state.withLock { $0.isKnown } }
 
     /// The owner of the gateway's own rows has read them.
-    func restore(_ book: AppBook, on context: GatewayContext?, now: GatewayTime) {
+    func restore(_ apps: ManagedApps, on context: GatewayContext?, now: GatewayTime) {
         guard let context else {
-            return state.withLock { state in (state.book, state.isKnown) = (book, true) }
+            return state.withLock { state in (state.managed, state.isKnown) = (apps, true) }
         }
         change(on: context, now: now) { state in
-            (state.book, state.isKnown) = (book, true)
+            (state.managed, state.isKnown) = (apps, true)
             return true
         }
     }
 
     func judge(_ change: AppChange, now: GatewayTime) -> AppResult {
-        state.withLock { $0.book.judge(change, $0.surroundings, seen: $0.seen, now: now) }
+        state.withLock { $0.managed.judge(change, $0.surroundings, seen: $0.seen, now: now) }
     }
 
-    func news(since version: UInt64) -> AppNews { state.withLock { $0.book.news(since: version) } }
+    func news(since version: UInt64) -> AppNews { state.withLock { $0.managed.news(since: version) } }
 
     /// Puts what is durable in force.
     func put(_ app: ManagedApp, isDeleted: Bool, on context: GatewayContext, now: GatewayTime) {
         change(on: context, now: now) { state in
-            if isDeleted { state.book.remove(app.key, version: app.version) } else { state.book.put(app) }
+            if isDeleted { state.managed.remove(app.key, version: app.version) } else { state.managed.put(app) }
             return true
         }
     }
@@ -141,8 +141,8 @@ final class SharedApps: Sendable {
     /// Takes over what the owner of the rows tells, all pieces of it.
     func take(_ news: AppNews, on context: GatewayContext, now: GatewayTime) {
         change(on: context, now: now) { state in
-            let isNew = news.head != state.book.version || !news.changed.isEmpty || !state.isKnown
-            state.book.take(news)
+            let isNew = news.head != state.managed.version || !news.changed.isEmpty || !state.isKnown
+            state.managed.take(news)
             state.isKnown = true
             return isNew
         }
@@ -159,7 +159,7 @@ final class SharedApps: Sendable {
                     appSecrets: AppPage.Secrets(ends: app.appSecrets.map { _ in 0 }),
                     masterSecrets: AppPage.Secrets(ends: app.masterSecrets.map { _ in 0 }))
             }
-            guard let app = state.book.apps[AppKey(appID: appID)], app.appID == appID else { return nil }
+            guard let app = state.managed.apps[AppKey(appID: appID)], app.appID == appID else { return nil }
             return AppPage(app, now: now)
         }
     }

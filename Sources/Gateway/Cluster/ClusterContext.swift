@@ -83,7 +83,7 @@ final class ClusterContext: Sendable {
     func setOwner(_ node: Int, of part: Int) { owners[part].node.store(node, ordering: .relaxed) }
 
     /// Notes when a part began to be served here: what devices said to its owner before, this gateway does not know.
-    func noteSeat(of part: Int, at time: GatewayTime) { owners[part].seatedAt.store(time, ordering: .relaxed) }
+    func noteOwnership(of part: Int, at time: GatewayTime) { owners[part].seatedAt.store(time, ordering: .relaxed) }
     func seatedAt(_ part: Int) -> GatewayTime { owners[part].seatedAt.load(ordering: .relaxed) }
 }
 

@@ -34,7 +34,7 @@ final class ClusterHost: @unchecked Sendable {
 
     /// Parts are opened at once in this number; each waits for Redis most of the time.
     private static let workerCount = 4
-    /// A part that is given away finishes within two seconds (`GatewayLoop.leaveSeat`).
+    /// A part that is given away finishes within two seconds (`GatewayLoop.releaseOwnership`).
     private static let answerMilliseconds: Int64 = 3_000
 
     let engine: RedisEngine
@@ -148,10 +148,10 @@ final class ClusterHost: @unchecked Sendable {
         if cluster.owner(of: part) == cluster.node { cluster.setOwner(0, of: part) }
         context.members[part].submit { member in
             // Still being opened: the opening sees that it is given up, and ends it.
-            guard member.isHere(part), opening.isSeated, !opening.isLeaving else { return }
+            guard member.isHere(part), opening.isOwned, !opening.isLeaving else { return }
             opening.isLeaving = true
             member.welcomesDevices = false
-            member.leaveSeat(isLost: isLost) { [self] in
+            member.releaseOwnership(isLost: isLost) { [self] in
                 onWorker { [self] in
                     engine.closePart(part)
                     report(.closed(part, epoch: epoch))
@@ -271,7 +271,7 @@ final class ClusterHost: @unchecked Sendable {
     func learn(_ revoked: [TokenID]) {
         let left = Lock(context.loopCount)
         context.tellAll { [self] loop in
-            loop.publicFront.learnRevoked(revoked)
+            loop.publicHandler.learnRevoked(revoked)
             let isLast = left.withLock { left in
                 left -= 1
                 return left == 0

@@ -7,13 +7,13 @@ final class ClusterLinks: GatewayLinks, LinkReceiver, @unchecked Sendable {
     // Sound because `context` is set once, before the hub starts; the rest synchronizes itself.
 
     /// `nil`: the gateway works alone.
-    let hub: LinkHub?
+    let hub: ClusterTransport?
     private let changed = Lock<@Sendable (LinkEvent) -> Void>({ _ in })
     private let nudged = Lock<@Sendable () -> Void>({})
     private var context: GatewayContext?
     private var mailboxes: [Mailbox<LoopMessage>] = []
 
-    init(_ hub: LinkHub?) { self.hub = hub }
+    init(_ hub: ClusterTransport?) { self.hub = hub }
 
     /// Begins to take and to make links; `changed` is called on the link loop.
     func start(

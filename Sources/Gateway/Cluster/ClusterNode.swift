@@ -31,7 +31,7 @@ final class ClusterNode {
     private let links: ClusterLinks
     private let register: RedisRegister
     private let runner: MembershipRunner
-    private let histories: HistoryDesk
+    private let histories: HistoryService
     private let counts = Lock(ClusterFigures.Counts())
     private var isClockOff = false
     private var isClockRefused = false
@@ -76,9 +76,9 @@ final class ClusterNode {
         let constants = joined.constants
         (partCount, queueEpoch, tokenKey) = (constants.partCount, constants.queueEpoch, constants.tokenKey)
         history = StoreHistory(constants.history)
-        let histories = HistoryDesk(history, log)
+        let histories = HistoryService(history, log)
         self.histories = histories
-        let hub: LinkHub?
+        let hub: ClusterTransport?
         if let listen = settings.listen {
             guard !settings.secrets.isEmpty else {
                 throw ClusterFailure(description: "cluster.secretFile: missing; cluster.listen needs it")
@@ -87,7 +87,7 @@ final class ClusterNode {
             do throws(TLSFailure) {
                 key = try TLSContext(psk: Self.keys(settings))
             } catch { throw ClusterFailure(description: "cluster.secretFile: \(error)") }
-            hub = try LinkHub(
+            hub = try ClusterTransport(
                 listen: listen.description,
                 settings: LinkSettings(
                     cluster: settings.name, release: Version.text, parts: constants.partCount, tls: key,
@@ -229,7 +229,7 @@ final class ClusterNode {
 
     private static func outlet(
         _ host: ClusterHost, _ links: ClusterLinks, _ context: ClusterContext, _ log: Log, _ time: SharedTime,
-        _ counts: Lock<ClusterFigures.Counts>, _ histories: HistoryDesk
+        _ counts: Lock<ClusterFigures.Counts>, _ histories: HistoryService
     ) -> MembershipRunner.Outlet {
         MembershipRunner.Outlet(
             seat: { host.open($0, epoch: $1) },
@@ -308,7 +308,8 @@ final class ClusterNode {
                 health: { runner.view.health($0, links, hasWorkingPart: engine.hasWorkingPart) },
                 figures: { runner.view.figures($0, links, counts.withLock { $0 }) },
                 wish: { request, done in
-                    guard let wish = ClusterWish(request, own: runner.view.node, parts: runner.view.partCount) else {
+                    guard let wish = RegisterRequest(request, own: runner.view.node, parts: runner.view.partCount)
+                    else {
                         return done(ClusterAnswer.refused("the cluster has no such part, or no such gateway"))
                     }
                     runner.wish(wish) { error in
@@ -392,7 +393,7 @@ final class ClusterNode {
 }
 
 /// The history of the cluster's store, between the engine that notices a loss, the register and the gateway's loops.
-private final class HistoryDesk: Sendable {
+private final class HistoryService: Sendable {
     private struct State {
         var history: StoreHistory
         var gateway: GatewayContext?
@@ -445,7 +446,7 @@ extension RedisEngine.Event {
     }
 }
 
-extension ClusterWish {
+extension RegisterRequest {
     /// `nil`: there can be no such part or gateway.
     fileprivate init?(_ request: ClusterRequest, own: NodeID, parts: Int) {
         func node(_ number: Int?) -> NodeID? { number.map { NodeID($0) } ?? own }

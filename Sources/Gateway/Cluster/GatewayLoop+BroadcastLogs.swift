@@ -35,7 +35,7 @@ final class BroadcastTurns: Sendable {
 extension GatewayLoop {
     /// Tells a part that is served elsewhere now what this part has of its apps' broadcasts, or to ask for it.
     func announceBroadcasts(to part: Int) {
-        guard core.pointee.isSeated else { return }
+        guard core.pointee.isOwned else { return }
         let share = LoopShare(index: index, count: loopCount)
         campaigns.coordinator.ask(index, .liveBroadcasts(share, BroadcastPiece())) { [unowned self] answer in
             guard case .liveBroadcasts(let logs, let next) = answer else { return }
@@ -60,7 +60,7 @@ extension GatewayLoop {
     /// A word of the last one may be lost, and then nothing else says that there is one. Each part is compared with about
     /// every sixteen seconds, however many there are.
     func compareBroadcasts() {
-        guard let cluster = context.cluster, core.pointee.isSeated, loopCount > 1 else { return }
+        guard let cluster = context.cluster, core.pointee.isOwned, loopCount > 1 else { return }
         for _ in 0..<max(1, loopCount / Self.comparisonSeconds) {
             compared = (compared + 1) % loopCount
             // Nothing is lost between the loops of one gateway.

@@ -1,4 +1,4 @@
-internal import Campaigns
+internal import Quotas
 internal import Delivery
 internal import EventLoops
 internal import MessageStore
@@ -12,10 +12,10 @@ extension GatewayLoop {
     /// Stops serving the part: devices go, what was accepted is committed and answered, then `done`.
     ///
     /// With `isLost` another gateway has the part already: nothing commits any more, so nothing is waited for.
-    func leaveSeat(isLost: Bool, done: @escaping () -> Void) {
-        guard core.pointee.isSeated else { return done() }
+    func releaseOwnership(isLost: Bool, done: @escaping () -> Void) {
+        guard core.pointee.isOwned else { return done() }
         if index == 0, !isLost { writeRates() }
-        stopSeat()
+        stopOwnership()
         sessions.closeAll(.moved, reason: "another gateway takes this device over; come back")
         // What they wait for is not known to be durable: they send it again, to the new owner.
         if isLost {

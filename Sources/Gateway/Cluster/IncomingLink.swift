@@ -6,16 +6,16 @@ internal import Wire
 /// of devices that it relays.
 final class IncomingLink: LinkConnection {
     private(set) var peer: LinkHello?
-    private(set) var port: LinkPort?
+    private(set) var port: PeerState?
     private let peerAddress: String
-    /// Whose place it takes among the strangers (`LinkDesk.accept`).
+    /// Whose place it takes among the strangers (`PeerConnections.accept`).
     let place: String
     /// It is a trunk, and goes to its loop.
     private var isTrunk = false
 
-    init(_ desk: LinkDesk, peerAddress: String, place: String) {
+    init(_ peerConnections: PeerConnections, peerAddress: String, place: String) {
         (self.peerAddress, self.place) = (peerAddress, place)
-        super.init(desk)
+        super.init(peerConnections)
     }
 
     override func take(_ frame: LinkFrame) throws(LinkFault) -> Bool {
@@ -27,10 +27,10 @@ final class IncomingLink: LinkConnection {
             return true
         case .publishes, .list, .message:
             do throws(LinkCodec.Refusal) {
-                desk.take(try LinkCodec.message(frame, desk.codec), part: frame.part, from: self)
+                peerConnections.take(try LinkCodec.message(frame, peerConnections.codec), part: frame.part, from: self)
             } catch {
                 guard case .unread(let number) = error else { throw .malformed("a message without a number") }
-                desk.counters.count(.unreadMessages)
+                peerConnections.counters.count(.unreadMessages)
                 send(.unread, (0..<4).map { UInt8(truncatingIfNeeded: number >> UInt32(8 * $0)) })
             }
             return true
@@ -44,10 +44,10 @@ final class IncomingLink: LinkConnection {
         switch frame.kind {
         case .hello:
             guard let hello = LinkHello(frame.body) else { throw .malformed("the Hello cannot be read") }
-            guard isWelcome(hello), let port = desk.admit(self, hello) else { return true }
+            guard isWelcome(hello), let port = peerConnections.admit(self, hello) else { return true }
             (peer, self.port) = (hello, port)
             identified()
-            send(.hello, desk.hello(for: hello.node).bytes)
+            send(.hello, peerConnections.hello(for: hello.node).bytes)
             return true
         case .trunk:
             guard let hello = LinkHello(frame.body) else { throw .malformed("the Hello cannot be read") }
@@ -59,7 +59,7 @@ final class IncomingLink: LinkConnection {
 
     /// Looks whether the peer may talk to this gateway; says why not.
     private func isWelcome(_ hello: LinkHello) -> Bool {
-        let settings = desk.settings
+        let settings = peerConnections.settings
         if hello.cluster != settings.cluster || hello.parts != settings.parts {
             refuse(
                 .otherCluster,
@@ -71,9 +71,9 @@ final class IncomingLink: LinkConnection {
                 "release \(settings.release) speaks versions \(settings.versions.lowest) to "
                     + "\(settings.versions.version) of the link, release \(hello.release) \(hello.lowestVersion) to "
                     + "\(hello.version); upgrade one release at a time")
-        } else if hello.wanted != desk.node {
-            refuse(.staleNode, "this is node \(desk.node), not \(hello.wanted)")
-        } else if hello.node == desk.node || !LinkDesk.nodes.contains(hello.node) {
+        } else if hello.wanted != peerConnections.node {
+            refuse(.staleNode, "this is node \(peerConnections.node), not \(hello.wanted)")
+        } else if hello.node == peerConnections.node || !PeerConnections.nodes.contains(hello.node) {
             refuse(.duplicate, "node \(hello.node) is this gateway's number, or none")
         } else {
             return true
@@ -82,8 +82,8 @@ final class IncomingLink: LinkConnection {
     }
 
     func refuse(_ code: LinkClose.Code, _ reason: String) {
-        desk.counters.count(.refusedPeers)
-        desk.tell(.refused(peer: peerAddress, code: code, reason: reason))
+        peerConnections.counters.count(.refusedPeers)
+        peerConnections.tell(.refused(peer: peerAddress, code: code, reason: reason))
         close(code, reason)
     }
 
@@ -98,11 +98,11 @@ final class IncomingLink: LinkConnection {
         guard isTrunk else { return }
         isTrunk = false
         guard let connection = detach(rest) else { return }
-        desk.strangerLeft(self)
-        desk.trunkArrived(connection, from: peerAddress)
+        peerConnections.strangerLeft(self)
+        peerConnections.trunkArrived(connection, from: peerAddress)
     }
 
-    override var countingPort: LinkPort? { port }
+    override var countingPort: PeerState? { port }
 
     // MARK: End
 
@@ -113,14 +113,15 @@ final class IncomingLink: LinkConnection {
 
     override func ended(_ reason: CloseReason) {
         if peer == nil {
-            desk.strangerLeft(self)
+            peerConnections.strangerLeft(self)
             // A stranger, or a gateway with another secret: TLS has let nobody in.
             if case .tlsFailed(let text) = reason {
-                desk.counters.count(.refusedPeers)
-                desk.tell(.refused(peer: peerAddress, code: nil, reason: "TLS with the cluster's secret: \(text)"))
+                peerConnections.counters.count(.refusedPeers)
+                peerConnections.tell(
+                    .refused(peer: peerAddress, code: nil, reason: "TLS with the cluster's secret: \(text)"))
             }
         } else {
-            desk.left(self)
+            peerConnections.left(self)
         }
     }
 }

@@ -1,5 +1,5 @@
 internal import APNs
-internal import Campaigns
+internal import Quotas
 internal import Delivery
 internal import PushAPI
 internal import Wire
@@ -40,9 +40,9 @@ extension LoopMessage {
         case .question(.testDevices(let request, _, let limit), _):
             return isHere(Bucket(0)) && request.isSound && limit >= 0
         case .question(.rates(let reports), _):
-            return isHere(Bucket(0)) && reports.count <= RateBook.exchangeLimit && reports.allSatisfy(\.isSound)
+            return isHere(Bucket(0)) && reports.count <= RateLimiter.exchangeLimit && reports.allSatisfy(\.isSound)
         case .question(.queues(let queues, let node), _):
-            return isHere(Bucket(0)) && LinkDesk.nodes.contains(node) && queues.count <= QueueLedger.appLimit
+            return isHere(Bucket(0)) && PeerConnections.nodes.contains(node) && queues.count <= QueueLedger.appLimit
                 && queues.allSatisfy(\.isSound)
         case .question(.app(let change), _): return isHere(Bucket(0)) && change.isSound
         case .question: return isHere(Bucket(0))
@@ -183,7 +183,7 @@ extension LoopAnswer {
         case .gateway(_, .rates(let totals)): totals.allSatisfy(\.isSound)
         case .gateway(_, .queues(let queues)): queues.allSatisfy(\.isSound)
         case .gateway(_, .apps(let news)): news.isSound
-        case .gateway(_, .app(.done(let app, _, _))): app.version < AppBook.versionLimit
+        case .gateway(_, .app(.done(let app, _, _))): app.version < ManagedApps.versionLimit
         case .task(_, .liveBroadcasts(let logs, _)): logs.allSatisfy(\.isSound)
         case .task(_, .feed(.page(let page))): page.isSound
         default: true

@@ -6,8 +6,8 @@ internal import Wire
 ///
 /// Confined to the link loop, as its subclasses are.
 class LinkConnection: StreamDelegate {
-    // The desk outlives its connections: it ends them before it goes.
-    unowned let desk: LinkDesk
+    // The peerConnections outlives its connections: it ends them before it goes.
+    unowned let peerConnections: PeerConnections
     private(set) var stream: ByteStream?
     private let reader = LinkFrameReader()
     /// Frames that the stream has not taken yet.
@@ -22,16 +22,17 @@ class LinkConnection: StreamDelegate {
     /// The peer is known: heartbeats run, and frames may be long.
     private(set) var isIdentified = false
 
-    init(_ desk: LinkDesk) { self.desk = desk }
+    init(_ peerConnections: PeerConnections) { self.peerConnections = peerConnections }
 
     func attach(_ connection: DetachedConnection, serverName: String?) {
-        let now = desk.loop.now
+        let now = peerConnections.loop.now
         (lastHeardAt, lastHeartbeatAt) = (now, now)
         stream = ByteStream(
-            attaching: connection, on: desk.loop, delegate: self, outboxByteLimit: LinkLimits.outboxByteCount,
-            tls: desk.settings.tls, serverName: serverName)
+            attaching: connection, on: peerConnections.loop, delegate: self,
+            outboxByteLimit: LinkLimits.outboxByteCount,
+            tls: peerConnections.settings.tls, serverName: serverName)
         stream?.isLink()
-        stream?.setTimeout(afterMilliseconds: desk.settings.times.identificationMilliseconds)
+        stream?.setTimeout(afterMilliseconds: peerConnections.settings.times.identificationMilliseconds)
     }
 
     /// The peer said who it is.
@@ -44,7 +45,7 @@ class LinkConnection: StreamDelegate {
     // MARK: What subclasses say
 
     /// Where the bytes are counted, once the peer is known.
-    var countingPort: LinkPort? { nil }
+    var countingPort: PeerState? { nil }
 
     /// Takes a frame; false stops the reading of what follows it.
     func take(_ frame: LinkFrame) throws(LinkFault) -> Bool { preconditionFailure("override take(_:)") }
@@ -59,13 +60,13 @@ class LinkConnection: StreamDelegate {
     func wentSilent() {}
 
     /// A block went to the stream, or will not go any more.
-    func released(_ block: LinkBlock) { desk.spares.keep(block) }
+    func released(_ block: LinkBlock) { peerConnections.spares.keep(block) }
 
     // MARK: Input
 
     override func received(_ bytes: UnsafeRawBufferPointer, on stream: ByteStream) -> Int {
-        lastHeardAt = desk.loop.now
-        desk.counters.received(bytes.count)
+        lastHeardAt = peerConnections.loop.now
+        peerConnections.counters.received(bytes.count)
         countingPort?.countReceived(bytes.count)
         do throws(LinkFault) {
             let count = try reader.read(bytes) { (frame) throws(LinkFault) in
@@ -93,7 +94,7 @@ class LinkConnection: StreamDelegate {
 
     func resumeReading() {
         // The silence was this side's own.
-        lastHeardAt = desk.loop.now
+        lastHeardAt = peerConnections.loop.now
         stream?.resumeReading()
     }
 
@@ -106,7 +107,7 @@ class LinkConnection: StreamDelegate {
 
     /// Writes a frame of its own.
     func send(_ kind: LinkFrame.Kind, _ body: [UInt8] = [], lease: LinkFrame.Lease = .unstated) {
-        let block = desk.spares.take()
+        let block = peerConnections.spares.take()
         let start = block.beginFrame(kind, lease: lease)
         block.put(body)
         block.endFrame(start)
@@ -122,7 +123,7 @@ class LinkConnection: StreamDelegate {
                 let end = min(block.byteCount, offset + LinkLimits.pieceByteCount)
                 let isTaken = block.withBytes { stream.write(UnsafeRawBufferPointer(rebasing: $0[offset..<end])) }
                 guard isTaken else { return forgetReleased() }
-                desk.counters.sent(end - offset)
+                peerConnections.counters.sent(end - offset)
                 countingPort?.countSent(end - offset)
                 offset = end
             }
@@ -148,13 +149,15 @@ class LinkConnection: StreamDelegate {
 
     func tick(_ now: UInt64) {
         guard isIdentified, closing == nil, let stream else { return }
-        if now >= lastHeardAt + desk.settings.times.silenceMilliseconds, !stream.isReadingPaused {
+        if now >= lastHeardAt + peerConnections.settings.times.silenceMilliseconds, !stream.isReadingPaused {
             wentSilent()
             close(.unavailable, "the peer said nothing for \(now - lastHeardAt) ms")
             self.stream?.close(.timedOut)
-        } else if firstQueued == queue.count, now >= lastHeartbeatAt + desk.settings.times.heartbeatMilliseconds {
+        } else if firstQueued == queue.count,
+            now >= lastHeartbeatAt + peerConnections.settings.times.heartbeatMilliseconds
+        {
             lastHeartbeatAt = now
-            send(.heartbeat, lease: desk.ports.lease)
+            send(.heartbeat, lease: peerConnections.ports.lease)
         }
     }
 
@@ -163,7 +166,7 @@ class LinkConnection: StreamDelegate {
     }
 
     /// Whether the peer has said something within the bound of silence.
-    var isLively: Bool { desk.loop.now < lastHeardAt + desk.settings.times.silenceMilliseconds }
+    var isLively: Bool { peerConnections.loop.now < lastHeardAt + peerConnections.settings.times.silenceMilliseconds }
 
     // MARK: End
 
@@ -172,13 +175,13 @@ class LinkConnection: StreamDelegate {
         guard closing == nil, let stream else { return }
         let close = LinkClose(code: code, reason: reason)
         closing = close
-        let block = desk.spares.take()
+        let block = peerConnections.spares.take()
         let start = block.beginFrame(.close)
         block.put(close.bytes)
         block.endFrame(start)
         // Behind half a frame it would be read as a part of that.
         if firstQueued == queue.count || offset == 0 { _ = block.withBytes { stream.write($0) } }
-        desk.spares.keep(block)
+        peerConnections.spares.keep(block)
         stream.closeAfterFlush()
         closes()
     }

@@ -1,4 +1,4 @@
-internal import Campaigns
+internal import Quotas
 internal import Delivery
 
 /// What must hold for whatever bytes come over a link; for tests that make such bytes.

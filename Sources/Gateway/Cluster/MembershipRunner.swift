@@ -52,7 +52,7 @@ final class MembershipRunner: @unchecked Sendable {
 
     private struct Inbox {
         var inputs: [MembershipInput] = []
-        var wishes: [(wish: ClusterWish, done: @Sendable (RegisterError?) -> Void)] = []
+        var wishes: [(wish: RegisterRequest, done: @Sendable (RegisterError?) -> Void)] = []
         var losses: [@Sendable (_ isRenewed: Bool) -> Void] = []
         var isNudged = false
         var isStopping = false
@@ -106,7 +106,7 @@ final class MembershipRunner: @unchecked Sendable {
     }
 
     /// Writes an operator's wish; `done` runs on the runner's thread.
-    func wish(_ wish: ClusterWish, done: @escaping @Sendable (RegisterError?) -> Void) {
+    func wish(_ wish: RegisterRequest, done: @escaping @Sendable (RegisterError?) -> Void) {
         inbox.broadcast { $0.wishes.append((wish, done)) }
     }
 

@@ -21,18 +21,20 @@ final class OutgoingLink {
     final class Connection: LinkConnection {
         /// A connection that says goodbye may outlast its link.
         private weak var link: OutgoingLink?
-        private let port: LinkPort
+        private let port: PeerState
 
         init(_ link: OutgoingLink) {
             (self.link, port) = (link, link.port)
-            super.init(link.desk)
+            super.init(link.peerConnections)
         }
 
-        override var countingPort: LinkPort? { port }
-        override func handshakeFinished(_ stream: ByteStream) { send(.hello, desk.hello(for: port.node).bytes) }
+        override var countingPort: PeerState? { port }
+        override func handshakeFinished(_ stream: ByteStream) {
+            send(.hello, peerConnections.hello(for: port.node).bytes)
+        }
         override func take(_ frame: LinkFrame) throws(LinkFault) -> Bool { try link?.take(frame, on: self) ?? true }
         override func ended(_ reason: CloseReason) { link?.ended(self, reason) }
-        override func wentSilent() { desk.wentSilent(port.node) }
+        override func wentSilent() { peerConnections.wentSilent(port.node) }
         override func closes() { link?.ended(self, .closedHere) }
         override func released(_ block: LinkBlock) {
             port.leave(block)
@@ -40,9 +42,9 @@ final class OutgoingLink {
         }
     }
 
-    unowned let desk: LinkDesk
+    unowned let peerConnections: PeerConnections
     let node: Int
-    let port: LinkPort
+    let port: PeerState
     private var address: LinkAddress
     private var state = State.paused(until: 0)
     private var resolved: [RemoteAddress] = [] {
@@ -58,8 +60,8 @@ final class OutgoingLink {
     /// Why the last connection ended, as the peer said.
     private var lastWord: LinkClose?
 
-    init(_ desk: LinkDesk, node: Int, address: LinkAddress, port: LinkPort) {
-        (self.desk, self.node, self.address, self.port) = (desk, node, address, port)
+    init(_ peerConnections: PeerConnections, node: Int, address: LinkAddress, port: PeerState) {
+        (self.peerConnections, self.node, self.address, self.port) = (peerConnections, node, address, port)
     }
 
     var questionCount: Int { questions.count }
@@ -79,14 +81,14 @@ final class OutgoingLink {
         resolved = []
         port.setAddresses([])
         // The answer for the old one is for nobody.
-        if case .resolving = state { state = .paused(until: desk.loop.now) }
+        if case .resolving = state { state = .paused(until: peerConnections.loop.now) }
         connection?.close(.unavailable, "the node's address has changed")
     }
 
     private func connect() {
         guard resolved.isEmpty else { return connectNow() }
-        state = .resolving(until: desk.loop.now + desk.settings.times.silenceMilliseconds)
-        desk.resolve(address) { [weak self, address] addresses in
+        state = .resolving(until: peerConnections.loop.now + peerConnections.settings.times.silenceMilliseconds)
+        peerConnections.resolve(address) { [weak self, address] addresses in
             guard let self, case .resolving = state, address == self.address else { return }
             found(addresses, orElse: "\(address) has no address")
         }
@@ -94,7 +96,8 @@ final class OutgoingLink {
 
     /// Goes on with the addresses of the node's name, or with those that it had last.
     private func found(_ addresses: [RemoteAddress], orElse reason: String) {
-        resolved = addresses.isEmpty ? desk.settings.names.known(host: address.host, port: address.port) : addresses
+        resolved =
+            addresses.isEmpty ? peerConnections.settings.names.known(host: address.host, port: address.port) : addresses
         port.setAddresses(resolved)
         if resolved.isEmpty { down(wasRefused: false, reason) } else { connectNow() }
     }
@@ -106,7 +109,7 @@ final class OutgoingLink {
             let detached = try DetachedConnection(connectingTo: target)
             let connection = Connection(self)
             state = .trying(connection)
-            connection.attach(detached, serverName: LinkDesk.serverName)
+            connection.attach(detached, serverName: PeerConnections.serverName)
         } catch {
             down(wasRefused: error.isConnectionRefused, "\(error)")
         }
@@ -133,16 +136,17 @@ final class OutgoingLink {
         case (.heartbeat, .up): port.setLease(frame.lease)
         case (.hello, .trying):
             guard let hello = LinkHello(frame.body) else { throw .malformed("the peer's Hello cannot be read") }
-            guard hello.node == node, hello.cluster == desk.settings.cluster, hello.parts == desk.settings.parts,
-                desk.settings.versions.common(with: hello.versions) != nil
+            guard hello.node == node, hello.cluster == peerConnections.settings.cluster,
+                hello.parts == peerConnections.settings.parts,
+                peerConnections.settings.versions.common(with: hello.versions) != nil
             else { throw .malformed("the peer is another one than it is said to be") }
             connection.identified()
             up(connection, hello)
         case (.published, .up), (.answer, .up):
             let isRead = LinkCodec.forEachAnswer(in: frame) { answer in
                 // An answer that is not asked for comes too late, or is none of ours.
-                guard questions.take(answer) else { return desk.counters.count(.strayAnswers) }
-                desk.deliver(answer)
+                guard questions.take(answer) else { return peerConnections.counters.count(.strayAnswers) }
+                peerConnections.deliver(answer)
             }
             // Its question is answered as busy when the link ends.
             guard isRead else { throw .malformed("an answer cannot be read") }
@@ -151,7 +155,7 @@ final class OutgoingLink {
             guard let number = frame.body.count >= 4 ? frame.body.loadUnaligned(as: UInt32.self) : nil else {
                 throw .malformed("a number is missing")
             }
-            desk.counters.count(.unreadMessages)
+            peerConnections.counters.count(.unreadMessages)
             answerBusy(questions.takeBusy(number: UInt32(littleEndian: number)))
         default: throw .malformed("a frame of kind \(frame.kind) does not belong here")
         }
@@ -160,16 +164,16 @@ final class OutgoingLink {
 
     private func up(_ connection: Connection, _ hello: LinkHello) {
         state = .up(connection)
-        upSince = desk.loop.now
+        upSince = peerConnections.loop.now
         told = (true, false)
         port.setUp(true)
-        desk.tell(.up(node: node, release: hello.release))
+        peerConnections.tell(.up(node: node, release: hello.release))
     }
 
     // MARK: Messages
 
     /// Sends what a loop has encoded; without a link its questions are busy.
-    func send(_ parcel: LinkParcel) {
+    func send(_ parcel: OutgoingBatch) {
         guard case .up(let connection) = state else { return refuse(parcel) }
         LinkCodec.forEachAsked(in: parcel.block) { asked, number, part in
             questions.add(asked, number: number, part: part)
@@ -177,12 +181,12 @@ final class OutgoingLink {
         for question in parcel.questions { questions.add(question) }
         port.setQuestions(questions.count)
         connection.send(parcel.block)
-        for answer in parcel.refused { desk.deliver(answer) }
+        for answer in parcel.refused { peerConnections.deliver(answer) }
     }
 
-    private func refuse(_ parcel: LinkParcel) {
+    private func refuse(_ parcel: OutgoingBatch) {
         port.leave(parcel.block)
-        desk.refuse(parcel)
+        peerConnections.refuse(parcel)
     }
 
     /// A part has moved to another node: what is asked of it here has no answer any more.
@@ -190,8 +194,8 @@ final class OutgoingLink {
 
     private func answerBusy(_ answers: [LoopAnswer]) {
         port.setQuestions(questions.count)
-        desk.counters.count(.busyAnswers, UInt64(answers.count))
-        for answer in answers { desk.deliver(answer) }
+        peerConnections.counters.count(.busyAnswers, UInt64(answers.count))
+        for answer in answers { peerConnections.deliver(answer) }
     }
 
     // MARK: End
@@ -207,21 +211,21 @@ final class OutgoingLink {
     private func down(wasRefused: Bool, _ reason: String) {
         if case .over = state { return }
         let wasUp = if case .up = state { true } else { false }
-        if wasUp { desk.linkEnded(node) }
-        let times = desk.settings.times
+        if wasUp { peerConnections.linkEnded(node) }
+        let times = peerConnections.settings.times
         // At once after a break; then after pauses that double, and differ from node to node. A link that breaks as soon as
         // it is up is no better than one that does not come up.
-        if wasUp, desk.loop.now >= upSince + times.silenceMilliseconds { tries = 0 }
+        if wasUp, peerConnections.loop.now >= upSince + times.silenceMilliseconds { tries = 0 }
         let doubled = times.firstPauseMilliseconds << UInt64(min(max(0, tries - 1), 16))
         let pause = tries == 0 ? 0 : min(times.longestPauseMilliseconds, doubled)
         tries += 1
         if !wasUp { resolved = tries % max(1, resolved.count) == 0 ? [] : resolved }
-        state = .paused(until: desk.loop.now + pause / 2 + UInt64.random(in: 0...pause / 2))
+        state = .paused(until: peerConnections.loop.now + pause / 2 + UInt64.random(in: 0...pause / 2))
         port.setUp(false)
         answerBusy(questions.takeBusy())
         if told?.isUp ?? true || (wasRefused && told?.wasRefused == false) {
             told = (false, wasRefused)
-            desk.tell(.down(node: node, wasRefused: wasRefused, reason: reason))
+            peerConnections.tell(.down(node: node, wasRefused: wasRefused, reason: reason))
         }
     }
 

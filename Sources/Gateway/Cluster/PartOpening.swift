@@ -36,14 +36,14 @@ final class PartOpening: @unchecked Sendable {
     /// Of the part's loop: came after that.
     private var lateFold: FoldedDays?
     /// Of the part's loop.
-    private(set) var isSeated = false
+    private(set) var isOwned = false
     /// Of the part's loop: the seat ends once, whatever says so.
     var isLeaving = false
 
     init(_ part: Int, epoch: UInt64, host: ClusterHost) { (self.part, self.epoch, self.host) = (part, epoch, host) }
 
     /// Gives up what the opening still holds; the loops and the workers have ended.
-    func closeLeftover() { if !isSeated { store?.close() } }
+    func closeLeftover() { if !isOwned { store?.close() } }
 
     private func onLoop(_ work: @escaping @Sendable (GatewayLoop) -> Void) { host.context.members[part].submit(work) }
 
@@ -121,7 +121,7 @@ final class PartOpening: @unchecked Sendable {
     }
 
     private func tellFold(_ member: GatewayLoop) {
-        guard isSeated, !isLeaving, member.isHere(part), let folded = lateFold else { return }
+        guard isOwned, !isLeaving, member.isHere(part), let folded = lateFold else { return }
         member.withShard { $0.learnFold(folded, now: member.now) }
         member.continueWork()
     }
@@ -144,7 +144,7 @@ final class PartOpening: @unchecked Sendable {
         member.store.close()
         member.welcomesDevices = false
         member.seat(start)
-        isSeated = true
+        isOwned = true
         tellFold(member)
         host.seated(part)
         gather(on: member)

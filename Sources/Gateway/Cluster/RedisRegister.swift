@@ -121,7 +121,7 @@ package final class RedisRegister: ClusterRegister {
         _ = try reader(try run(RegisterScripts.leave, ["\(node)", "\(instance)"], mustBeDurable: true))
     }
 
-    package func wish(_ wish: ClusterWish) throws(RegisterError) {
+    package func wish(_ wish: RegisterRequest) throws(RegisterError) {
         let words: [String]
         let target: NodeID?
         switch wish {

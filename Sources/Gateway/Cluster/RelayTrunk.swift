@@ -48,7 +48,7 @@ final class RelayTrunk: StreamDelegate {
         self.init(on: loop, openingLimit: settings.openingRelayCount, arrival: nil, ended: ended)
         stream = ByteStream(
             attaching: connection, on: loop, delegate: self, outboxByteLimit: LinkLimits.trunkOutboxByteCount,
-            tls: settings.tls, serverName: LinkDesk.serverName)
+            tls: settings.tls, serverName: PeerConnections.serverName)
         stream?.isLink()
         let block = LinkBlock()
         let start = block.beginFrame(.trunk)

@@ -23,7 +23,7 @@ final class VacantStore: LoopStore {
     var acceptsWrites: Bool { false }
     var isShortOfRoom: Bool { true }
     var nextAlarm: Int64 { .max }
-    var alarmPiles: [AlarmPile] { [] }
+    var alarmGroups: [AlarmGroup] { [] }
 
     func loadAll(table: StoreKey.Table, _ body: (StoredRow) -> Void) throws(StoreError) {}
     func turnEnded(awaited: Ticket) {}
@@ -60,7 +60,7 @@ final class VacantStore: LoopStore {
     }
 
     func requestAlarms(_ request: AlarmRequest) -> ReadToken { read([]) }
-    func nextAlarm(of pile: AlarmPile) -> Int64 { .max }
-    func leaveAlarm(_ key: StoreKey, wakeAt: Int64, in pile: AlarmPile, until: Int64) {}
-    func recallAlarms(of pile: AlarmPile, in bucket: Bucket) {}
+    func nextAlarm(of group: AlarmGroup) -> Int64 { .max }
+    func leaveAlarm(_ key: StoreKey, wakeAt: Int64, in group: AlarmGroup, until: Int64) {}
+    func recallAlarms(of group: AlarmGroup, in bucket: Bucket) {}
 }

@@ -1,4 +1,4 @@
-internal import Campaigns
+internal import Quotas
 package import Configuration
 internal import Delivery
 internal import EventLoops

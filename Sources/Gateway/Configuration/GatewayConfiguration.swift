@@ -1,4 +1,4 @@
-package import Campaigns
+package import Quotas
 package import Configuration
 package import Delivery
 package import EventLoops

@@ -1,4 +1,4 @@
-package import Campaigns
+package import Quotas
 package import Delivery
 package import EventLoops
 package import PushAPI
@@ -25,7 +25,7 @@ package struct GatewayLimits: Sendable {
     package fileprivate(set) var welcomeSliceMicroseconds: Int64 = 1_000
     /// The longest that a device waits until it is taken up; a client gives up after ten seconds.
     package fileprivate(set) var welcomeWaitMilliseconds: Int64 = 2_000
-    /// Welcomes of one device at once, and one in 15 s after that (`FlapBook`); 0: no device is slowed.
+    /// Welcomes of one device at once, and one in 15 s after that (`FlapDamping`); 0: no device is slowed.
     package fileprivate(set) var flappingConnects: Int64 = 20
     /// TLS handshakes under way in one loop, of senders and HTTP clients.
     package fileprivate(set) var tlsHandshakesAtOnce = 512

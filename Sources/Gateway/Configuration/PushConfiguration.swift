@@ -1,5 +1,5 @@
 internal import Configuration
-package import Campaigns
+package import Quotas
 package import PushAPI
 
 /// What one app's pushes may be: `apps[].push`.

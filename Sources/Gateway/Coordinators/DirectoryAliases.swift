@@ -10,7 +10,7 @@ final class DirectoryAliases: AliasResolver {
     init(_ owner: GatewayLoop) { self.owner = owner }
 
     func resolve(_ names: [AliasName], of app: AppKey, completion: @escaping ([ResolvedAlias]?) -> Void) {
-        let isTaken = owner.directoryFront.run(.resolve(names), app: app) { operation in
+        let isTaken = owner.directoryHandler.run(.resolve(names), app: app) { operation in
             guard operation.outcomes.allSatisfy({ $0 == .done }) else { return completion(nil) }
             completion(
                 zip(names, operation.members).map { ResolvedAlias(alias: $0.text, devices: $1.map(\.cid)) })

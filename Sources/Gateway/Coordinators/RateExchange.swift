@@ -1,14 +1,14 @@
-internal import Campaigns
+internal import Quotas
 internal import Delivery
 internal import EventLoops
 internal import Platform
 internal import PushAPI
 internal import Wire
 
-/// What apps have used of their rates: one book for all loops, and at the owner of part 0 the counter of all gateways.
-final class SharedRates: RateKeeper, Sendable {
+/// What apps have used of their rates: one limiter for all loops, and at the owner of part 0 the counter of all gateways.
+final class SharedRates: RateLimiting, Sendable {
     fileprivate struct State {
-        var book = RateBook()
+        var limiter = RateLimiter()
         var ledger = RateLedger()
         /// An exchange is under way; one that has no answer by then has failed.
         var answerDueAt: GatewayTime?
@@ -19,19 +19,19 @@ final class SharedRates: RateKeeper, Sendable {
     }
 
     private let state = Lock(State())
-    private let networks = Lock(NetworkBook())
+    private let networks = Lock(NetworkLimits())
     /// A link answers for itself long before.
     private static let answerMilliseconds: Int64 = 10_000
 
     // MARK: Uses
 
-    func take(_ kind: RateKind, app: AppKey, limits: RateLimits, now: GatewayTime) -> RateBook.Verdict {
+    func take(_ kind: RateKind, app: AppKey, limits: RateLimits, now: GatewayTime) -> RateLimiter.Verdict {
         take(kind, app: app, bound: limits.bound(kind), now: now)
     }
 
-    func take(_ kind: RateKind, app: AppKey, bound: RateBound, now: GatewayTime) -> RateBook.Verdict {
+    func take(_ kind: RateKind, app: AppKey, bound: RateBound, now: GatewayTime) -> RateLimiter.Verdict {
         let (verdict, call) = state.withLock { state in
-            let verdict = state.book.take(kind, app: app, bound: bound, now: now)
+            let verdict = state.limiter.take(kind, app: app, bound: bound, now: now)
             return (verdict, state.calling())
         }
         call?()
@@ -39,7 +39,7 @@ final class SharedRates: RateKeeper, Sendable {
     }
 
     func isSpent(_ kind: RateKind, app: AppKey, limits: RateLimits, now: GatewayTime) -> Bool {
-        state.withLock { $0.book.isSpent(kind, app: app, limits: limits, now: now) }
+        state.withLock { $0.limiter.isSpent(kind, app: app, limits: limits, now: now) }
     }
 
     func takeReceipt(from network: UInt64, app: AppKey, limit: Int, now: GatewayTime) -> Bool {
@@ -47,13 +47,13 @@ final class SharedRates: RateKeeper, Sendable {
     }
 
     func usedToday(_ kind: RateKind, app: AppKey, now: GatewayTime) -> Int {
-        state.withLock { $0.book.usedToday(kind, app: app, now: now) }
+        state.withLock { $0.limiter.usedToday(kind, app: app, now: now) }
     }
 
     // MARK: The exchange
 
     /// How many gateways share each bound.
-    func setGatewayCount(_ count: Int) { state.withLock { $0.book.gatewayCount = max(1, count) } }
+    func setGatewayCount(_ count: Int) { state.withLock { $0.limiter.gatewayCount = max(1, count) } }
 
     /// `call` is to have `exchangeRates` run soon; from any thread.
     func onExchangeDue(_ call: @escaping @Sendable () -> Void) { state.withLock { $0.call = call } }
@@ -64,10 +64,10 @@ final class SharedRates: RateKeeper, Sendable {
             state.isCalled = false
             if let due = state.answerDueAt {
                 guard now >= due else { return nil }
-                state.book.exchangeFailed()
+                state.limiter.exchangeFailed()
                 state.answerDueAt = nil
             }
-            let reports = state.book.nextExchange(now: now)
+            let reports = state.limiter.nextExchange(now: now)
             guard !reports.isEmpty else { return nil }
             state.answerDueAt = now + Self.answerMilliseconds
             return reports
@@ -79,17 +79,17 @@ final class SharedRates: RateKeeper, Sendable {
         let call = state.withLock { state -> (@Sendable () -> Void)? in
             guard state.answerDueAt != nil else { return nil }
             state.answerDueAt = nil
-            if let totals { state.book.learn(totals, now: now) } else { state.book.exchangeFailed() }
+            if let totals { state.limiter.learn(totals, now: now) } else { state.limiter.exchangeFailed() }
             return state.calling()
         }
         call?()
     }
 
     func question(_ kinds: [RateKind], app: AppKey, now: GatewayTime) -> [RateReport] {
-        state.withLock { $0.book.question(kinds, app: app, now: now) }
+        state.withLock { $0.limiter.question(kinds, app: app, now: now) }
     }
 
-    func hear(_ totals: [RateTotal], now: GatewayTime) { state.withLock { $0.book.hear(totals, now: now) } }
+    func hear(_ totals: [RateTotal], now: GatewayTime) { state.withLock { $0.limiter.hear(totals, now: now) } }
 
     // MARK: The counter, at the owner of part 0
 
@@ -116,7 +116,7 @@ final class SharedRates: RateKeeper, Sendable {
                 guard let kind = RateKind(rawValue: Int(truncatingIfNeeded: row.kind)) else { continue }
                 state.ledger.restore(kind, app: row.app, day: row.day, count: row.count)
             }
-            state.book.hear(state.ledger.totals, now: now)
+            state.limiter.hear(state.ledger.totals, now: now)
         }
     }
 }
@@ -124,7 +124,7 @@ final class SharedRates: RateKeeper, Sendable {
 extension SharedRates.State {
     /// The call to be made once the lock is left, if an exchange is due and nobody has asked for it.
     mutating func calling() -> (@Sendable () -> Void)? {
-        guard book.isExchangeDue, !isCalled, answerDueAt == nil, let call else { return nil }
+        guard limiter.isExchangeDue, !isCalled, answerDueAt == nil, let call else { return nil }
         isCalled = true
         return call
     }

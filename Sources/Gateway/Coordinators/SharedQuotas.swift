@@ -1,49 +1,49 @@
-internal import Campaigns
+internal import Quotas
 internal import Delivery
 internal import EventLoops
 internal import Platform
 internal import PushAPI
 internal import Wire
 
-/// What apps have used of their quotas: one book for all loops.
+/// What apps have used of their quotas: one account for all loops.
 ///
 /// Only apps that have quotas ask it, so that others pay nothing.
 final class SharedQuotas: Sendable {
-    private let book = Lock(QuotaBook())
+    private let accounting = Lock(QuotaAccounting())
     /// At the owner of part 0: what all gateways have told.
     private let ledger = Lock(QueueLedger())
 
-    func setGatewayCount(_ count: Int) { book.withLock { $0.gatewayCount = max(1, count) } }
+    func setGatewayCount(_ count: Int) { accounting.withLock { $0.gatewayCount = max(1, count) } }
 
     func take(app: AppKey, publishes: Int, byteCount: Int, quotas: AppQuotas, now: UInt64) -> QuotaRefusal? {
-        book.withLock {
+        accounting.withLock {
             $0.take(app: app, publishes: publishes, byteCount: byteCount, quotas: quotas, now: Int64(now))
         }
     }
 
     func admitsDevice(app: AppKey, part: Int, connected: Int, quotas: AppQuotas) -> Bool {
-        book.withLock { $0.admitsDevice(app: app, part: part, connected: connected, quotas: quotas) }
+        accounting.withLock { $0.admitsDevice(app: app, part: part, connected: connected, quotas: quotas) }
     }
 
     func hasSurplusDevice(app: AppKey, part: Int, connected: Int, quotas: AppQuotas) -> Bool {
-        book.withLock { $0.hasSurplusDevice(app: app, part: part, connected: connected, quotas: quotas) }
+        accounting.withLock { $0.hasSurplusDevice(app: app, part: part, connected: connected, quotas: quotas) }
     }
 
     func storeRefusal(app: AppKey, quotas: AppQuotas, now: UInt64) -> QuotaRefusal? {
-        book.withLock { $0.storeRefusal(app: app, quotas: quotas, now: Int64(now)) }
+        accounting.withLock { $0.storeRefusal(app: app, quotas: quotas, now: Int64(now)) }
     }
 
     func registrationRefusal(app: AppKey, quotas: AppQuotas, now: UInt64) -> QuotaRefusal? {
-        book.withLock { $0.registrationRefusal(app: app, quotas: quotas, now: Int64(now)) }
+        accounting.withLock { $0.registrationRefusal(app: app, quotas: quotas, now: Int64(now)) }
     }
 
-    func note(part: Int, _ holdings: [AppKey: QuotaHolding]) { book.withLock { $0.note(part: part, holdings) } }
+    func note(part: Int, _ holdings: [AppKey: QuotaHolding]) { accounting.withLock { $0.note(part: part, holdings) } }
 
     /// Forgets apps that are gone.
-    func follow(_ registry: AppRegistry) { book.withLock { $0.keep { registry.known($0) != nil } } }
+    func follow(_ registry: AppRegistry) { accounting.withLock { $0.keep { registry.known($0) != nil } } }
 
-    func queues(of apps: [AppKey]) -> [AppQueue] { book.withLock { $0.queues(of: apps) } }
-    func hear(_ elsewhere: [AppQueue], now: UInt64) { book.withLock { $0.hear(elsewhere, now: Int64(now)) } }
+    func queues(of apps: [AppKey]) -> [AppQueue] { accounting.withLock { $0.queues(of: apps) } }
+    func hear(_ elsewhere: [AppQueue], now: UInt64) { accounting.withLock { $0.hear(elsewhere, now: Int64(now)) } }
 
     /// What the other gateways have, and keeps what this one tells; at the owner of part 0.
     ///
@@ -55,15 +55,15 @@ final class SharedQuotas: Sendable {
     /// This gateway owns part 0 from now on, perhaps again: what it was told before is old.
     func beginCounting() { ledger.withLock { $0 = QueueLedger() } }
 
-    func forget(part: Int) { book.withLock { $0.forget(part: part) } }
+    func forget(part: Int) { accounting.withLock { $0.forget(part: part) } }
 
     func usage(of app: AppKey, quotas: AppQuotas, now: UInt64) -> [QuotaUse] {
-        book.withLock { $0.usage(of: app, quotas: quotas, now: Int64(now)) }
+        accounting.withLock { $0.usage(of: app, quotas: quotas, now: Int64(now)) }
     }
 
     /// Writes what was refused lately; from the control thread, about once a second.
     func report(to log: Log, registry: AppRegistry) {
-        for (app, quota, count) in book.withLock({ $0.takeReport() }) {
+        for (app, quota, count) in accounting.withLock({ $0.takeReport() }) {
             log.write(
                 .warning, .quotaUsedUp,
                 [.app: .text(registry.appID(of: app)), .name: .text(quota.key), .count: LogValue(count)])

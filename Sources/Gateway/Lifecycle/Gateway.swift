@@ -80,7 +80,7 @@ final class Gateway {
         do {
             let snapshot = start.context.apps.begin(
                 configuration, descriptors, now: start.clock.mapping.time(atBoot: ClockReader.boot()), log: log)
-            let seats = start.loops.map { _ in LoopSeats() }
+            let seats = start.loops.map { _ in LoopPartitions() }
             members = start.starts.enumerated().map { index, first in
                 GatewayLoop(
                     index: index, loop: start.loops[index % start.loops.count], context: start.context,
@@ -95,7 +95,7 @@ final class Gateway {
             context.status.withLock { ($0.connections, $0.startedAt) = (snapshot.connections, ClockReader.wall()) }
             if let meta = start.meta { context.members[0].submit { meta.write(on: $0) } }
             context.addresses.set(configuration.addressRules, exempt: configuration.exemptAddresses)
-            let flapping = FlapBook.Rules(connects: configuration.limits.flappingConnects)
+            let flapping = FlapDamping.Rules(connects: configuration.limits.flappingConnects)
             context.flaps.withLock { $0.rules = flapping }
             guard stepping == nil else { return }
             let certificates = try ListenerCertificates(configuration)
@@ -227,16 +227,16 @@ final class Gateway {
         settings.requestMilliseconds = UInt64(configuration.limits.httpRequestTimeoutSeconds * 1_000)
         settings.idleMilliseconds = UInt64(configuration.limits.httpIdleTimeoutSeconds * 1_000)
         settings.unixSeconds = { UInt64(ClockReader.wall() / 1_000) }
-        settings.busyReply = HTTPReply(service == .admin ? AdminFront.busy : .busy)
+        settings.busyReply = HTTPReply(service == .admin ? AdminHandler.busy : .busy)
         settings.tls = tls
         let isAdmin = service == .admin
         return HTTPServer(
             on: member.loop, configuration: settings, room: isAdmin ? member.adminRoom : member.publicRoom,
             judge: { [unowned member] head in
-                isAdmin ? member.adminFront.judge(head) : member.publicFront.judge(head)
+                isAdmin ? member.adminHandler.judge(head) : member.publicHandler.judge(head)
             },
             handler: { [unowned member] exchange in
-                if isAdmin { member.adminFront.handle(exchange) } else { member.publicFront.handle(exchange) }
+                if isAdmin { member.adminHandler.handle(exchange) } else { member.publicHandler.handle(exchange) }
             })
     }
 
@@ -342,7 +342,7 @@ final class Gateway {
     }
 
     /// Whether the event loops answer, for the service manager's watchdog.
-    private(set) lazy var pulse = LoopPulse(loops)
+    private(set) lazy var pulse = WatchdogTick(loops)
 
     /// Every event loop once.
     private var loops: [EventLoop] {

@@ -45,16 +45,16 @@ final class GatewayContext: Sendable {
     let rates = SharedRates()
     let quotas = SharedQuotas()
     /// How many tokens of each app are void.
-    let revocations = Lock(RevocationBook())
+    let revocations = Lock(RevocationLimits())
     let online = OnlineHistory()
     let testDevices = SharedTestDevices()
     /// The apps of the file and of the admin API.
     let apps: SharedApps
-    let backups = BackupKeeper()
+    let backups = BackupService()
     /// What each network address does, on all listeners but admin.
     let addresses = AddressGuard()
     /// Devices that connect and leave over and over; once a connection, so a lock does.
-    let flaps = Lock(FlapBook())
+    let flaps = Lock(FlapDamping())
     /// The budget of the bytes that peers make the process hold.
     let peerBudget: PeerBudget
     /// Set while the gateway empties itself of its devices.

@@ -32,7 +32,7 @@ package struct MetaRows: Sendable {
     private var isNew = false
 
     /// The apps that the admin API made.
-    var book: AppBook { AppBook(apps, version: appsVersion) }
+    var book: ManagedApps { ManagedApps(apps, version: appsVersion) }
 
     /// Reads the table's rows; what cannot be read is made anew.
     ///

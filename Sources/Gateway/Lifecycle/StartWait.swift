@@ -107,7 +107,7 @@ final class StartWait {
     }
 
     private static func response(to target: UnsafeRawBufferPointer, _ reason: String) -> APIResponse {
-        guard PublicFront.isProbe(target) else {
+        guard PublicHandler.isProbe(target) else {
             return target.starts(with: "/v2/".utf8) ? .starting : HealthPage.starting(reason, isHealth: false)
         }
         return HealthPage.starting(reason, isHealth: target.starts(with: "/healthz".utf8))

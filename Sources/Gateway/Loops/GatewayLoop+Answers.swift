@@ -1,4 +1,4 @@
-internal import Campaigns
+internal import Quotas
 internal import Delivery
 internal import EventLoops
 internal import Platform
@@ -15,7 +15,7 @@ extension GatewayLoop {
         if !tokenNews.isEmpty {
             let news = tokenNews
             tokenNews.removeAll()
-            for item in news { directoryFront.follow(item) }
+            for item in news { directoryHandler.follow(item) }
         }
         guard !dueTasks.isEmpty || !firstAcks.isEmpty else { return }
         let (due, first) = (dueTasks, firstAcks)
@@ -139,7 +139,7 @@ extension GatewayLoop {
             } else if route.kind == .list {
                 campaigns.coordinator.answered(route, place: Int(origin.request), outcome)
             } else {
-                publicFront.answered(route, item: Int(origin.request), outcome)
+                publicHandler.answered(route, item: Int(origin.request), outcome)
             }
         case .leased(let origin, let jobs):
             handoff.leased(origin, jobs, now: Int64(loop.now))
@@ -147,22 +147,22 @@ extension GatewayLoop {
             handoff.settled(origin, verdicts)
         case .deviceStatus(_, let cid, let status):
             if route.kind == .userStatus {
-                publicFront.answered(route, cid, status)
+                publicHandler.answered(route, cid, status)
             } else {
-                adminFront.answered(route, status)
+                adminHandler.answered(route, status)
             }
         case .trace(_, let trace):
             if route.kind == .task {
                 campaigns.coordinator.answered(route, .trace(trace))
             } else {
-                adminFront.answered(route, trace)
+                adminHandler.answered(route, trace)
             }
         case .directory(let origin, let reply):
-            directoryFront.answered(route, origin.request, reply)
+            directoryHandler.answered(route, origin.request, reply)
         case .task(_, let said):
             campaigns.coordinator.answered(route, .task(said))
         case .receipt(_, let said):
-            publicFront.answered(route, said)
+            publicHandler.answered(route, said)
         case .gateway(_, let said):
             campaigns.coordinator.answered(route, .gateway(said))
         }

@@ -1,4 +1,4 @@
-internal import Campaigns
+internal import Quotas
 internal import Delivery
 internal import EventLoops
 internal import MessageStore
@@ -198,7 +198,7 @@ extension GatewayLoop {
     func receive(_ messages: [LoopMessage]) {
         for message in messages {
             // The part was given away while the message was on its way.
-            if !core.pointee.isSeated, message.isForShard {
+            if !core.pointee.isOwned, message.isForShard {
                 answerBusy(message)
                 answerDeferredSoon()
                 continue
@@ -244,7 +244,7 @@ extension GatewayLoop {
         case .jobsAvailable(let channel): handoff.jobsAvailable(ChannelSet(channel), now: Int64(loop.now))
         case .taskChanged(let task): campaigns.coordinator.forget(task)
         case .broadcastEnded(let task, let app): withShard { $0.forgetBroadcast(task, app) }
-        case .tokenRevoked(let token): publicFront.revoke(token)
+        case .tokenRevoked(let token): publicHandler.revoke(token)
         case .appsChanged(let version): if index == 0 { followApps(upTo: version) }
         // For the membership, which is no loop's.
         case .registerChanged: break

@@ -1,4 +1,4 @@
-internal import Campaigns
+internal import Quotas
 internal import Delivery
 internal import EventLoops
 internal import MessageStore
@@ -8,14 +8,14 @@ internal import Wire
 /// One event loop with everything it owns: a delivery shard, its store, sessions, HTTP exchanges in flight.
 ///
 /// Confined to its loop's thread. Other loops reach it through its mailbox only. The loop calls its shard through
-/// `withShard`, which performs the effects of the call at once (ShardSeat).
+/// `withShard`, which performs the effects of the call at once (ShardOwnership).
 final class GatewayLoop {
     let index: Int
     let loop: EventLoop
     /// What all loops share and none changes.
     let context: GatewayContext
     /// The parts on this event loop.
-    let seats: LoopSeats
+    let seats: LoopPartitions
     private(set) var store: any LoopStore
     /// False while the part is taken over and does not know all broadcasts yet.
     var welcomesDevices = true
@@ -42,16 +42,16 @@ final class GatewayLoop {
     var surplusDevices: [AppKey: Int] = [:]
     /// The book of quotas has what this part has.
     var isHoldingNoted = false
-    private var pace = LoopPace()
+    private var pace = CPUShare()
     /// Senders and lists that have more than their slices wait, until the loop has slept its share.
     private(set) var isPausing = false
     var handshakes = HandshakeQueue()
     var senderHandshakes = HandshakeQueue()
     /// Shared by the listeners of this loop.
-    let publicRoom: HTTPRoom
-    let adminRoom: HTTPRoom
+    let publicRoom: HTTPConnectionLimit
+    let adminRoom: HTTPConnectionLimit
     var listeners: [Listener] = []
-    /// Those of `publicFront`'s servers.
+    /// Those of `publicHandler`'s servers.
     var publicListeners: [Listener] = []
     var reportedAcceptFailures: UInt64 = 0
     var reportedHeaders: UInt64 = 0
@@ -62,18 +62,18 @@ final class GatewayLoop {
     var stuckSeconds = 0
     let publisher = NativePublisher()
     let handoff: HandoffCoordinator
-    private(set) lazy var publicFront = PublicFront(self)
-    private(set) lazy var directoryFront = DirectoryFront(self)
-    private(set) lazy var adminFront = AdminFront(self)
-    private(set) lazy var campaigns = CampaignFront(self)
+    private(set) lazy var publicHandler = PublicHandler(self)
+    private(set) lazy var directoryHandler = DirectoryHandler(self)
+    private(set) lazy var adminHandler = AdminHandler(self)
+    private(set) lazy var campaigns = TaskHandler(self)
     /// What shards counted that are no longer seated here: counters of `/metrics` never fall.
     private(set) var endedFigures = EndedFigures()
     /// On the loop that owns the gateway's own rows.
-    private lazy var campaignKeeper = CampaignKeeper(self)
+    private lazy var taskMaintenance = TaskMaintenance(self)
     /// On the loop of bucket 0.
-    private(set) var counterKeeper: CounterKeeper?
+    private(set) var counterMaintenance: CounterMaintenance?
     /// Changes of apps, likewise.
-    private(set) lazy var appKeeper = AppKeeper(self)
+    private(set) lazy var appService = AppService(self)
     private(set) lazy var appInquiry = AppInquiry(self)
     /// Rows of the gateway's own that wait to be durable.
     var metaWaiters: [MetaWaiter] = []
@@ -99,9 +99,9 @@ final class GatewayLoop {
     /// It stands behind a pointer, because each access to a class's own variable is checked at run time for overlaps
     /// with others: at some 90 instructions an access those checks were a sixth of what a message cost.
     struct Core: ~Copyable {
-        var seat: ShardSeat
+        var seat: ShardOwnership
         /// The shard of this part serves here; otherwise another gateway's does, or none.
-        var isSeated: Bool
+        var isOwned: Bool
         var deferred: [LoopAnswer] = []
         var round: [LoopAnswer] = []
         var isAnswering = false
@@ -139,7 +139,7 @@ final class GatewayLoop {
         _modify { yield &core.pointee.senders }
     }
 
-    var welcomes: WelcomeDesk { seats.welcomes }
+    var welcomes: AcceptQueue { seats.welcomes }
 
     var clock: ClockMapping { core.pointee.clock }
     /// The largest body of a frame; asked for with each one.
@@ -147,33 +147,33 @@ final class GatewayLoop {
     var deviceFrameByteLimit: Int { core.pointee.deviceFrameByteLimit }
 
     /// Messages from devices.
-    private(set) lazy var upstream = UpstreamDesk(self)
+    private(set) lazy var upstream = UpstreamHandler(self)
     /// What apps' business servers follow.
-    private(set) lazy var feeds = FeedFront(self)
-    private(set) lazy var events = EventDesk(self)
+    private(set) lazy var feeds = FeedHandler(self)
+    private(set) lazy var events = EventForwarder(self)
     private(set) lazy var webhooks = FeedWebhooks(self)
 
     /// Made on the thread that starts the gateway, before the loop runs.
     init(
         index: Int, loop: EventLoop, context: GatewayContext, snapshot: GatewaySnapshot, clock: ClockMapping,
-        start: ShardStart, seats: LoopSeats
+        start: ShardStart, seats: LoopPartitions
     ) {
         (self.index, self.loop, self.seats, store) = (index, loop, seats, start.store)
         (self.context, self.snapshot) = (context, snapshot)
         handoff = HandoffCoordinator(loop: index, loopCount: context.loopCount)
-        publicRoom = HTTPRoom(limit: snapshot.connections.http / context.eventLoopCount)
-        adminRoom = HTTPRoom(limit: snapshot.connections.admin / context.eventLoopCount)
+        publicRoom = HTTPConnectionLimit(limit: snapshot.connections.http / context.eventLoopCount)
+        adminRoom = HTTPConnectionLimit(limit: snapshot.connections.admin / context.eventLoopCount)
         let now = clock.time(atBoot: ClockReader.boot())
         core = .allocate(capacity: 1)
         core.initialize(
             to: Core(
-                seat: ShardSeat(Self.shard(start, context, snapshot, snapshot.limits.shardLimits, now)),
-                isSeated: start.isSeated,
+                seat: ShardOwnership(Self.shard(start, context, snapshot, snapshot.limits.shardLimits, now)),
+                isOwned: start.isOwned,
                 outgoing: (0..<context.loopCount).map { _ in Outgoing() }, clock: clock,
                 frameByteLimit: snapshot.limits.frameBytes,
                 deviceFrameByteLimit: min(snapshot.limits.frameBytes, Wire.Limits.clientBodyByteCount)))
         seats.add(self)
-        counterKeeper = start.fold.map { CounterKeeper(self, $0) }
+        counterMaintenance = start.fold.map { CounterMaintenance(self, $0) }
         core.pointee.sessions = DeviceSessions(self)
         store.observer = self
         handoff.outlet = HandoffCoordinator.Outlet(
@@ -211,19 +211,19 @@ final class GatewayLoop {
 
     /// Puts another shard in the place of the present one; of a part that begins or ends to be served here.
     ///
-    /// The present one's store has been closed, and its callers were answered (`leaveSeat`).
+    /// The present one's store has been closed, and its callers were answered (`releaseOwnership`).
     func seat(_ start: ShardStart) {
-        core.pointee.isSeated = start.isSeated
+        core.pointee.isOwned = start.isOwned
         store = start.store
         let apps = snapshot.settings.map(\.key)
         endedFigures.add(statistics, apps, core.pointee.seat.statistics(of: apps))
         core.pointee.seat.replace(with: Self.shard(start, context, snapshot, shardLimits, now))
         seats.shareOut()
-        counterKeeper = start.fold.map { CounterKeeper(self, $0) }
-        campaignKeeper = CampaignKeeper(self)
-        appKeeper = AppKeeper(self)
+        counterMaintenance = start.fold.map { CounterMaintenance(self, $0) }
+        taskMaintenance = TaskMaintenance(self)
+        appService = AppService(self)
         seatNumber += 1
-        if start.isSeated { context.cluster?.noteSeat(of: index, at: now) }
+        if start.isOwned { context.cluster?.noteOwnership(of: index, at: now) }
         learning = [:]
         store.observer = self
     }
@@ -231,11 +231,11 @@ final class GatewayLoop {
     /// Another history of the store is in force.
     func begin(_ history: StoreHistory) {
         withShard { $0.begin(history) }
-        publicFront.historyBegan()
+        publicHandler.historyBegan()
     }
 
     /// Sends to this part are not for the shard here from now on; the shard finishes what it has.
-    func stopSeat() { core.pointee.isSeated = false }
+    func stopOwnership() { core.pointee.isOwned = false }
 
     deinit {
         core.deinitialize(count: 1)
@@ -255,7 +255,7 @@ final class GatewayLoop {
     func connect(_ mailboxes: [Mailbox<LoopMessage>]) { self.mailboxes = mailboxes }
 
     /// True while the shard that is here is still the one of that number.
-    func isStill(_ seat: Int) -> Bool { seat == seatNumber && core.pointee.isSeated }
+    func isStill(_ seat: Int) -> Bool { seat == seatNumber && core.pointee.isOwned }
 
     /// Gateway time, read once a turn.
     var now: GatewayTime {
@@ -273,8 +273,8 @@ final class GatewayLoop {
     func setClock(_ mapping: ClockMapping, offset: Int64 = 0) {
         core.pointee.clock = mapping
         core.pointee.cachedNow = 0
-        publicFront.api.clockOffset = offset
-        publicFront.api.isClockDoubted = offset > ClockLimits.forwardStep
+        publicHandler.api.clockOffset = offset
+        publicHandler.api.isClockDoubted = offset > ClockLimits.forwardStep
     }
 
     // MARK: Turn
@@ -313,11 +313,11 @@ final class GatewayLoop {
             compareBroadcasts()
             exchangeRates()
             webhooks.tick()
-            publicFront.forgetExpiredTokens()
-            directoryFront.tick()
+            publicHandler.forgetExpiredTokens()
+            directoryHandler.tick()
             if isHere(0) {
-                campaignKeeper.tick()
-                counterKeeper?.tick()
+                taskMaintenance.tick()
+                counterMaintenance?.tick()
             }
         }
     }
@@ -361,8 +361,8 @@ final class GatewayLoop {
         isPausing = mustPause()
         if hasPaused, !isPausing { dealAfterPause() }
         let rested = core.pointee.shares.turnEnded(isPausing: isPausing)
-        publicFront.turnEnded()
-        if !rested.isEmpty || publicFront.mayGoOn { resume(rested) }
+        publicHandler.turnEnded()
+        if !rested.isEmpty || publicHandler.mayGoOn { resume(rested) }
     }
 
     /// Whether what is beyond the apps' slices waits; if so, the loop's timer makes the turn that ends the wait.
@@ -381,7 +381,7 @@ final class GatewayLoop {
     private func resume(_ rested: [AppShares.Connection]) {
         inNextTurn { member in
             for connection in rested { member.senders[connection.slot, connection.stamp]?.rested() }
-            member.publicFront.goOn()
+            member.publicHandler.goOn()
         }
     }
 
@@ -411,15 +411,15 @@ final class GatewayLoop {
         for sender in openSenders { sender.reload(registry) }
         welcomes.reload()
         reloadHandshakeGate()
-        publicFront.reload(snapshot)
-        adminFront.reload(snapshot)
+        publicHandler.reload(snapshot)
+        adminHandler.reload(snapshot)
     }
 
     /// A caller waits for an answer that is not out yet.
     var hasWorkUnderWay: Bool {
         var isSenderOwed = false
         senders.forEach { _, _, sender in isSenderOwed = isSenderOwed || sender.isOwedAnswers }
-        return isSenderOwed || publicFront.hasWorkUnderWay || directoryFront.hasWorkUnderWay
+        return isSenderOwed || publicHandler.hasWorkUnderWay || directoryHandler.hasWorkUnderWay
             || handoff.hasWorkUnderWay || campaigns.coordinator.hasWorkUnderWay
             || statistics.pendingEffects > 0
     }
@@ -440,10 +440,10 @@ final class GatewayLoop {
         for sender in openSenders { sender.stop() }
         handoff.drain()
         if isHere(index) { withShard { $0.releaseFeedWaiters(now: now) } }
-        if isHere(0) { campaignKeeper.writeRates() } else { exchangeRates() }
+        if isHere(0) { taskMaintenance.writeRates() } else { exchangeRates() }
     }
 
-    func writeRates() { campaignKeeper.writeRates() }
+    func writeRates() { taskMaintenance.writeRates() }
 
     /// Names what waits for an answer on this loop.
     func route(_ kind: Route.Kind, _ slot: UInt32, _ stamp: UInt32) -> Route {
@@ -452,5 +452,5 @@ final class GatewayLoop {
 
     /// Whether the shard of a part is this loop's; otherwise what is for it is sent.
     @inline(__always)
-    func isHere(_ target: Int) -> Bool { target == index && core.pointee.isSeated }
+    func isHere(_ target: Int) -> Bool { target == index && core.pointee.isOwned }
 }

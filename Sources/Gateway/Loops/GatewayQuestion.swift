@@ -1,4 +1,4 @@
-internal import Campaigns
+internal import Quotas
 internal import Delivery
 internal import EventLoops
 internal import PushAPI
@@ -68,7 +68,7 @@ extension GatewayLoop {
         case .testDevices(let request, let known, let limit):
             testDevices(request, known: known, limit: limit, origin: origin)
         case .revoke(let token):
-            guard publicFront.hasRoomForRevoked, store.acceptsWrites else {
+            guard publicHandler.hasRoomForRevoked, store.acceptsWrites else {
                 answer(.gateway(origin, .busy))
                 break
             }
@@ -89,14 +89,14 @@ extension GatewayLoop {
                 .gateway(
                     origin,
                     .startRows(
-                        counterKeeper?.folded ?? FoldedDays(), revoked: publicFront.revokedTokens,
+                        counterMaintenance?.folded ?? FoldedDays(), revoked: publicHandler.revokedTokens,
                         appsVersion: context.apps.version)))
         case .rates(let reports):
             answer(.gateway(origin, .rates(context.rates.count(reports, now: now))))
         case .queues(let queues, let node):
             let elsewhere = context.quotas.count(queues, of: node, now: loop.now)
             answer(.gateway(origin, elsewhere.map { .queues($0) } ?? .busy))
-        case .app(let change): appKeeper.take(change, origin)
+        case .app(let change): appService.take(change, origin)
         case .apps(let version):
             // Who is on the way to own the rows has not read them.
             let isKnown = context.apps.isKnown

@@ -1,5 +1,5 @@
 internal import Configuration
-internal import Campaigns
+internal import Quotas
 internal import Delivery
 internal import EventLoops
 internal import PushAPI

@@ -9,7 +9,7 @@ struct ShardStart {
     /// On the loop of bucket 0.
     var fold: CounterFold?
     /// False for a part that another gateway owns, or none yet.
-    let isSeated: Bool
+    let isOwned: Bool
 
     /// Reads the counters' rows.
     ///
@@ -31,7 +31,7 @@ struct ShardStart {
         self.counters = counters
         self.broadcasts = broadcasts.of(share, hasOwnOnly: hasOwnOnly)
         self.fold = share.index == 0 ? fold : nil
-        isSeated = true
+        isOwned = true
     }
 
     /// A part that is not here.
@@ -39,6 +39,6 @@ struct ShardStart {
         store = VacantStore()
         counters = CounterStart(now: now)
         broadcasts = BroadcastStart().of(share)
-        isSeated = false
+        isOwned = false
     }
 }

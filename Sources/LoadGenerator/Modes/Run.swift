@@ -38,7 +38,7 @@ final class Run {
         case .http: held = options.connections + (options.isConnected ? devices : min(devices, options.handshakes))
         }
         (threads, hasOwnDescriptors) = try Self.threads(
-            for: held, wish: options.threadWish, files: DescriptorTable.capacity)
+            for: held, wish: options.requestedThreads, files: DescriptorTable.capacity)
     }
 
     private var deviceCount: Int {

@@ -10,7 +10,7 @@ struct BenchOptions {
     // The run.
     let processID: Int32?
     /// `nil`: one, or as many as the limit of open files asks for.
-    let threadWish: Int?
+    let requestedThreads: Int?
     let handshakes: Int
     let timeout: Double
     let requirements: [Requirement]
@@ -76,7 +76,7 @@ struct BenchOptions {
         }
         let process = words.has("pid") ? "pid" : "server-pid"
         processID = try number(process, 1...Int64(Int32.max)).map { Int32($0) }
-        threadWish = try number("threads", 1...Int64(Limits.threadCount))
+        requestedThreads = try number("threads", 1...Int64(Limits.threadCount))
         handshakes = try number("handshakes", 1...20_000) ?? (mode == .storm ? 1_000 : 256)
         timeout = try seconds("timeout", 120)
         connections = try number("connections", 1...1_000_000) ?? (mode == .http ? 32 : mode == .handoff ? 8 : 1_000)

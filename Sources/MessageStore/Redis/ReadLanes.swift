@@ -58,8 +58,8 @@ final class RedisReaders: @unchecked Sendable {
         if operation.failure == nil, case .lane(let server) = next(work) {
             return lanes.lane(of: server).submit(work)
         }
-        // The loop asks for other alarms than those of this pile meanwhile.
-        if let alarms = operation.alarms, alarms.request.pile != nil,
+        // The loop asks for other alarms than those of this group meanwhile.
+        if let alarms = operation.alarms, alarms.request.group != nil,
             alarms.scans.contains(where: { $0.aside ?? 0 > 0 })
         {
             operation.failure = "alarms of a server that does not answer are asked for later"

@@ -112,7 +112,7 @@ enum AdminFuzz {
                 try require(1...FeedBounds.pageItems ~= read.limit, "a page of \(read.limit)")
                 try require(0...FeedBounds.waitMilliseconds ~= read.waitMilliseconds, "a wait beyond its limits")
             }
-        case .cluster, .clusterWish, .backupState, .drain, .drainState, .healthz, .readyz: break
+        case .cluster, .registerRequest, .backupState, .drain, .drainState, .healthz, .readyz: break
         }
     }
 

@@ -1,5 +1,5 @@
 internal import APNs
-internal import Campaigns
+internal import Quotas
 internal import Cryptography
 internal import Delivery
 internal import Directory
@@ -85,12 +85,12 @@ enum PushFuzz {
         case .users(let request):
             try require(token == valid, "a call about users without the app's token")
             try JSONFuzz.check(UserAnswer.render(request, try finished(request.work, choice: outcomes)))
-            for verdict in [RateBook.Verdict.minuteExceeded, .dayExceeded] {
+            for verdict in [RateLimiter.Verdict.minuteExceeded, .dayExceeded] {
                 try JSONFuzz.check(UserAnswer.refused(request, verdict))
             }
         case .testDevices(let request):
             try require(token == valid, "a call about test devices without the app's token")
-            var book = TestDeviceBook()
+            var book = TestDeviceList()
             book.put(TestDevice(cid: .none, remark: "\"mine", createdAt: now, updatedAt: now), app: app.key)
             let known = Set(outcomes & 1 == 1 ? request.lookUp.map(\.cid) : [])
             let result = book.perform(request, known: known, limit: Int(outcomes), now: now).result

@@ -37,7 +37,7 @@ struct HistoryRenewalTests {
         }
         func expire(_ node: NodeID, leaseEnd: Int64) throws(RegisterError) {}
         func leave(_ node: NodeID, instance: UInt64) throws(RegisterError) {}
-        func wish(_ wish: ClusterWish) throws(RegisterError) {}
+        func wish(_ wish: RegisterRequest) throws(RegisterError) {}
         func renewHistory(id: UInt64) throws(RegisterError) {
             try state.withLock { state throws(RegisterError) in
                 guard state.failures == 0, !state.isAway else {

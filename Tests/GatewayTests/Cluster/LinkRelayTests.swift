@@ -16,7 +16,7 @@ struct LinkRelayTests {
         private(set) var port: UInt16 = 0
         let ended = Lock(0)
 
-        init(_ hub: LinkHub) throws {
+        init(_ hub: ClusterTransport) throws {
             loop = try EventLoop(index: 0)
             let socket = try ListeningSocket("127.0.0.1:0")
             port = socket.address.port
@@ -118,7 +118,7 @@ struct LinkRelayTests {
 
     @Test(
         "the owner gets the device's Hello and address; bytes go both ways, few and many, also between releases one apart",
-        arguments: LinkHubTests.neighbours)
+        arguments: ClusterTransportTests.neighbours)
     func bothWays(first: LinkVersions, second: LinkVersions) throws {
         try withRelay(.echo, first, second) { front, owner, rig in
             let device = try LinkStranger(port: front.port, tls: nil)

@@ -1,4 +1,4 @@
-import Campaigns
+import Quotas
 import Delivery
 import Directory
 import Wire
@@ -402,7 +402,7 @@ enum LinkSamples {
     }
 
     static var gatewayAnswers: [GatewayAnswer] {
-        var book = TestDeviceBook()
+        var book = TestDeviceList()
         book.put(TestDevice(cid: cid, remark: "Ann's", createdAt: time, updatedAt: time), app: app)
         let results = testDeviceRequests.map { book.perform($0, known: [], limit: 5, now: time).result }
         var folded = FoldedDays()

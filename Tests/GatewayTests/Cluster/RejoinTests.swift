@@ -21,7 +21,7 @@ struct RejoinTests {
         }
         func expire(_ node: NodeID, leaseEnd: Int64) throws(RegisterError) {}
         func leave(_ node: NodeID, instance: UInt64) throws(RegisterError) {}
-        func wish(_ wish: ClusterWish) throws(RegisterError) {}
+        func wish(_ wish: RegisterRequest) throws(RegisterError) {}
         func renewHistory(id: UInt64) throws(RegisterError) {}
     }
 

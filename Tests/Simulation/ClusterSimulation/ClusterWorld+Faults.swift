@@ -90,7 +90,7 @@ extension ClusterWorld {
         report(index, .leave, after: 0)
     }
 
-    package func wish(_ wish: ClusterWish) {
+    package func wish(_ wish: RegisterRequest) {
         nonce += 1
         try? register.wish(wish, now: now, nonce: nonce)
     }

@@ -157,7 +157,7 @@ extension RowReader {
 /// Room that the store gives for one row.
 ///
 /// `@safe`: a row's writer fills what the row's `byteCount` announced, and no more.
-@safe struct RowRoom {
+@safe struct RowBuffer {
     fileprivate let pointer: UnsafeMutableRawBufferPointer
 
     @inline(__always) fileprivate init(_ pointer: UnsafeMutableRawBufferPointer) { unsafe self.pointer = pointer }
@@ -167,9 +167,9 @@ extension ShardStore {
     /// Adds a row to the open batch; `write` fills all `byteCount` bytes.
     @discardableResult @inline(__always)
     func putRow(
-        _ key: StoreKey, wakeAt: Int64, prior: PriorRow, byteCount: Int, _ write: (RowRoom) -> Void
+        _ key: StoreKey, wakeAt: Int64, prior: PriorRow, byteCount: Int, _ write: (RowBuffer) -> Void
     ) -> ValueLocation {
-        unsafe put(key, wakeAt: wakeAt, prior: prior, byteCount: byteCount) { unsafe write(RowRoom($0)) }
+        unsafe put(key, wakeAt: wakeAt, prior: prior, byteCount: byteCount) { unsafe write(RowBuffer($0)) }
     }
 
     // The rows of every message: with one closure each in place of two.
@@ -208,7 +208,7 @@ extension ShardStore {
 }
 
 extension RowWriter {
-    @inline(__always) init(_ room: RowRoom) { unsafe self.init(room.pointer) }
+    @inline(__always) init(_ room: RowBuffer) { unsafe self.init(room.pointer) }
 }
 
 /// A row that writes itself.
@@ -217,7 +217,7 @@ protocol WritableRow {
 }
 
 extension WritableRow {
-    @inline(__always) func write(into room: RowRoom) { unsafe write(into: room.pointer) }
+    @inline(__always) func write(into room: RowBuffer) { unsafe write(into: room.pointer) }
 }
 
 extension JobRow: WritableRow {}
@@ -229,46 +229,46 @@ extension UpstreamRow: WritableRow {}
 
 extension MessageRow {
     @inline(__always)
-    static func write(_ texts: borrowing Texts, facts: MessageFacts, into room: RowRoom) {
+    static func write(_ texts: borrowing Texts, facts: MessageFacts, into room: RowBuffer) {
         unsafe write(texts, facts: facts, into: room.pointer)
     }
 }
 
 extension TaskRow {
-    static func write(_ record: TaskRecord, into room: RowRoom) { unsafe write(record, into: room.pointer) }
+    static func write(_ record: TaskRecord, into room: RowBuffer) { unsafe write(record, into: room.pointer) }
 }
 
 extension TargetsRow {
-    static func write(_ targets: [DeviceID], into room: RowRoom) { unsafe write(targets, into: room.pointer) }
+    static func write(_ targets: [DeviceID], into room: RowBuffer) { unsafe write(targets, into: room.pointer) }
 }
 
 extension CallRow {
-    static func write(digest: UInt64, task: TaskID, targets: [DeviceID], into room: RowRoom) {
+    static func write(digest: UInt64, task: TaskID, targets: [DeviceID], into room: RowBuffer) {
         unsafe write(digest: digest, task: task, targets: targets, into: room.pointer)
     }
 
-    static func writeAnswer(_ outcomes: [PublishOutcome], digest: UInt64, into room: RowRoom) {
+    static func writeAnswer(_ outcomes: [PublishOutcome], digest: UInt64, into room: RowBuffer) {
         unsafe writeAnswer(outcomes, digest: digest, into: room.pointer)
     }
 }
 
 extension FeedHeadRow {
-    static func write(_ state: FeedState, first: UInt64, into room: RowRoom) {
+    static func write(_ state: FeedState, first: UInt64, into room: RowBuffer) {
         unsafe write(state, first: first, into: room.pointer)
     }
 }
 
 extension FeedRow {
-    static func write(_ items: ArraySlice<FeedItem>, into room: RowRoom) { unsafe write(items, into: room.pointer) }
+    static func write(_ items: ArraySlice<FeedItem>, into room: RowBuffer) { unsafe write(items, into: room.pointer) }
 }
 
 extension LateEventRow {
-    static func write(_ steps: [MessageTrace.Step], into room: RowRoom) { unsafe write(steps, into: room.pointer) }
+    static func write(_ steps: [MessageTrace.Step], into room: RowBuffer) { unsafe write(steps, into: room.pointer) }
 }
 
 extension DeviceRow {
     @inline(__always)
-    func write(profile: LentBytes, into room: RowRoom) {
+    func write(profile: LentBytes, into room: RowBuffer) {
         unsafe write(profile: profile.pointer, into: room.pointer)
     }
 }

@@ -1,6 +1,6 @@
 internal import APNs
 import Configuration
-internal import Campaigns
+internal import Quotas
 internal import Cryptography
 internal import Delivery
 internal import Gateway

@@ -152,11 +152,11 @@ final class GatewayWorld {
     /// The same with these settings, or the plain ones, and with a change of the closed store.
     private func reopen(_ new: FuzzSettings?, _ change: (() throws -> Void)? = nil) throws {
         close()
-        var books = try StoredBooks(folder: data)
+        var books = try StoredUsage(folder: data)
         try require(books.problem == nil, books.problem ?? "")
         if let change {
             try change()
-            books = try StoredBooks(folder: data)
+            books = try StoredUsage(folder: data)
         }
         settings = new ?? FuzzSettings()
         try open()
@@ -169,7 +169,7 @@ final class GatewayWorld {
     func finish() throws {
         takeOver()
         close()
-        let books = try StoredBooks(folder: folder + "/data")
+        let books = try StoredUsage(folder: folder + "/data")
         try FileSystem.removeTree(folder)
         try require(books.problem == nil, books.problem ?? "")
     }

@@ -99,7 +99,7 @@ package final class SimulatedStore: WorldStore {
 
     private struct Left {
         var time: Int64
-        var pile: AlarmPile
+        var group: AlarmGroup
         var until: Int64
     }
     /// The largest row of each table, as a start of the gateway multiplies it out (`RowBounds`).
@@ -553,25 +553,25 @@ package final class SimulatedStore: WorldStore {
         return alarmReadsInVain > 0 ? 0 : alarms.first?.time ?? .max
     }
 
-    package var alarmPiles: [AlarmPile] {
-        var piles: [AlarmPile] = []
-        for (_, left) in currentLeft() where !piles.contains(left.pile) { piles.append(left.pile) }
-        return piles
+    package var alarmGroups: [AlarmGroup] {
+        var groups: [AlarmGroup] = []
+        for (_, left) in currentLeft() where !groups.contains(left.group) { groups.append(left.group) }
+        return groups
     }
 
-    package func nextAlarm(of pile: AlarmPile) -> Int64 {
-        currentLeft().reduce(Int64.max) { $1.1.pile == pile ? min($0, $1.1.until) : $0 }
+    package func nextAlarm(of group: AlarmGroup) -> Int64 {
+        currentLeft().reduce(Int64.max) { $1.1.group == group ? min($0, $1.1.until) : $0 }
     }
 
-    package func leaveAlarm(_ key: StoreKey, wakeAt: Int64, in pile: AlarmPile, until: Int64) {
+    package func leaveAlarm(_ key: StoreKey, wakeAt: Int64, in group: AlarmGroup, until: Int64) {
         if cells[key]?.isYoung != false || cells[key]?.cold?.wakeAt != wakeAt {
             violations.append("an alarm is given back that the store does not have: \(key)")
         }
-        leftAlarms[key] = Left(time: wakeAt, pile: pile, until: until)
+        leftAlarms[key] = Left(time: wakeAt, group: group, until: until)
     }
 
-    package func recallAlarms(of pile: AlarmPile, in bucket: Bucket) {
-        for (key, left) in leftAlarms where left.pile == pile && key.bucket == bucket { leftAlarms[key]?.until = 0 }
+    package func recallAlarms(of group: AlarmGroup, in bucket: Bucket) {
+        for (key, left) in leftAlarms where left.group == group && key.bucket == bucket { leftAlarms[key]?.until = 0 }
     }
 
     /// What was left and is still as it was, oldest first.
@@ -589,10 +589,10 @@ package final class SimulatedStore: WorldStore {
         request.successor(of: key, row.bytes).map { cells[$0]?.isPresent == true } ?? false
     }
 
-    private func answerPile(_ pile: AlarmPile, _ request: AlarmRequest, into kept: Kept) -> StoreReadResult {
+    private func answerGroup(_ group: AlarmGroup, _ request: AlarmRequest, into kept: Kept) -> StoreReadResult {
         var rows: [StoredRow] = []
         for (key, left) in currentLeft()
-        where left.pile == pile && (request.isEager || left.until <= request.time) {
+        where left.group == group && (request.isEager || left.until <= request.time) {
             guard rows.count < request.limit else { return .rows(rows, isComplete: false) }
             guard let value = cells[key]?.cold else { continue }
             switch request.judge(key, value.bytes) {
@@ -667,7 +667,7 @@ package final class SimulatedStore: WorldStore {
     }
 
     private func answerAlarms(_ request: AlarmRequest, into kept: Kept) -> StoreReadResult {
-        if let pile = request.pile { return answerPile(pile, request, into: kept) }
+        if let group = request.group { return answerGroup(group, request, into: kept) }
         guard alarmReadsInVain == 0 else {
             alarmReadsInVain -= 1
             return .rows([], isComplete: false)
@@ -681,9 +681,9 @@ package final class SimulatedStore: WorldStore {
             switch request.judge(first.cell.key, row.bytes) {
             case .take:
                 if !isSucceeded(first.cell.key, row, request) { rows.append(kept.row(first.cell.key, row)) }
-            case .leave(let pile, let until):
-                leftAlarms[first.cell.key] = Left(time: first.time, pile: pile, until: until)
-            case .pass: violations.append("an alarm of no pile was passed: \(first.cell.key)")
+            case .leave(let group, let until):
+                leftAlarms[first.cell.key] = Left(time: first.time, group: group, until: until)
+            case .pass: violations.append("an alarm of no group was passed: \(first.cell.key)")
             }
         }
         dropStaleAlarms()

@@ -250,12 +250,12 @@ final class WatchedStore: WorldStore, ShardStoreObserver {
     }
 
     var nextAlarm: Int64 { real.nextAlarm }
-    var alarmPiles: [AlarmPile] { real.alarmPiles }
-    func nextAlarm(of pile: AlarmPile) -> Int64 { real.nextAlarm(of: pile) }
-    func leaveAlarm(_ key: StoreKey, wakeAt: Int64, in pile: AlarmPile, until: Int64) {
-        real.leaveAlarm(key, wakeAt: wakeAt, in: pile, until: until)
+    var alarmGroups: [AlarmGroup] { real.alarmGroups }
+    func nextAlarm(of group: AlarmGroup) -> Int64 { real.nextAlarm(of: group) }
+    func leaveAlarm(_ key: StoreKey, wakeAt: Int64, in group: AlarmGroup, until: Int64) {
+        real.leaveAlarm(key, wakeAt: wakeAt, in: group, until: until)
     }
-    func recallAlarms(of pile: AlarmPile, in bucket: Bucket) { real.recallAlarms(of: pile, in: bucket) }
+    func recallAlarms(of group: AlarmGroup, in bucket: Bucket) { real.recallAlarms(of: group, in: bucket) }
 
     /// A reply shows the rows as they are now.
     private func check(_ read: StoreRead, _ result: StoreReadResult) {

@@ -1,0 +1,41 @@
+internal import Wire
+
+extension JobRow {
+    /// What a reader needs to know of a job.
+    struct Summary {
+        var app: AppKey
+        /// Due, or leased: it is due when the lease lapses.
+        var isWaiting: Bool
+        private var expiresAt: GatewayTime
+        /// The group for it.
+        var group = AlarmGroup.Kind.due
+        private var waitsForVendorSince: GatewayTime?
+
+        /// A job by its own row, or by the row of its message; `nil` for a row without a job.
+        init?(_ key: StoreKey, _ bytes: UnsafeRawBufferPointer, at time: GatewayTime) {
+            switch key.table {
+            case .job:
+                var reader = unsafe RowReader(bytes)
+                guard reader.next(UInt8.self) == JobRow.version, let head = Head(&reader) else { return nil }
+                (app, expiresAt) = (head.app, head.expiresAt)
+                isWaiting = head.state == .due || head.state == .leased
+                guard head.state == .due else { return }
+                wait(head.strategy, in: head.table, since: max(head.acceptedAt, head.dueAt))
+            case .message, .vendorMessage:
+                guard let row = unsafe MessageRow(bytes) else { return nil }
+                let facts = row.facts(cid: .none, table: key.table, item: key.item)
+                guard facts.hasDueJob(at: time) else { return nil }
+                (app, isWaiting, expiresAt) = (facts.app, true, facts.expiresAt)
+                wait(facts.strategy, in: facts.table, since: facts.jobDueAt)
+            default: return nil
+            }
+        }
+
+        private mutating func wait(_ strategy: Strategy, in table: StoreKey.Table, since time: GatewayTime) {
+            group = strategy.group(in: table)
+            if strategy.mustBeLeasedInTime(in: table) { waitsForVendorSince = time }
+        }
+
+        func mayWait(_ timeout: Int64) -> GatewayTime { JobRow.mayWait(expiresAt, waitsForVendorSince, timeout) }
+    }
+}

@@ -1,0 +1,30 @@
+internal import Synchronization
+
+/// Tells whether event loops still take what they are given, for a watchdog.
+package final class WatchdogTick: Sendable {
+    private struct Beat: Sendable {
+        let loop: EventLoop
+        let answered: Answered
+    }
+    private final class Answered: Sendable {
+        let count = Atomic<UInt64>(0)
+    }
+
+    private let beats: [Beat]
+    private let asked = Atomic<UInt64>(0)
+
+    package init(_ loops: [EventLoop]) { beats = loops.map { Beat(loop: $0, answered: Answered()) } }
+
+    /// Whether every loop has answered the last question; if so, asks the next one.
+    ///
+    /// To be called by one thread.
+    package func isBeating() -> Bool {
+        let last = asked.load(ordering: .relaxed)
+        guard beats.allSatisfy({ $0.answered.count.load(ordering: .acquiring) == last }) else { return false }
+        asked.store(last + 1, ordering: .relaxed)
+        for beat in beats {
+            beat.loop.submit { beat.answered.count.store(last + 1, ordering: .releasing) }
+        }
+        return true
+    }
+}

@@ -1,0 +1,250 @@
+internal import Cryptography
+internal import Delivery
+internal import EventLoops
+internal import Platform
+internal import Wire
+
+/// The links between this gateway and the others of its cluster, on an event loop of their own.
+///
+/// A loop encodes what it sends into one block for each node and part of a turn; the link loop moves bytes, and keeps what
+/// was asked until its answer is there. What comes in is decoded on the link loop and ends in the parts' mailboxes.
+final class ClusterTransport: GatewayLinks {
+    /// Where the cluster's port is, with its real number.
+    let address: SocketAddress
+
+    private let loop: EventLoop
+    /// Takes the trunks that other gateways made.
+    private let relayLoop: EventLoop
+    private let peerConnections: Confined<PeerConnections>
+    private let parcels: Mailbox<OutgoingBatch>
+    private let socket: ListeningSocket.Handle
+    private let settings: LinkSettings
+    private let ports = PeerStates()
+    private let spares = SpareBlocks()
+    private let batches: SpareBatches
+    private let counters = LinkCounters()
+    private let relays = RelayTable()
+    private let relayEnds = SharedCount()
+    private let news = Lock(LinkNews())
+    private let node = Lock(0)
+
+    /// The peerConnections is made before the hub.
+    private final class Retelling {
+        weak var hub: ClusterTransport?
+    }
+
+    /// Only the link loop touches the value.
+    private struct Confined<Value>: @unchecked Sendable {
+        let value: Value
+    }
+
+    /// Listens on `listen`, and takes nobody before `start`.
+    init(listen: String, settings: LinkSettings, batches: SpareBatches) throws {
+        precondition((1...Route.loopLimit).contains(settings.parts), "a route has room for the number of a part")
+        let listening = ListeningSocket.Handle(try ListeningSocket(listen))
+        (socket, address) = (listening, listening.address)
+        let retelling = Retelling()
+        loop = try EventLoop(index: 0, name: "links")
+        relayLoop = try EventLoop(index: 0, name: "relays")
+        (self.settings, self.batches) = (settings, batches)
+        let peerConnections = PeerConnections(
+            loop: loop, settings: settings, ports: ports, spares: spares, batches: batches, counters: counters,
+            relays: relays, relayEnds: relayEnds, relayLoop: relayLoop, currentNode: self.node,
+            news: news, tellNews: { retelling.hub?.tellNews() })
+        self.peerConnections = Confined(value: peerConnections)
+        parcels = Mailbox(into: loop, capacity: LinkLimits.parcelCount) { [unowned peerConnections] parcels in
+            peerConnections.send(parcels)
+        }
+        retelling.hub = self
+    }
+
+    /// Begins to take connections and to make them, as this node.
+    ///
+    /// The receiver is not retained.
+    func start(node: Int, receiver: any LinkReceiver) throws {
+        self.node.withLock { $0 = node }
+        loop.takeOver()
+        try peerConnections.value.start(node: node, socket: socket, receiver: receiver)
+        relayLoop.takeOver()
+        try relayLoop.start()
+        try loop.start()
+    }
+
+    /// The node has another number: its lease was lost, and it joined again.
+    func renumber(_ node: Int) {
+        self.node.withLock { $0 = node }
+        loop.submit { [peerConnections] in peerConnections.value.renumber(node) }
+    }
+
+    /// Ends all links; questions that are under way are answered as busy first.
+    func stop() {
+        loop.stop()
+        loop.join()
+        relayLoop.stop()
+        relayLoop.join()
+    }
+
+    /// Keeps links to these nodes and to no others; the node's own number among them is passed over.
+    func setPeers(_ peers: [LinkPeer]) { loop.submit { [peerConnections] in peerConnections.value.setPeers(peers) } }
+
+    /// Answers as busy what was asked of a part that the node does not own any more, and ends the relays of its devices.
+    ///
+    /// An owner that gave the part away has told its devices; one that is gone without a word has not.
+    func forget(part: Int, at node: Int) {
+        relays.close(node, part: part)
+        loop.submit { [peerConnections] in peerConnections.value.forget(part: part, at: node) }
+    }
+
+    var statistics: LinkStatistics {
+        var statistics = counters.statistics
+        statistics.droppedNews = UInt64(news.withLock { $0.droppedCount })
+        return statistics
+    }
+    func isUp(_ node: Int) -> Bool { ports[node]?.isLinkUp ?? false }
+
+    /// States in each heartbeat whether this gateway holds its lease.
+    func setLease(_ lease: LinkFrame.Lease) { ports.setLease(lease) }
+
+    /// Whether a node with a link says that it holds its lease.
+    func holdsLease(_ node: Int) -> Bool { ports[node].map { $0.isLinkUp && $0.lease == .held } ?? false }
+
+    // MARK: From the loops
+
+    /// Sends messages for a part to its owner and empties the array.
+    ///
+    /// - Returns: false when the link is down or full: the array is as it was, and the caller refuses its messages as for
+    ///   a full mailbox. Otherwise each question has one answer: the owner's, or its busy form.
+    func send(_ messages: inout [LoopMessage], part: Int, to node: Int) -> Bool {
+        guard !messages.isEmpty else { return true }
+        guard let port = ports[node], port.mayAsk(byteLimit: settings.waitingByteLimit) else {
+            countRefused(node)
+            return false
+        }
+        let block = spares.take()
+        var remainder = LinkCodec.Remainder()
+        for message in messages {
+            LinkCodec.encode(message, part: part, into: block, &remainder) { port.nextNumber() }
+        }
+        port.enter(block)
+        let parcel = OutgoingBatch(
+            node: node, isAnswers: false, block: block, questions: remainder.questions, refused: remainder.refused)
+        guard parcels.send(parcel) else {
+            port.leave(block)
+            spares.keep(block)
+            countRefused(node)
+            return false
+        }
+        for message in messages {
+            if case .publishes(let batch) = message { batches.keep(batch) }
+        }
+        messages.removeAll(keepingCapacity: true)
+        return true
+    }
+
+    /// Sends answers to the node that asked; each finds its loop by its route.
+    ///
+    /// The batch stays the caller's.
+    ///
+    /// - Returns: false when the node's link is not there, or takes no more. Such a link is closed. In both cases the node
+    ///   answers the questions as busy itself.
+    func send(_ answers: AnswerBatch, loop: Int, to node: Int) -> Bool {
+        guard let port = ports[node], port.hasAsker else {
+            countRefused(node)
+            return false
+        }
+        guard port.hasRoomForAnswers(byteLimit: settings.waitingByteLimit) else { return dropAsker(node) }
+        let block = spares.take()
+        LinkCodec.encode(answers, into: block)
+        port.answersEnter(block)
+        guard parcels.send(OutgoingBatch(node: node, isAnswers: true, block: block)) else {
+            port.answersLeft(block)
+            spares.keep(block)
+            return dropAsker(node)
+        }
+        return true
+    }
+
+    /// An answer that is lost while its link stays would leave its caller waiting.
+    private func dropAsker(_ node: Int) -> Bool {
+        countRefused(node)
+        loop.submit { [peerConnections] in peerConnections.value.dropAsker(node) }
+        return false
+    }
+
+    private func countRefused(_ node: Int) {
+        counters.count(.refusedBatches)
+        ports[node]?.countRefused()
+    }
+
+    /// What went over the links with a node, both ways.
+    func figures(of node: Int) -> LinkFigures { ports[node]?.figures ?? LinkFigures() }
+
+    /// Tells all other gateways; whom a link does not reach now is told when it does.
+    func tell(_ item: GatewayNews) {
+        news.withLock { $0.add(item) }
+        tellNews()
+    }
+
+    private func tellNews() {
+        for node in news.withLock({ $0.waitingNodes }) {
+            guard ports[node]?.mayAsk(byteLimit: settings.waitingByteLimit) ?? false else { continue }
+            // Noted as sent before it is: a link that ends in between brings them back.
+            let now = SystemClock.monotonicMilliseconds
+            let items = news.withLock { news in
+                let items = news.take(node)
+                news.sent(items, node, at: now)
+                return items
+            }
+            var messages = items.map { LoopMessage.news($0) }
+            if !send(&messages, part: 0, to: node) { news.withLock { $0.putBack(items, node) } }
+        }
+    }
+
+    // MARK: Relays
+
+    /// Inner ends of the socket pairs of devices that other gateways relay to this one.
+    var relayEndCount: Int { relayEnds.value }
+
+    /// Passes a device on to the gateway that owns it, over the loop's trunk; to be called on `loop`.
+    ///
+    /// When the owner cannot be reached, the device is told to come back.
+    func relay(
+        _ connection: DetachedConnection, hello device: AdoptedHello, isSecure: Bool, to node: Int, on loop: EventLoop,
+        ended: @escaping () -> Void
+    ) {
+        counters.count(.relays)
+        let hello = LinkHello(
+            cluster: settings.cluster, node: self.node.withLock { $0 }, instance: settings.instance, wanted: node,
+            release: settings.release, version: settings.versions.version, lowestVersion: settings.versions.lowest,
+            parts: settings.parts)
+        let preamble = RelayPreamble(
+            hello: hello, peer: connection.peer?.description ?? "", isSecure: isSecure, device: device)
+        let trunk = relays.trunk(to: node, on: loop) { ended in
+            guard let address = ports[node]?.address else { return nil }
+            return try? RelayTrunk(connectingTo: address, hello, settings, on: loop, ended: ended)
+        }
+        let part = device.bucket.loop(of: settings.parts)
+        guard let trunk else {
+            let relay = Relay(0, part: part, on: nil, farewell: Self.farewell, ended: ended)
+            relay.attach(connection, on: loop)
+            return relay.end()
+        }
+        trunk.open(
+            connection, preamble, part: part, farewell: Self.farewell,
+            timeoutMilliseconds: settings.times.identificationMilliseconds, ended: ended)
+    }
+
+    /// Ends up to `count` devices of this loop that other gateways own; to be called on `loop`.
+    func endRelays(_ count: Int, on loop: EventLoop) -> Int { relays.end(count, on: loop) }
+
+    /// What a device is told whose owner cannot be reached.
+    private static let farewell: [UInt8] = {
+        var close = Close()
+        close.code = CloseCode.overloaded.rawValue
+        close.reason = "the gateway that serves this device cannot be reached; come back"
+        (close.retryAfterMinimum, close.retryAfterMaximum) = GatewayLoop.refusedWindow
+        var bytes: [UInt8] = []
+        close.appendFrame(to: &bytes)
+        return bytes
+    }()
+}

@@ -1,0 +1,463 @@
+internal import Cryptography
+internal import Delivery
+internal import EventLoops
+internal import Platform
+internal import Synchronization
+internal import Wire
+
+/// What happened to the links, for membership and the log.
+enum LinkEvent: Sendable, Equatable {
+    /// Questions may be sent to the node.
+    case up(node: Int, release: String)
+    /// The link broke, or could not be made; `wasRefused`: the machine answers, and nothing listens at the address.
+    ///
+    /// Told once for each change: a link that is down and then refused is told of twice.
+    case down(node: Int, wasRefused: Bool, reason: String)
+    /// The node's own link to this gateway is there: what it tells comes from now on.
+    case heard(node: Int)
+    /// A peer was turned away; without a code, before it had proven the secret.
+    case refused(peer: String, code: LinkClose.Code?, reason: String)
+}
+
+/// Takes what comes over the links; everything but `relayArrived` is called on the link loop.
+protocol LinkReceiver: AnyObject, Sendable {
+    /// Takes messages for a part (or answers for the loop of that index), in their order, from the front.
+    ///
+    /// What stays in the array was not taken: its questions are answered as busy, and answers are offered again.
+    func receive(_ messages: inout [LoopMessage], forPart part: Int)
+    /// Another gateway tells every loop of this one.
+    func receive(_ news: GatewayNews)
+    func linkChanged(_ event: LinkEvent)
+    /// A device that another gateway relays: the connection goes on where the device's Hello ended. On the loop of relays.
+    func relayArrived(_ connection: DetachedConnection, _ preamble: RelayPreamble)
+}
+
+/// A node as membership knows it.
+struct LinkPeer: Sendable, Equatable {
+    var node: Int
+    /// `host:port` of its cluster listener.
+    var address: String
+}
+
+/// What a gateway's links are made with.
+struct LinkSettings: Sendable {
+    var cluster: String
+    var release: String
+    var parts: Int
+    var tls: TLSContext
+    var versions = LinkVersions.current
+    var times = LinkLimits.Times()
+    /// Bytes that may wait for one link before senders are refused.
+    var waitingByteLimit = LinkLimits.waitingByteCount
+    /// Devices on one trunk that their owner has not taken yet.
+    var openingRelayCount = LinkLimits.openingRelayCount
+    var names = NameLookups.shared
+    /// Tells this process from an earlier one with its number.
+    var instance = SecureRandom.word()
+}
+
+/// Figures of the links since the start.
+struct LinkStatistics: Sendable, Equatable {
+    var sentBytes: UInt64 = 0
+    var receivedBytes: UInt64 = 0
+    /// Questions that a link answered as busy.
+    var busyAnswers: UInt64 = 0
+    /// Answers for which no question was under way.
+    var strayAnswers: UInt64 = 0
+    /// Messages that one side could not read.
+    var unreadMessages: UInt64 = 0
+    /// Peers that were turned away.
+    var refusedPeers: UInt64 = 0
+    /// Batches that a loop could not send, because the link was down or full.
+    var refusedBatches: UInt64 = 0
+    var relays: UInt64 = 0
+    /// News that a gateway was not told, since too much waited for it.
+    var droppedNews: UInt64 = 0
+}
+
+/// The same where any thread counts.
+final class LinkCounters: Sendable {
+    enum Counter: Int, CaseIterable {
+        case sentBytes, receivedBytes, busyAnswers, strayAnswers, unreadMessages, refusedPeers, refusedBatches, relays
+    }
+
+    private let values = Lock([UInt64](repeating: 0, count: Counter.allCases.count))
+
+    func count(_ counter: Counter, _ number: UInt64 = 1) { values.withLock { $0[counter.rawValue] &+= number } }
+    func sent(_ count: Int) { self.count(.sentBytes, UInt64(count)) }
+    func received(_ count: Int) { self.count(.receivedBytes, UInt64(count)) }
+
+    var statistics: LinkStatistics {
+        let values = values.withLock { $0 }
+        func value(_ counter: Counter) -> UInt64 { values[counter.rawValue] }
+        return LinkStatistics(
+            sentBytes: value(.sentBytes), receivedBytes: value(.receivedBytes), busyAnswers: value(.busyAnswers),
+            strayAnswers: value(.strayAnswers), unreadMessages: value(.unreadMessages),
+            refusedPeers: value(.refusedPeers), refusedBatches: value(.refusedBatches), relays: value(.relays))
+    }
+}
+
+/// What one loop sends to one node in one turn.
+struct OutgoingBatch: Sendable {
+    let node: Int
+    let isAnswers: Bool
+    let block: LinkBlock
+    var questions: [LinkCodec.Question] = []
+    var refused: [LoopAnswer] = []
+}
+
+/// The link loop's side of the hub: all links, confined to that loop.
+final class PeerConnections {
+    /// Numbers that membership gives.
+    static let nodes = 1...1_023
+    /// The name under which TLS knows a gateway; the key proves it, and no certificate has it.
+    static let serverName = "longwire-link"
+
+    let loop: EventLoop
+    let settings: LinkSettings
+    let codec: LinkCodec.Reader
+    let spares: SpareBlocks
+    let counters: LinkCounters
+    private let batches: SpareBatches
+    let ports: PeerStates
+    private let relays: RelayTable
+    private let relayEnds: SharedCount
+    private let relayLoop: EventLoop
+    private let currentNode: Lock<Int>
+    private let news: Lock<LinkNews>
+    /// Tells other gateways what waits for them.
+    private let tellNews: () -> Void
+    private weak var receiver: (any LinkReceiver)?
+    /// This gateway's number; 0: none yet.
+    private(set) var node = 0
+    private var listener: Listener?
+    private var outgoing: [Int: OutgoingLink] = [:]
+    private var incoming: [Int: IncomingLink] = [:]
+    private var strangers: [ObjectIdentifier: IncomingLink] = [:]
+    /// How many of them come from each gateway's address, and from all others together, by the empty text.
+    private var strangerCounts: [String: Int] = [:]
+
+    /// What one part gets at the end of the turn, and whose questions they are.
+    private struct Inbox {
+        var messages: [LoopMessage] = []
+        var senders: [IncomingLink?] = []
+        var answers: AnswerBatch?
+        /// What its mailbox had no room for and nobody may lose.
+        var kept: [LoopMessage] = []
+    }
+
+    private var inboxes: [Inbox]
+    private var touched: Set<Int> = []
+    private var isPaused = false
+
+    init(
+        loop: EventLoop, settings: LinkSettings, ports: PeerStates, spares: SpareBlocks, batches: SpareBatches,
+        counters: LinkCounters, relays: RelayTable, relayEnds: SharedCount, relayLoop: EventLoop,
+        currentNode: Lock<Int>, news: Lock<LinkNews>, tellNews: @escaping () -> Void
+    ) {
+        (self.loop, self.settings, self.ports, self.spares) = (loop, settings, ports, spares)
+        (self.batches, self.counters, self.relays) = (batches, counters, relays)
+        (self.relayEnds, self.relayLoop, self.currentNode) = (relayEnds, relayLoop, currentNode)
+        (self.news, self.tellNews) = (news, tellNews)
+        codec = LinkCodec.Reader(parts: settings.parts, spares: batches)
+        inboxes = (0..<settings.parts).map { _ in Inbox() }
+        loop.onTick { [unowned self] now in tick(now) }
+        loop.onTurnEnd(.beforeFlush) { [unowned self] in handOver() }
+        loop.onStop { [unowned self] in stop() }
+    }
+
+    /// Begins to take connections, under this number.
+    func start(node: Int, socket: ListeningSocket.Handle, receiver: any LinkReceiver) throws(SystemError) {
+        (self.node, self.receiver) = (node, receiver)
+        listener = try Listener(on: loop, socket: socket.take()) { [unowned self] in accept($0) }
+    }
+
+    /// The gateway has another number now: every connection was made under the old one.
+    func renumber(_ node: Int) {
+        guard node != self.node else { return }
+        self.node = node
+        for link in outgoing.values { link.connection?.close(.staleNode, "the node has another number now") }
+        for link in incoming.values { link.close(.staleNode, "the node has another number now") }
+    }
+
+    func hello(for wanted: Int) -> LinkHello {
+        LinkHello(
+            cluster: settings.cluster, node: node, instance: settings.instance, wanted: wanted,
+            release: settings.release, version: settings.versions.version, lowestVersion: settings.versions.lowest,
+            parts: settings.parts)
+    }
+
+    // MARK: Peers
+
+    /// Keeps links to these nodes and to no others.
+    func setPeers(_ peers: [LinkPeer]) {
+        var wanted: Set<Int> = []
+        for peer in peers where peer.node != node && Self.nodes.contains(peer.node) {
+            guard let address = LinkAddress(peer.address) else { continue }
+            wanted.insert(peer.node)
+            if let link = outgoing[peer.node] {
+                link.move(to: address)
+            } else {
+                let link = OutgoingLink(self, node: peer.node, address: address, port: ports.make(peer.node))
+                outgoing[peer.node] = link
+                link.tick(loop.now)
+            }
+        }
+        for (node, link) in outgoing where !wanted.contains(node) {
+            outgoing[node] = nil
+            link.stop("the node has left")
+            relays.close(node)
+        }
+        news.withLock { $0.setPeers(Set(outgoing.keys)) }
+    }
+
+    /// A node says nothing any more: its devices come back here, and are told where its parts are now.
+    func wentSilent(_ node: Int) { relays.close(node) }
+
+    /// The link to a node broke: what it was told last may be lost.
+    func linkEnded(_ node: Int) { news.withLock { $0.linkEnded(node, at: loop.now) } }
+
+    func forget(part: Int, at node: Int) { outgoing[node]?.forget(part: part) }
+
+    /// Asks for a gateway's addresses; `done` runs on the loop.
+    func resolve(_ address: LinkAddress, done: @escaping ([RemoteAddress]) -> Void) {
+        if let numeric = RemoteAddress.numeric(host: address.host, port: address.port) { return done([numeric]) }
+        let (loop, bound) = (loop, LoopBound(done, on: loop))
+        settings.names.ask(host: address.host, port: address.port) { outcome in
+            loop.submit { bound.wrapped((try? outcome.get()) ?? []) }
+        }
+    }
+
+    private func accept(_ connection: DetachedConnection) {
+        // A stranger costs a handshake: beyond the bound the next one waits for its own retry. Gateways have places of their
+        // own: neither strangers nor devices that are relayed keep a link from coming back.
+        let host = connection.peer.map { $0.host.hasPrefix("::ffff:") ? String($0.host.dropFirst(7)) : $0.host }
+        let memberCount = host.map { host in outgoing.values.count { $0.hosts.contains(host) } } ?? 0
+        let limit = memberCount > 0 ? memberCount * LinkLimits.memberStrangerCount : LinkLimits.strangerCount
+        let place = memberCount > 0 ? host ?? "" : ""
+        guard strangerCounts[place, default: 0] < limit else {
+            counters.count(.refusedPeers)
+            return connection.turnAway(with: UnsafeRawBufferPointer(start: nil, count: 0))
+        }
+        let link = IncomingLink(self, peerAddress: connection.peer?.description ?? "", place: place)
+        strangerCounts[place, default: 0] += 1
+        strangers[ObjectIdentifier(link)] = link
+        link.attach(connection, serverName: nil)
+    }
+
+    func strangerLeft(_ link: IncomingLink) {
+        guard strangers.removeValue(forKey: ObjectIdentifier(link)) != nil else { return }
+        let count = strangerCounts[link.place, default: 0]
+        strangerCounts[link.place] = count > 1 ? count - 1 : nil
+    }
+
+    /// Takes a peer's link in place of its earlier one.
+    ///
+    /// - Returns: the peer's port; `nil` when another process has its number, which the peer is told.
+    func admit(_ link: IncomingLink, _ hello: LinkHello) -> PeerState? {
+        if let earlier = incoming[hello.node], earlier !== link {
+            guard earlier.peer?.instance == hello.instance || !earlier.isLively else {
+                link.refuse(.duplicate, "another process is node \(hello.node)")
+                return nil
+            }
+            incoming[hello.node] = nil
+            earlier.close(.replaced, "a newer connection of the same node")
+        }
+        strangerLeft(link)
+        incoming[hello.node] = link
+        if isPaused { link.pauseReading() }
+        let port = ports.make(hello.node)
+        port.setAsking(true)
+        tell(.heard(node: hello.node))
+        return port
+    }
+
+    /// Answers to the node found no room: it answers its questions as busy when the link ends, and comes back.
+    func dropAsker(_ node: Int) {
+        incoming[node]?.close(.unavailable, "the answers to this gateway found no room: it reads too slowly")
+    }
+
+    func left(_ link: IncomingLink) {
+        guard let node = link.peer?.node, incoming[node] === link else { return }
+        incoming[node] = nil
+        link.port?.setAsking(false)
+    }
+
+    /// Another gateway's trunk goes to the loop of relays: what devices send holds up no link.
+    func trunkArrived(_ connection: DetachedConnection, from peer: String) {
+        guard let receiver else { return }
+        let relayLoop = relayLoop
+        let arrival = RelayTrunk.Arrival(
+            node: { [node = currentNode] in node.withLock { $0 } }, ends: relayEnds,
+            take: { [counters] connection, preamble in
+                counters.count(.relays)
+                receiver.relayArrived(connection, preamble)
+            },
+            fault: { [counters, loop] reason in
+                counters.count(.refusedPeers)
+                loop.submit { receiver.linkChanged(.refused(peer: peer, code: .malformed, reason: reason)) }
+            })
+        relayLoop.submit { _ = RelayTrunk(accepting: connection, on: relayLoop, arrival) }
+    }
+
+    func tell(_ event: LinkEvent) { receiver?.linkChanged(event) }
+
+    // MARK: Out
+
+    func send(_ parcels: [OutgoingBatch]) {
+        for parcel in parcels {
+            if parcel.isAnswers {
+                // Without its link the asker has answered the questions itself.
+                guard let link = incoming[parcel.node], link.closing == nil else {
+                    ports[parcel.node]?.answersLeft(parcel.block)
+                    spares.keep(parcel.block)
+                    continue
+                }
+                link.send(parcel.block)
+            } else if let link = outgoing[parcel.node] {
+                link.send(parcel)
+            } else {
+                ports[parcel.node]?.leave(parcel.block)
+                refuse(parcel)
+            }
+        }
+    }
+
+    /// Answers a parcel's questions as busy.
+    func refuse(_ parcel: OutgoingBatch) {
+        var count: UInt64 = 0
+        LinkCodec.forEachAsked(in: parcel.block) { asked, _, _ in
+            count += 1
+            deliver(asked.busy)
+        }
+        for question in parcel.questions { deliver(question.busy) }
+        for answer in parcel.refused { deliver(answer) }
+        counters.count(.busyAnswers, count + UInt64(parcel.questions.count + parcel.refused.count))
+        spares.keep(parcel.block)
+    }
+
+    // MARK: In
+
+    /// Takes another node's message for a part.
+    func take(_ message: LoopMessage, part: Int, from link: IncomingLink) {
+        if case .news(let news) = message {
+            receiver?.receive(news)
+            return
+        }
+        var message = message
+        message.setAsker(link.peer?.node ?? 0)
+        message.setTeller(link.peer?.node ?? 0)
+        inboxes[part].messages.append(message)
+        inboxes[part].senders.append(link)
+        touched.insert(part)
+    }
+
+    /// Takes an answer for one of this gateway's own loops.
+    func deliver(_ answer: LoopAnswer) {
+        guard let target = Route(answer.origin.route)?.loop, inboxes.indices.contains(target) else { return }
+        let batch = inboxes[target].answers ?? batches.takeAnswers()
+        batch.append(answer)
+        inboxes[target].answers = batch
+        touched.insert(target)
+    }
+
+    /// Hands over what the turn gathered: a part's mailbox gets it at once.
+    private func handOver() {
+        guard !touched.isEmpty else { return }
+        for part in touched.sorted() { handOver(part) }
+        touched = []
+        pauseOrResume()
+    }
+
+    private func handOver(_ part: Int) {
+        if let answers = inboxes[part].answers {
+            inboxes[part].answers = nil
+            inboxes[part].messages.append(.answers(answers))
+            inboxes[part].senders.append(nil)
+        }
+        var kept: [LoopMessage] = []
+        swap(&kept, &inboxes[part].kept)
+        let keptCount = kept.count
+        // What waited before comes first.
+        var messages = kept
+        messages += inboxes[part].messages
+        let senders = inboxes[part].senders
+        inboxes[part].messages.removeAll(keepingCapacity: true)
+        inboxes[part].senders.removeAll(keepingCapacity: true)
+        let count = messages.count
+        receiver?.receive(&messages, forPart: part)
+        guard !messages.isEmpty else { return }
+        let takenCount = count - messages.count
+        for (index, message) in messages.enumerated() {
+            let place = takenCount + index - keptCount
+            switch message {
+            case .answers, .launched, .broadcasts, .broadcastNews: inboxes[part].kept.append(message)
+            default: if place >= 0, let sender = senders[place] { answerBusy(message, to: sender) }
+            }
+        }
+    }
+
+    /// This gateway's loop has no room for another node's questions.
+    private func answerBusy(_ message: LoopMessage, to link: IncomingLink) {
+        let answers = batches.takeAnswers()
+        for answer in message.busyAnswers { answers.append(answer) }
+        counters.count(.busyAnswers, UInt64(message.busyAnswers.count))
+        let block = spares.take()
+        LinkCodec.encode(answers, into: block)
+        batches.keep(answers)
+        link.send(block)
+    }
+
+    /// Reads nothing more while loops do not take what was read.
+    private func pauseOrResume() {
+        let waiting = inboxes.reduce(0) { $0 + $1.kept.count }
+        let mustPause = waiting > LinkLimits.undeliveredCount
+        guard mustPause != isPaused else { return }
+        isPaused = mustPause
+        let connections: [LinkConnection] = outgoing.values.compactMap(\.connection) + Array(incoming.values)
+        for connection in connections {
+            if mustPause { connection.pauseReading() } else { connection.resumeReading() }
+        }
+    }
+
+    // MARK: Time and end
+
+    private func tick(_ now: UInt64) {
+        for link in outgoing.values { link.tick(now) }
+        for link in incoming.values { link.tick(now) }
+        tellNews()
+        for part in inboxes.indices where !inboxes[part].kept.isEmpty { touched.insert(part) }
+    }
+
+    private func stop() {
+        for link in outgoing.values { link.stop("the gateway stops") }
+        outgoing = [:]
+        for link in incoming.values { link.close(.unavailable, "the gateway stops") }
+        handOver()
+    }
+}
+
+/// The ports of all nodes, for any thread.
+final class PeerStates: Sendable {
+    /// The lease that this gateway's heartbeats state.
+    private let ownLease = Atomic<UInt8>(0)
+    private let ports = Lock<[PeerState?]>(Array(repeating: nil, count: PeerConnections.nodes.upperBound + 1))
+
+    func setLease(_ lease: LinkFrame.Lease) { ownLease.store(lease.rawValue, ordering: .relaxed) }
+    var lease: LinkFrame.Lease { LinkFrame.Lease(rawValue: ownLease.load(ordering: .relaxed)) ?? .unstated }
+
+    subscript(node: Int) -> PeerState? {
+        guard PeerConnections.nodes.contains(node) else { return nil }
+        return ports.withLock { $0[node] }
+    }
+
+    /// The node's port, made when there is none; `node` is one that membership gives.
+    func make(_ node: Int) -> PeerState {
+        ports.withLock { ports in
+            if let port = ports[node] { return port }
+            let port = PeerState(node: node)
+            ports[node] = port
+            return port
+        }
+    }
+}

@@ -1,0 +1,65 @@
+internal import Delivery
+internal import MessageStore
+internal import PushAPI
+
+/// Folds the counters of days gone by, on the loop that owns the gateway's own rows; see `CounterFold`.
+final class CounterMaintenance {
+    private unowned let owner: GatewayLoop
+    private var fold: CounterFold
+    private var nextLookAt: GatewayTime = 0
+    private var isUnderWay = false
+
+    private static let lookMilliseconds: Int64 = 600_000
+    private static let retryMilliseconds: Int64 = 5_000
+
+    init(_ owner: GatewayLoop, _ fold: CounterFold) { (self.owner, self.fold) = (owner, fold) }
+
+    /// Which days count by their sums alone.
+    var folded: FoldedDays { fold.folded }
+
+    /// About once a second.
+    func tick() {
+        guard owner.context.isReady, !owner.context.isStopping, !isUnderWay, owner.now >= nextLookAt,
+            owner.store.acceptsWrites
+        else { return }
+        isUnderWay = true
+        nextLookAt = owner.now + Self.lookMilliseconds
+        // Each loop answers when all it has counted so far is durable.
+        let today = CountersRow.day(of: owner.now)
+        owner.campaigns.coordinator.askAll({ _ in .foldable(today: today) }) { [weak self] answers in
+            self?.take(answers, today)
+        }
+    }
+
+    private func take(_ answers: [TaskAnswer], _ today: UInt32) {
+        var parts: [[CountersRow]] = []
+        for answer in answers {
+            guard case .foldable(let rows) = answer else { return end(lookIn: Self.retryMilliseconds) }
+            parts.append(rows)
+        }
+        let change = fold.change(parts, today: today, reportDays: UInt32(PushAPI.Limits.reportDays))
+        guard !change.isEmpty else { return remove(change) }
+        // Its rows by bucket go only when the sum of them is on the disk.
+        owner.metaWaiters.append(
+            MetaWaiter(ticket: fold.write(change, to: owner.store), done: { [weak self] in self?.remove(change) }))
+    }
+
+    private func remove(_ change: CounterFold.Change) {
+        let isFull =
+            change.days.count == CounterFold.changedDayCount || change.gone.count == CounterFold.changedDayCount
+        let delay = isFull ? Self.retryMilliseconds : Self.lookMilliseconds
+        guard !change.removed.isEmpty else { return end(lookIn: delay) }
+        let isCluster = owner.context.cluster != nil
+        if isCluster { owner.withShard { $0.takeFold(change.days, now: owner.now) } }
+        owner.campaigns.coordinator.askAll({ .removeCounters(change.removed, $0, isCounted: isCluster) }) {
+            [weak self] answers in
+            let isWhole = answers.allSatisfy { if case .done = $0 { true } else { false } }
+            self?.end(lookIn: isWhole ? delay : Self.retryMilliseconds)
+        }
+    }
+
+    private func end(lookIn milliseconds: Int64) {
+        isUnderWay = false
+        nextLookAt = owner.now + milliseconds
+    }
+}

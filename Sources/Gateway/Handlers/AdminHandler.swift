@@ -1,0 +1,212 @@
+internal import Delivery
+internal import EventLoops
+internal import MessageStore
+internal import PushAPI
+internal import Wire
+
+/// The admin listener of one loop: the handoff API, traces, devices, health and metrics.
+final class AdminHandler {
+    private enum Question {
+        case device(DeviceAddress)
+        case message(scope: Set<AppKey>?)
+    }
+
+    private struct Pending {
+        var exchange: HTTPExchange
+        var question: Question
+    }
+
+    static let pendingLimit = 4_096
+    static let busy = APIResponse.adminUnavailable("too many requests wait here, retry")
+
+    // The loop outlives all that belongs to it: it ends its streams and servers before it goes.
+    private unowned(unsafe) let owner: GatewayLoop
+    private let api: AdminAPI
+    private let inspections: InspectionHandler
+    private let apps: AppHandler
+    private var pending = StampedTable<Pending>(limit: AdminHandler.pendingLimit)
+
+    init(_ owner: GatewayLoop) {
+        self.owner = owner
+        inspections = InspectionHandler(owner)
+        apps = AppHandler(owner)
+        api = AdminAPI(registry: owner.registry, credentials: owner.snapshot.credentials)
+    }
+
+    func reload(_ snapshot: GatewaySnapshot) {
+        api.registry = snapshot.registry
+        api.credentials = snapshot.credentials
+    }
+
+    /// As `PublicHandler.judge`.
+    func judge(_ head: HTTPRequestHead) -> HTTPPrecheck {
+        if ConsolePage.isTarget(head.target) { return .take(byteLimit: 0, isProven: false) }
+        let judgement = api.judge(head.request, bodyByteCount: head.bodyByteCount)
+        if case .refuse(let response) = judgement {
+            owner.metrics.count(.answered(response.status, isAdmin: true))
+        }
+        return HTTPPrecheck(judgement)
+    }
+
+    func handle(_ exchange: HTTPExchange) {
+        if ConsolePage.isDevice(exchange.rawTargetBytes) {
+            return owner.metrics.count(
+                .answered(DeviceHandshake.accept(upgrading: exchange, on: owner), isAdmin: true))
+        }
+        if ConsolePage.isTarget(exchange.rawTargetBytes) {
+            let reply = ConsolePage.reply(exchange.method, exchange.rawTargetBytes)
+            owner.metrics.count(.answered(reply.status, isAdmin: true))
+            return exchange.respond(
+                status: reply.status, contentType: reply.contentType, headers: reply.headers, body: reply.body)
+        }
+        guard isOfUnlistedApp(exchange.rawTargetBytes) else { return handleListed(exchange) }
+        owner.appInquiry.confirm { [weak self] isConfirmed in
+            guard isConfirmed else {
+                self?.respond(exchange, .adminUnavailable("the owner of the apps' rows does not answer now; retry"))
+                return
+            }
+            self?.handleListed(exchange)
+        }
+    }
+
+    /// Whether a path names an app that another gateway may have just made.
+    private func isOfUnlistedApp(_ target: UnsafeRawBufferPointer) -> Bool {
+        guard owner.context.cluster != nil, target.starts(with: "/v1/apps/".utf8) else { return false }
+        let path = RequestPath(target)
+        return path.count > 2 && owner.registry.known(path.text(2)) == nil
+    }
+
+    private func handleListed(_ exchange: HTTPExchange) {
+        switch exchange.withRequest({ api.handle($0, now: owner.now) }) {
+        case .respond(let response): respond(exchange, response)
+        case .lease(let request): lease(exchange, request)
+        case .results(let request):
+            let isTaken = owner.handoff.settle(request.results, apps: request.apps) { [weak self] verdicts in
+                self?.respond(exchange, HandoffAnswer.verdicts(verdicts))
+            }
+            if !isTaken { respond(exchange, Self.busy) }
+        case .extend(let request):
+            let items = request.items.map { ExtendItem(job: $0.job, leaseID: $0.leaseID) }
+            let isTaken = owner.handoff.extend(
+                items, milliseconds: request.leaseMilliseconds, apps: request.apps
+            ) { [weak self] verdicts in
+                self?.respond(exchange, HandoffAnswer.verdicts(verdicts))
+            }
+            if !isTaken { respond(exchange, Self.busy) }
+        case .device(let device):
+            ask(exchange, .device(device)) { owner.queryStatus(of: device, origin: $0) }
+        case .message(let message, let scope):
+            guard let bucket = message.bucket else { return }
+            ask(exchange, .message(scope: scope)) { owner.queryTrace(of: message, bucket: bucket, origin: $0) }
+        case .push(let app, let credential):
+            owner.log.write(.info, .operatorPush, [.name: .text(credential), .app: .text(app.appID)])
+            owner.publicHandler.push(exchange, app: app)
+        case .inspect(let request):
+            guard owner.context.isReady else { return respond(exchange, .adminUnavailable("the gateway is starting")) }
+            inspections.handle(request) { [weak self] response in self?.respond(exchange, response) }
+        case .feed(let request):
+            owner.feeds.handle(request, isCallerPresent: { !exchange.isPeerGone }) { [weak self] response in
+                self?.respond(exchange, response)
+            }
+        case .metrics(let scope):
+            MetricsGatherer.gather(owner, scope: scope) { [weak self] page in
+                self?.respond(exchange, APIResponse(status: 200, contentType: .metrics, body: page))
+            }
+        case .cluster:
+            respond(exchange, owner.context.cluster?.status().map(ClusterAnswer.status) ?? ClusterAnswer.none)
+        case .registerRequest(let request): wish(exchange, request)
+        case .backup(let name, let credential):
+            guard let store = owner.context.store as? EmbeddedStore else { return respond(exchange, BackupAnswer.none) }
+            guard !owner.context.isStopping else {
+                return respond(exchange, .adminUnavailable("the gateway is stopping"))
+            }
+            respond(
+                exchange,
+                owner.context.backups.begin(
+                    name, in: owner.snapshot.backupFolder, of: store, by: credential, log: owner.log))
+        case .app(let request): apps.handle(request) { [weak self] response in self?.respond(exchange, response) }
+        case .drain(let request, let credential): drain(exchange, request, by: credential)
+        case .drainState: respond(exchange, DrainAnswer.status(owner.context.drainStatus(now: Int64(owner.loop.now))))
+        case .backupState: respond(exchange, BackupAnswer.status(owner.context.backups.status))
+        case .healthz: respond(exchange, HealthPage.health(owner.context))
+        case .readyz: respond(exchange, HealthPage.readiness(owner.context))
+        }
+    }
+
+    private func lease(_ exchange: HTTPExchange, _ request: LeaseRequest) {
+        guard !owner.context.isStopping else {
+            return respond(exchange, .adminUnavailable("the gateway is stopping"))
+        }
+        let longPolls = owner.context.longPolls
+        guard longPolls.enter(limit: owner.limits.longPolls) else {
+            longPolls.leave()
+            return respond(exchange, Self.busy)
+        }
+        let isTaken = owner.handoff.lease(
+            HandoffCoordinator.LeaseCall(
+                channel: request.channel, apps: request.apps, limit: request.limit,
+                leaseMilliseconds: request.leaseMilliseconds,
+                deadline: Int64(owner.loop.now) + request.waitMilliseconds, leaseID: request.leaseID,
+                isCallerPresent: { !exchange.isPeerGone },
+                complete: { [weak self] jobs in
+                    longPolls.leave()
+                    guard let self else { return }
+                    respond(exchange, HandoffAnswer.lease(jobs, registry: api.registry))
+                }), now: Int64(owner.loop.now))
+        if !isTaken {
+            longPolls.leave()
+            respond(exchange, Self.busy)
+        }
+    }
+
+    private func drain(_ exchange: HTTPExchange, _ request: DrainRequest, by credential: String) {
+        guard !owner.context.isStopping else {
+            return respond(exchange, .adminUnavailable("the gateway is stopping"))
+        }
+        let now = Int64(owner.loop.now)
+        owner.context.drain(request, by: credential, now: now)
+        respond(exchange, DrainAnswer.status(owner.context.drainStatus(now: now)))
+    }
+
+    /// The register is asked on the membership's thread, which may take a while.
+    private func wish(_ exchange: HTTPExchange, _ request: ClusterRequest) {
+        guard let cluster = owner.context.cluster else { return respond(exchange, ClusterAnswer.none) }
+        let (loop, bound) = (owner.loop, LoopBound(exchange, on: owner.loop))
+        let member = LoopBound(self, on: owner.loop)
+        cluster.wish(request) { response in
+            loop.submit { member.wrapped.respond(bound.wrapped, response) }
+        }
+    }
+
+    private func ask(_ exchange: HTTPExchange, _ question: Question, _ send: (Origin) -> Void) {
+        guard let (slot, stamp) = pending.insert(Pending(exchange: exchange, question: question)) else {
+            return respond(exchange, Self.busy)
+        }
+        send(owner.route(.admin, slot, stamp).origin(0))
+    }
+
+    func answered(_ route: Route, _ answer: DeviceAnswer) {
+        guard let waiting = pending.remove(route.slot, route.stamp), case .device(let device) = waiting.question else {
+            return
+        }
+        if case .unreadable = answer {
+            return respond(waiting.exchange, .adminUnavailable("the device's record cannot be read now, retry"))
+        }
+        respond(waiting.exchange, AdminAnswer.device(answer.status, at: device, registry: api.registry))
+    }
+
+    func answered(_ route: Route, _ answer: TraceAnswer) {
+        guard let waiting = pending.remove(route.slot, route.stamp), case .message(let scope) = waiting.question else {
+            return
+        }
+        if case .unreadable = answer {
+            return respond(waiting.exchange, .adminUnavailable("the message's rows cannot be read now, retry"))
+        }
+        respond(waiting.exchange, AdminAnswer.trace(answer.trace, scope: scope, registry: api.registry))
+    }
+
+    private func respond(_ exchange: HTTPExchange, _ response: APIResponse) {
+        owner.metrics.count(.answered(response.status, isAdmin: true))
+        exchange.respond(response)
+    }
+}

@@ -1,0 +1,48 @@
+internal import Delivery
+internal import EventLoops
+internal import PushAPI
+internal import Wire
+
+/// What operators ask and do about apps: the owner of the gateway's own rows decides, every gateway follows.
+struct AppHandler {
+    private unowned let owner: GatewayLoop
+
+    init(_ owner: GatewayLoop) { self.owner = owner }
+
+    func handle(_ request: AppRequest, respond: @escaping (APIResponse) -> Void) {
+        switch request {
+        case .show(let appID):
+            var page = owner.context.apps.page(of: appID, now: owner.now)
+            if let app = owner.registry.known(appID) {
+                page?.quotas = owner.context.quotas.usage(of: app.key, quotas: app.quotas, now: owner.loop.now)
+            }
+            respond(page.map(AppAnswer.page) ?? AppAnswer.unknown)
+        case .change(let change, let name):
+            guard owner.context.isReady, !owner.context.isStopping else {
+                return respond(.adminUnavailable("the gateway is starting or stopping"))
+            }
+            owner.ask(Bucket(0), .app(change)) { [unowned owner] answer in
+                guard case .app(let result) = answer else {
+                    return respond(
+                        .adminUnavailable("the owner of the apps' rows does not answer now: look at the app, and retry")
+                    )
+                }
+                switch result {
+                case .refused(let refusal, let message): respond(AppAnswer.refused(refusal, message))
+                case .done(let app, let isNew, let shown):
+                    if isNew {
+                        owner.log.write(
+                            .info, .appChanged,
+                            [.name: .text(name), .app: .text(app.appID), .detail: .text(change.act.past)])
+                    }
+                    let response = AppAnswer.done(
+                        change.act, isNew: isNew, AppPage(app, now: owner.now),
+                        secrets: shown.map { ($0.name, $0.exposed) })
+                    // Who asks this gateway next finds what it was answered.
+                    guard isNew, owner.context.apps.version < app.version else { return respond(response) }
+                    owner.followApps { _ in respond(response) }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,102 @@
+internal import Delivery
+internal import Directory
+internal import EventLoops
+internal import PushAPI
+internal import Wire
+
+/// Runs the operations on aliases, tags, blacklist and badge that one loop's requests ask for: sends their steps to the
+/// loops of their buckets, feeds them the replies, and says when they are done.
+final class DirectoryHandler {
+    private struct Pending {
+        var app: AppKey
+        var operation: DirectoryOperation
+        var complete: (DirectoryOperation) -> Void
+    }
+
+    /// Operations under way at once on one loop; more are told to come back.
+    static let pendingLimit = 16_384
+
+    /// Changes of tokens that wait for a part; more are made good by the devices' next Hellos.
+    static let lateTokensLimit = 16_384
+    /// A part that stays away costs no more than this.
+    static let lateTokensPerSecond = 256
+
+    private unowned let owner: GatewayLoop
+    private var lateTokens: [TokenNews] = []
+    private var operations = StampedTable<Pending>(limit: DirectoryHandler.pendingLimit)
+
+    init(_ owner: GatewayLoop) { self.owner = owner }
+
+    var hasWorkUnderWay: Bool { operations.count > 0 }
+
+    /// False when too many are under way; `complete` is not called then.
+    func run(
+        _ work: DirectoryOperation.Work, app: AppKey, complete: @escaping (DirectoryOperation) -> Void
+    ) -> Bool {
+        var operation = DirectoryOperation(work, loopCount: owner.loopCount)
+        let steps = operation.start()
+        guard !operation.isDone else {
+            complete(operation)
+            return true
+        }
+        guard let (slot, stamp) = operations.insert(Pending(app: app, operation: operation, complete: complete)) else {
+            return false
+        }
+        send(steps, app: app, owner.route(.directory, slot, stamp))
+        return true
+    }
+
+    // MARK: Tokens
+
+    /// Has the rows of a device's tokens follow a change of them.
+    func follow(_ news: TokenNews) {
+        // Requests of the apps' servers have half of the room for themselves.
+        guard operations.count < Self.pendingLimit / 2 else { return followLater(news) }
+        let isTaken = run(.tokens(news), app: news.app) { [weak self] operation in
+            var rest = news
+            let failed = operation.outcomes.map { $0 == .failed }
+            rest.claims = zip(news.claims, failed).filter(\.1).map(\.0)
+            rest.releases = zip(news.releases, failed.dropFirst(news.claims.count)).filter(\.1).map(\.0)
+            if !rest.claims.isEmpty || !rest.releases.isEmpty { self?.followLater(rest) }
+        }
+        if !isTaken { followLater(news) }
+    }
+
+    /// A part could not be asked, or there is no room now: the next second tries again.
+    private func followLater(_ news: TokenNews) {
+        if lateTokens.count < Self.lateTokensLimit { lateTokens.append(news) }
+    }
+
+    /// A second is over.
+    func tick() {
+        guard !lateTokens.isEmpty else { return }
+        let late = Array(lateTokens.prefix(Self.lateTokensPerSecond))
+        lateTokens.removeFirst(late.count)
+        for news in late { follow(news) }
+    }
+
+    private func send(_ steps: [StepToSend], app: AppKey, _ route: Route) {
+        for step in steps {
+            let (target, bucket): (Int, Bucket) =
+                switch step.target {
+                case .bucket(let bucket): (bucket.loop(of: owner.loopCount), bucket)
+                case .loop(let loop): (loop, Bucket(UInt16(loop)))
+                }
+            owner.direct(
+                DirectoryCommand(origin: route.origin(step.request), app: app, bucket: bucket, step: step.step),
+                to: target)
+        }
+    }
+
+    func answered(_ route: Route, _ request: UInt64, _ reply: DirectoryReply) {
+        guard var pending = operations[route.slot, route.stamp] else { return }
+        let steps = pending.operation.receive(request, reply)
+        guard pending.operation.isDone else {
+            operations[route.slot, route.stamp] = pending
+            send(steps, app: pending.app, route)
+            return
+        }
+        operations.remove(route.slot, route.stamp)
+        pending.complete(pending.operation)
+    }
+}

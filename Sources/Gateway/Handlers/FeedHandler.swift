@@ -1,0 +1,72 @@
+internal import Delivery
+internal import EventLoops
+internal import PushAPI
+internal import Wire
+
+/// The admin listener's requests about feeds: each is one question to the loop of the app's home.
+final class FeedHandler {
+    private unowned let owner: GatewayLoop
+
+    init(_ owner: GatewayLoop) { self.owner = owner }
+
+    /// Answers a request; a reader that waits is looked after until `isCallerPresent` says that nobody does any more.
+    func handle(
+        _ request: FeedRequest, isCallerPresent: @escaping () -> Bool, respond: @escaping (APIResponse) -> Void
+    ) {
+        guard owner.context.isReady, !owner.context.isStopping else {
+            return respond(.adminUnavailable("the gateway is starting or stopping, retry"))
+        }
+        switch request {
+        case .read(let read):
+            let longPolls = owner.context.longPolls
+            guard longPolls.enter(limit: owner.limits.longPolls) else {
+                longPolls.leave()
+                return respond(AdminHandler.busy)
+            }
+            let deadline = Int64(owner.loop.now) + read.waitMilliseconds
+            wait(read, until: deadline, isCallerPresent) { [weak self] answer in
+                longPolls.leave()
+                guard let self else { return }
+                respond(FeedAnswers.page(answer, of: read.feed, registry: owner.registry))
+            }
+        case .acknowledge(let feed, let number):
+            ask(.acknowledge(feed, upTo: number)) { respond(FeedAnswers.acknowledged($0)) }
+        }
+    }
+
+    /// So long a reader waits at the feed's home at a time: one that has left keeps its place there, and its long poll, no longer.
+    private static let sliceMilliseconds: Int64 = 1_000
+    /// A wait that ended so much earlier was ended by the home, which has too many readers, or stops.
+    private static let earlyMilliseconds: Int64 = 200
+
+    /// Waits at the feed's home, a slice at a time.
+    private func wait(
+        _ read: FeedRead, until deadline: Int64, _ isCallerPresent: @escaping () -> Bool,
+        then: @escaping (FeedAnswer?) -> Void
+    ) {
+        let began = Int64(owner.loop.now)
+        var slice = read
+        slice.waitMilliseconds = min(max(0, deadline - began), Self.sliceMilliseconds)
+        let asked = slice.waitMilliseconds
+        ask(.read(slice)) { [weak self] answer in
+            guard let self, case .page(let page)? = answer, page.items.isEmpty, page.missed == 0 else {
+                return then(answer)
+            }
+            let now = Int64(owner.loop.now)
+            // Of a slice so short no end is early: asked again it would be answered at once, over and over, until the deadline.
+            guard asked > Self.earlyMilliseconds, now < deadline, now - began >= asked - Self.earlyMilliseconds,
+                !owner.context.isStopping,
+                isCallerPresent()
+            else { return then(answer) }
+            wait(read, until: deadline, isCallerPresent, then: then)
+        }
+    }
+
+    /// Asks the feed's home; `then` gets `nil` when it cannot answer now.
+    func ask(_ command: FeedCommand, then: @escaping (FeedAnswer?) -> Void) {
+        let home = command.feed.home.loop(of: owner.loopCount)
+        owner.campaigns.coordinator.ask(home, .feed(command)) { (answer: TaskAnswer) in
+            if case .feed(let answer) = answer { then(answer) } else { then(nil) }
+        }
+    }
+}

@@ -1,0 +1,60 @@
+internal import Delivery
+internal import Directory
+internal import EventLoops
+internal import MessageStore
+internal import Platform
+internal import PushAPI
+internal import Wire
+
+/// The test devices of all apps; planned and changed on the loop that owns bucket 0.
+final class SharedTestDevices: Sendable {
+    private let book = Lock(TestDeviceList())
+
+    /// Replaces everything by what the rows say.
+    func restore(_ rows: [(app: AppKey, device: TestDevice)]) {
+        book.withLock { book in
+            book = TestDeviceList()
+            for row in rows { book.put(row.device, app: row.app) }
+        }
+    }
+
+    /// The app is gone; returns the devices whose rows are to be removed.
+    func removeAll(of app: AppKey) -> [DeviceID] { book.withLock { $0.removeAll(of: app) } }
+
+    /// Carries the request out in memory.
+    func perform(
+        _ request: TestDeviceRequest, known: Set<DeviceID>, limit: Int, now: GatewayTime
+    ) -> (changes: [TestDeviceChange], result: TestDeviceResult) {
+        book.withLock { $0.perform(request, known: known, limit: limit, now: now) }
+    }
+}
+
+// Calls about test devices.
+extension PublicHandler {
+    func testDevices(_ exchange: HTTPExchange, _ request: TestDeviceRequest) {
+        guard owner.context.isReady, !owner.context.isStopping else { return respond(exchange, .starting) }
+        let places = request.lookUp
+        guard !places.isEmpty else { return perform(exchange, request, known: []) }
+        let isTaken = owner.directoryHandler.run(.each(places, .describe), app: request.app) { [weak self] operation in
+            guard let self else { return }
+            guard !operation.outcomes.contains(.failed) else {
+                return respond(exchange, TestDeviceAnswer.unreadable)
+            }
+            var known = Set<DeviceID>()
+            for (place, outcome) in zip(places, operation.outcomes) {
+                if case .device = outcome { known.insert(place.cid) }
+            }
+            perform(exchange, request, known: known)
+        }
+        if !isTaken { respond(exchange, .busy) }
+    }
+
+    /// Carries it out on the loop that owns the gateway's own rows.
+    private func perform(_ exchange: HTTPExchange, _ request: TestDeviceRequest, known: Set<DeviceID>) {
+        let question = GatewayQuestion.testDevices(request, known: known, limit: owner.limits.users.testDevices)
+        owner.ask(Bucket(0), question) { [weak self] answer in
+            guard case .testDevices(let result) = answer else { return self?.respond(exchange, .busy) ?? () }
+            self?.respond(exchange, TestDeviceAnswer.render(request, result))
+        }
+    }
+}

@@ -1,0 +1,19 @@
+internal import Quotas
+internal import Directory
+internal import EventLoops
+internal import PushAPI
+
+// Calls about users run operations over several loops first.
+extension PublicHandler {
+    func users(_ exchange: HTTPExchange, _ request: UserRequest) {
+        guard owner.context.isReady, !owner.context.isStopping else { return respond(exchange, .starting) }
+        if let counted = request.counted, let bound = owner.limits.bound(of: counted) {
+            let verdict = owner.context.rates.take(counted, app: request.app, bound: bound, now: owner.now)
+            guard verdict == .granted else { return respond(exchange, UserAnswer.refused(request, verdict)) }
+        }
+        let isTaken = owner.directoryHandler.run(request.work, app: request.app) { [weak self] operation in
+            self?.respond(exchange, UserAnswer.render(request, operation))
+        }
+        if !isTaken { respond(exchange, .busy) }
+    }
+}

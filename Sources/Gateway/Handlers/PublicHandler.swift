@@ -1,0 +1,356 @@
+internal import Quotas
+internal import Delivery
+internal import EventLoops
+internal import Platform
+internal import PushAPI
+internal import Wire
+
+/// The push listener of one loop: asks `PublicAPI` what a request means, sends its commands to their devices' loops,
+/// and answers when every outcome is in.
+final class PublicHandler {
+    /// A class, so that an answer for one item copies none of the others.
+    private final class PendingPush {
+        let exchange: HTTPExchange
+        let form: PushForm
+        /// Its app's place in `AppShares`.
+        let share: Int
+        var outcomes: [PublishOutcome?]
+        var missing: Int
+        init(exchange: HTTPExchange, form: PushForm, share: Int, count: Int) {
+            (self.exchange, self.form, self.share) = (exchange, form, share)
+            (outcomes, missing) = (Array(repeating: nil, count: count), count)
+        }
+    }
+
+    struct PendingReceipt {
+        var exchange: HTTPExchange
+        var app: AppKey
+        var notes: RequestNotes
+    }
+
+    /// Requests under way at once on one loop; more are told to come back.
+    static let pendingLimit = 65_536
+
+    // The loop outlives all that belongs to it: it ends its streams and servers before it goes.
+    unowned(unsafe) let owner: GatewayLoop
+    let api: PublicAPI
+    private var pushes = StampedTable<PendingPush>(limit: PublicHandler.pendingLimit)
+    /// Requests whose callers have taken their shares of the turn, by place in `AppShares`, in the order in which they came.
+    ///
+    /// None is parsed yet. Its connection sends no other request before the answer.
+    private var waiting: [Int: [HTTPExchange]] = [:]
+    private var waitingCount = 0
+    /// Requests handled in this turn.
+    private var handledCount = 0
+    /// New connections wait with the kernel, because most places are those of requests that wait.
+    private var isCrowded = false
+    private var queries = StampedTable<Gathering<(cid: DeviceID, answer: DeviceAnswer)>>(
+        limit: PublicHandler.pendingLimit)
+    var receipts = StampedTable<PendingReceipt>(limit: PublicHandler.pendingLimit)
+    /// Void tokens that had expired before their rows were read here.
+    private var expiredRows: [TokenID] = []
+
+    init(_ owner: GatewayLoop) {
+        self.owner = owner
+        api = PublicAPI(
+            registry: owner.registry,
+            tokens: TokenAuthority(
+                key: owner.context.tokenKey, revoked: owner.context.revokedTokens,
+                trustedFrom: owner.context.cluster.map { _ in owner.context.startedAt + Self.clockMargin }))
+        api.userLimits = owner.limits.users
+        api.rates = owner.context.rates
+        api.mayMissApps = owner.context.cluster != nil
+    }
+
+    var hasWorkUnderWay: Bool { pushes.count > 0 || queries.count > 0 || receipts.count > 0 || !waiting.isEmpty }
+
+    func reload(_ snapshot: GatewaySnapshot) {
+        api.registry = snapshot.registry
+        api.userLimits = snapshot.limits.users
+    }
+
+    /// Void tokens that have not expired.
+    var revokedTokens: [TokenID] { api.tokens.revokedTokens.all.filter { $0.expiresAt > owner.now } }
+
+    /// Whether one more may be remembered.
+    var hasRoomForRevoked: Bool { api.tokens.revokedTokens.count < PushAPI.Limits.revokedTokens }
+
+    /// Gateways whose clocks are further apart do not start.
+    private static let clockMargin: Int64 = 2_000
+
+    /// Takes over all void tokens, as part 0's owner has them.
+    func learnRevoked(_ tokens: [TokenID]) {
+        let now = owner.now
+        for token in tokens where token.expiresAt > now { api.tokens.revoke(token) }
+        // Their rows are removed once the part that has them is seated here.
+        if owner.index == 0 { expiredRows += tokens.filter { $0.expiresAt <= now } }
+        api.tokens.knowsRevoked()
+    }
+
+    /// Another history of the store has begun: which tokens were void before it is not certain.
+    func historyBegan() { api.tokens.replaceKey(owner.context.tokenKey) }
+
+    func revoke(_ token: TokenID) {
+        api.tokens.revoke(token)
+    }
+
+    /// Forgets some void tokens whose day is over, and removes their rows where those are written.
+    func forgetExpiredTokens() {
+        let isOwner = owner.isHere(0)
+        if isOwner, !expiredRows.isEmpty {
+            for token in expiredRows.suffix(Self.expiredTokensAtOnce) { MetaRows.delete(token, on: owner) }
+            expiredRows.removeLast(min(expiredRows.count, Self.expiredTokensAtOnce))
+        }
+        guard api.tokens.hasExpired(now: owner.now) else { return }
+        let expired = api.tokens.forgetExpired(now: owner.now, limit: Self.expiredTokensAtOnce)
+        guard isOwner else { return }
+        for token in expired { MetaRows.delete(token, on: owner) }
+    }
+
+    /// Tokens removed in a second, one batch each.
+    private static let expiredTokensAtOnce = 256
+
+    /// Looks at a request whose body is large or has not come along: who may not send it, or so much of it, is told before it is
+    /// kept.
+    func judge(_ head: HTTPRequestHead) -> HTTPPrecheck {
+        if let refusal = owner.context.addresses.bodyRefusal(
+            head.countedNetwork, of: head.peerHost, now: owner.loop.now)
+        {
+            let response = Self.tooFast(head.target, refusal)
+            owner.metrics.count(.answered(response.status, isAdmin: false))
+            return HTTPPrecheck(.refuse(response))
+        }
+        let judgement =
+            mustWait(head.target)
+            ? .refuse(.starting) : api.judge(head.request, bodyByteCount: head.bodyByteCount, now: owner.now)
+        if case .refuse(let response) = judgement {
+            owner.metrics.count(.answered(response.status, isAdmin: false))
+        }
+        return HTTPPrecheck(judgement)
+    }
+
+    func handle(_ exchange: HTTPExchange) {
+        // A probe that is refused would take a gateway out of service that serves others.
+        let isProbe = Self.isProbe(exchange.rawTargetBytes)
+        if !isProbe,
+            let refusal = owner.context.addresses.request(
+                exchange.countedNetwork, byteCount: exchange.body.count, of: exchange.peerHost, now: owner.loop.now)
+        {
+            return respond(exchange, Self.tooFast(exchange.rawTargetBytes, refusal))
+        }
+        guard isProbe || owner.context.isReady else { return respond(exchange, .starting) }
+        // Which app a request is of matters only when there is more than a slice of them.
+        let isCalm = waiting.isEmpty && handledCount < AppShares.loneRequestsPerTurn
+        guard !isProbe, !isCalm || owner.core.pointee.shares.isContended else {
+            return take(exchange)
+        }
+        let caller = exchange.withRequest { api.caller(of: $0, now: owner.now) }
+        let share = owner.core.pointee.shares.place(of: caller.app ?? Self.noApp, isProven: caller.isProven)
+        guard waiting[share] == nil, owner.core.pointee.shares.mayTakeRequest(share) else {
+            waiting[share, default: []].append(exchange)
+            waitingCount += 1
+            return
+        }
+        take(exchange, share)
+    }
+
+    /// Stands for the app of calls that name none.
+    private static let noApp = AppKey(0)
+
+    /// Handles a request in this turn; `share` is its caller's place in `AppShares`, where that is known.
+    private func take(_ exchange: HTTPExchange, _ share: Int? = nil) {
+        handledCount += 1
+        let action = exchange.withRequest { api.handle($0, now: owner.now) }
+        // A push takes its share by its messages.
+        if case .push = action {} else { noteRequest(of: api.provenApp, share, exchange.body.count) }
+        perform(exchange, action)
+    }
+
+    /// Takes a request that publishes nothing out of its caller's share.
+    private func noteRequest(of app: AppKey?, _ share: Int?, _ byteCount: Int) {
+        guard let share = share ?? app.map({ owner.core.pointee.shares.place(of: $0) }),
+            let app = owner.core.pointee.shares.tookRequest(share, byteCount: byteCount, now: owner.loop.now)
+        else { return }
+        owner.context.activity.note([app], now: owner.loop.now)
+    }
+
+    /// Whether a call comes before the gateway knows which tokens are void and what the store has.
+    private func mustWait(_ target: UnsafeRawBufferPointer) -> Bool {
+        !owner.context.isReady && !Self.isProbe(target)
+    }
+
+    private static func tooFast(_ target: UnsafeRawBufferPointer, _ refusal: AddressRefusal) -> APIResponse {
+        .tooFast(
+            isGetui: target.starts(with: "/v2/".utf8), isAboutBytes: refusal.kind == .bytes,
+            retryAfterSeconds: refusal.retryAfterSeconds)
+    }
+
+    /// Whether a request asks how the gateway is.
+    static func isProbe(_ target: UnsafeRawBufferPointer) -> Bool {
+        for path in ["/healthz", "/readyz"] where target.starts(with: path.utf8) {
+            return target.count == path.utf8.count || target[path.utf8.count] == UInt8(ascii: "?")
+        }
+        return false
+    }
+
+    /// An operator's push to one device of `app`.
+    func push(_ exchange: HTTPExchange, app: App) {
+        perform(exchange, exchange.withRequest { api.push($0, app: app, now: owner.now) })
+    }
+
+    private func perform(_ exchange: HTTPExchange, _ action: PublicAction) {
+        switch action {
+        case .respond, .healthz, .readyz: break
+        // A row that is not read yet would look like one that does not exist, and a token's key may still be lost.
+        default: guard owner.context.isReady else { return respond(exchange, .starting) }
+        }
+        switch action {
+        case .respond(let response): respond(exchange, response)
+        case .push(let pushes, let form): push(exchange, pushes, form)
+        case .userStatus(let query): status(exchange, query)
+        case .users(let request): users(exchange, request)
+        case .testDevices(let request): testDevices(exchange, request)
+        case .campaign(let action):
+            owner.campaigns.perform(action, byteCount: exchange.body.count) { [weak self] response in
+                self?.respond(exchange, response)
+            }
+        case .revokeToken(let token, let app, let response):
+            void(token, of: app) { [weak self] refusal in self?.respond(exchange, refusal ?? response) }
+        case .receipt(let request): receipt(exchange, request)
+        case .token(let response): respond(exchange, response)
+        case .check: respond(exchange, APIResponse(status: 200))
+        case .unlistedApp(let response):
+            owner.appInquiry.confirm { [weak self] isConfirmed in
+                guard let self else { return }
+                guard isConfirmed else { return respond(exchange, .starting) }
+                let action = exchange.withRequest { self.api.handle($0, now: self.owner.now) }
+                if case .unlistedApp = action { respond(exchange, response) } else { perform(exchange, action) }
+            }
+        case .healthz: respond(exchange, HealthPage.health(owner.context))
+        case .readyz: respond(exchange, HealthPage.readiness(owner.context))
+        }
+    }
+
+    /// Makes a token void, durably; `then` gets the refusal if that cannot be done.
+    func void(_ token: TokenID, of app: AppKey, then: @escaping (APIResponse?) -> Void) {
+        let revocations = owner.context.revocations
+        guard revocations.withLock({ $0.take(token, of: app, now: owner.now) }) else { return then(.tooManyRevoked) }
+        guard hasRoomForRevoked else {
+            revocations.withLock { $0.giveBack(token, of: app) }
+            return then(.tooManyRevokedInAll)
+        }
+        owner.ask(Bucket(0), .revoke(token)) { answer in
+            if case .revoked = answer { return then(nil) }
+            // It may have become void all the same, and then counts for nothing.
+            revocations.withLock { $0.giveBack(token, of: app) }
+            then(.busy)
+        }
+    }
+
+    // MARK: Push
+
+    func push(_ exchange: HTTPExchange, _ items: [ParsedPush], _ form: PushForm) {
+        guard owner.context.isReady, !owner.context.isStopping else { return respond(exchange, .starting) }
+        guard let first = items.first else { return respond(exchange, render([], form)) }
+        let permit: PublishPermit
+        do throws(QuotaRefusal) {
+            permit = try owner.permit(
+                of: first.address.app, publishes: items.count, byteCount: exchange.body.count)
+        } catch {
+            noteRequest(of: first.address.app, nil, exchange.body.count)
+            return respond(exchange, .overQuota(error))
+        }
+        let share = owner.core.pointee.shares.place(of: first.address.app)
+        let pending = PendingPush(exchange: exchange, form: form, share: share, count: items.count)
+        guard let (slot, stamp) = pushes.insert(pending) else { return respond(exchange, .busy) }
+        let route = owner.route(.push, slot, stamp)
+        for (index, item) in items.enumerated() {
+            if let app = owner.core.pointee.shares.took(share, now: owner.loop.now) {
+                owner.context.activity.note([app], now: owner.loop.now)
+            }
+            item.withCommand(origin: route.origin(UInt64(index))) { owner.publish($0, permit) }
+        }
+    }
+
+    /// A new slice has begun for a request that waits: `goOn` is to be called.
+    var mayGoOn: Bool { waiting.contains { owner.core.pointee.shares.mayTakeRequest($0.key) } }
+
+    /// Resets the turn's count.
+    ///
+    /// Stops accepting while requests that wait have most of the connections' places.
+    func turnEnded() {
+        handledCount = 0
+        let isCrowded = waitingCount > owner.publicRoom.limit / 4 * 3
+        guard isCrowded != self.isCrowded else { return }
+        self.isCrowded = isCrowded
+        for listener in owner.publicListeners {
+            if isCrowded { listener.pause() } else { listener.resume() }
+        }
+    }
+
+    /// Handles requests that waited for their callers' slices.
+    func goOn() {
+        for share in waiting.keys.sorted() {
+            guard var requests = waiting.removeValue(forKey: share) else { continue }
+            var count = 0
+            while count < requests.count, owner.core.pointee.shares.mayTakeRequest(share) {
+                take(requests[count], share)
+                count += 1
+            }
+            requests.removeFirst(count)
+            waitingCount -= count
+            if !requests.isEmpty { waiting[share] = requests }
+        }
+    }
+
+    func answered(_ route: Route, item: Int, _ outcome: PublishOutcome) {
+        guard let pending = pushes[route.slot, route.stamp], pending.outcomes.indices.contains(item),
+            pending.outcomes[item] == nil
+        else { return }
+        pending.outcomes[item] = outcome
+        pending.missing -= 1
+        owner.core.pointee.shares.answered(pending.share)
+        guard pending.missing == 0 else { return }
+        pushes.remove(route.slot, route.stamp)
+        respond(pending.exchange, render(pending.outcomes.compactMap { $0 }, pending.form))
+    }
+
+    /// Asynchronous batches are answered at the same moment as others, only without the outcomes: accepted means
+    /// durable for them, too.
+    private func render(_ outcomes: [PublishOutcome], _ form: PushForm) -> APIResponse {
+        PushAnswer.render(outcomes: outcomes, form: form, durability: owner.context.isFsync ? .fsync : .os)
+    }
+
+    // MARK: Status
+
+    private func status(_ exchange: HTTPExchange, _ query: StatusQuery) {
+        let devices = query.devices
+        guard !devices.isEmpty else { return respond(exchange, StatusAnswer.render(query, statuses: [:])) }
+        let gathering = Gathering<(cid: DeviceID, answer: DeviceAnswer)>(count: devices.count) { [weak self] answers in
+            var statuses: [DeviceID: DeviceStatus] = [:]
+            for (cid, answer) in answers {
+                // One device that cannot be read would look like one that does not exist.
+                if case .unreadable = answer { self?.respond(exchange, .statusUnreadable); return }
+                statuses[cid] = answer.status
+            }
+            self?.respond(exchange, StatusAnswer.render(query, statuses: statuses))
+        }
+        guard let (slot, stamp) = queries.insert(gathering) else { return respond(exchange, .busy) }
+        let route = owner.route(.userStatus, slot, stamp)
+        for (index, device) in devices.enumerated() {
+            owner.queryStatus(of: device, origin: route.origin(UInt64(index)))
+        }
+    }
+
+    func answered(_ route: Route, _ cid: DeviceID, _ answer: DeviceAnswer) {
+        guard let gathering = queries[route.slot, route.stamp] else { return }
+        gathering.take((cid, answer))
+        if gathering.isComplete { queries.remove(route.slot, route.stamp) }
+    }
+
+    func respond(_ exchange: HTTPExchange, _ response: APIResponse) {
+        owner.metrics.count(.answered(response.status, isAdmin: false))
+        owner.metrics.observe(.request, microseconds: Int64(owner.loop.now &- exchange.startedAt) * 1_000)
+        exchange.respond(response)
+    }
+}

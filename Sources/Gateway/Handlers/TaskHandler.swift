@@ -1,0 +1,492 @@
+internal import Quotas
+internal import Delivery
+internal import Directory
+internal import EventLoops
+internal import PushAPI
+internal import Wire
+
+/// The push listener's requests about tasks: carries each through the coordinator and renders its answer.
+final class TaskHandler {
+    private unowned let owner: GatewayLoop
+    let coordinator: TaskCoordinator
+    /// Where aliases are looked up.
+    private lazy var aliases: any AliasResolver = DirectoryAliases(owner)
+
+    init(_ owner: GatewayLoop) {
+        self.owner = owner
+        coordinator = TaskCoordinator(owner)
+    }
+
+    typealias Respond = (APIResponse) -> Void
+
+    private var durability: Durability { owner.context.isFsync ? .fsync : .os }
+
+    /// Asks the app's quotas, then does it; `byteCount` is that of the request's body.
+    func perform(_ action: CampaignAction, byteCount: Int, respond: @escaping Respond) {
+        // What is refused because the gateway starts or stops costs no quota.
+        guard owner.context.isReady, !owner.context.isStopping else { return respond(.starting) }
+        let permit: PublishPermit
+        do throws(QuotaRefusal) {
+            permit = try owner.permit(action, byteCount: byteCount)
+        } catch {
+            return respond(.overQuota(error))
+        }
+        switch action {
+        case .create(let task): create(task, permit, respond)
+        case .list(let call): list(call, permit, respond)
+        case .aliases(let pushes, let form): push(pushes, form, permit, respond)
+        case .byTag(let push): self.push(push, permit, respond)
+        case .stop(let task, let app):
+            coordinator.stop(task, app) { answer in
+                switch answer {
+                case .swept(let count): respond(CampaignAnswer.stopped(count))
+                case .unknown: respond(CampaignAnswer.unknownTask)
+                default: respond(.busy)
+                }
+            }
+        case .schedule(let task, let app):
+            coordinator.ask(home: task, .load(task, app)) { respond(CampaignAnswer.schedule($0)) }
+        case .cancel(let task, let app):
+            coordinator.ask(home: task, .change(task, app, .cancel)) { respond(CampaignAnswer.cancelled($0)) }
+        case .detail(let query): detail(query, respond)
+        case .taskReport(let query): report(query, found: [], respond)
+        case .groupReport(let query): report(query, respond)
+        case .dayReport(let query): report(query, respond)
+        case .onlineReport(let app):
+            owner.ask(Bucket(0), .onlinePoints(app)) { answer in
+                guard case .onlinePoints(let points) = answer else { return respond(.busy) }
+                respond(ReportAnswer.online(points.map { (time: $0.time, count: $0.count) }))
+            }
+        case .quotaReport(let key): quota(key, respond)
+        }
+    }
+
+    // MARK: Lists
+
+    /// With a broadcast its messages are made without a further call: the permit is for them.
+    private func create(_ task: NewTask, _ permit: PublishPermit, _ respond: @escaping Respond) {
+        let command = TaskCommand.create(
+            task.record, requestKey: task.requestKey, requestDigest: task.requestDigest)
+        coordinator.ask(home: task.record.id, command) { [weak self] answer in
+            guard let self else { return }
+            guard case .created(let id, _) = answer, let group = task.group else {
+                return respond(CampaignAnswer.created(answer, task, durability: durability))
+            }
+            // A repetition writes the same row again: the first may have died before it.
+            coordinator.ask(
+                group.bucket.loop(of: owner.loopCount), .joinGroup(id, bucket: group.bucket, owner: group.owner)
+            ) { [weak self] joined in
+                guard let self else { return }
+                guard case .done = joined else { return respond(.busy) }
+                respond(CampaignAnswer.created(answer, task, durability: durability))
+            }
+        }
+    }
+
+    private func list(_ call: ListCall, _ permit: PublishPermit, _ respond: @escaping Respond) {
+        coordinator.record(call.task, call.app.key) { [weak self] answer in
+            guard let self else { return }
+            guard case .record(let record) = answer else {
+                if case .unknown = answer { return respond(CampaignAnswer.unknownTask) }
+                return respond(.busy)
+            }
+            if let refusal = CampaignAnswer.refusal(record, now: owner.now) { return respond(refusal) }
+            switch call.audience {
+            case .devices(let targets): send(targets, nil, call, record, permit, respond)
+            case .conditions(let candidates):
+                matching(candidates, of: call.app) { [weak self] found in
+                    guard let self else { return }
+                    guard let found else { return respond(.busy) }
+                    let targets = found.map { call.app.target($0, of: call.task) }
+                    guard !targets.isEmpty else {
+                        return respond(
+                            CampaignAnswer.list([], call, record: record, aliases: nil, durability: durability))
+                    }
+                    send(targets, nil, call, record, permit, respond)
+                }
+            case .aliases(let names):
+                aliases.resolve(names, of: call.app.key) { [weak self] found in
+                    guard let self else { return }
+                    guard let found else { return respond(.busy) }
+                    var call = call
+                    call.unknown += found.lazy.filter(\.devices.isEmpty).map(\.alias)
+                    var seen = Set<DeviceID>()
+                    var targets: [ListTarget] = []
+                    for cid in found.lazy.flatMap(\.devices) where seen.insert(cid).inserted {
+                        targets.append(call.app.target(cid, of: call.task))
+                    }
+                    guard !targets.isEmpty else { return respond(CampaignAnswer.unknownTarget) }
+                    send(targets, call.needsAliasDetail ? found : nil, call, record, permit, respond)
+                }
+            }
+        }
+    }
+
+    private func send(
+        _ targets: [ListTarget], _ aliases: [ResolvedAlias]?, _ call: ListCall, _ record: TaskRecord,
+        _ permit: PublishPermit, _ respond: @escaping Respond
+    ) {
+        if record.state == .scheduled { return park(targets, aliases, call, record, permit, respond) }
+        sendNow(targets, aliases, call, record, permit, respond)
+    }
+
+    private func sendNow(
+        _ targets: [ListTarget], _ aliases: [ResolvedAlias]?, _ call: ListCall, _ record: TaskRecord,
+        _ permit: PublishPermit, _ respond: @escaping Respond
+    ) {
+        let sending = TaskCoordinator.Sending(
+            task: record.id, app: record.app, createdAt: record.createdAt, content: record.content, isBulk: true,
+            permit: permit)
+        carry(sending, targets, key: call.key, digest: call.digest, app: call.app) { [weak self] result in
+            guard let self else { return }
+            switch result {
+            case .outcomes(_, let outcomes):
+                respond(
+                    CampaignAnswer.list(outcomes, call, record: record, aliases: aliases, durability: durability))
+            case .conflict: respond(CampaignAnswer.requestConflict)
+            case .busy: respond(.busy)
+            }
+        }
+    }
+
+    /// Keeps the devices of a call for the task's time, after looking which of them exist.
+    private func park(
+        _ targets: [ListTarget], _ aliases: [ResolvedAlias]?, _ call: ListCall, _ record: TaskRecord,
+        _ permit: PublishPermit, _ respond: @escaping Respond
+    ) {
+        let places = targets.map { DevicePlace(cid: $0.cid, bucket: $0.bucket) }
+        describe(places, of: call.app) { [weak self] details in
+            guard let self else { return }
+            guard let details else { return respond(.busy) }
+            var (known, unknown): ([ListTarget], [DeviceID]) = ([], [])
+            for (target, detail) in zip(targets, details) {
+                if detail == nil { unknown.append(target.cid) } else { known.append(target) }
+            }
+            let render: (TaskRecord) -> APIResponse = { record in
+                CampaignAnswer.parked(call, record, cids: known.map(\.cid), unknown: unknown, aliases: aliases)
+            }
+            guard !known.isEmpty else { return respond(render(record)) }
+            park(known, all: targets, aliases, call, record, permit, from: 0, render: render, respond)
+        }
+    }
+
+    private func park(
+        _ targets: [ListTarget], all: [ListTarget], _ aliases: [ResolvedAlias]?, _ call: ListCall,
+        _ record: TaskRecord, _ permit: PublishPermit, from start: Int, render: @escaping (TaskRecord) -> APIResponse,
+        _ respond: @escaping Respond
+    ) {
+        let part = targets[start...].prefix(TaskBounds.targetsOfARow)
+        coordinator.ask(home: record.id, .park(record.id, record.app, part.map(\.cid))) { [weak self] answer in
+            guard let self else { return }
+            switch answer {
+            case .parked where start + part.count < targets.count:
+                park(
+                    targets, all: all, aliases, call, record, permit, from: start + part.count, render: render,
+                    respond)
+            case .parked: respond(render(record))
+            case .refused(let state):
+                // It became due meanwhile, or a caller stopped it.
+                var record = record
+                record.state = state
+                if let refusal = CampaignAnswer.refusal(record, now: owner.now) { return respond(refusal) }
+                sendNow(all, aliases, call, record, permit, respond)
+            case .unknown: respond(CampaignAnswer.unknownTask)
+            default: respond(.busy)
+            }
+        }
+    }
+
+    // MARK: Calls
+
+    private enum Carried {
+        case outcomes(TaskID, [PublishOutcome])
+        case conflict, busy
+    }
+
+    /// Carries a call that reaches several devices: begun, fanned out, ended.
+    ///
+    /// A call without a request id needs neither beginning nor end: its devices know by the task whether they have it.
+    private func carry(
+        _ sending: TaskCoordinator.Sending, _ targets: [ListTarget], key: CallKey, digest: UInt64, app: App,
+        told: @escaping (Carried) -> Void
+    ) {
+        guard key != CallKey(high: 0, low: 0), targets.count <= TaskBounds.callTargets else {
+            return coordinator.fanOut(sending, targets) { told(.outcomes(sending.task, $0)) }
+        }
+        let home = key.bucket.loop(of: owner.loopCount)
+        coordinator.ask(home, .begin(key, digest: digest, sending.task, targets.map(\.cid))) { [weak self] answer in
+            guard let self else { return }
+            switch answer {
+            case .begun(let task, let cids):
+                var (sending, targets) = (sending, targets)
+                if task != sending.task {
+                    // Begun before, under another id, which stands in the vendor's content, too.
+                    sending.content = sending.content.renamed(from: sending.task, to: task)
+                    (sending.task, sending.createdAt) = (task, 0)
+                }
+                // Whom the first call was for, whatever the alias names by now.
+                if sending.createdAt == 0 || cids != targets.map(\.cid) {
+                    targets = cids.map { app.target($0, of: task) }
+                }
+                sendOnce(sending, targets) { [weak self] outcomes in
+                    guard let self else { return }
+                    let isWhole = outcomes?.contains { $0.code.isRetryable } == false
+                    coordinator.ask(home, .end(key, isWhole ? outcomes : nil)) { ended in
+                        guard let outcomes else { return told(.busy) }
+                        if case .busy = ended, isWhole { return told(.busy) }
+                        told(.outcomes(task, outcomes))
+                    }
+                }
+            case .ended(let task, let outcomes): told(.outcomes(task, outcomes))
+            case .conflict: told(.conflict)
+            default: told(.busy)
+            }
+        }
+    }
+
+    /// Fans out, after keeping the devices where the first ack of them wins; `nil`: they could not be kept.
+    private func sendOnce(
+        _ given: TaskCoordinator.Sending, _ targets: [ListTarget], told: @escaping ([PublishOutcome]?) -> Void
+    ) {
+        var sending = given
+        // One device alone has nobody to win against.
+        sending.content.firstAckWins = given.content.firstAckWins && targets.count > 1
+        guard sending.content.firstAckWins else { return coordinator.fanOut(sending, targets) { told($0) } }
+        coordinator.ask(home: sending.task, .keepSiblings(sending.task, targets.map(\.cid))) {
+            [weak self, sending] answer in
+            guard let self, case .done = answer else { return told(nil) }
+            coordinator.fanOut(sending, targets) { told($0) }
+        }
+    }
+
+    // MARK: Aliases
+
+    private func push(
+        _ pushes: [AliasPush], _ form: PushForm, _ permit: PublishPermit, _ respond: @escaping Respond
+    ) {
+        let gathering = Gathering<CampaignAnswer.AliasResult>(count: pushes.count) { [weak self] results in
+            guard let self else { return }
+            let numbered = zip(pushes, results).map { (itemIndex: $0.itemIndex, result: $1) }
+            let ordered = numbered.sorted { $0.itemIndex < $1.itemIndex }
+            respond(CampaignAnswer.aliases(ordered, form: form, durability: durability))
+        }
+        for (place, push) in pushes.enumerated() { carry(push, permit) { gathering.take($0, at: place) } }
+    }
+
+    private func carry(_ push: AliasPush, _ permit: PublishPermit, told: @escaping (CampaignAnswer.AliasResult) -> Void)
+    {
+        aliases.resolve([push.alias], of: push.app.key) { [weak self] found in
+            guard let self else { return }
+            guard let found else { return told(CampaignAnswer.busyResult) }
+            let cids = found.first?.devices ?? []
+            guard !cids.isEmpty else { return told(CampaignAnswer.unknownAlias(push.alias.text)) }
+            carry(push, to: cids, key: push.key, permit) { [weak self] result in
+                guard let self else { return }
+                guard case .conflict = result else { return told(Self.result(result)) }
+                // The id may have been used for another alias, which is another request.
+                coordinator.ask(push.key.bucket.loop(of: owner.loopCount), .inspect(.call(push.key))) {
+                    [weak self] (answer: TaskAnswer) in
+                    guard let self else { return }
+                    guard case .inspected(.call(let task)) = answer else { return told(CampaignAnswer.busyResult) }
+                    guard push.isApart(from: task) else { return told(CampaignAnswer.conflictResult) }
+                    carry(push, to: cids, key: push.ownKey, permit) { told(Self.result($0)) }
+                }
+            }
+        }
+    }
+
+    private func carry(
+        _ push: AliasPush, to cids: [DeviceID], key: CallKey, _ permit: PublishPermit,
+        told: @escaping (Carried) -> Void
+    ) {
+        let sending = TaskCoordinator.Sending(
+            task: push.task, app: push.app.key, createdAt: owner.now, content: push.content, isBulk: false,
+            permit: permit)
+        let targets = cids.map { push.app.target($0, of: push.task) }
+        carry(sending, targets, key: key, digest: push.digest, app: push.app, told: told)
+    }
+
+    private static func result(_ carried: Carried) -> CampaignAnswer.AliasResult {
+        switch carried {
+        case .outcomes(let task, let outcomes): .reached(task, outcomes)
+        case .conflict: CampaignAnswer.conflictResult
+        case .busy: CampaignAnswer.busyResult
+        }
+    }
+
+    // MARK: Conditions on tags
+
+    /// What is known of each device, in order, `nil` for one that does not exist; `nil` in all: a record could not be read.
+    private func describe(_ places: [DevicePlace], of app: App, told: @escaping ([DeviceDetail?]?) -> Void) {
+        let isTaken = owner.directoryHandler.run(.each(places, .describe), app: app.key) { operation in
+            guard !operation.outcomes.contains(.failed) else { return told(nil) }
+            told(
+                operation.outcomes.map { outcome in
+                    if case .device(let detail) = outcome { detail } else { nil }
+                })
+        }
+        if !isTaken { told(nil) }
+    }
+
+    /// Those of the devices whose tags are as their condition says; `nil`: a device's record could not be read.
+    private func matching(_ candidates: [TagCandidate], of app: App, told: @escaping ([DeviceID]?) -> Void) {
+        let places = candidates.map { DevicePlace(cid: $0.target.cid, bucket: $0.target.bucket) }
+        describe(places, of: app) { details in
+            guard let details else { return told(nil) }
+            told(
+                zip(candidates, details).compactMap { candidate, detail in
+                    guard let detail, candidate.expression.isTrue(ofTags: detail.tags) else { return nil }
+                    return candidate.target.cid
+                })
+        }
+    }
+
+    private func push(_ push: TagPush, _ permit: PublishPermit, _ respond: @escaping Respond) {
+        matching(push.candidates, of: push.app) { [weak self] found in
+            guard let self else { return }
+            guard let found else { return respond(.busy) }
+            guard !found.isEmpty else {
+                return respond(
+                    CampaignAnswer.byTag(
+                        push.task, [], refused: push.refused, notes: push.notes, durability: durability))
+            }
+            let sending = TaskCoordinator.Sending(
+                task: push.task, app: push.app.key, createdAt: owner.now, content: push.content, isBulk: false,
+                permit: permit)
+            carry(
+                sending, found.map { push.app.target($0, of: push.task) }, key: push.key, digest: push.digest,
+                app: push.app
+            ) { [weak self] result in
+                guard let self else { return }
+                switch result {
+                case .outcomes(let task, let outcomes):
+                    respond(
+                        CampaignAnswer.byTag(
+                            task, outcomes, refused: push.refused, notes: push.notes, durability: durability))
+                case .conflict: respond(CampaignAnswer.requestConflict)
+                case .busy: respond(.busy)
+                }
+            }
+        }
+    }
+
+    // MARK: One message
+
+    private func detail(_ query: DetailQuery, _ respond: @escaping Respond) {
+        let command = TaskCommand.message(
+            query.task, query.device.app, cid: query.device.cid, bucket: query.device.bucket, digest: query.digest)
+        coordinator.ask(query.device.bucket.loop(of: owner.loopCount), command) { (answer: TaskCoordinator.Answer) in
+            switch answer {
+            case .trace(.unreadable): respond(.busy)
+            case .trace(let answer): respond(CampaignAnswer.detail(answer.trace, query))
+            case .task(.unknown): respond(CampaignAnswer.detail(nil, query))
+            case .task, .gateway: respond(.busy)
+            }
+        }
+    }
+
+    // MARK: Reports
+
+    /// One task after another: a report of many must not crowd out pushes.
+    private func report(_ query: TaskReportQuery, found: [(TaskID, TaskTotals?)], _ respond: @escaping Respond) {
+        guard found.count < query.tasks.count else { return respond(ReportAnswer.tasks(found, query)) }
+        let task = query.tasks[found.count]
+        totals(of: task, query.app) { [weak self] totals in
+            guard let self else { return }
+            switch totals {
+            case .found(let totals): report(query, found: found + [(task, totals)], respond)
+            case .absent: report(query, found: found + [(task, nil)], respond)
+            case .unreadable: respond(.busy)
+            }
+        }
+    }
+
+    /// Sums over all loops.
+    ///
+    /// A task that has accepted nothing is known by its row: a list without devices, a task that was stopped before its
+    /// time, a broadcast whose time was over before it went out.
+    private func totals(of task: TaskID, _ app: AppKey, told: @escaping (Found<TaskTotals>) -> Void) {
+        if task.kind == .single {
+            let share = LoopShare(index: task.home.loop(of: owner.loopCount), count: owner.loopCount)
+            coordinator.ask(home: task, .totals(task, app, share)) { answer in
+                switch answer {
+                case .totals(let totals): told(.found(totals))
+                case .unknown: told(.absent)
+                default: told(.unreadable)
+                }
+            }
+            return
+        }
+        coordinator.askAll({ .totals(task, app, $0) }) { [weak self] answers in
+            guard let self else { return }
+            var sum = TaskTotals()
+            for answer in answers {
+                guard case .totals(let part) = answer else { return told(.unreadable) }
+                sum.add(part)
+            }
+            guard sum.accepted == 0 else { return told(.found(sum)) }
+            coordinator.ask(home: task, .load(task, app)) { answer in
+                switch answer {
+                case .record: told(.found(sum))
+                case .unknown: told(.absent)
+                default: told(.unreadable)
+                }
+            }
+        }
+    }
+
+    private func report(_ query: GroupReportQuery, _ respond: @escaping Respond) {
+        let command = TaskCommand.group(bucket: query.place.bucket, owner: query.place.owner)
+        coordinator.ask(query.place.bucket.loop(of: owner.loopCount), command) { [weak self] answer in
+            guard let self else { return }
+            guard case .group(let all) = answer else { return respond(.busy) }
+            let tasks = all.filter { query.asks(for: $0) }
+            sum(tasks[...], TaskTotals(), query.app) { totals in
+                guard let totals else { return respond(.busy) }
+                respond(ReportAnswer.group(totals, tasks: tasks.count, query))
+            }
+        }
+    }
+
+    private func sum(
+        _ tasks: ArraySlice<TaskID>, _ sum: TaskTotals, _ app: AppKey, told: @escaping (TaskTotals?) -> Void
+    ) {
+        guard let task = tasks.first else { return told(sum) }
+        totals(of: task, app) { [weak self] part in
+            guard let self else { return told(nil) }
+            var next = sum
+            switch part {
+            case .found(let part): next.add(part)
+            case .absent: break
+            case .unreadable: return told(nil)
+            }
+            self.sum(tasks.dropFirst(), next, app, told: told)
+        }
+    }
+
+    private func report(_ query: DayReportQuery, _ respond: @escaping Respond) {
+        guard query.isKept else { return respond(ReportAnswer.day(DayTotals(), online: 0, query)) }
+        coordinator.askAll({ _ in .day(query.app, day: query.day) }) { [weak self] answers in
+            var sum = DayTotals()
+            for answer in answers {
+                guard case .day(let part) = answer else { return respond(.busy) }
+                sum.add(part)
+            }
+            self?.owner.ask(Bucket(0), .onlinePeak(query.app, day: query.day)) { answer in
+                guard case .onlinePeak(let online) = answer else { return respond(.busy) }
+                respond(ReportAnswer.day(sum, online: online, query))
+            }
+        }
+    }
+
+    private func quota(_ key: AppKey, _ respond: @escaping Respond) {
+        guard let app = owner.registry[key] else { return respond(.busy) }
+        let rates = owner.context.rates
+        let question = rates.question(ReportAnswer.quotaKinds, app: key, now: owner.now)
+        owner.ask(Bucket(0), .rates(question)) { [unowned owner] answer in
+            // Without the counter: as far as this gateway knows.
+            if case .rates(let totals) = answer { rates.hear(totals, now: owner.now) }
+            respond(ReportAnswer.quota(app.rates) { rates.usedToday($0, app: key, now: owner.now) })
+        }
+    }
+}

@@ -1,0 +1,190 @@
+internal import Delivery
+internal import EventLoops
+internal import PushAPI
+internal import Wire
+
+/// Messages from the devices of one loop, on their way to their app's home: one of a session at a time, so that they are
+/// taken in the order in which the device sent them.
+///
+/// When one is refused with an order to come again, those behind it in the session are refused, too, until it has come again:
+/// the device sends all of them again, and none overtakes another.
+///
+/// Messages that wait or are under way count to the process's budget, to their app and to their address (`PeerBudget`).
+final class UpstreamHandler {
+    /// What an `UpstreamResult` says (docs/Errors.md, "UpdateResult and UpstreamResult codes").
+    ///
+    /// Below 100: this message will never be taken. From 100 on: the client sends it again, after a while.
+    enum Code: UInt32, CaseIterable {
+        case taken = 0
+        case noConsumer = 1
+        case badPayload = 2
+        case numberReused = 3
+        case deviceFull = 100
+        case appFull = 101
+        case busy = 102
+
+        var reason: String {
+            switch self {
+            case .taken: ""
+            case .noConsumer: "no consumer takes upstream messages of this app"
+            case .badPayload: "a payload has 1 to \(Wire.Limits.upstreamPayloadByteCount) bytes"
+            case .numberReused: "the request number was another message's; give each message a number of its own"
+            case .deviceFull: "the app's server has not read this device's earlier messages; send it again in a minute"
+            case .appFull: "the app's server has too many messages to read; send it again in a minute"
+            case .busy: "the gateway cannot take it now; send it again in some seconds"
+            }
+        }
+
+        fileprivate var comesAgain: Bool { rawValue >= 100 }
+    }
+
+    /// A message with the room that it has reserved until it is settled.
+    private struct Parcel {
+        let upstream: Upstream
+        let share: PeerBudget.UpstreamShare
+    }
+
+    /// A lane exists while one of its messages is under way.
+    private struct Lane {
+        var waiting: [Parcel] = []
+    }
+
+    /// A message that is to come again before others of its session.
+    private struct Hold {
+        let request: UInt32
+        let code: Code
+        /// A client that does not send it again may go on without it.
+        let endsAt: UInt64
+    }
+
+    /// Messages of one session that wait here; a client that follows the protocol has fewer out.
+    static let waitingLimit = 64
+
+    private unowned let owner: GatewayLoop
+    private var lanes: [SessionRef: Lane] = [:]
+    private var holds: [SessionRef: Hold] = [:]
+
+    /// Twice the longest time after which the codes let a client send again.
+    private static let holdMilliseconds: UInt64 = 120_000
+
+    init(_ owner: GatewayLoop) { self.owner = owner }
+
+    /// Takes a frame of an open session; the result follows as a frame.
+    func take(_ upstream: Upstream, of session: SessionRef) {
+        guard 1...Wire.Limits.upstreamPayloadByteCount ~= upstream.payload.count else {
+            return tell(session, upstream, .badPayload)
+        }
+        if let hold = holds[session] {
+            guard hold.request == upstream.request || hold.endsAt <= owner.loop.now else {
+                return tell(session, upstream, hold.code)
+            }
+            holds[session] = nil
+        }
+        guard let source = owner.core.pointee.seat.source(of: session) else {
+            return refuse(upstream, of: session, .noConsumer)
+        }
+        if let refusal = refusal(of: source.app) { return refuse(upstream, of: session, refusal) }
+        let lane = lanes[session]
+        guard lane.map({ $0.waiting.count < Self.waitingLimit }) ?? true,
+            let share = owner.context.peerBudget.takeUpstream(
+                upstream.payload.count + Self.parcelByteCount, app: source.app.word,
+                network: owner.sessions.countedNetwork(of: session))
+        else { return refuse(upstream, of: session, .busy) }
+        let parcel = Parcel(upstream: upstream, share: share)
+        if lane == nil {
+            lanes[session] = Lane()
+            send(parcel, of: session)
+        } else {
+            lanes[session]?.waiting.append(parcel)
+        }
+    }
+
+    /// Memory of a message beside its payload.
+    private static let parcelByteCount = 256
+
+    /// The reason for which an app's messages are not taken now; `nil`: they are.
+    private func refusal(of key: AppKey) -> Code? {
+        // An app that is not served now may be served later: the device keeps the message.
+        guard let app = owner.registry[key] else { return .busy }
+        return app.takesUpstream ? nil : .noConsumer
+    }
+
+    /// Messages of the session are on their way to its app's home.
+    func owesResults(_ session: SessionRef) -> Bool { !lanes.isEmpty && lanes[session] != nil }
+
+    /// The session is over; what is under way may still be taken.
+    func forget(_ session: SessionRef) {
+        if !holds.isEmpty { holds[session] = nil }
+        guard !lanes.isEmpty, let lane = lanes.removeValue(forKey: session) else { return }
+        for parcel in lane.waiting { owner.context.peerBudget.giveBack(parcel.share) }
+    }
+
+    private func refuse(_ upstream: Upstream, of session: SessionRef, _ code: Code) {
+        if code.comesAgain { hold(session, for: upstream, code) }
+        tell(session, upstream, code)
+    }
+
+    private func hold(_ session: SessionRef, for upstream: Upstream, _ code: Code) {
+        holds[session] = Hold(
+            request: upstream.request, code: code, endsAt: owner.loop.now + Self.holdMilliseconds)
+    }
+
+    private func send(_ parcel: Parcel, of session: SessionRef) {
+        guard let source = owner.core.pointee.seat.source(of: session) else {
+            return settle(parcel, of: session, .noConsumer)
+        }
+        if let refusal = refusal(of: source.app) { return settle(parcel, of: session, refusal) }
+        let message = UpstreamMessage(
+            app: source.app, cid: source.cid, request: parcel.upstream.request, payload: parcel.upstream.payload,
+            task: parcel.upstream.taskID)
+        let home = source.app.home.loop(of: owner.loopCount)
+        // In a turn of its own: an answer from this loop itself may come at once.
+        owner.inNextTurn { member in
+            member.campaigns.coordinator.ask(home, .feed(.upstream(message))) { (answer: TaskAnswer) in
+                member.upstream.settle(parcel, of: session, Code(answer))
+            }
+        }
+    }
+
+    private func settle(_ parcel: Parcel, of session: SessionRef, _ code: Code) {
+        owner.context.peerBudget.giveBack(parcel.share)
+        guard var lane = lanes[session] else { return }
+        tell(session, parcel.upstream, code)
+        if code.comesAgain {
+            // Of several it is the first: one that was refused meanwhile is behind it.
+            hold(session, for: parcel.upstream, code)
+            for waiting in lane.waiting {
+                owner.context.peerBudget.giveBack(waiting.share)
+                tell(session, waiting.upstream, code)
+            }
+            lane.waiting = []
+        }
+        guard !lane.waiting.isEmpty else {
+            lanes[session] = nil
+            return owner.sessions.settled(session)
+        }
+        let next = lane.waiting.removeFirst()
+        lanes[session] = lane
+        send(next, of: session)
+    }
+
+    private func tell(_ session: SessionRef, _ upstream: Upstream, _ code: Code) {
+        var result = UpstreamResult()
+        (result.request, result.code, result.reason) = (upstream.request, code.rawValue, code.reason)
+        owner.sessions.send(session, result)
+    }
+}
+
+extension UpstreamHandler.Code {
+    fileprivate init(_ answer: TaskAnswer) {
+        self =
+            switch answer {
+            case .feed(.taken): .taken
+            // `refused(.off)` too: this gateway serves the feed, and its home has not heard of that yet.
+            case .feed(.refused(.numberReused)): .numberReused
+            case .feed(.refused(.deviceFull)): .deviceFull
+            case .feed(.refused(.appFull)): .appFull
+            default: .busy
+            }
+    }
+}

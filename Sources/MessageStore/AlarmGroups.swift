@@ -1,0 +1,107 @@
+// Where the alarms lie that the clock has passed without telling them: for each group and bucket the first one, so the
+// memory follows from apps and buckets, not from rows. Looking again means reading the bucket from there up to the
+// bucket's cursor; what else stands in between is passed.
+
+internal import Delivery
+internal import Wire
+
+struct AlarmGroups: ~Copyable {
+    /// A group's alarms of one bucket.
+    private struct Entry {
+        var first: Alarm
+        /// Not looked at before this, unless it is asked for eagerly.
+        var until: Int64
+        var isBeingRead = false
+        /// Asked for while it was being read.
+        var isRecalled = false
+        /// What was given back behind the place that reading has reached: for the next time.
+        var next: (first: Alarm, until: Int64)?
+
+        /// When it is to be looked at again: a look that finds nothing brings `next` into its place.
+        var due: Int64 { min(until, next?.until ?? .max) }
+
+        mutating func add(_ alarm: Alarm, until time: Int64) {
+            if isBeingRead || alarm < first {
+                next = (min(next?.first ?? alarm, alarm), min(next?.until ?? time, time))
+            } else {
+                (first, until) = (min(first, alarm), min(until, time))
+            }
+        }
+    }
+
+    private var groups: [AlarmGroup: [Int: Entry]] = [:]
+    private var earliest: [AlarmGroup: Int64] = [:]
+    /// Those that have alarms.
+    private(set) var names: [AlarmGroup] = []
+
+    /// The earliest time at which an alarm of the group is to be looked at; `Int64.max` without any.
+    func next(of group: AlarmGroup) -> Int64 { names.isEmpty ? .max : earliest[group] ?? .max }
+
+    mutating func add(_ alarm: Alarm, to group: AlarmGroup, place: Int, until: Int64) {
+        if groups[group] == nil { names.append(group) }
+        groups[group, default: [:]][place, default: Entry(first: alarm, until: until)]
+            .add(alarm, until: until)
+        earliest[group] = min(earliest[group] ?? .max, until)
+    }
+
+    /// What the group has in a place is to be looked at now.
+    mutating func recall(_ group: AlarmGroup, place: Int) {
+        guard groups[group]?[place] != nil else { return }
+        groups[group]?[place]?.until = 0
+        groups[group]?[place]?.next?.until = 0
+        groups[group]?[place]?.isRecalled = true
+        earliest[group] = 0
+    }
+
+    /// What to look at, oldest first.
+    mutating func scans(_ request: AlarmRequest, _ group: AlarmGroup, bound: (Int) -> Alarm?) -> [AlarmScan] {
+        guard var entries = groups[group] else { return [] }
+        groups[group] = nil
+        var places = entries.filter { $0.value.due <= request.time || request.isEager }
+            .map { (place: $0.key, first: $0.value.first) }
+        places.sort { $0.first < $1.first }
+        if places.count > Limits.bucketsPerAlarmRead { places.removeLast(places.count - Limits.bucketsPerAlarmRead) }
+        let scans = places.map { place, first in
+            entries[place]?.isBeingRead = true
+            entries[place]?.isRecalled = false
+            return AlarmScan(
+                place: place, bucket: first.key.bucket.index, cursor: first, bound: bound(place), isFirstLook: false)
+        }
+        groups[group] = entries
+        return scans
+    }
+
+    /// What came of it.
+    mutating func finish(_ work: ReadOperation.AlarmWork, _ group: AlarmGroup) {
+        var entries: [Int: Entry] = [:]
+        swap(&entries, &groups[group, default: [:]])
+        for (index, scan) in work.scans.enumerated() {
+            guard var entry = entries[scan.place] else { continue }
+            if scan.wasRead, let left = scan.left { entry.add(left.first, until: left.until) }
+            entry.isBeingRead = false
+            let next = entry.next
+            entry.next = nil
+            if !scan.wasRead {
+                if index == work.underWay || scan.aside != nil {
+                    entry.until = work.request.time + (scan.aside ?? Limits.alarmRetryMilliseconds)
+                }
+            } else if let rest = scan.rest {
+                (entry.first, entry.until) = (rest, scan.nextAlarm)
+            } else if let next {
+                (entry.first, entry.until) = next
+                if entry.isRecalled { entry.until = 0 }
+                entries[scan.place] = entry
+                continue
+            } else {
+                entries[scan.place] = nil
+                continue
+            }
+            if let next { entry.add(next.first, until: next.until) }
+            if entry.isRecalled { entry.until = 0 }
+            entries[scan.place] = entry
+        }
+        earliest[group] = entries.isEmpty ? nil : entries.values.reduce(Int64.max) { min($0, $1.due) }
+        groups[group] = entries.isEmpty ? nil : entries
+        if entries.isEmpty { names.removeAll { $0 == group } }
+    }
+}

@@ -1,0 +1,42 @@
+internal import Delivery
+internal import MessageStore
+internal import Wire
+
+/// What a closed gateway's folder says of itself: messages that are stored, and those that its counters say are pending.
+struct StoredUsage {
+    /// The year 2096: no row is of today.
+    private static let afterAllDays: GatewayTime = 4_000_000_000_000
+
+    private(set) var pending: Int64 = 0
+    private(set) var problem: String?
+
+    init(folder: String) throws {
+        let store = try EmbeddedStore(EmbeddedStore.Configuration(folder: folder))
+        defer { store.close() }
+        let shard = store.makeShard(index: 0, of: 1) { _ in }
+        defer { shard.close() }
+        // Days gone by are folded into rows of their own.
+        var fold = CounterFold()
+        try shard.loadAll(table: .meta) { _ = fold.take($0) }
+        var counters = CounterStart(now: Self.afterAllDays, fold: fold, countsFold: true)
+        try shard.loadAll(table: .counters) { counters.take($0) }
+        let counted = counters.pending
+        var unreadable = counters.damagedRowCount
+        var stored: Int64 = 0
+        for table in [StoreKey.Table.message, .vendorMessage] {
+            try shard.loadAll(table: table) { row in
+                stored += 1
+                if RowInspection.message(row.value) == nil { unreadable += 1 }
+            }
+        }
+        // A broadcast's message for one device is a row of the ledger.
+        try shard.loadAll(table: .taskMessage) { row in
+            if let ledger = RowInspection.ledger(row.key, row.value), ledger.isBroadcast, ledger.finalState == nil {
+                stored += 1
+            }
+        }
+        pending = stored
+        if counted != stored { problem = "counters say that \(counted) messages are pending, \(stored) are stored" }
+        if unreadable > 0 { problem = "\(unreadable) rows cannot be read" }
+    }
+}

@@ -368,8 +368,8 @@ package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendabl
         for thread in threads { thread.join() }
         threads.removeAll()
         // A stop has the time that a publish has not. If it fails, nothing is lost that was promised.
-        if configuration.durability == .os, (try? ledger.synchronize()) != nil {
-            StoreHistoryFile.noteSynced(history, in: configuration.folder)
+        if configuration.durability != .os || (try? ledger.synchronize()) != nil {
+            StoreHistoryFile.close(history, in: configuration.folder)
         }
         retired.withLock { shards in
             for shard in shards { shard.mailbox.discard() }

@@ -76,6 +76,23 @@ struct HistoryFileTests {
         #expect(back.change == .copied && back.history.began > copied.history.began)
     }
 
+    @Test("an earlier copy that is written over the folder in place begins a history", arguments: [false, true])
+    func copiedInPlace(isFolderEmptied: Bool) throws {
+        let folder = try TemporaryFolder()
+        let path = folder.path + "/data"
+        let first = try Self.start(path)
+        guard try File(path: path + "/history", mode: .read).birthTime() != nil else { return }
+        try Self.copy(path, folder.path + "/copy")
+        #expect(try Self.start(path) == (first.history, nil))
+        // The file keeps its place on the disk, as with `cp -a copy/. data/` and `rsync --inplace`.
+        if isFolderEmptied {
+            for name in ["rows", "journal"] { try FileSystem.removeTree(path + "/" + name) }
+        }
+        try Self.copy(folder.path + "/copy/.", path)
+        let back = try Self.start(path)
+        #expect(back.change == .copied && back.history.hasGoneBack && back.history.id != first.history.id)
+    }
+
     @Test(
         "a file that an operator emptied, or that is damaged, begins a history",
         arguments: ["", "x", "longwire history 1:2 3 -\n"])

@@ -101,7 +101,7 @@ package struct Shard: ~Copyable {
         sessions = SessionTable(appCount: apps.count)
         messages = MessageTable(now: now)
         jobs = JobTable(appCount: apps.count, now: now)
-        broadcasts = BroadcastTable(encoder: encoder)
+        broadcasts = BroadcastTable(encoder: encoder, history: history)
         events = EventTable(now: now)
         outbox = Outbox(committedTicket: store.committedTicket)
         acceptances = AcceptanceFilter(now: now, byteLimit: limits.acceptanceFilterByteCount)
@@ -129,7 +129,10 @@ package struct Shard: ~Copyable {
     /// Another history of the store is in force: positions that devices were given before settle nothing in a later Hello.
     ///
     /// Sessions stay open: they ack messages of this shard.
-    package mutating func begin(_ history: StoreHistory) { self.history = history }
+    package mutating func begin(_ history: StoreHistory) {
+        self.history = history
+        broadcasts.floor = history.broadcastStep
+    }
 
     /// Exchanges the effects gathered so far for an emptied array; the gateway performs them in order before the next
     /// call.

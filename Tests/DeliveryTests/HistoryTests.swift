@@ -182,9 +182,31 @@ struct HistoryTests {
         harness.crash(history: Self.restored)
         let records = ["after 2", "after 3", "after 4"].map { world.send($0) }
         harness.connect(&phone) { $0.positions = [StreamPosition(stream: 1, sequence: 3)] }
-        #expect(harness.takeDelivered().map(\.payload) == ["after 2", "after 3", "after 4"])
-        world.acknowledge(phone, 4)
+        let delivered = harness.takeDelivered()
+        #expect(delivered.map(\.payload) == ["after 2", "after 3", "after 4"])
+        world.acknowledge(phone, delivered.last?.sequence ?? 0)
         #expect(records.allSatisfy { world.totals($0).ended == 1 })
+    }
+
+    @Test("after a loss of the log alone, no device passes over a new broadcast for the number of a lost one")
+    func lostNumbers() {
+        let world = BroadcastHarness()
+        let harness = world.harness
+        var phone = harness.register()
+        world.send("kept")
+        let backup = harness.store.backup
+        for text in ["lost 2", "lost 3"] { world.send(text) }
+        world.acknowledge(phone, 3)
+        harness.disconnect(phone)
+        _ = harness.takeDelivered()
+        harness.store.restore(backup, tables: [.broadcast, .task])
+        harness.crash(history: Self.restored)
+        let records = ["after 2", "after 3"].map { world.send($0) }
+        harness.connect(&phone)
+        #expect(harness.takeDelivered().map(\.payload) == ["after 2", "after 3"])
+        world.send("after 4")
+        #expect(harness.takeDelivered().map(\.payload) == ["after 4"])
+        #expect(records.allSatisfy { world.totals($0).pending == 1 })
     }
 
     @Test(

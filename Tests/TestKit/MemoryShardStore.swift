@@ -173,8 +173,11 @@ package final class MemoryShardStore: ShardStore {
     package var backup: Backup { Backup(rows: durable) }
 
     /// Puts back what a backup has, and starts anew as after a crash.
-    package func restore(_ backup: Backup) {
-        durable = backup.rows
+    ///
+    /// With `tables` the rows of others stay, as where one of several Redis servers lost its last entries.
+    package func restore(_ backup: Backup, tables: Set<StoreKey.Table>? = nil) {
+        let kept = durable.filter { tables?.contains($0.key.table) == false }
+        durable = backup.rows.filter { tables?.contains($0.key.table) ?? true }.merging(kept) { $1 }
         crash()
     }
 

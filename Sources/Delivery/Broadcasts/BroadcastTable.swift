@@ -13,8 +13,12 @@ struct BroadcastTable {
     /// The shards that have not told of the logs in their buckets yet, of `shardCount`.
     private var untold: Set<Int> = []
     private var shardCount = 1
+    /// The numbers of an app without a log begin above it (`StoreHistory.broadcastStep`).
+    var floor: UInt64
 
-    init(encoder: any BroadcastEncoder) { self.encoder = encoder }
+    init(encoder: any BroadcastEncoder, history: StoreHistory) {
+        (self.encoder, floor) = (encoder, history.broadcastStep)
+    }
 
     // MARK: Logs
 
@@ -33,7 +37,8 @@ struct BroadcastTable {
     /// The next number of an app, which only its home bucket's shard gives.
     mutating func giveNumber(_ app: AppKey) -> UInt64 {
         var log = logs[app] ?? BroadcastLog()
-        log.given = max(log.given, log.head) + 1
+        let highest = max(log.given, log.head)
+        log.given = (highest > 0 ? highest : floor) + 1
         logs[app] = log
         return log.given
     }
@@ -125,6 +130,12 @@ struct BroadcastTable {
     ///
     /// - Returns: true when they were unknown.
     mutating func told(by shard: Int) -> Bool { untold.remove(shard) != nil }
+
+    /// True when no broadcast is between the last one known and `number`.
+    func isNext(_ number: UInt64, of app: AppKey) -> Bool {
+        let head = logs[app]?.head ?? 0
+        return number == head + 1 || head == 0 && number == floor + 1
+    }
 
     /// True while the shard with the app's log has not told of it.
     func isUnknown(_ app: AppKey) -> Bool { !untold.isEmpty && untold.contains(app.home.loop(of: shardCount)) }

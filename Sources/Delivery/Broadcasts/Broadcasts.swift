@@ -93,7 +93,14 @@ package struct BroadcastScan: Sendable, Codable {
 
 /// The broadcasts that a start finds in the logs: rows of the table `broadcast`, in any order.
 package struct BroadcastStart: Sendable {
-    fileprivate(set) var heads: [AppKey: UInt64] = [:]
+    /// The end of a log: the highest number, and the store's history in which it was given.
+    struct Head: Sendable {
+        static let byteCount = 16
+        var number: UInt64
+        var history: UInt64
+    }
+
+    fileprivate(set) var heads: [AppKey: Head] = [:]
     fileprivate(set) var records: [TaskRecord] = []
     /// The buckets whose scans the shard resumes: its own.
     var share = LoopShare(index: 0, count: 1)
@@ -116,10 +123,11 @@ package struct BroadcastStart: Sendable {
         let app = AppKey(stored.key.ownerHigh)
         if stored.key.item == 0 {
             var reader = RowReader(stored.bytes)
-            guard let head = reader.next(UInt64.self) else { return damagedRows += 1 }
-            heads[app] = max(heads[app] ?? 0, head)
+            guard let number = reader.next(UInt64.self) else { return damagedRows += 1 }
+            heads[app] = Head(number: max(heads[app]?.number ?? 0, number), history: reader.next(UInt64.self) ?? 0)
         } else if let record = TaskRow.read(stored.bytes), record.broadcast != nil {
-            heads[app] = max(heads[app] ?? 0, stored.key.item)
+            let head = heads[app] ?? Head(number: 0, history: 0)
+            heads[app] = Head(number: max(head.number, stored.key.item), history: head.history)
             records.append(record)
         } else {
             damagedRows += 1

@@ -21,7 +21,10 @@ extension Shard {
     mutating func restore(_ start: BroadcastStart) {
         numbers.damagedRows &+= UInt64(start.damagedRows)
         if start.hasOwnOnly { broadcasts.knowsOnly(start.share) }
-        for (app, head) in start.heads { broadcasts.raiseHead(of: app, to: head) }
+        for (app, head) in start.heads {
+            let step = head.history == history.id ? 0 : history.broadcastStep
+            broadcasts.raiseHead(of: app, to: head.number + step)
+        }
         broadcasts.setApps(apps)
         let records = start.records.sorted {
             ($0.app.word, $0.broadcast?.number ?? 0) < ($1.app.word, $1.broadcast?.number ?? 0)
@@ -57,7 +60,7 @@ extension Shard {
         let head = broadcasts.log(of: record.app)?.head ?? 0
         // Known already, perhaps over and forgotten.
         guard number > head else { return true }
-        guard number == head + 1, !broadcasts.isUnknown(record.app) else { return false }
+        guard broadcasts.isNext(number, of: record.app), !broadcasts.isUnknown(record.app) else { return false }
         if record.isStreamed {
             broadcasts.keep(record)
             if tasks.isStopped(record.id) { closeBroadcast(record.id, record.app, .revoked) }

@@ -57,10 +57,11 @@ extension Shard {
         let head = max(broadcasts.highest(of: app), plan.number)
         store.putRow(
             StoreKey(home, .broadcast, ownerHigh: app.word, ownerLow: 0), wakeAt: 0, prior: .maybe(wakeAt: 0),
-            byteCount: 8
-        ) {
+            byteCount: BroadcastStart.Head.byteCount
+        ) { [history] in
             var writer = RowWriter($0)
             writer.put(head)
+            writer.put(history.id)
         }
     }
 

@@ -187,9 +187,9 @@ struct ManagedAppsTests {
 
     /// All pieces of the news, as a follower gathers them.
     private func gathered(from book: ManagedApps, since version: UInt64) -> (news: AppNews, pieces: Int) {
-        var (news, pieces) = (book.news(since: version), 1)
+        var (news, pieces) = (book.news(since: version, of: surroundings.history), 1)
         while !news.isLast {
-            let more = book.news(since: news.changed.last?.version ?? 0)
+            let more = book.news(since: news.changed.last?.version ?? 0, of: surroundings.history)
             (news.changed, news.isLast) = (news.changed + more.changed, more.isLast)
             pieces += 1
         }
@@ -204,10 +204,10 @@ struct ManagedAppsTests {
         follower.take(first.news)
         #expect(follower.sorted == book.sorted && follower.version == 600 && first.pieces > 1)
         _ = act(.disable, "shop7")
-        let early = book.news(since: follower.version)
+        let early = book.news(since: follower.version, of: surroundings.history)
         _ = act(.delete, "shop7")
         _ = act(.disable, "shop8")
-        let news = book.news(since: follower.version)
+        let news = book.news(since: follower.version, of: surroundings.history)
         #expect(news.changed.map(\.appID) == ["shop8"] && news.isLast && news.isSound)
         follower.take(news)
         #expect(follower.sorted == book.sorted && follower.version == book.version)
@@ -219,13 +219,30 @@ struct ManagedAppsTests {
         stranger.take(news)
         #expect(stranger.apps.isEmpty && stranger.version == 0)
         // Another store's, of which the follower knows more than there is.
-        follower.take(ManagedApps().news(since: follower.version))
+        follower.take(ManagedApps().news(since: follower.version, of: surroundings.history))
         #expect(follower.apps.isEmpty && follower.version == 0)
+    }
+
+    @Test("a store that went back gives versions that its followers do not know yet")
+    mutating func historyBegins() throws {
+        _ = try made("{\"appId\":\"shop1\"}")
+        let backup = book
+        _ = try made("{\"appId\":\"lost\"}")
+        var follower = ManagedApps()
+        follower.take(gathered(from: book, since: 0).news)
+        book = backup
+        surroundings.history = surroundings.history.successor(id: 9, now: now)
+        _ = try made("{\"appId\":\"shop2\"}")
+        #expect(book.version > follower.version)
+        let news = book.news(since: follower.version, of: surroundings.history)
+        #expect(news.history != follower.history)
+        follower.take(gathered(from: book, since: 0).news)
+        #expect(follower.sorted == book.sorted && follower.history == surroundings.history.id)
     }
 
     @Test("news beyond a book's bounds are no news")
     func soundness() {
-        var news = AppNews(since: 1, head: 3, all: [], changed: [LinkSamples.managed], isLast: true)
+        var news = AppNews(since: 1, history: 9, head: 3, all: [], changed: [LinkSamples.managed], isLast: true)
         #expect(!news.isSound)
         news.head = .max
         #expect(!news.isSound && !LoopAnswer.gateway(LinkSamples.origin(.admin, 1), .apps(news)).isSound)

@@ -25,7 +25,7 @@ final class AppService {
 
     private func goOn() {
         while !isWriting, let (change, origin) = waiting.first {
-            let result = owner.context.apps.judge(change, now: owner.now)
+            let result = owner.context.apps.judge(change, owner.context.history, now: owner.now)
             guard case .done(let app, isNew: true, _) = result else {
                 waiting.removeFirst()
                 owner.answer(.gateway(origin, .app(result)))
@@ -72,21 +72,27 @@ extension GatewayLoop {
         // The owner has the book itself; an answer that it gave itself could be older than what it did meanwhile.
         guard !isHere(0) || !context.apps.isKnown else { return then(true) }
         let version = context.apps.version
-        gatherApps([], base: version, since: version, then: then)
+        gatherApps([], base: version, since: version, of: context.apps.history, then: then)
     }
 
-    /// Piece by piece; all of them are put in force together.
+    /// Asks piece by piece and puts all pieces in force together.
+    ///
+    /// News of another history than the version asked for may leave out what the store lost: everything is asked for then.
     private func gatherApps(
-        _ gathered: [ManagedApp], base: UInt64, since version: UInt64, then: @escaping (Bool) -> Void
+        _ gathered: [ManagedApp], base: UInt64, since version: UInt64, of history: UInt64,
+        then: @escaping (Bool) -> Void
     ) {
         ask(Bucket(0), .apps(since: version)) { [unowned self] answer in
             guard case .apps(var news) = answer else { return then(false) }
+            guard news.since == 0 || news.history == history else {
+                return gatherApps([], base: 0, since: 0, of: news.history, then: then)
+            }
             let goesOn = news.since == version
             let changed = (goesOn ? gathered : []) + news.changed
             let base = goesOn ? base : news.since
             guard news.isLast else {
                 guard let last = news.changed.last else { return then(false) }
-                return gatherApps(changed, base: base, since: last.version, then: then)
+                return gatherApps(changed, base: base, since: last.version, of: news.history, then: then)
             }
             (news.since, news.changed) = (base, changed)
             context.apps.take(news, on: context, now: now)

@@ -21,7 +21,9 @@ struct ShownSecret: Sendable, Codable, CustomStringConvertible {
 struct AppNews: Sendable, Codable {
     /// What was asked for; 0, and so everything, where the asker knew more than there is: another store's.
     var since: UInt64
-    /// The book's version.
+    /// The store's history in which the versions were given.
+    var history: UInt64
+    /// The version of the whole list.
     var head: UInt64
     /// Every app of the book: what is not in it was deleted.
     var all: [AppKey]
@@ -36,12 +38,14 @@ struct AppNews: Sendable, Codable {
     }
 }
 
-/// What the file says that the acts are held against.
+/// Facts outside the list that acts are checked against.
 struct AppSurroundings {
     /// appIds of the file's apps.
     var fileApps: Set<String> = []
     /// Tokens of all credentials: one secret opens one door.
     var tokens: Set<Secret> = []
+    /// The store's history in force.
+    var history = StoreHistory(ofNewStore: 1)
 
     init() {}
 
@@ -54,6 +58,8 @@ struct AppSurroundings {
 /// The apps that the admin API made, and the rules of their changes; no I/O.
 struct ManagedApps: Sendable {
     private(set) var version: UInt64 = 0
+    /// The store's history of the last news; 0: none were taken.
+    private(set) var history: UInt64 = 0
     private(set) var apps: [AppKey: ManagedApp] = [:]
 
     /// Secrets that hold beside the newest end after so long, unless the call says otherwise: the app's servers change
@@ -93,9 +99,9 @@ struct ManagedApps: Sendable {
 
     // MARK: News
 
-    /// What who knows the book up to `version` has missed.
-    func news(since version: UInt64) -> AppNews {
-        // Who knows more than there is knew another store.
+    /// The changes behind `version`, for a gateway that knows those before.
+    func news(since version: UInt64, of history: StoreHistory) -> AppNews {
+        // A version beyond this one is another store's.
         let start = version > self.version ? 0 : version
         var changed: [ManagedApp] = []
         var byteCount = 0
@@ -106,7 +112,8 @@ struct ManagedApps: Sendable {
             changed.append(app)
         }
         return AppNews(
-            since: start, head: self.version, all: apps.keys.sorted { $0.word < $1.word }, changed: changed,
+            since: start, history: history.id, head: self.version, all: apps.keys.sorted { $0.word < $1.word },
+            changed: changed,
             isLast: changed.count == missed.count)
     }
 
@@ -119,7 +126,7 @@ struct ManagedApps: Sendable {
         for app in news.changed { put(app) }
         let all = Set(news.all)
         apps = apps.filter { all.contains($0.key) }
-        version = news.head
+        (version, history) = (news.head, news.history)
     }
 
     // MARK: Acts
@@ -151,7 +158,7 @@ struct ManagedApps: Sendable {
                 }
             }
             guard app != before || change.act == .delete else { return .done(app, isNew: false, shown: []) }
-            stamp(&app, now)
+            stamp(&app, surroundings.history, now)
             return .done(app, isNew: true, shown: shown)
         } catch { return .refused(error.refusal, error.message) }
     }
@@ -162,11 +169,14 @@ struct ManagedApps: Sendable {
         init(_ refusal: AppRefusal, _ message: String) { (self.refusal, self.message) = (refusal, message) }
     }
 
-    private func stamp(_ app: inout ManagedApp, _ now: GatewayTime) {
+    /// Gives a changed app its version and time.
+    ///
+    /// A store that went back gives versions above all that an earlier history may have given.
+    private func stamp(_ app: inout ManagedApp, _ history: StoreHistory, _ now: GatewayTime) {
         app.appSecrets.removeAll { !$0.holds(at: now) }
         app.masterSecrets.removeAll { !$0.holds(at: now) }
         app.changedAt = now
-        app.version = version + 1
+        app.version = max(version, history.began) + 1
     }
 
     private func requireManaged(_ appID: String, _ surroundings: AppSurroundings) throws(Refused) {
@@ -225,7 +235,7 @@ struct ManagedApps: Sendable {
             appID: app.appID, appKey: app.appKey, appSecrets: app.appSecrets.map { ManagedSecret(exposed: $0.exposed) },
             masterSecrets: app.masterSecrets.map { ManagedSecret(exposed: $0.exposed) }, settings: settings,
             createdAt: now, changedAt: now)
-        stamp(&made, now)
+        stamp(&made, surroundings.history, now)
         return .done(made, isNew: true, shown: shown)
     }
 

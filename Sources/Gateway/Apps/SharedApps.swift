@@ -124,11 +124,19 @@ final class SharedApps: Sendable {
         }
     }
 
-    func judge(_ change: AppChange, now: GatewayTime) -> AppResult {
-        state.withLock { $0.managed.judge(change, $0.surroundings, seen: $0.seen, now: now) }
+    func judge(_ change: AppChange, _ history: StoreHistory, now: GatewayTime) -> AppResult {
+        state.withLock { state in
+            state.surroundings.history = history
+            return state.managed.judge(change, state.surroundings, seen: state.seen, now: now)
+        }
     }
 
-    func news(since version: UInt64) -> AppNews { state.withLock { $0.managed.news(since: version) } }
+    func news(since version: UInt64, of history: StoreHistory) -> AppNews {
+        state.withLock { $0.managed.news(since: version, of: history) }
+    }
+
+    /// The store's history of the last news; 0: none were taken.
+    var history: UInt64 { state.withLock { $0.managed.history } }
 
     /// Puts what is durable in force.
     func put(_ app: ManagedApp, isDeleted: Bool, on context: GatewayContext, now: GatewayTime) {

@@ -181,7 +181,9 @@ final class GatewayLoop {
             settle: { [unowned self] target, results, apps, origin in settle(on: target, results, apps, origin) },
             extend: { [unowned self] target, items, milliseconds, apps, origin in
                 extend(on: target, items, milliseconds, apps, origin)
-            }, route: { [unowned self] slot, stamp in route(.handoff, slot, stamp) })
+            }, knowsAllApps: { [unowned self] in registry.isComplete },
+            knows: { [unowned self] in registry.known($0) != nil },
+            route: { [unowned self] slot, stamp in route(.handoff, slot, stamp) })
         loop.onTurnEnd(.beforeFlush) { [unowned self] in endTurn() }
         loop.onStop { [unowned self] in
             // What the last turn wrote goes to the committer before the shard is taken out of service.
@@ -232,6 +234,8 @@ final class GatewayLoop {
     func begin(_ history: StoreHistory) {
         withShard { $0.begin(history) }
         publicHandler.historyBegan()
+        // The store may have lost changes of apps that this gateway follows.
+        if index == 0 { followApps() }
     }
 
     /// Sends to this part are not for the shard here from now on; the shard finishes what it has.

@@ -100,7 +100,7 @@ extension GatewayLoop {
         case .apps(let version):
             // Who is on the way to own the rows has not read them.
             let isKnown = context.apps.isKnown
-            answer(.gateway(origin, isKnown ? .apps(context.apps.news(since: version)) : .busy))
+            answer(.gateway(origin, isKnown ? .apps(context.apps.news(since: version, of: context.history)) : .busy))
         }
         answerDeferredSoon()
     }

@@ -415,7 +415,7 @@ enum LinkSamples {
             .startRows(folded, revoked: [token], appsVersion: 8), .busy,
             .app(.done(managed, isNew: true, shown: [ShownSecret(name: "appSecret", exposed: "made-for-you")])),
             .app(.refused(.conflict, "no")),
-            .apps(AppNews(since: 3, head: 8, all: [managed.key], changed: [managed], isLast: true)),
+            .apps(AppNews(since: 3, history: 9, head: 8, all: [managed.key], changed: [managed], isLast: true)),
         ] + results.map { .testDevices($0) }
     }
 

@@ -9,13 +9,17 @@ struct HandoffCoordinatorTests {
     private final class Shards {
         var leases: [(target: Int, command: LeaseCommand)] = []
         var settled: [JobResult] = []
+        var knowsAllApps = true
+        var unknownApps: Set<AppKey> = []
     }
 
     private func coordinator(_ shards: Shards) -> HandoffCoordinator {
         let coordinator = HandoffCoordinator(loop: 0, loopCount: 2)
         coordinator.outlet = HandoffCoordinator.Outlet(
             lease: { shards.leases.append(($0, $1)) }, settle: { _, results, _, _ in shards.settled += results },
-            extend: { _, _, _, _, _ in }, route: { Route(.handoff, node: 0, loop: 0, slot: $0, stamp: $1) })
+            extend: { _, _, _, _, _ in }, knowsAllApps: { shards.knowsAllApps },
+            knows: { !shards.unknownApps.contains($0) },
+            route: { Route(.handoff, node: 0, loop: 0, slot: $0, stamp: $1) })
         return coordinator
     }
 
@@ -38,5 +42,31 @@ struct HandoffCoordinatorTests {
         coordinator.leased(silent.command.origin, [LinkSamples.job], now: 9_000)
         #expect(got.count == 1)
         #expect(shards.settled.map(\.outcome) == [.unsent])
+    }
+
+    @Test("no job goes to a sender while its app is not known here: nothing is leased, or it is due again")
+    func unknownApps() throws {
+        let shards = Shards()
+        let coordinator = coordinator(shards)
+        var got: [[Job]] = []
+        func lease(deadline: Int64) -> Bool {
+            coordinator.lease(
+                .init(
+                    channel: .apns, apps: nil, limit: 10, leaseMilliseconds: 30_000, deadline: deadline,
+                    leaseID: (1, 2),
+                    isCallerPresent: { true }, complete: { got.append($0) }), now: 0)
+        }
+        shards.knowsAllApps = false
+        #expect(lease(deadline: 0) && got.map(\.count) == [0])
+        #expect(lease(deadline: 4_000) && got.count == 1 && shards.leases.isEmpty)
+        (shards.knowsAllApps, shards.unknownApps) = (true, [LinkSamples.job.app])
+        coordinator.tick(now: 1_000)
+        let asked = try #require(shards.leases.first)
+        coordinator.leased(asked.command.origin, [LinkSamples.job], now: 1_100)
+        #expect(got.count == 1 && shards.settled.map(\.outcome) == [.unsent])
+        shards.unknownApps = []
+        let next = try #require(shards.leases.last)
+        coordinator.leased(next.command.origin, [LinkSamples.job], now: 1_200)
+        #expect(got.map(\.count) == [0, 1])
     }
 }

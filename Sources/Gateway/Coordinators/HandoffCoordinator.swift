@@ -48,6 +48,9 @@ final class HandoffCoordinator {
         var lease: (Int, LeaseCommand) -> Void
         var settle: (Int, [JobResult], Set<AppKey>?, Origin) -> Void
         var extend: (Int, [ExtendItem], Int64, Set<AppKey>?, Origin) -> Void
+        /// False while this gateway does not know all apps: it could not name the app of a job.
+        var knowsAllApps: () -> Bool
+        var knows: (AppKey) -> Bool
         /// Names what waits in one of the coordinator's slots.
         var route: (_ slot: UInt32, _ stamp: UInt32) -> Route
     }
@@ -110,12 +113,15 @@ final class HandoffCoordinator {
         }
         round.isAsking = false
         round.asked += 1
-        round.jobs += jobs
+        let named = jobs.filter { outlet?.knows($0.app) ?? true }
+        round.jobs += named
+        // Another gateway may know an app that this one has not heard of yet.
+        if named.count < jobs.count { giveBack(jobs.filter { !(outlet?.knows($0.app) ?? true) }, now: now) }
         rounds[route.slot, route.stamp] = round
         step(route.slot, route.stamp, now: now)
     }
 
-    /// Nobody waits for these jobs any more: each is due again, without an attempt.
+    /// Makes jobs due again that no caller gets, without an attempt.
     private func giveBack(_ jobs: [Job], now: Int64) {
         guard !jobs.isEmpty else { return }
         kept.settle(
@@ -200,7 +206,7 @@ final class HandoffCoordinator {
             round.asked = 0
         }
         let isFull = round.jobs.count >= round.call.limit
-        if isFull || round.asked >= loopCount {
+        if isFull || round.asked >= loopCount || outlet?.knowsAllApps() == false {
             if round.jobs.isEmpty && now < round.call.deadline {
                 rounds[slot, stamp] = round  // waits for a hint or the tick
                 return

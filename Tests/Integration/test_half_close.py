@@ -115,14 +115,16 @@ def kinds(frames):
     return [type(frame).__name__ for frame in frames]
 
 
+@pytest.mark.parametrize("has_close", [False, True])
 @pytest.mark.parametrize("count", [20, 400])
-def test_a_sender_that_sends_no_more_gets_a_result_for_each_publish(gateway, new_device, count):
+def test_a_sender_that_sends_no_more_gets_a_result_for_each_publish(gateway, new_device, count, has_close):
     device = new_device(gateway)
     wire = open_to(gateway, gateway.senders, "plain")
     publishes = [
         pb.Publish(request=number, cid=device.state.cid, payload=b"%d" % number) for number in range(1, count + 1)]
     first = hello(gateway, gateway.app["masterSecret"].encode(), role=pb.ROLE_SENDER, nonce=os.urandom(16))
-    wire.end(first + b"".join(map(encode, publishes)))
+    last = [pb.Close(code=0, reason="done")] if has_close else []
+    wire.end(first + b"".join(map(encode, publishes + last)))
     frames = answers(wire)
     assert kinds(frames) == ["Welcome"] + ["PublishResult"] * count
     assert sorted(frame.request for frame in frames[1:]) == list(range(1, count + 1))

@@ -58,7 +58,7 @@ final class SenderConnection: StreamDelegate, Handshaking {
         // What is left of them comes again with what follows.
         defer { owner.metrics.count(.bytesReceived, offset) }
         while offset < bytes.count {
-            guard phase != .closed else { return bytes.count }
+            guard phase != .closed, !isEnding else { return bytes.count }
             guard !isPaused, !isResting, mayTake() else { return offset }
             switch FrameCut(
                 bytes, from: offset, bodyLimit: owner.frameByteLimit, mustBeHello: phase == .awaitingHello)
@@ -109,7 +109,7 @@ final class SenderConnection: StreamDelegate, Handshaking {
             _ = try Pong(decoding: body.bytes)
         case .close:
             _ = try Close(decoding: body.bytes)
-            finish(.goodbye)
+            if !awaitAnswers() { finish(.goodbye) }
         default:
             close(.unexpectedFrame, reason: "a sender does not send this type of frame")
         }
@@ -274,11 +274,16 @@ final class SenderConnection: StreamDelegate, Handshaking {
     // MARK: End
 
     /// The sender sends no more and reads on: it gets the results of what was taken.
-    override func peerEnded(_ stream: ByteStream) -> Bool {
+    override func peerEnded(_ stream: ByteStream) -> Bool { awaitAnswers() }
+
+    /// Keeps the connection of a sender that has sent its last frame, until all results are sent.
+    ///
+    /// - Returns: false when none is owed.
+    private func awaitAnswers() -> Bool {
         guard phase == .open, unanswered > 0 else { return false }
         if !isEnding {
             isEnding = true
-            stream.setTimeout(afterMilliseconds: GatewayLoop.halfClosedMilliseconds)
+            stream?.setTimeout(afterMilliseconds: GatewayLoop.halfClosedMilliseconds)
         }
         return true
     }

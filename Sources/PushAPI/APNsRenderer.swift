@@ -327,7 +327,7 @@ struct APNsRenderer {
     }
 
     private static func multimedia(_ value: JSONValue?) throws(GetuiFault) -> JSONValue? {
-        guard let value, value.hasContent else { return nil }
+        guard let value, !value.isHollow(zero: true) else { return nil }
         guard value.kind == .array else { throw .type("multimedia") }
         var count = 0
         for item in value.elements {

@@ -143,6 +143,9 @@ package final class AdminAPI {
             return .message(message, scope: credential.apps)
         case .apps:
             let credential = try authorize(request, for: nil)
+            guard registry.isComplete else {
+                throw AdminFault(.unavailable, "this gateway does not know all apps yet, retry")
+            }
             return .respond(AppAnswer.list(registry.apps { credential.sees($0) }))
         case .app: return .app(.show(try app(path, request, for: nil).app.appID))
         case .appCreate: return try appChange(.create, request, path)

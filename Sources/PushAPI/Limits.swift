@@ -78,6 +78,8 @@ package enum Limits {
     package static let defaultTimeToLive: Int64 = 7_200_000
     /// Getui documents none; ten minutes forgives a badly kept clock and bounds a replay of the sign.
     package static let timestampTolerance: Int64 = 600_000
+    /// Offsets of the machine's clock up to this, in milliseconds, are noise: schedules ignore them.
+    static let clockNoise: Int64 = 10_000
     /// Getui: a token is valid for 24 hours.
     package static let tokenLifetime: Int64 = 86_400_000
     /// Void tokens of one app that a gateway remembers until they expire: a client voids one when it stops.

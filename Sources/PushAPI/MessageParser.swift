@@ -22,6 +22,9 @@ struct MessageParser {
     /// What the answer to the request at hand is to say of it.
     var notes = RequestNotes()
 
+    /// A caller's clock less gateway time, in milliseconds.
+    var callerOffset: Int64 = 0
+
     /// Begins a request.
     mutating func begin() {
         notes = RequestNotes()
@@ -41,7 +44,8 @@ struct MessageParser {
     ) throws(GetuiFault) -> ParsedPush {
         let requestID = try requestID(body?["request_id"])
         let cid = try Self.target(body?["audience"])
-        let settings = try PushSettings(body?["settings"], app: app, scope: .single, now: now)
+        let settings = try PushSettings(
+            body?["settings"], app: app, scope: .single, now: now, callerOffset: callerOffset)
         let bucket = app.bucket(of: cid)
         let key = PushAPI.requestKey(app: app.key, endpoint: endpoint, requestID: requestID)
         let task = TaskID(now: now, home: bucket, request: key)
@@ -60,7 +64,7 @@ struct MessageParser {
     ) throws(GetuiFault) -> MessageContent {
         let payload = try payload(body?["push_message"], app: app)
         let channel = try PushSettings.object(body?["push_channel"], "push_channel")
-        let ios = channel?["ios"].flatMap { $0.isHollow(zero: false) ? nil : $0 }
+        let ios = channel?["ios"].flatMap { Self.isUntouched($0) ? nil : $0 }
         let content = try vendorContent(ios, payload, task: task, template: app.apnsTemplate)
         if content?.omission?.isIDsOnly == true { notes.idsOnly.append(itemIndex) }
 
@@ -95,6 +99,17 @@ struct MessageParser {
         message.firstAckWins = settings.firstAckWins && payload.revokes.isNone
         message.vendorCarriesAll = content.map { $0.omission == nil } ?? false
         return message
+    }
+
+    /// True for an `ios` object that an SDK's caller filled in nowhere: its zeros say nothing, but a badge of 0 is a value.
+    private static func isUntouched(_ ios: JSONValue) -> Bool {
+        guard ios.kind == .object else { return ios.isAbsent }
+        return ios.members.allSatisfy { key, value in
+            if key.equals("aps"), value.kind == .object {
+                return value.members.allSatisfy { $0.value.isHollow(zero: !$0.key.equals("badge")) }
+            }
+            return value.isHollow(zero: !key.equals("auto_badge"))
+        }
     }
 
     /// Getui: 10 to 32 characters.

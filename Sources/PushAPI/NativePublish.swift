@@ -137,9 +137,10 @@ package final class NativePublisher {
     ) throws(NativePublishFault) -> Result {
         let strategy = try check(publish)
         let task = TaskID(kind: .single, now: now, random: random)
-        let content: APNsContent?
+        var content: APNsContent?
         do throws(GetuiFault) {
             content = try render(publish, task: task, template: sender.template)
+            if let shown = content, shown.omission == nil, !shows(shown, publish) { content?.omission = .notification }
             let timeToLive = publish.hasTimeToLive ? publish.timeToLive : sender.defaultTimeToLive
             try VendorOmission.check(content?.omission, strategy, timeToLive: timeToLive)
         } catch {
@@ -176,6 +177,14 @@ package final class NativePublisher {
             command.vendorCarriesAll = content.map { $0.omission == nil } ?? false
             return body(command, content?.omission?.isIDsOnly == true)
         }
+    }
+
+    /// Whether the alert shows the texts that the live channel carries.
+    private func shows(_ content: APNsContent, _ publish: NativePublish) -> Bool {
+        let hasAlert = publish.alertTitle.count > 0 || publish.alertBody.count > 0
+        return !hasAlert
+            || content.alertTitle.elementsEqual(publish.alertTitle)
+                && content.alertBody.elementsEqual(publish.alertBody)
     }
 
     private func check(_ publish: NativePublish) throws(NativePublishFault) -> Strategy {

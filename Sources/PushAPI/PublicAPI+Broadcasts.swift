@@ -43,7 +43,7 @@ extension PublicAPI {
         let requestID = try messages.requestID(body?["request_id"])
         let group = try MessageParser.groupName(body?["group_name"])
         let expression = try self.expression(body?["audience"], audience, app: app)
-        let settings = try PushSettings(body?["settings"], app: app, scope: .list, now: now)
+        let settings = try PushSettings(body?["settings"], app: app, scope: .list, now: now, callerOffset: callerOffset)
         let home = app.key.home
         let task = TaskID(kind: .app, now: now, home: home, random: random)
         let content = try messages.content(body, app: app, task: task, settings: settings)
@@ -111,7 +111,8 @@ extension PublicAPI {
         let body = try parameters(request, .pushByTag)
         let requestID = try messages.requestID(body?["request_id"])
         let (candidates, refused) = try candidates(body?["audience"], app: app)
-        let settings = try PushSettings(body?["settings"], app: app, scope: .single, now: now)
+        let settings = try PushSettings(
+            body?["settings"], app: app, scope: .single, now: now, callerOffset: callerOffset)
         let task = TaskID(kind: .list, now: now, random: random)
         let content = try messages.content(body, app: app, task: task, settings: settings)
         let key = requestKey(app: app.key, endpoint: "push/single/cid_by_tag", requestID: requestID)

@@ -18,7 +18,7 @@ extension PublicAPI {
             key = requestKey(app: app.key, endpoint: "push/list/message", requestID: try messages.requestID(id))
         }
         let group = try MessageParser.groupName(body?["group_name"])
-        let settings = try PushSettings(body?["settings"], app: app, scope: .list, now: now)
+        let settings = try PushSettings(body?["settings"], app: app, scope: .list, now: now, callerOffset: callerOffset)
         let home = key == (0, 0) ? Bucket(digest: random.next()) : Bucket(digest: key.0)
         let task = TaskID(kind: .list, now: now, home: home, random: random)
         let content = try messages.content(body, app: app, task: task, settings: settings)
@@ -195,7 +195,8 @@ extension PublicAPI {
         guard elements.next() == nil else { throw .size("alias", "a single push has one") }
         let alias = AliasName(
             app: app.key, text: try Self.alias(first), type: try aliasType(audience["alias_type"]))
-        let settings = try PushSettings(body?["settings"], app: app, scope: .alias, now: now)
+        let settings = try PushSettings(
+            body?["settings"], app: app, scope: .alias, now: now, callerOffset: callerOffset)
         // It may reach ten devices, each once, so it is a list as far as tasks go.
         let task = TaskID(kind: .list, now: now, random: random).marked(with: alias)
         let content = try messages.content(body, app: app, task: task, settings: settings, itemIndex: itemIndex)

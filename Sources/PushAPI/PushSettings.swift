@@ -21,7 +21,10 @@ struct PushSettings {
     /// 0: at once.
     var scheduleAt: GatewayTime = 0
 
-    init(_ value: JSONValue?, app: App, scope: Scope, now: GatewayTime) throws(GetuiFault) {
+    /// - Parameter callerOffset: the caller's clock less gateway time, in milliseconds.
+    init(
+        _ value: JSONValue?, app: App, scope: Scope, now: GatewayTime, callerOffset: Int64 = 0
+    ) throws(GetuiFault) {
         timeToLive = app.defaultTimeToLive
         guard let value = try Self.object(value, "settings") else { return }
         if let ttl = value["ttl"]?.given {
@@ -41,7 +44,7 @@ struct PushSettings {
             collapseKey = bytes
         }
         speed = try Self.integer(value, "speed", 0...1_000_000) ?? 0
-        try readSchedule(value, scope, now, app.scheduleHorizon)
+        try readSchedule(value, scope, now, callerOffset, app.scheduleHorizon)
         try readFirstAckWins(value["first_ack_wins"], scope)
     }
 
@@ -61,10 +64,11 @@ struct PushSettings {
     }
 
     private mutating func readSchedule(
-        _ value: JSONValue, _ scope: Scope, _ now: GatewayTime, _ horizon: Int64
+        _ value: JSONValue, _ scope: Scope, _ now: GatewayTime, _ callerOffset: Int64, _ horizon: Int64
     ) throws(GetuiFault) {
         guard let time = try Self.integer(value, "schedule_time", 0...Int64(1 << 52)), time > 0 else { return }
-        switch ScheduleRules.judge(time, now: now, horizon: horizon) {
+        // The time is one of the caller's clock; schedules run by gateway time.
+        switch ScheduleRules.judge(max(1, time - callerOffset), now: now, horizon: horizon) {
         case .atOnce: break
         case .later(let time):
             guard scope == .list else { throw .invalid("schedule_time", "a push to one target goes out at once") }

@@ -232,6 +232,17 @@ struct NativePublishTests {
         #expect(try !publish(fields).command.vendorCarriesAll)
     }
 
+    @Test("an alert that shows other texts than the live channel carries leaves a part of the message out")
+    func textsOfTwoChannels() throws {
+        var fields = Fields()
+        (fields.title, fields.apns) = ("T", #"{"aps":{"alert":"x"}}"#)
+        #expect(try !publish(fields).command.vendorCarriesAll)
+        fields.strategy = 2
+        #expect(throws: NativePublishFault.self) { try publish(fields) }
+        (fields.title, fields.apns) = ("T", #"{"aps":{"alert":{"title":"T"}}}"#)
+        #expect(try publish(fields).command.vendorCarriesAll)
+    }
+
     @Test("a bare frame becomes a command with defaults and no vendor content")
     func bare() throws {
         let seen = try publish(Fields())

@@ -169,6 +169,13 @@ struct AdminAPITests {
         expect(call(.get, "/metrics", bearer: nil), 401, "unauthorized")
     }
 
+    @Test("while this gateway does not know all apps, their list is not to be had")
+    func appsNotKnown() {
+        #expect(refusal(call(.get, "/v1/apps")) == nil)
+        api.registry = AppRegistry([app], isComplete: false)
+        expect(call(.get, "/v1/apps"), 503, "unavailable", "retry")
+    }
+
     /// What an endpoint asks of its caller, and how one calls it.
     private struct Rule {
         var method = APIRequest.Method.post

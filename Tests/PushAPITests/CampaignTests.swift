@@ -76,6 +76,15 @@ struct ListMessageTests {
         let task = try fixture.newTask(#""settings":{"schedule_time":"\#(later)"}"#)
         #expect(task.record.state == .scheduled && task.record.scheduleAt == later)
         #expect(task.record.validUntil == later + Limits.defaultTimeToLive)
+        // A caller's clock is the machine's: a gateway that is two hours ahead of it plans in its own time.
+        fixture.api.clockOffset = -7_200_000
+        let planned = Fixture.now - 7_200_000 + 5_400_000
+        #expect(
+            try fixture.newTask(#""settings":{"schedule_time":\#(planned)}"#).record.scheduleAt == Fixture.now
+                + 5_400_000)
+        fixture.api.isClockDoubted = true
+        #expect(try fixture.newTask(#""settings":{"schedule_time":\#(planned)}"#).record.state == .open)
+        (fixture.api.clockOffset, fixture.api.isClockDoubted) = (0, false)
         let gone = Fixture.now - ScheduleRules.grace
         #expect(try fixture.newTask(#""settings":{"schedule_time":\#(gone)}"#).record.state == .open)
         for time in [5, Fixture.now / 1_000 + 3_600, gone - 1] {

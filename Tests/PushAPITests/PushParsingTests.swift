@@ -146,7 +146,7 @@ struct PushParsingTests {
             fields(#""push_channel":{"ios":{"aps":{"alert":5}}}"#, "alert type error"),
             fields(#""push_channel":{"ios":{"payload":{"a":1}}}"#, "payload type error"),
             fields(#""push_channel":{"ios":{"payload":"x"}}"#, "aps is invalid"),
-            fields(#""push_channel":{"ios":{"aps":{"content-available":0}}}"#, "aps is invalid"),
+            fields(#""push_channel":{"ios":{"aps":{"content-available":0,"category":"c"}}}"#, "aps is invalid"),
             fields(#""push_channel":{"ios":{"auto_badge":"one"}}"#, "auto_badge is invalid"),
             fields(#""push_channel":{"ios":{"auto_badge":"99999999999"}}"#, "auto_badge is invalid"),
             fields(#""push_channel":{"ios":{"auto_badge":true}}"#, "auto_badge type error"),

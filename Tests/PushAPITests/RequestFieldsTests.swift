@@ -291,11 +291,20 @@ struct RequestFieldsTests {
     func leftOut(message: String) throws {
         let fields =
             #""group_name":"","settings":{"ttl":{},"strategy":{"default":0,"ios":0},"collapse_key":"","speed":null},"#
-            + #""push_channel":{"ios":{"type":"","aps":{"alert":{"title":"","body":""},"sound":""},"auto_badge":"","payload":""}}"#
+            + #""push_channel":{"ios":{"type":"","aps":{"alert":{"title":"","body":""},"sound":"","content-available":0,"#
+            + #""mutable-content":0,"relevance-score":0.0},"auto_badge":"","payload":"","multimedia":{"url":"","type":0}}}"#
         let push = try fixture.accepted(fixture.push(fields, message: message))
         #expect(push.content.vendors.isEmpty && push.strategy == .liveElseVendor)
         guard case .push(_, let form) = fixture.push(fields, message: message) else { throw Fixture.Refused() }
         #expect(form.notes == RequestNotes())
+    }
+
+    @Test("a badge of 0 is no zero of an SDK: it clears the badge")
+    func badgeOfZero() throws {
+        for ios in [#"{"aps":{"badge":0,"sound":""}}"#, #"{"aps":{"content-available":0},"auto_badge":0}"#] {
+            let push = try fixture.accepted(fixture.push(#""push_channel":{"ios":\#(ios)}"#))
+            #expect(push.content.vendors.count == 1)
+        }
     }
 
     @Test("one request id for several aliases is several requests, as it is for several cids")

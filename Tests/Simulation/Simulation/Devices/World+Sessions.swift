@@ -161,9 +161,10 @@ extension World {
         guard isUp else { return }
         let (epoch, began) = (history.epoch(Self.queueEpoch), history.began / 1_000)
         let heard = links.suffix(80).filter {
-            // One from before a restore is refused unless its device's clock was ahead: documented.
+            // One from before a restore is refused unless its device's clock was ahead, or gateway time is behind the
+            // beginning of the history: documented.
             $0.wasWelcomed && !$0.hello.registration && !$0.helloWasDamaged
-                && ($0.hello.queueEpoch == epoch || $0.hello.timestamp <= began)
+                && ($0.hello.queueEpoch == epoch || $0.hello.timestamp <= began && began < UInt64(gatewayNow))
         }
         guard !heard.isEmpty else { return }
         let original = chance.one(of: heard)

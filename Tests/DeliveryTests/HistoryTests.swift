@@ -166,6 +166,53 @@ struct HistoryTests {
         #expect(harness.welcomes.count == 4)
     }
 
+    @Test("a device that had not returned by the backup has a day after the restore to do so, and no more")
+    func returns() {
+        let harness = DeliveryHarness()
+        let lifetime = harness.limits.sessionlessDeviceLifetime
+        var phone = harness.register()
+        let gone = harness.register()
+        harness.disconnect(gone)
+        let seenAt = harness.now
+        let backup = harness.store.backup
+        // What the restored store will not know: the device came back.
+        harness.disconnect(phone)
+        harness.connect(&phone)
+        harness.disconnect(phone)
+        harness.letTimePass(lifetime + 3_600_000)
+        harness.store.restore(backup)
+        harness.crash(history: harness.history.successor(id: 9, now: harness.now))
+        harness.store.cool()
+        harness.advance(1_000)
+        // Nobody was seen meanwhile.
+        #expect(harness.status(gone)?.lastSeenAt == seenAt)
+        // Nor does another start shorten the day.
+        harness.advance(lifetime - 3_600_000)
+        harness.crash()
+        harness.store.cool()
+        harness.advance(1_000)
+        harness.connect(&phone)
+        #expect(harness.closes.isEmpty && harness.welcomes.count == 4)
+        #expect(harness.rowCount(.device) == 2)
+        harness.advance(3_600_000)
+        #expect(harness.publish(gone).code == .unknownDevice)
+        #expect(harness.rowCount(.device) == 1 && harness.imbalance() == nil)
+    }
+
+    @Test("a history that begins later than now keeps a device that did not return, until the clock is there")
+    func returnsBeforeBeginning() {
+        let harness = DeliveryHarness()
+        let lifetime = harness.limits.sessionlessDeviceLifetime
+        var phone = harness.register()
+        harness.disconnect(phone)
+        harness.letTimePass(lifetime + 1)
+        harness.crash(history: harness.history.successor(id: 9, now: harness.now + 7 * lifetime))
+        harness.store.cool()
+        for _ in 0..<3 { harness.advance(lifetime) }
+        harness.connect(&phone)
+        #expect(harness.closes.isEmpty && harness.welcomes.count == 2)
+    }
+
     @Test("a position among broadcasts of another history settles none of this one")
     func broadcasts() {
         let world = BroadcastHarness()

@@ -251,18 +251,26 @@ extension Shard {
         freeIfEmpty(slot)
     }
 
+    /// The time at which a device that registered and did not return is due to be removed.
+    ///
+    /// A store of an older content has forgotten who returned, so the day begins with the history again.
+    func forgetsAt(_ device: Place<Device>) -> GatewayTime {
+        let began = min(now, GatewayTime(clamping: history.began / 1_000))
+        return max(device.value.lastHeardAt, began) + limits.sessionlessDeviceLifetime
+    }
+
     /// Removes a device that registered and did not return within a day, once its queue is empty.
     private mutating func collectIfForgotten(_ slot: DeviceSlot) {
         let device = devices.at(slot)
         guard !device.value.flags.contains(.established) else { return }
-        let isDue = device.value.lastHeardAt + limits.sessionlessDeviceLifetime <= now
+        let isDue = forgetsAt(device) <= now
         if !device.value.isConnected, isDue, isWithoutQueue(slot) {
             collect(slot)
         } else {
             // A session of a whole day shows that the device is in use; a queue becomes empty by its messages' TTL.
             if device.value.isConnected {
                 device.value.flags.insert(.established)
-            } else {
+            } else if isDue {
                 device.value.lastHeardAt = now
             }
             inBatch(of: slot) { shard in

@@ -116,8 +116,7 @@ extension Shard {
             badgeRound: device.value.badgeRound, dropped: device.value.dropped)
         device.value.flags.remove(.cursorMoved)
         let profile = device.value.profileBytes
-        // A device that never returned is removed a day after the gateway saw it last.
-        let wakeAt = flags.contains(.established) ? 0 : device.value.lastHeardAt + limits.sessionlessDeviceLifetime
+        let wakeAt = flags.contains(.established) ? 0 : forgetsAt(device)
         store.putRow(
             device.value.key, wakeAt: wakeAt,
             prior: device.value.isStored ? .maybe(wakeAt: device.value.rowWakeAt) : .none,

@@ -2,13 +2,14 @@ internal import Delivery
 internal import MessageStore
 internal import Wire
 
-/// What a closed gateway's folder says of itself: messages that are stored, and those that its counters say are pending.
-struct StoredUsage {
+/// What a closed gateway's folder says of itself: its devices, its messages, and those that its counters say are pending.
+struct StoredContent {
     /// The year 2096: no row is of today.
     private static let afterAllDays: GatewayTime = 4_000_000_000_000
 
     private(set) var pending: Int64 = 0
     private(set) var problem: String?
+    private(set) var devices: Set<DeviceID> = []
 
     init(folder: String) throws {
         let store = try EmbeddedStore(EmbeddedStore.Configuration(folder: folder))
@@ -34,6 +35,10 @@ struct StoredUsage {
             if let ledger = RowInspection.ledger(row.key, row.value), ledger.isBroadcast, ledger.finalState == nil {
                 stored += 1
             }
+        }
+        try shard.loadAll(table: .device) { row in
+            devices.insert(DeviceID(high: row.key.ownerHigh, low: row.key.ownerLow))
+            if RowInspection.device(row.value) == nil { unreadable += 1 }
         }
         pending = stored
         if counted != stored { problem = "counters say that \(counted) messages are pending, \(stored) are stored" }

@@ -1,4 +1,5 @@
-"""The steps of docs/Cluster.md, "Three machines, step by step", carried out block by block on three loopback addresses.
+"""The steps of docs/Cluster.md, "Three machines, step by step", carried out block by block, in the page's order, on three loopback
+addresses.
 
 Each block's text is the page's own but for addresses, ports and folders: machine 10.0.0.N is 127.0.0.N, and every port is a free one.
 """
@@ -63,9 +64,8 @@ class Site:
                 self.ports[key] = real
         return self.ports[key]
 
-    def start_servers(self):
+    def configure_servers(self):
         shutil.copy(ROOT / "deploy/redis/redis.conf", self.folder / "longwire.conf")
-        (self.folder / "longwire.acl").write_text(self.blocks["acl"])
         for machine in (1, 2, 3):
             for port in (6379, 6380, 6381):
                 text = self.localize(self.blocks["redis"], machine).replace("redis/6379", f"redis/{port}")
@@ -74,11 +74,19 @@ class Site:
                 text = re.sub(r"^port .*$", own, text, flags=re.M)
                 folder = self.folder / str(machine) / "redis" / str(port)
                 folder.mkdir(parents=True)
-                path = folder / "redis.conf"
-                path.write_text(text)
-                with open(folder / "log", "ab") as log:
-                    self.processes.append(
-                        subprocess.Popen(["redis-server", str(path)], stdin=subprocess.DEVNULL, stdout=log, stderr=log))
+                (folder / "redis.conf").write_text(text)
+
+    def start_servers(self):
+        (self.folder / "longwire.acl").write_text(self.blocks["acl"])
+        for path in sorted(self.folder.glob("*/redis/*/redis.conf")):
+            with open(path.parent / "log", "ab") as log:
+                self.processes.append(
+                    subprocess.Popen(["redis-server", str(path)], stdin=subprocess.DEVNULL, stdout=log, stderr=log))
+        password = ["--user", "admin", "-a", "ADMIN-PASSWORD", "--no-auth-warning"]
+        for (host, port), real in list(self.ports.items()):
+            if port in (6379, 6380, 6381):
+                words = ["redis-cli", "-h", f"127.0.0.{host}", "-p", str(real), *password, "ping"]
+                eventually(lambda words=words: subprocess.run(words, capture_output=True, check=False).stdout == b"PONG\n", "a server")
 
     def run(self, name, answer=None):
         """Runs a block of shell commands in the first machine's folder."""
@@ -86,6 +94,17 @@ class Site:
         done = subprocess.run(
             ["bash", "-euc", text], cwd=self.folder, input=answer, capture_output=True, text=True, timeout=120, check=False)
         return done.returncode, done.stdout + done.stderr
+
+    def write_secrets(self):
+        code, text = self.run("secrets")
+        assert code == 0, text
+
+    def create_cluster(self):
+        create, check = self.blocks["create"].split("longwire redis check")
+        self.blocks |= {"make": create, "check": "longwire redis check" + check}
+        code, text = self.run("make", answer="yes\n")
+        assert code == 0, text
+        eventually(lambda: self.run("check")[0] == 0, "a check without a problem")
 
     def start_gateways(self):
         for machine in (1, 2, 3):
@@ -95,7 +114,12 @@ class Site:
             own = re.sub(r'listen: "10\.0\.0\.1:', f'listen: "10.0.0.{machine}:', text)
             gateway.config.write_text(self.localize(own, machine))
             gateway.config.chmod(0o600)
-            shutil.copytree(self.folder / "secrets", gateway.folder / "secrets")
+            # "All three files": those that the page has made by now.
+            (gateway.folder / "secrets").mkdir(exist_ok=True)
+            files = re.findall(r"> (secrets/\w+)$", self.blocks["secrets"], re.M)
+            assert len(files) == 3, files
+            for file in files:
+                shutil.copy(self.folder / file, gateway.folder / file)
             gateway.host = f"127.0.0.{machine}"
             gateway.device, gateway.http = self.port(machine, 7000), self.port(machine, 7080)
             gateway.admin = self.port(machine, 7081)
@@ -109,24 +133,15 @@ class Site:
 @pytest.mark.parametrize("page", PAGES)
 def test_the_three_machines_of_the_page_work_as_written(page, tmp_path):
     with Site(page, tmp_path) as site:
-        site.start_servers()
-        code, text = site.run("secrets")
-        assert code == 0, text
-
-        # The servers have just been started.
-        password = ["--user", "admin", "-a", "ADMIN-PASSWORD", "--no-auth-warning"]
-        for (host, port), real in list(site.ports.items()):
-            if port in (6379, 6380, 6381):
-                words = ["redis-cli", "-h", f"127.0.0.{host}", "-p", str(real), *password, "ping"]
-                eventually(lambda words=words: subprocess.run(words, capture_output=True, check=False).stdout == b"PONG\n", "a server")
-        create, check = site.blocks["create"].split("longwire redis check")
-        site.blocks |= {"create": create, "check": "longwire redis check" + check}
-        code, text = site.run("create", answer="yes\n")
-        assert code == 0, text
-        eventually(lambda: site.run("check")[0] == 0, "a check without a problem")
+        steps = {
+            "redis": site.configure_servers, "acl": site.start_servers, "secrets": site.write_secrets,
+            "create": site.create_cluster, "gateway": site.start_gateways}
+        for name in blocks(page):
+            # The blocks are the same in both languages; the gateways start once.
+            if name != "gateway" or page == PAGES[0]:
+                steps[name]()
         if page != PAGES[0]:
-            return  # The gateways' block is compared with the English page's below.
-        site.start_gateways()
+            return
         app = {"appId": "shop", "appSecret": "REPLACE-app-secret"}
         device = longwire_client.Device("127.0.0.2", site.gateways[1].device, app["appId"])
         try:

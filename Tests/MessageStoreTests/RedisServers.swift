@@ -75,7 +75,8 @@ final class RedisServers {
             path,
             [
                 "--port", "\(address.port)", "--bind", "127.0.0.1", "--dir", place, "--appendonly", "yes",
-                "--appendfsync", "always", "--save", "", "--repl-diskless-sync-delay", "0", "--daemonize", "no",
+                "--appendfsync", "always", "--save", "", "--repl-diskless-sync", "yes", "--repl-diskless-sync-delay",
+                "0", "--daemonize", "no",
                 "--repl-ping-replica-period", "1", "--repl-diskless-load", "swapdb",
             ] + settings, log: place + "/log")
     }

@@ -50,7 +50,7 @@ package enum RedisSettings {
         var reason = ""
     }
 
-    /// The lines of `deploy/redis/redis.conf`, but for those that differ from server to server.
+    /// The lines of `deploy/redis/redis.conf` in its order, but for `cluster-enabled`: one primary goes without.
     private static let lines = [
         Line(name: "appendonly", required: "yes", isDurability: true, information: ("persistence", "aof_enabled", "1")),
         Line(name: "appendfsync", required: "always", isDurability: true),
@@ -58,6 +58,9 @@ package enum RedisSettings {
             name: "maxmemory-policy", required: "noeviction", isDurability: true,
             information: ("memory", "maxmemory_policy", "noeviction")),
         Line(name: "save", required: "", reason: "a failed snapshot stops all writes"),
+        Line(
+            name: "cluster-node-timeout", required: "2000", isOfCluster: true,
+            reason: "a replica takes over later, or while its primary is only slow"),
         Line(
             name: "cluster-require-full-coverage", required: "no", isOfCluster: true,
             reason: "one primary without replicas stops the writes of all others"),
@@ -67,6 +70,9 @@ package enum RedisSettings {
         Line(
             name: "cluster-allow-replica-migration", required: "no", isOfCluster: true,
             reason: "a replica leaves its primary for another one"),
+        Line(
+            name: "repl-diskless-sync", required: "yes",
+            reason: "a resynchronization waits until the primary has written its data to a file"),
         Line(
             name: "repl-diskless-sync-delay", required: "0",
             reason: "commits wait for it after each failover"),

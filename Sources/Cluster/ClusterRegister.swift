@@ -137,7 +137,7 @@ package enum RegisterError: Error, Hashable, Sendable, CustomStringConvertible {
         case .isCopied(isTarget: true, let other):
             "the cluster gets a copy of \(other) that has not ended: wait for longwire store copy, or, if it was cut off, run it again with --replace"
         case .isCopied(isTarget: false, let other):
-            "the cluster is being copied to \(other): wait until longwire store copy has ended; if it was cut off, for a minute"
+            "the cluster is being copied to \(other): this ends with longwire store copy, or a minute after it was cut off"
         case .unknownNode(let node): "no gateway with the number \(node) is in the cluster"
         }
     }

@@ -348,6 +348,92 @@ struct RedisRegisterTests {
         _ = try register.join(JoinRequest(instance: 2, info: info(2), constants: constants()))
     }
 
+    private static var shortTiming: ClusterTiming {
+        var timing = ClusterTiming()
+        timing.lease = 400
+        return timing
+    }
+
+    private func join(_ instance: UInt64, secret: String) -> ClusterJoin {
+        var info = info(Int(instance))
+        info.secretMarks = [secret]
+        return ClusterJoin(
+            request: JoinRequest(instance: instance, info: info, constants: constants()), name: "t",
+            timing: Self.shortTiming)
+    }
+
+    @Test("a start with a new secret waits until the leases of those that were killed have run out")
+    func deadStranger() throws {
+        guard let server = try RedisServerProcess() else { return }
+        let register = register(server, name: "killed", timing: Self.shortTiming)
+        defer { register.close() }
+        for instance in 1...2 as ClosedRange<UInt64> {
+            _ = try join(instance, secret: "old").join(register) { Issue.record("a wait for \($0)") }
+        }
+        var troubles: Set<String> = []
+        let (reply, sentAt) = try join(3, secret: "new").join(register) {
+            troubles.insert($0)
+            Pause.milliseconds(20)
+        }
+        #expect(troubles.contains { $0.contains("gateway 1 at 10.0.0.1:7100") }, "\(troubles)")
+        #expect(Set(reply.snapshot.members.keys) == [reply.node])
+        // The lease counts from the call that got it.
+        #expect(SystemClock.monotonicTime - sentAt < 400)
+    }
+
+    @Test("a start with another secret than a living gateway's ends after three leases, and leaves nothing")
+    func livingStranger() throws {
+        guard let server = try RedisServerProcess() else { return }
+        let register = register(server, name: "living", timing: Self.shortTiming)
+        defer { register.close() }
+        let first = join(1, secret: "old")
+        let joined = try first.join(register) { Issue.record("a wait for \($0)") }.reply
+        func members() throws -> Set<NodeID> {
+            guard
+                case .changed(let snapshot, _) = try register.renew(
+                    joined.node, instance: 1, info: first.request.info, clock: 0, seen: 0)
+            else { return [] }
+            return Set(snapshot.members.keys)
+        }
+        let began = SystemClock.monotonicTime
+        do {
+            _ = try join(2, secret: "new").join(register) { (_: String) throws in
+                #expect(try members() == [joined.node])
+                Pause.milliseconds(20)
+            }
+            Issue.record("it joined")
+        } catch let failure as ClusterFailure {
+            #expect(failure.description.contains("has another secret"))
+        }
+        #expect(SystemClock.monotonicTime - began >= 3 * 400)
+        #expect(try members() == [joined.node])
+    }
+
+    @Test("a start on a store that is being copied waits for the end of the copy; on a copy's target it does not")
+    func copiedAtStart() throws {
+        guard let server = try RedisServerProcess() else { return }
+        let register = register(server, name: "source", timing: Self.shortTiming)
+        defer { register.close() }
+        let first = try join(1, secret: "s").join(register) { _ in }.reply
+        try register.leave(first.node, instance: 1)
+        _ = try server.command(
+            "HSET", "{lw:source}:c", "copy", "from", "copyUntil", "\(first.snapshot.serverTime + 600_000)", "copyOther",
+            "x")
+        var waits = 0
+        _ = try join(2, secret: "s").join(register) {
+            waits += 1
+            #expect($0.contains("is being copied to x"))
+            // Far longer than three leases of someone who stands in the way.
+            Pause.milliseconds(20)
+            if waits == 100 { _ = try server.command("HDEL", "{lw:source}:c", "copy") }
+        }
+        #expect(waits == 100)
+        _ = try server.command("HSET", "{lw:source}:c", "copy", "to")
+        #expect(throws: ClusterFailure.self) {
+            try join(3, secret: "s").join(register) { Issue.record("a wait for \($0)") }
+        }
+    }
+
     @Test("a lease that runs out ends the member for all; its renewal brings it back under its number")
     func lease() throws {
         guard let server = try RedisServerProcess() else { return }

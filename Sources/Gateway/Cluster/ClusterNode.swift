@@ -7,6 +7,7 @@ internal import MessageStore
 internal import Platform
 internal import PushAPI
 internal import Redis
+internal import TextForms
 internal import Wire
 
 /// The reason for which a gateway cannot join its cluster: a wrong setting, here or at the servers.
@@ -61,18 +62,12 @@ final class ClusterNode {
         let instance = SecureRandom.word()
         let info = Self.info(settings)
         register = RedisRegister(servers, name: settings.name, minReplicas: redis.minReplicas)
-        let sentAt = SystemClock.monotonicTime
-        let joined = try Self.join(register, settings, instance, info, wait)
-        if let other = joined.snapshot.members.first(where: {
-            $0.key != joined.node && !info.sharesSecret(with: $0.value.info)
-        }) {
-            // It would be given parts, and nobody could reach them.
-            do throws(RegisterError) { try register.leave(joined.node, instance: instance) } catch {}
-            throw ClusterFailure(
-                description: "cluster.secretFile: gateway \(other.key) at \(other.value.info.address) of cluster "
-                    + "\(settings.name) has another secret; give all gateways of a cluster the same one. To change it, see "
-                    + "\"Changing the secret\" in docs/Cluster.md")
-        }
+        let constantsIfNew = ClusterConstants(
+            format: RegisterKeys.format, partCount: settings.partCount, tokenKey: SecureRandom.bytes(32),
+            queueEpoch: SecureRandom.word() | 1)
+        let (joined, sentAt) = try ClusterJoin(
+            request: JoinRequest(instance: instance, info: info, constants: constantsIfNew), name: settings.name
+        ).join(register, pause: wait.pause)
         let constants = joined.constants
         (partCount, queueEpoch, tokenKey) = (constants.partCount, constants.queueEpoch, constants.tokenKey)
         history = StoreHistory(constants.history)
@@ -193,36 +188,6 @@ final class ClusterNode {
         info.deviceAddress = settings.deviceAddress?.description ?? ""
         info.deviceTLSAddress = settings.deviceTLSAddress?.description ?? ""
         return info
-    }
-
-    /// Joins; a gateway that works alone waits until the lease of its predecessor has run out.
-    private static func join(
-        _ register: RedisRegister, _ settings: ClusterConfiguration, _ instance: UInt64, _ info: MemberInfo,
-        _ wait: StartWait
-    ) throws -> JoinReply {
-        let constants = ClusterConstants(
-            format: RegisterKeys.format, partCount: settings.partCount, tokenKey: SecureRandom.bytes(32),
-            queueEpoch: SecureRandom.word() | 1)
-        let request = JoinRequest(instance: instance, info: info, constants: constants)
-        // When the member that stands in the way must have ended, if it does not live; all leases begin again when the
-        // register was away.
-        var end: Int64?
-        while true {
-            do throws(RegisterError) {
-                return try register.join(request)
-            } catch {
-                switch error {
-                case .unavailable, .isFull: end = nil
-                case .worksAlone, .addressTaken:
-                    // A predecessor that was killed keeps its lease for a moment.
-                    let now = SystemClock.monotonicTime
-                    guard now < end ?? .max else { throw ClusterFailure(description: "\(error)") }
-                    end = end ?? now + 3 * ClusterTiming().lease
-                default: throw ClusterFailure(description: "\(error)")
-                }
-                try wait.pause(for: "\(error)")
-            }
-        }
     }
 
     // MARK: What membership wants

@@ -144,8 +144,15 @@ class Server:
         return f"{self.client_host}:{self.port}"
 
     def start(self):
+        self.launch()
+        eventually(self._answers, f"an answer of {self}", TIMEOUT)
+        if self.rig.is_cluster:
+            self.identity = self.call("CLUSTER", "MYID").decode()
+
+    def launch(self, extra=None):
+        """Starts the process, with further settings, and does not wait until it has its data."""
         words = ["redis-server"]
-        for name, value in {**self.rig.settings(self), "dir": str(self.folder)}.items():
+        for name, value in {**self.rig.settings(self), "dir": str(self.folder), **(extra or {})}.items():
             values = [value] if isinstance(value, str) else value
             words += [f"--{name}", *values]
         if self.place:
@@ -153,9 +160,6 @@ class Server:
         with open(self.folder / "log", "ab") as log:
             self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder)
         self.is_stopped = False
-        eventually(self._answers, f"an answer of {self}", TIMEOUT)
-        if self.rig.is_cluster:
-            self.identity = self.call("CLUSTER", "MYID").decode()
 
     def _answers(self):
         if not self.is_running:

@@ -1,12 +1,13 @@
 """A machine whose clock was wrong at the gateway's start, and is set right."""
 
 import glob
+import json
 import os
 import re
 import subprocess
 
 import pytest
-from gateway import Gateway, binary, eventually
+from gateway import ADMIN_TOKEN, Gateway, binary, eventually
 
 LIBRARY = next(iter(glob.glob("/usr/lib/*/faketime/libfaketime.so.1")), None)
 STEP = 1_800
@@ -43,6 +44,11 @@ def test_a_step_of_the_clock_blocks_no_authentication_and_is_told():
         assert told["status"] == "ready" and "s behind the machine's clock" in told["reason"]
         assert (STEP - 60) * 1_000 < told["clockOffsetMilliseconds"] <= STEP * 1_000
         gateway.authenticate()
+        words = [binary("longwire"), "doctor", "--json", "--admin", f"127.0.0.1:{gateway.admin}", "--admin-token", ADMIN_TOKEN]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+        clock = next(one for one in json.loads(done.stdout)["findings"] if one["what"] == "clock")
+        assert done.returncode == 1 and clock["verdict"] == "problem", clock
+        assert re.search(r" 1[78]\d\d\.\d+ s off", clock["found"]) and "restart" in clock["advice"], clock
         assert re.search(r"^longwire_clock_offset_seconds 1[78]\d\d", gateway.metrics(), re.MULTILINE)
         # The remedy that it names.
         gateway.stop()

@@ -605,6 +605,29 @@ def test_wrong_settings_of_the_servers_are_refused_with_the_line_to_change(rig):
             cluster.__exit__()
 
 
+def test_a_server_that_hides_its_settings_is_vouched_for_by_the_operator():
+    with RedisRig(primaries=1, replicas=1, is_cluster=False, extra={"rename-command": ["CONFIG", ""]}) as hidden:
+        refused = Cluster(hidden, count=1, limits=QUICK)
+        try:
+            with pytest.raises(AssertionError) as failure:
+                refused[0].__enter__()
+            text = str(failure.value)
+            assert "appendfsync is unknown" in text and "store.redis.assumesFsync" in text, text
+            assert refused[0].process.wait(30) == 78
+        finally:
+            refused.__exit__()
+        done = subprocess.run([binary("longwire"), "redis", "check", hidden.servers[0].address], capture_output=True, text=True,
+                              timeout=60, check=False)
+        unread = [line for line in done.stdout.splitlines() if line.startswith("not checked: ")]
+        # One line for each server; the other two settings of the promise are read from INFO.
+        assert done.returncode == 0 and len(unread) == 2, done.stdout + done.stderr
+        assert all("appendfsync is unknown" in line for line in unread), unread
+        vouching = Cluster(hidden, count=1, limits=QUICK)
+        vouching[0].sections["store"]["redis"]["assumesFsync"] = True
+        with vouching:
+            assert "appendfsync is unknown" in vouching[0].log()
+
+
 def test_a_start_waits_while_redis_is_in_passing_trouble(tmp_path):
     """No server, a server that loads, a missing replica: not ready, with the reason, and no exit; then it serves."""
     with RedisRig(primaries=1, replicas=1, is_cluster=False) as small:
@@ -612,6 +635,8 @@ def test_a_start_waits_while_redis_is_in_passing_trouble(tmp_path):
             server.kill()
         cluster = Cluster(small, count=1)
         gateway = cluster[0]
+        # The reason is that of the server that was asked last.
+        gateway.sections["store"]["redis"]["nodes"] = [small.servers[0].address]
         try:
             gateway.launch()
 
@@ -629,6 +654,17 @@ def test_a_start_waits_while_redis_is_in_passing_trouble(tmp_path):
             small.servers[0].start()
             eventually(lambda: waits_for("connected replicas"), "a start that waits for a replica")
             assert gateway.process.poll() is None and "startWaits" in gateway.log()
+            # Each key delays the load; after every 1,024th one the server answers that it loads.
+            with small.servers[0].connect() as connection:
+                for begin in range(0, 30_000, 1_000):
+                    for number in range(begin, begin + 1_000):
+                        connection.send("SET", f"load:{number}", "x")
+                    for _ in range(1_000):
+                        connection.read()
+            small.servers[0].kill()
+            small.servers[0].launch({"key-load-delay": "200"})
+            eventually(lambda: waits_for("LOADING"), "a start that waits for a server that loads")
+            eventually(lambda: waits_for("connected replicas"), "a start that waits for a replica again")
             # A signal ends the wait cleanly.
             assert gateway.stop() == 0
             gateway.process = gateway.spawn()

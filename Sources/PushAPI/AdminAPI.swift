@@ -118,7 +118,11 @@ package final class AdminAPI {
     private func route(_ request: APIRequest) throws(AdminFault) -> AdminAction {
         let path = RequestPath(request.target)
         switch AdminEndpoint.table.match(path, request.method) {
-        case .endpoint(let endpoint): return try perform(endpoint, request, path)
+        case .endpoint(let endpoint):
+            let action = try perform(endpoint, request, path)
+            // Behind the credential's check: a stranger is told nothing of the calls.
+            try checkQuery(request, of: endpoint)
+            return action
         case .otherMethod(let allow): throw .method(allow)
         case .none: throw .notFound
         }
@@ -191,6 +195,15 @@ package final class AdminAPI {
         case .healthz: return .healthz
         case .readyz: return .readyz
         }
+    }
+
+    /// Refuses a parameter that the call does not have: passing over one could answer another question.
+    private func checkQuery(_ request: APIRequest, of endpoint: AdminEndpoint) throws(AdminFault) {
+        guard let known = endpoint.queryNames,
+            let name = unknownQueryName(in: request.target, known: known)
+        else { return }
+        let names = known.map { "\($0)" }.joined(separator: ", ")
+        throw .invalid("the call has no parameter \(name); \(known.isEmpty ? "it has none" : "it has: \(names)")")
     }
 
     private func requireAllApps(

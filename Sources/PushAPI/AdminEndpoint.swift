@@ -9,6 +9,19 @@ package enum AdminEndpoint: Sendable, Hashable, CaseIterable {
     case upstream, upstreamAck, events, eventsAck
     case drain, drainState
 
+    /// The parameters behind the question mark; `nil`: any are passed over.
+    package var queryNames: [StaticString]? {
+        switch self {
+        case .devices: ["after", "limit"]
+        case .deviceMessages, .jobs: ["limit"]
+        case .alias: ["alias_type"]
+        case .upstream, .events: ["after", "max", "waitSeconds"]
+        // Balancers and supervisors add what they like.
+        case .healthz, .readyz: nil
+        default: []
+        }
+    }
+
     package static let table = RouteTable<AdminEndpoint>([
         .init("/v1/handoff/lease", [.post(.lease)]),
         .init("/v1/handoff/results", [.post(.results)]),

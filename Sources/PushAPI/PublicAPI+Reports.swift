@@ -104,6 +104,16 @@ extension PublicAPI {
     }
 }
 
+/// The first parameter behind the path's question mark whose name is not among `known`, as it was sent.
+func unknownQueryName(in target: UnsafeRawBufferPointer, known: [StaticString]) -> String? {
+    guard let mark = target.firstIndex(of: UInt8(ascii: "?")) else { return nil }
+    for part in target[(mark + 1)...].split(separator: UInt8(ascii: "&")) {
+        let name = String(decoding: part.prefix { $0 != UInt8(ascii: "=") }.prefix(64), as: UTF8.self)
+        if !name.isEmpty, !known.contains(where: { "\($0)" == name }) { return name }
+    }
+    return nil
+}
+
 /// The value of a parameter behind the path's question mark, percent-decoded; `nil` when it is not there.
 func queryValue(_ name: String, of target: UnsafeRawBufferPointer) -> String? {
     guard let mark = target.firstIndex(of: UInt8(ascii: "?")) else { return nil }

@@ -148,11 +148,7 @@ package final class PublicAPI {
 
     /// Refuses a parameter that the call does not have: passing over one could answer another question, or reach others.
     private func checkQuery(_ request: APIRequest, of endpoint: PublicEndpoint) throws(GetuiFault) {
-        guard let mark = request.target.firstIndex(of: UInt8(ascii: "?")) else { return }
-        let known = endpoint.queryNames
-        for part in request.target[(mark + 1)...].split(separator: UInt8(ascii: "&")) {
-            let name = String(decoding: part.prefix { $0 != UInt8(ascii: "=") }.prefix(64), as: UTF8.self)
-            guard !name.isEmpty, !known.contains(where: { "\($0)" == name }) else { continue }
+        if let name = unknownQueryName(in: request.target, known: endpoint.queryNames) {
             throw .invalid(name, "the call has no such parameter")
         }
     }

@@ -304,6 +304,37 @@ struct AdminAPITests {
         }
     }
 
+    @Test(
+        "a parameter that an endpoint does not have is refused by name, with those that it has",
+        arguments: AdminEndpoint.allCases)
+    func unknownParameters(endpoint: AdminEndpoint) throws {
+        let rule = rule(endpoint)
+        let api = AdminAPI(
+            registry: AppRegistry([app]),
+            credentials: CredentialSet([Credential(name: "c", token: "t", apps: nil, may: [.admin])]))
+        func called(_ query: String, bearer: String? = "t") -> AdminAction {
+            call(rule.method, "\(rule.target)?\(query)", rule.body, bearer: bearer, api: api)
+        }
+        guard let known = endpoint.queryNames else {
+            #expect(refusal(called("verbose")) == nil)
+            return
+        }
+        let names = known.isEmpty ? "it has none" : "it has: \(known.map { "\($0)" }.joined(separator: ", "))"
+        for query in ["state=pending", "state", "&state=pending", "stat%65=pending"] {
+            let action = called(query)
+            expect(action, 400, "invalidParameter")
+            guard case .respond(let response) = action else { continue }
+            let text = String(decoding: response.body, as: UTF8.self)
+            #expect(text.contains("the call has no parameter stat") && text.contains(names), "\(text)")
+        }
+        for query in ["", "&", "&&"] { #expect(refusal(called(query)) == nil) }
+        // A stranger learns nothing of the calls.
+        expect(called("state=pending", bearer: "wrong"), 401, "unauthorized")
+        for name in known where !["after", "waitSeconds"].contains("\(name)") {
+            #expect(refusal(called("\(name)=7")) == nil)
+        }
+    }
+
     @Test("every endpoint is held against every kind of credential", arguments: AdminEndpoint.allCases)
     func everyCredential(endpoint: AdminEndpoint) {
         let rule = rule(endpoint)

@@ -5,6 +5,7 @@ internal import EventLoops
 internal import HTTPClient
 internal import JSON
 internal import Platform
+internal import TextForms
 
 /// `longwire-apns doctor`: tries what the sender will do, and says what is wrong in plain words.
 struct Doctor {
@@ -54,11 +55,12 @@ struct Doctor {
         return problemCount == 0
     }
 
-    private func good(_ what: String, _ text: String) { tell("ok       \(what): \(text)") }
+    // What the gateway, Apple or a proxy said makes no line of its own.
+    private func good(_ what: String, _ text: String) { tell("ok       \(what): \(TerminalText.plain(text))") }
 
     private mutating func bad(_ what: String, _ text: String) {
         problemCount += 1
-        tell("PROBLEM  \(what): \(text)")
+        tell("PROBLEM  \(what): \(TerminalText.plain(text))")
     }
 
     /// An empty extension changes nothing and needs the same right as a lease.
@@ -76,7 +78,10 @@ struct Doctor {
             case 200: good("gateway", "\(url) takes our token")
             case 401: bad("gateway", "\(url) does not know our token: look at gateway.tokenFile")
             case 403: bad("gateway", "our credential at \(url) may not handoff: add it to its may")
-            default: bad("gateway", "\(url) answers \(reply.status) \(String(decoding: reply.body, as: UTF8.self))")
+            default:
+                bad(
+                    "gateway",
+                    "\(url) answers \(reply.status) \(String(decoding: reply.body.prefix(300), as: UTF8.self))")
             }
         } catch {
             bad("gateway", "\(error): is longwired running, and is this its admin listener?")

@@ -145,7 +145,7 @@ public enum LongwireAPNsMain {
     }
 
     private static func tell(_ text: String) -> Int32 {
-        switch BoundedWriter.write(TerminalText.lines(text) + "\n", to: STDOUT_FILENO, atMostMilliseconds: 1_000) {
+        switch BoundedWriter.write(TerminalText.unpainted(text) + "\n", to: STDOUT_FILENO, atMostMilliseconds: 1_000) {
         case .done: 0
         // The reader has left, as `head` does.
         case .failed(let error) where error.isBrokenPipe: 141
@@ -154,7 +154,8 @@ public enum LongwireAPNsMain {
     }
 
     private static func fail(_ text: String, _ code: Int32) -> Int32 {
-        let line = text.hasPrefix("longwire-apns") ? text + "\n" : "longwire-apns: " + text + "\n"
+        // Errors have what gateways, Apple and proxies said.
+        let line = (text.hasPrefix("longwire-apns") ? "" : "longwire-apns: ") + TerminalText.unpainted(text) + "\n"
         _ = BoundedWriter.write(line, to: STDERR_FILENO, atMostMilliseconds: 1_000)
         return code
     }

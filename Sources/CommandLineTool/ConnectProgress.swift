@@ -70,8 +70,10 @@ final class ConnectProgress: @unchecked Sendable {
         let (failure, wasWelcomed, shown, trouble) = lock.withLock {
             (self.failure, self.wasWelcomed, self.shown, lastTrouble)
         }
+        // The gateway's reasons are in both.
         if let failure {
-            throw failure.code == .unreachable ? .unreachable(failure.message) : .refused(failure.message)
+            let message = TerminalText.plain(failure.message)
+            throw failure.code == .unreachable ? .unreachable(message) : .refused(message)
         }
         guard wasWelcomed else {
             let question = "Is this the port of devices? By default it is 7000."
@@ -80,7 +82,7 @@ final class ConnectProgress: @unchecked Sendable {
             throw .unreachable(
                 trouble.isEmpty
                     ? "never connected: nothing was answered. \(question)"
-                    : "never connected: \(trouble)\(isForeign ? ". \(question)" : "")")
+                    : "never connected: \(TerminalText.plain(trouble))\(isForeign ? ". \(question)" : "")")
         }
         if let expected, shown < expected { throw .refused("\(shown) of \(expected) messages came in time") }
         return .done

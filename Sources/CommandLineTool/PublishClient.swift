@@ -26,7 +26,7 @@ struct PublishClient {
         ])
         let answer = try send(.post, "auth", body: body.text)
         guard let data = answer.object["data"] as? [String: Any], let token = data["token"] as? String else {
-            throw .refused("the gateway's answer to auth has no token: \(answer.text)")
+            throw .refused("the gateway's answer to auth has no token: \(TerminalText.plain(answer.text))")
         }
         client.headers["token"] = token
     }

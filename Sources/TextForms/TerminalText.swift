@@ -30,6 +30,11 @@ package enum TerminalText {
         }
     }
 
+    /// Whole output of a program that paints nothing: line ends and tabs stay.
+    package static func unpainted(_ text: String) -> String {
+        escaped(text) { rest in rest.first == "\n" || rest.first == "\t" ? 1 : 0 }
+    }
+
     /// `allowed`: how many scalars, from this control character on, stay as they are.
     private static func escaped(_ text: String, allowed: (Substring.UnicodeScalarView) -> Int) -> String {
         guard text.unicodeScalars.contains(where: isControl) else { return text }

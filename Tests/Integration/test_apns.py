@@ -15,6 +15,7 @@ from apple import FakeApple, FaultyProxy, OtherApple, Sender, settled
 from certificates import EXPIRED, Certificate, authority
 from conftest import QUICK
 from gateway import binary, eventually
+from painter import answering
 
 HOOK_SECRET = "whsec_" + "bG9uZ3dpcmUgaW50ZWdyYXRpb24gaG9vayBzZWNyZXQ="
 
@@ -598,6 +599,10 @@ def test_the_doctor_names_what_is_wrong(own_gateway, apple):
         assert code == 1 and "Connection refused" in text
         sender.sections["gateway"]["url"] = "http://127.0.0.1:1"
         assert "is longwired running" in doctor(sender)[1]
+        with answering(500, b"\x1b[H\x1b[J\nok       gateway: fine") as address:
+            sender.sections["gateway"]["url"] = f"http://{address}"
+            code, text = doctor(sender)
+            assert code == 1 and "answers 500 \\u001b[H\\u001b[J\\u000aok" in text and "\x1b" not in text, text
         (sender.folder / "token").write_text("wrong\n")
         sender.sections["gateway"]["url"] = f"http://127.0.0.1:{gateway.admin}"
         assert "does not know our token" in doctor(sender)[1]

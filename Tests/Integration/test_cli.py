@@ -1,15 +1,18 @@
 """The longwire command against a real gateway."""
 
+import contextlib
 import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import threading
 
 import pytest
 from gateway import ADMIN_TOKEN, TIMEOUT, binary, eventually
-from longwire_client import pb
+from longwire_client import encode, pb
+from painter import PAINT, answering
 
 
 class Command:
@@ -311,6 +314,39 @@ def test_a_devices_reason_drives_no_terminal(gateway, new_device, form):
                            text=True, timeout=TIMEOUT).stdout
     assert "owned" in shown and not any(character in shown for character in "\x1b\x07\x7f\x9b\u202e")
     assert not any(line.startswith("Delivered") for line in shown.splitlines())
+
+
+def test_what_an_http_server_answers_drives_no_terminal():
+    # JSON may have these as they are, and ends of lines between its words.
+    body = '{"code": 0, "\x9b31m\u202e":\n"fine"\n}'.encode()
+    with answering(200, body) as address:
+        words = ["push", "--all", "--payload", "x", "--http", address, "--app", "a", "--app-key", "k", "--master-secret", "s"]
+        done = subprocess.run([binary("longwire"), *words], capture_output=True, text=True, timeout=TIMEOUT)
+    text = done.stdout + done.stderr
+    assert done.returncode == 1 and "has no token" in text and "\\u009b" in text, text
+    assert not any(character in text for character in "\x9b\u202e") and '\n"fine' not in text, text
+
+
+def test_what_a_gateway_says_in_its_close_drives_no_terminal():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        def answer():
+            for _ in range(2):
+                with contextlib.suppress(OSError):
+                    connection, _ = listener.accept()
+                    with connection:
+                        connection.recv(65_536)
+                        connection.sendall(encode(pb.Close(code=401, reason=f"{PAINT}\nok fine")))
+                        connection.shutdown(socket.SHUT_WR)
+                        connection.recv(65_536)
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        words = ["connect", "--host", "127.0.0.1", "--port", str(listener.getsockname()[1]), "--app", "a", "--app-secret", "s",
+                 "--state-file", "none", "--no-reconnect", "--timeout", "20"]
+        done = subprocess.run([binary("longwire"), *words], capture_output=True, text=True, timeout=TIMEOUT)
+    assert done.returncode != 0 and "ok fine" in done.stderr and "\\u000a" in done.stderr, done.stderr
+    assert "\x1b" not in done.stdout + done.stderr and not any(
+        line.startswith("ok fine") for line in done.stderr.splitlines()), done.stderr
 
 
 def test_a_message_of_a_device_drives_no_terminal_either(own_gateway, new_device):

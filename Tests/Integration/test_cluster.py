@@ -4,7 +4,9 @@ import contextlib
 import json
 import re
 import ssl
+import socket
 import subprocess
+import threading
 import time
 import uuid
 
@@ -19,6 +21,7 @@ from conftest import QUICK
 from gateway import ADMIN_TOKEN, APP, Refused, binary, eventually
 from hostile import Watch, close_code, said_hello
 from longwire_client import Closed, pb, prove
+from painter import PAINT
 from redis_rig import Gate, RedisRig
 
 
@@ -514,8 +517,6 @@ def test_a_gateway_that_alone_loses_redis_sends_its_devices_to_the_others_and_ta
 
 
 def test_a_stranger_and_a_wrong_secret_get_no_link(rig):
-    import socket
-
     with Cluster(rig, limits=QUICK, count=2) as cluster:
         for rubbish in (b"GET / HTTP/1.0\r\n\r\n", bytes(range(256)) * 64, b""):
             with socket.create_connection(("127.0.0.1", cluster[0].cluster_port), timeout=5) as stranger:
@@ -603,6 +604,32 @@ def test_wrong_settings_of_the_servers_are_refused_with_the_line_to_change(rig):
             assert "appendfsync" in str(failure.value) and "always" in str(failure.value)
         finally:
             cluster.__exit__()
+
+
+def test_what_a_redis_server_says_drives_no_terminal(rig):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        def answer():
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, _ = listener.accept()
+                    with connection:
+                        connection.recv(65_536)
+                        connection.sendall(f"-WRONGPASS {PAINT}fine\r\n".encode())
+
+        threading.Thread(target=answer, daemon=True).start()
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        cluster = Cluster(rig, count=1)
+        cluster[0]._secret("redis", "password")
+        cluster[0].sections["store"]["redis"].update(nodes=[address], passwordFile=str(cluster[0].folder / "redis"))
+        try:
+            cluster[0].launch()
+            assert cluster[0].process.wait(30) == 78
+            # The failure is told as text, and not as a line of the log.
+            log = cluster[0].log()
+            assert "\\u001b[H\\u001b[Jfine" in log and "\x1b" not in log, log
+        finally:
+            cluster.__exit__()
+            listener.shutdown(socket.SHUT_RDWR)
 
 
 def test_a_server_that_hides_its_settings_is_vouched_for_by_the_operator():

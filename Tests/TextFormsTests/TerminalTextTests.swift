@@ -16,6 +16,11 @@ struct TerminalTextTests {
         #expect(TerminalText.plain(text) == shown)
     }
 
+    @Test("of a program that paints nothing, line ends and tabs stay, and nothing else")
+    func unpainted() {
+        #expect(TerminalText.unpainted("a\n\tb\u{1B}[H\u{1B}[Jc\r") == #"a\#n\#tb\u001b[H\u001b[Jc\u000d"#)
+    }
+
     @Test("of what is printed, line ends, tabs and the programs' own colours stay, and nothing else")
     func lines() {
         let own = TerminalText.Sequence.allCases.map(\.text).joined(separator: "x")

@@ -66,10 +66,11 @@ extension StoreCommands {
             $0.kind == .wrong || $0.kind == .passing && (isCountKnown || !$0.isReplicaCount)
         }
         for finding in found where !problems.contains(finding) {
-            context.write("\(finding.kind == .unread ? "not checked" : "warning"): \(finding)")
+            context.write(
+                "\(finding.kind == .unread ? "not checked" : "warning"): \(TerminalText.plain(finding.description))")
         }
         guard problems.isEmpty else {
-            throw CommandFailure.refused(problems.map(\.description).joined(separator: "\n"))
+            throw CommandFailure.refused(problems.map { TerminalText.plain($0.description) }.joined(separator: "\n"))
         }
         context.write("the servers are set up as a gateway needs them")
         return .done

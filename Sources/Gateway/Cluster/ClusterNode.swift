@@ -155,13 +155,16 @@ final class ClusterNode {
                     trouble = problem + ", or with --accept-clock"
                 }
             } catch {
-                guard error.isPassing else { throw ClusterFailure(description: "store.redis: \(error)") }
+                guard error.isPassing else {
+                    throw ClusterFailure(description: "store.redis: \(TerminalText.plain("\(error)"))")
+                }
                 trouble =
                     "store.redis: no server of \(redis.nodes.map(\.description).joined(separator: ", ")) answers: \(error)"
             }
             let wrong = found.filter { $0.kind == .wrong || $0.kind == .unread && !redis.assumesFsync }
             guard wrong.isEmpty else {
-                throw ClusterFailure(description: wrong.map(\.description).joined(separator: "\n"))
+                throw ClusterFailure(
+                    description: wrong.map { TerminalText.plain($0.description) }.joined(separator: "\n"))
             }
             let passing = found.filter { $0.kind == .passing }
             if !passing.isEmpty { trouble = passing.map(\.description).joined(separator: "\n") }

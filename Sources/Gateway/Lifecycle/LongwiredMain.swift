@@ -206,7 +206,8 @@ package enum LongwiredMain {
     }
 
     private static func fail(_ text: String, _ code: ExitCode) -> Int32 {
-        let line = text.hasPrefix("longwired") ? text + "\n" : "longwired: " + text + "\n"
+        // Errors have what Redis servers said.
+        let line = (text.hasPrefix("longwired") ? "" : "longwired: ") + TerminalText.unpainted(text) + "\n"
         _ = BoundedWriter.write(line, to: STDERR_FILENO, atMostMilliseconds: 1_000)
         return code.rawValue
     }

@@ -424,8 +424,7 @@ package final class RedisClient {
             ], at: address, timeoutMilliseconds: min(timeoutMilliseconds, Limits.mapMilliseconds)
         ).replies
         for reply in replies {
-            if let fault = reply.fault, fault.kind == .notAllowed { throw .refused(address, fault) }
-            if let fault = reply.fault, fault.isPassing { throw .refused(address, fault) }
+            if let fault = reply.fault, fault.isOfAccess || fault.isPassing { throw .refused(address, fault) }
         }
         guard let server = replies[0].text, let replication = replies[2].text else {
             throw .unexpected(address, command: "INFO", "no text")

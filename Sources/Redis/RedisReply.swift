@@ -53,7 +53,11 @@ package struct RedisFault: Error, Sendable, Equatable, CustomStringConvertible {
         case unblocked
         /// The server does not have the script.
         case noScript
-        /// User or password are wrong or missing, or the user may not do it.
+        /// The server has as many clients as it takes.
+        case tooManyClients
+        /// User or password are wrong or missing, or the server takes no clients from elsewhere.
+        case notAdmitted
+        /// The user may not do it.
         case notAllowed
         /// Any other error.
         case other
@@ -80,12 +84,22 @@ package struct RedisFault: Error, Sendable, Equatable, CustomStringConvertible {
             case "NOREPLICAS": .noReplicas
             case "UNBLOCKED": .unblocked
             case "NOSCRIPT": .noScript
-            case "NOAUTH", "WRONGPASS", "NOPERM": .notAllowed
-            // What a script calls is refused within it, in words of each version.
-            default:
-                text.contains("The user executing the script can't") || text.contains("ACL failure in script")
-                    ? .notAllowed : .other
+            case "NOAUTH", "WRONGPASS", "DENIED": .notAdmitted
+            case "NOPERM": .notAllowed
+            default: Self.kind(ofText: text)
             }
+    }
+
+    /// Errors without a first word of their own.
+    private static func kind(ofText text: String) -> Kind {
+        // In cluster mode the text goes on about its connections.
+        if text.hasPrefix("ERR max number of clients") { return .tooManyClients }
+        // A password for a user that has none.
+        if text.hasPrefix("ERR AUTH") { return .notAdmitted }
+        // What a script calls is refused within it, in words of each version.
+        let isOfScript =
+            text.contains("The user executing the script can't") || text.contains("ACL failure in script")
+        return isOfScript ? .notAllowed : .other
     }
 
     /// `nil` for a redirect that makes no sense; its address is `nil` where the server does not know one.
@@ -103,9 +117,9 @@ package struct RedisFault: Error, Sendable, Equatable, CustomStringConvertible {
     package var isPassing: Bool {
         switch kind {
         case .moved, .ask, .tryAgain, .clusterDown, .loading, .readOnly, .busy, .outOfMemory, .cannotPersist,
-            .noReplicas, .unblocked:
+            .noReplicas, .unblocked, .tooManyClients:
             true
-        case .noScript, .notAllowed, .other: false
+        case .noScript, .notAdmitted, .notAllowed, .other: false
         }
     }
 

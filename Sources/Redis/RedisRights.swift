@@ -89,7 +89,10 @@ package enum RedisRights {
 
 extension RedisFault {
     /// A right is missing, and not the password.
-    var isOfRights: Bool { kind == .notAllowed && code != "NOAUTH" && code != "WRONGPASS" }
+    var isOfRights: Bool { kind == .notAllowed }
+
+    /// The password or a right is wrong or missing: an operator has to change it.
+    package var isOfAccess: Bool { kind == .notAdmitted || kind == .notAllowed }
 
     /// The right that is missing is that to a key.
     var isOfKey: Bool { isOfRights && (text.contains("access") || text.contains(" key")) }

@@ -119,6 +119,45 @@ struct RedisAccessTests {
         }
     }
 
+    @Test("a server that is out of clients is waited for, with a password, too")
+    func clients() throws {
+        let servers = try RedisServers()
+        var held: [any RedisConnection] = []
+        defer { for connection in held { connection.close() } }
+        func bound(_ server: Int, _ count: Int) throws {
+            if held.count <= server {
+                held.append(try RedisSockets().connect(to: servers.addresses[server], timeoutMilliseconds: 5_000))
+            }
+            let reply = try held[server].run(
+                [RedisCommand("CONFIG", "SET", "maxclients", "\(count)")], timeoutMilliseconds: 5_000)
+            #expect(reply == [.status("OK")])
+        }
+        for server in 0...1 {
+            try servers.run(["ACL", "SETUSER", "gateway", "on", ">right", "~*", "&*", "+@all"], on: server)
+            try bound(server, 100)
+        }
+        func check() throws -> [RedisProblem] {
+            // A map of its own each time: one that was asked for a moment ago is not asked for again.
+            let access = RedisAccess(user: "gateway", password: "right")
+            let cluster = RedisCluster(seeds: [servers.addresses[0]], network: RedisSockets(access))
+            return try RedisSettings.check(cluster, name: "test", minReplicas: 1).filter { $0.kind != .advice }
+        }
+        #expect(try check() == [])
+        try bound(1, 1)
+        let found = try check()
+        #expect(found.map(\.kind) == [.passing] && found.map(\.server) == [servers.addresses[1]], "\(found)")
+        #expect(found.first?.found.contains("max number of clients") == true, "\(found)")
+        try bound(0, 1)
+        do {
+            let found = try check()
+            Issue.record("a map: \(found)")
+        } catch let error as RedisError {
+            #expect(error.isPassing && error.description.contains("max number of clients"), "\(error)")
+        }
+        for server in 0...1 { try bound(server, 100) }
+        #expect(try check() == [])
+    }
+
     @Test("TLS: a certificate of the trusted authority for the right name, and no other")
     func security() throws {
         let folder = try TemporaryFolder(isInMemory: true)

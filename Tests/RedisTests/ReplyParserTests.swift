@@ -166,6 +166,15 @@ struct RedisCommandTests {
         #expect(RedisFault("MOVED 99999 h:1").kind == .other)
         #expect(RedisFault("MOVED").kind == .other)
         #expect(RedisFault("OOM command not allowed").kind == .outOfMemory)
+        for text in ["ERR max number of clients reached", "ERR max number of clients + cluster connections reached"] {
+            #expect(RedisFault(text).kind == .tooManyClients && RedisFault(text).isPassing)
+        }
+        for text in [
+            "WRONGPASS x", "NOAUTH x", "DENIED Redis is running in protected mode",
+            "ERR AUTH <password> called without any password configured for the default user",
+        ] {
+            #expect(RedisFault(text).kind == .notAdmitted && !RedisFault(text).isPassing)
+        }
         #expect(RedisFault("ERR x").kind == .other && !RedisFault("ERR x").isPassing)
     }
 }

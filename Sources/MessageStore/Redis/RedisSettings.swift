@@ -196,8 +196,10 @@ package enum RedisSettings {
                     kind: kind, server: server, name: name, found: found, required: required, remedy: remedy))
         }
         func addUnreachable(_ error: RedisError) {
+            var kind = RedisProblem.Kind.passing
+            if case .refused(_, let fault) = error, fault.isOfAccess { kind = .wrong }
             add(
-                error.isPassing ? .passing : .wrong, "the server", "out of reach (\(error))", "reachable",
+                kind, "the server", "out of reach (\(error))", "reachable",
                 "start it, or take it out of the cluster")
         }
         let isCluster = client.cluster.isCluster

@@ -37,6 +37,28 @@ enum DoctorCommand {
         return findings.contains { $0.verdict == .problem } ? .refused : .done
     }
 
+    /// What the gateway's commits took since its start.
+    ///
+    /// A few that waited for a start's replicas or elections say nothing of the disk.
+    static func commits(_ metrics: MetricsText) -> [Finding] {
+        let (end, count) = metrics.quantile(0.9, of: "longwire_store_group_commit_seconds")
+        guard count > 0 else { return [] }
+        let number = MetricsText.number(count)
+        guard count >= 100 else {
+            return [Finding(what: "commits", verdict: .ok, found: "\(number) since the start: too few to judge")]
+        }
+        let isGood = end < 0.1
+        let bound = end.isFinite ? String(format: "below %.1f ms", end * 1_000) : "longer than any bucket"
+        return [
+            Finding(
+                what: "commits", verdict: isGood ? .ok : .problem, found: "nine of ten of \(number) took \(bound)",
+                advice: isGood
+                    ? ""
+                    : "Publishes wait for the disk, or for Redis and its replicas: find what is slow and use a faster one."
+            )
+        ]
+    }
+
     struct Finding: Equatable {
         enum Verdict: String {
             case ok, advice, problem, skipped
@@ -183,13 +205,7 @@ private struct Examination {
         hold(
             "rows", damaged == 0, "\(MetricsText.number(damaged)) damaged",
             "Look for damagedRow in the log; restore a backup.")
-        let commits = metrics.sum("longwire_store_commits_total")
-        if commits > 0 {
-            let mean = metrics.sum("longwire_store_commit_seconds_total") / commits * 1_000
-            hold(
-                "commits", mean < 50, String(format: "%.1f ms on average", mean),
-                "Publishes wait for the disk: use a faster one.")
-        }
+        found += DoctorCommand.commits(metrics)
         let limits = metrics.samples.filter {
             $0.name == "longwire_connection_limit" && $0.labels["listener"] == "device"
         }

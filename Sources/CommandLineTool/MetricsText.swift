@@ -59,6 +59,15 @@ struct MetricsText {
         return sums.sorted { $0.key < $1.key }
     }
 
+    /// The upper end of the bucket in which a share of a histogram's values ends, and how many values there are.
+    func quantile(_ share: Double, of name: String) -> (end: Double, count: Double) {
+        let count = sum(name + "_count")
+        let buckets = values(name + "_bucket", by: "le").compactMap { end, value in
+            (end == "+Inf" ? .infinity : Double(end)).map { (end: $0, value: value) }
+        }.sorted { $0.end < $1.end }
+        return (buckets.first { $0.value >= share * count }?.end ?? .infinity, count)
+    }
+
     static func number(_ value: Double) -> String {
         value == value.rounded() && abs(value) < 1e15 ? String(Int64(value)) : String(value)
     }

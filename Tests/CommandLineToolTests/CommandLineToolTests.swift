@@ -228,6 +228,25 @@ struct CommandsForPeopleTests {
         #expect(page.sum("a") == 5.5 && page.sum("c") == 7 && page.values("a", by: "state").map(\.1) == [5.5])
     }
 
+    private func commits(_ buckets: [(String, Int)]) -> DoctorCommand.Finding? {
+        let name = "longwire_store_group_commit_seconds"
+        let lines = buckets.map { "\(name)_bucket{le=\"\($0.0)\"} \($0.1)" } + ["\(name)_count \(buckets.last?.1 ?? 0)"]
+        return DoctorCommand.commits(MetricsText(lines.joined(separator: "\n"))).first
+    }
+
+    @Test("the doctor judges commits by most of them, and few not at all")
+    func commitTimes() throws {
+        #expect(commits([("+Inf", 0)]) == nil)
+        // A new cluster: some waited for its replicas.
+        let few = try #require(commits([("0.001", 40), ("8.4", 50), ("+Inf", 60)]))
+        #expect(few.verdict == .ok && few.found.contains("60") && few.found.contains("too few"))
+        let idle = try #require(commits([("0.001", 190), ("8.4", 200), ("+Inf", 200)]))
+        #expect(idle.verdict == .ok && idle.found == "nine of ten of 200 took below 1.0 ms")
+        let slow = try #require(commits([("0.001", 100), ("0.131", 200), ("+Inf", 200)]))
+        #expect(slow.verdict == .problem && slow.found.contains("131.0 ms") && !slow.advice.isEmpty)
+        #expect(commits([("0.001", 1), ("+Inf", 200)])?.verdict == .problem)
+    }
+
     @Test("a trace's sentences say why it waits, without colours where none are wanted")
     func sentences() throws {
         let display = Display(try TraceCommand.trace.parse(["x", "--text"]), Terminal().context)

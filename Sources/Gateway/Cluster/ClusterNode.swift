@@ -321,8 +321,10 @@ final class ClusterNode {
                 log.write(.warning, .linkDown, [.node: LogValue(node), .reason: .text(reason)])
                 if let node = NodeID(node) { runner.take(wasRefused ? .linkRefused(node) : .linkDown(node)) }
             case .heard(let node): host.heard(node)
-            case .refused(let peer, _, let reason):
-                log.write(.warning, .linkRefused, [.peer: .text(peer), .reason: .text(reason)])
+            case .refused(let peer, let code, let reason):
+                log.write(
+                    code?.isOfRestart == true ? .info : .warning, .linkRefused,
+                    [.peer: .text(peer), .reason: .text(reason)])
             }
         } nudged: { [runner] in
             runner.nudge()

@@ -16,7 +16,7 @@ package struct StoreStatistics: Sendable, Equatable {
         package init() {}
     }
 
-    /// The operator's setting that makes the store refuse writes; `nil` for any other reason, and without one.
+    /// Why a store on Redis refuses writes, with the servers; `nil` where it does not, and for an embedded one.
     package var refusalReason: String?
     package var batchCount = 0
     package var groupCount = 0

@@ -312,10 +312,10 @@ struct CommitLaneTests {
             let cover = try #require(bench.network.calls.first)
             #expect(cover.names == ["XRANGE", "SET", "WAIT"] && cover.wanted == "\(wanted)")
         }
-        let told = bench.witness.events.compactMap { event -> Int? in
-            if case .waitingForReplicas(_, let count) = event { count } else { nil }
+        let told = bench.witness.events.compactMap { event -> (count: Int, replicas: [String])? in
+            if case .waitingForReplicas(_, let count, let replicas) = event { (count, replicas) } else { nil }
         }
-        #expect(told == [wanted])
+        #expect(told.map(\.count) == [wanted] && told.map(\.replicas.count) == [server], "\(told)")
         try bench.network.calls[0].answer(wait: .integer(Int64(wanted)))
         bench.turn()
         #expect(bench.stores[0].committedTicket == 1 && bench.entries(0) == ["1-1"])

@@ -636,9 +636,12 @@ struct RedisLogTests {
         let used = try #require(RedisInformation(text).number("used_memory"))
         try servers.command(0, "CONFIG", "SET", "maxmemory", "\(used * 105 / 100)")
         try fixture.wait("publishes refused") { !fixture.store.acceptsWrites }
+        let reason = try #require(fixture.engine.statistics.refusalReason)
+        #expect(reason.contains("Redis at \(servers.addresses[0]) uses"), "\(reason)")
         try fixture.sync(put(fixture.store, key(2), "settled"))
         try servers.command(0, "CONFIG", "SET", "maxmemory", "0")
         try fixture.wait("publishes taken") { fixture.store.acceptsWrites }
+        #expect(fixture.engine.statistics.refusalReason == nil)
     }
 
     @Test("settings that do not keep the promises are named with the line to change")

@@ -96,6 +96,24 @@ struct RedisStandstillTests {
         #expect(healed.failure == nil && healed.text == "row 1")
     }
 
+    @Test("while a log waits for it, the reason names the server and the part")
+    func reason() throws {
+        let bench = try Bench()
+        #expect(bench.fixture.engine.statistics.refusalReason == nil)
+        bench.pair.servers[1].pause(0)
+        bench.store.beginBatch(bench.buckets[1])
+        bench.store.put(bench.key(1, 1), wakeAt: 0, prior: .maybe(wakeAt: 0), byteCount: 1) { $0.copyBytes(from: [1]) }
+        let ticket = bench.store.endBatch()
+        bench.store.turnEnded()
+        try bench.fixture.wait("publishes refused") { !bench.store.acceptsWrites }
+        let reason = try #require(bench.fixture.engine.statistics.refusalReason)
+        #expect(reason.contains("Redis at \(bench.pair.servers[1].addresses[0]) "), "\(reason)")
+        #expect(reason.hasSuffix("no writes for parts \(bench.fixture.part.part)"), "\(reason)")
+        bench.pair.servers[1].resume(0)
+        try bench.fixture.sync(ticket)
+        #expect(bench.fixture.engine.statistics.refusalReason == nil)
+    }
+
     @Test("its alarms come late, and no others do")
     func alarms() throws {
         let bench = try Bench()

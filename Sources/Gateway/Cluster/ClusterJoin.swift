@@ -13,7 +13,7 @@ struct ClusterJoin {
     ///
     /// A member may stand in the way: it works alone, has this gateway's address, or has another secret. One that was killed
     /// keeps its lease for a moment, and leases begin again when the register was away. So one that is still there after
-    /// three leases lives.
+    /// three leases runs.
     ///
     /// - Parameter pause: waits for the next try; it is told what for.
     /// - Returns: the reply, and when the call that got it was sent.

@@ -47,7 +47,7 @@ enum HealthPage {
         return APIResponse(status: isHealth ? 200 : 503, body: writer.bytes)
     }
 
-    private static let busyReason = "Redis refuses or holds up the writes of some parts: see storeBusy in the log"
+    private static let busyReason = "Redis refused or held up the writes of some parts: see redisEvent in the log"
 
     /// Why a gateway that serves needs an operator: its time differs from that of its machine.
     private static func clockReason(_ offset: Int64) -> String? {

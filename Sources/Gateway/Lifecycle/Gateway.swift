@@ -296,7 +296,10 @@ final class Gateway {
         context.apps.tend(on: context, now: time.now ?? 0)
         if context.store.acceptsWrites == isStoreBusy {
             isStoreBusy.toggle()
-            if isStoreBusy { log.write(.warning, .storeBusy) }
+            if isStoreBusy {
+                let reason = context.store.statistics.refusalReason
+                log.write(.warning, .storeBusy, reason.map { [.reason: .text($0)] } ?? [:])
+            }
         }
         let store = context.store.statistics
         if store.spillFailureCount != spillFailureCount {

@@ -110,7 +110,7 @@ package enum LogName: String, Sendable, CaseIterable {
     case historyChanged
     /// A power failure tore the last record of RocksDB's list of tables, and it was cut off; fields: bytes.
     case tableListCut
-    /// Writes are refused for now: a bound is reached.
+    /// Writes are refused for now: a bound is reached; field of a cluster: reason, which names the servers.
     case storeBusy
     /// The limits allow more connections than the system gives descriptors for; fields: limit, and what is allowed instead of
     /// devices, senders, http, admin.

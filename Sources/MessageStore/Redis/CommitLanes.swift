@@ -452,7 +452,11 @@ final class CommitLane: ServerLane, @unchecked Sendable {
         if isShort {
             // The wait itself took its time; the map tells whether a replica is gone for good.
             askForMap()
-            report(.waitingForReplicas(server: address.description, wanted: call.wanted))
+            let primary = client.cluster.primaries.first { $0.address == address }
+            report(
+                .waitingForReplicas(
+                    server: address.description, wanted: call.wanted,
+                    replicas: primary?.replicas.map(\.description) ?? []))
         } else if isDurable {
             pause = Redis.Limits.retryMilliseconds
             if !call.parts.contains(where: \.log.needsPause) { lastReported = nil }

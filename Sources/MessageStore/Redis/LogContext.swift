@@ -23,7 +23,9 @@ final class LogContext: @unchecked Sendable {
     let failedCommits = Atomic<Int>(0)
     let spilledRows = Atomic<Int>(0)
     let spilledDeletions = Atomic<Int>(0)
-    /// A server's memory is filled beyond its share.
+    /// What is to be said of a server whose memory is filled; empty: none is.
+    let filledMemory = Lock("")
+    /// `filledMemory` names one; for the path of a publish.
     let isMemoryFilled = Atomic<Bool>(false)
     /// The servers' settings under which accepted messages may be lost; empty: none.
     let wrongSettings = Lock("")
@@ -70,6 +72,15 @@ final class LogContext: @unchecked Sendable {
         moving + untoldByteCount < configuration.uncommittedByteLimit
             && logBytes.load(ordering: .relaxed) <= configuration.logByteLimit
             && !isMemoryFilled.load(ordering: .relaxed) && !hasWrongSettings.load(ordering: .relaxed)
+    }
+
+    /// Which bound of the gateway is reached; empty: none.
+    var fullBound: String {
+        if logBytes.load(ordering: .relaxed) > configuration.logByteLimit {
+            return "limits.journalBytes is reached: rows wait until a server takes them"
+        }
+        return moving >= configuration.uncommittedByteLimit
+            ? "limits.uncommittedBytes is reached: Redis is slower than the publishes" : ""
     }
 
     /// What is left before `acceptsWrites` ends is for those who need little.

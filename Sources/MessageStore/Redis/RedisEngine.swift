@@ -96,7 +96,9 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
         /// Nothing commits for now; tried again.
         case commitFailed(reason: String)
         /// A write is at its primary, and not at enough replicas.
-        case waitingForReplicas(server: String, wanted: Int)
+        ///
+        /// `replicas`: those that the map names for it.
+        case waitingForReplicas(server: String, wanted: Int, replicas: [String])
         /// Entries that were reported durable are gone: a failover to a replica that did not have them.
         case entriesLost(part: Int, from: String, through: String)
         /// A part's whole log is gone.
@@ -119,8 +121,10 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
         package var description: String {
             switch self {
             case .commitFailed(let reason): "nothing commits to Redis for now: \(reason)"
-            case .waitingForReplicas(let server, let wanted):
-                "Redis at \(server) waits for \(wanted) replicas: nothing commits there before they have it"
+            case .waitingForReplicas(let server, let wanted, let replicas):
+                "the primary \(server) waits for \(wanted) replicas "
+                    + "(\(replicas.isEmpty ? "the map names none" : replicas.joined(separator: ", "))): nothing commits there before "
+                    + "they have it; INFO replication at the primary shows the one that is missing or whose lag grows"
             case .entriesLost(let part, let from, let through):
                 "Redis lost entries of the log of part \(part), from \(from) through \(through): a replica that did not have "
                     + "them became primary; messages that were accepted may be lost"
@@ -340,12 +344,27 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
         let drops = context.earlyDrops.withLock { $0 }
         result.requests = retention(.requests, drops.requestCount, drops.requestMilliseconds)
         result.traces = retention(.traces, drops.traceCount, drops.traceMilliseconds)
-        let wrongSettings = context.wrongSettings.withLock { $0 }
-        if !wrongSettings.isEmpty { result.refusalReason = wrongSettings }
+        result.refusalReason = refusalReason
         result.failedCommitCount = context.failedCommits.load(ordering: .relaxed)
         let reads = context.reads.withLock { $0 }
         (result.readTimes, result.totalReadTime) = (reads.commitTimes, reads.totalCommitTime)
         return result
+    }
+
+    /// Why publishes are refused, with the servers that are waited for.
+    private var refusalReason: String? {
+        var reasons = [context.wrongSettings.withLock { $0 }, context.filledMemory.withLock { $0 }]
+        var stuck: [String: [Int]] = [:]
+        for part in parts.all where part.log.isStuck {
+            stuck[cluster.primary(of: part.log.slot)?.description ?? "an unknown server", default: []].append(part.part)
+        }
+        for (server, parts) in stuck.sorted(by: { $0.key < $1.key }) {
+            let list = parts.sorted().map { "\($0)" }.joined(separator: ", ")
+            reasons.append("Redis at \(server) does not answer or lacks replicas: no writes for parts \(list)")
+        }
+        reasons.append(context.fullBound)
+        let told = reasons.filter { !$0.isEmpty }
+        return told.isEmpty ? nil : told.joined(separator: "; ")
     }
 
     /// Of the parts that are open here.
@@ -447,10 +466,13 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
         }
         probe(context, client)
         context.memory.withLock { $0 = (sum.used, isBounded ? sum.limit : 0) }
+        let event = filled.map {
+            Event.memoryFilled(server: $0.server, usedByteCount: $0.used, byteLimit: $0.limit)
+        }
+        context.filledMemory.withLock { $0 = event?.description ?? "" }
         let wasFilled = context.isMemoryFilled.exchange(filled != nil, ordering: .relaxed)
-        if let filled, !wasFilled {
-            context.report(
-                .memoryFilled(server: filled.server, usedByteCount: filled.used, byteLimit: filled.limit))
+        if let event, !wasFilled {
+            context.report(event)
         } else if filled == nil, wasFilled {
             context.report(.memoryFreed)
         }

@@ -314,17 +314,15 @@ final class ClusterNode {
         try links.start(gateway, node: context.node, mailboxes: mailboxes) { [runner, log, host] event in
             switch event {
             case .up(let node, let release):
-                log.write(.info, .linkUp, [.node: LogValue(node), .version: .text(release)])
+                log.write(event.level, .linkUp, [.node: LogValue(node), .version: .text(release)])
                 host.linked(node)
                 if let node = NodeID(node) { runner.take(.linkUp(node)) }
             case .down(let node, let wasRefused, let reason):
-                log.write(.warning, .linkDown, [.node: LogValue(node), .reason: .text(reason)])
+                log.write(event.level, .linkDown, [.node: LogValue(node), .reason: .text(reason)])
                 if let node = NodeID(node) { runner.take(wasRefused ? .linkRefused(node) : .linkDown(node)) }
             case .heard(let node): host.heard(node)
-            case .refused(let peer, let code, let reason):
-                log.write(
-                    code?.isOfRestart == true ? .info : .warning, .linkRefused,
-                    [.peer: .text(peer), .reason: .text(reason)])
+            case .refused(let peer, _, let reason):
+                log.write(event.level, .linkRefused, [.peer: .text(peer), .reason: .text(reason)])
             }
         } nudged: { [runner] in
             runner.nudge()

@@ -33,9 +33,6 @@ struct LinkClose: Codable, Equatable, Sendable, CustomStringConvertible {
         case unavailable
         /// A newer connection of the same peer takes this one's place.
         case replaced
-
-        /// Each restart of a gateway leads to it: others know its new number a moment later.
-        var isOfRestart: Bool { self == .staleNode }
     }
 
     var code: Code

@@ -17,6 +17,14 @@ enum LinkEvent: Sendable, Equatable {
     case heard(node: Int)
     /// A peer was turned away; without a code, before it had proven the secret.
     case refused(peer: String, code: LinkClose.Code?, reason: String)
+
+    /// Each restart of a gateway has others ask for its old number for a moment: that needs nobody.
+    var level: LogLevel {
+        switch self {
+        case .up, .heard, .refused(_, .staleNode, _): .info
+        case .down, .refused: .warning
+        }
+    }
 }
 
 /// Takes what comes over the links; everything but `relayArrived` is called on the link loop.

@@ -61,8 +61,10 @@ package struct Shard: ~Copyable {
     var aliasReads = AliasReads()
     /// Which devices tasks have reached; see `admitOnce`.
     var acceptances: AcceptanceFilter
-    /// The end of the loop's last long standstill; no session is judged by silence before it.
-    var standstillEndedAt: GatewayTime = 0
+    /// The end of the last time in which no device could be read: before the start, or a long standstill of the loop.
+    ///
+    /// No device is judged by its silence before it.
+    var standstillEndedAt: GatewayTime
     var tasks = TaskTable()
     var broadcasts: BroadcastTable
     var feeds = FeedTable()
@@ -88,7 +90,7 @@ package struct Shard: ~Copyable {
         self.history = history
         self.apps = apps.map { AppEntry($0) }
         self.knowsAllApps = knowsAllApps
-        self.now = now
+        (self.now, standstillEndedAt) = (now, now)
         devices = DeviceTable(now: now)
         let holdingsAtStart = counters.holdingsByApp
         holdingsBeforeServed = holdingsAtStart

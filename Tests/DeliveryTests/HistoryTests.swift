@@ -213,6 +213,27 @@ struct HistoryTests {
         #expect(harness.closes.isEmpty && harness.welcomes.count == 2)
     }
 
+    @Test("a device whose day ended while the gateway was down has an hour to return")
+    func returnsAfterOutage() {
+        let harness = DeliveryHarness()
+        let lifetime = harness.limits.sessionlessDeviceLifetime
+        var phone = harness.register()
+        let gone = harness.register()
+        for device in [phone, gone] { harness.disconnect(device) }
+        harness.letTimePass(lifetime - 60_000)
+        harness.letTimePass(120_000)
+        harness.crash()
+        harness.store.cool()
+        harness.advance(1_800_000)
+        harness.connect(&phone)
+        #expect(harness.closes.isEmpty && harness.rowCount(.device) == 2)
+        harness.advance(1_900_000)
+        harness.store.cool()
+        harness.advance(1_000)
+        #expect(harness.publish(gone).code == .unknownDevice)
+        #expect(harness.rowCount(.device) == 1)
+    }
+
     @Test("a position among broadcasts of another history settles none of this one")
     func broadcasts() {
         let world = BroadcastHarness()

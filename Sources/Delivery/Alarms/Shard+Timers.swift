@@ -251,12 +251,17 @@ extension Shard {
         freeIfEmpty(slot)
     }
 
+    /// The time in which a device returns after a start, in milliseconds.
+    private static let returnGrace: Int64 = 3_600_000
+
     /// The time at which a device that registered and did not return is due to be removed.
     ///
-    /// A store of an older content has forgotten who returned, so the day begins with the history again.
+    /// A store of an older content has forgotten who returned, so the day begins with the history again. A device whose day
+    /// ended while no gateway served it has an hour from the start.
     func forgetsAt(_ device: Place<Device>) -> GatewayTime {
         let began = min(now, GatewayTime(clamping: history.began / 1_000))
-        return max(device.value.lastHeardAt, began) + limits.sessionlessDeviceLifetime
+        let lifetime = limits.sessionlessDeviceLifetime
+        return max(max(device.value.lastHeardAt, began) + lifetime, standstillEndedAt + min(lifetime, Self.returnGrace))
     }
 
     /// Removes a device that registered and did not return within a day, once its queue is empty.

@@ -39,6 +39,10 @@ struct MemoryBounds {
             Line(name: "uncommitted", byteCount: limits.uncommittedBytes),
             Line(name: "youngMessages", byteCount: Int(limits.journalBytes)),
             Line(name: "devices", byteCount: loops * limits.shardLimits.cachedDeviceCount * Self.deviceByteCount),
+            Line(name: "parsing", byteCount: loops * Self.parserByteCount),
+            Line(
+                name: "reports",
+                byteCount: (loops * Self.reportsPerLoop + limits.connections * Self.reportsInAnyCase) * Self.reportByteCount),
             Line(name: "proofs", byteCount: ReplayGuard.proofLimit * Self.proofByteCount),
             Line(name: "voidTokens", byteCount: loops * PushAPI.Limits.revokedTokens * Self.tokenByteCount),
         ]
@@ -51,6 +55,12 @@ struct MemoryBounds {
     /// Measured, of an idle connection.
     private static let tlsByteCount = 14 << 10
     private static let deviceByteCount = 256
+    /// simdjson keeps about 14 bytes for each byte of a document, and the largest body has 8 MiB.
+    private static let parserByteCount = 14 * (8 << 20)
+    /// `ReportLanes`: a loop's reports that wait for the disk, and those that a session may have in any case.
+    private static let reportsPerLoop = 65_536
+    private static let reportsInAnyCase = 16
+    private static let reportByteCount = 64
     /// A registration's or a sender's Hello that was taken, by `ReplayGuard`.
     private static let proofByteCount = 24
     /// In a set that has just doubled.

@@ -46,7 +46,7 @@ package struct Shard: ~Copyable {
 
     var batch = OpenBatch()
     /// Until this ticket is durable the shard sends a connected device nothing: see `end`.
-    var walls: [DeviceSlot: Ticket] = [:]
+    var barriers: [DeviceSlot: Ticket] = [:]
     var now: GatewayTime
     var alarms = AlarmReading()
     var usage = AppUsage()

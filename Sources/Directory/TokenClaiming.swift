@@ -4,7 +4,7 @@ internal import Wire
 /// One device becomes the owner of a token: the device that had it loses it first.
 ///
 /// So a crash between two steps leaves a token with one owner or with none, and the claim that is repeated with the next
-/// Hello completes it (docs/Architecture.md, "Owners of tokens").
+/// Hello completes it (docs/build/Directory.md, "Owners of tokens").
 struct TokenClaiming: Sendable {
     private enum Phase {
         case taking

@@ -1,6 +1,6 @@
 // Broadcasts: what a task's row has besides its content, what a shard keeps of each in memory, and the requests to a
 // shard.
-// See docs/Architecture.md, "Broadcasts".
+// See docs/build/Tasks.md, "Broadcasts".
 
 internal import Structures
 package import Wire

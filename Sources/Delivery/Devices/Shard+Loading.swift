@@ -207,7 +207,7 @@ extension Shard {
     }
 
     mutating func remove(_ slot: DeviceSlot) {
-        walls[slot] = nil
+        barriers[slot] = nil
         devices.remove(slot)
     }
 

@@ -1,6 +1,6 @@
 // Feeds: what an app's business server follows. Each app may have two, its devices' upstream messages and the events of
 // its messages and devices. A feed is one log in the app's home bucket, with one cursor that its consumer moves.
-// See docs/Architecture.md, "Upstream and events".
+// See docs/build/Tasks.md, "Upstream and events".
 
 package import Wire
 

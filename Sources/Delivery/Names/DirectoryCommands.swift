@@ -1,5 +1,5 @@
 // Steps about aliases, tags, blacklist and badge for one bucket, and their answers. The module Directory combines them
-// into operations over several buckets (docs/Architecture.md, "The directory").
+// into operations over several buckets (docs/build/Directory.md).
 
 package import Wire
 

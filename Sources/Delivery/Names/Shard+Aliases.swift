@@ -1,5 +1,5 @@
 // Alias rows: the devices that may have an alias. They belong to the loop of the alias's own bucket, which may know
-// none of the devices. docs/Architecture.md, "The directory", gives the order of steps that makes the index reliable.
+// none of the devices. docs/build/Directory.md gives the order of steps that makes the index reliable.
 
 internal import Structures
 internal import Wire

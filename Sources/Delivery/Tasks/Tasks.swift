@@ -1,5 +1,5 @@
 // Tasks as shards see them: a task's row in its home bucket, the commands about tasks and the answers.
-// See docs/Architecture.md, "Quotas".
+// See docs/build/Tasks.md.
 
 package import Wire
 

@@ -86,15 +86,15 @@ extension Shard {
     /// What the shard sends from here on moves the device's position past the message that ended. If a crash took the
     /// end back, that position would still cover the message: it would count as delivered and never come.
     private mutating func raiseBarrier(_ slot: DeviceSlot) {
-        walls[slot] = outbox.lastTicket
+        barriers[slot] = outbox.lastTicket
         outbox.hold(.resume(device: slot, cid: devices.at(slot).value.cid))
     }
 
     /// True while the device's stream waits for an end to be durable.
     mutating func isBarred(_ slot: DeviceSlot) -> Bool {
-        guard !walls.isEmpty, let wall = walls[slot] else { return false }
-        guard wall <= outbox.committedTicket else { return true }
-        walls[slot] = nil
+        guard !barriers.isEmpty, let barrier = barriers[slot] else { return false }
+        guard barrier <= outbox.committedTicket else { return true }
+        barriers[slot] = nil
         return false
     }
 

@@ -60,59 +60,116 @@ struct Backup {
     }
 
     private static func copy(of oracle: Oracle) -> (Oracle) -> Void {
-        copy(of: oracle, \.counting, \.requests, \.vendorRows)
+        let values = (oracle.counting, oracle.requests, oracle.vendorRows)
+        return { to in (to.counting, to.requests, to.vendorRows) = values }
     }
 
     private static func copy(of record: Record) -> (Record) -> Void {
-        let identity = copy(
-            of: record, \.id, \.acceptedAt, \.expiresAt, \.outcome, \.everMet, \.sequence, \.durableSequence,
-            \.durableSince)
-        let row = copy(
-            of: record, \.byteCount, \.charge, \.durableBlocks, \.wasAcceptedOffline, \.acceptedLink, \.jobDueAt,
-            \.fallbackAt, \.table, \.durableTable, \.rowTicket, \.rowLife, \.everDurable)
-        let end = copy(
-            of: record, \.job, \.durableJob, \.final, \.durableFinal, \.finalReason, \.wasVendorFirst)
-        let leases = copy(
-            of: record, \.durableLeases, \.durableResults, \.hasLateAccept, \.openLease, \.openLeaseUntil,
-            \.badgeAtLease, \.badgeChange, \.tokensAtLease, \.leaseTokens, \.wasReportedAccepted, \.acceptWasRecorded)
-        let live = copy(of: record, \.flightLink, \.sentAt, \.wasSent, \.mustBeOffline)
-        return { for put in [identity, row, end, leases, live] { put($0) } }
+        let identityValues = (
+            record.id, record.acceptedAt, record.expiresAt, record.outcome, record.everMet, record.sequence,
+            record.durableSequence, record.durableSince
+        )
+        let identity = { (to: Record) in
+            (
+                to.id, to.acceptedAt, to.expiresAt, to.outcome, to.everMet, to.sequence, to.durableSequence,
+                to.durableSince
+            ) = identityValues
+        }
+        let rowValues = (
+            record.byteCount, record.charge, record.durableBlocks, record.wasAcceptedOffline, record.acceptedLink,
+            record.jobDueAt, record.fallbackAt, record.table, record.durableTable, record.rowTicket, record.rowLife,
+            record.everDurable
+        )
+        let row = { (to: Record) in
+            (
+                to.byteCount, to.charge, to.durableBlocks, to.wasAcceptedOffline, to.acceptedLink, to.jobDueAt,
+                to.fallbackAt, to.table, to.durableTable, to.rowTicket, to.rowLife, to.everDurable
+            ) = rowValues
+        }
+        let endValues = (
+            record.job, record.durableJob, record.final, record.durableFinal, record.finalReason, record.wasVendorFirst
+        )
+        let end = { (to: Record) in
+            (to.job, to.durableJob, to.final, to.durableFinal, to.finalReason, to.wasVendorFirst) = endValues
+        }
+        let leasesValues = (
+            record.durableLeases, record.durableResults, record.hasLateAccept, record.openLease, record.openLeaseUntil,
+            record.badgeAtLease, record.badgeChange, record.tokensAtLease, record.leaseTokens,
+            record.wasReportedAccepted, record.acceptWasRecorded
+        )
+        let leases = { (to: Record) in
+            (
+                to.durableLeases, to.durableResults, to.hasLateAccept, to.openLease, to.openLeaseUntil, to.badgeAtLease,
+                to.badgeChange, to.tokensAtLease, to.leaseTokens, to.wasReportedAccepted, to.acceptWasRecorded
+            ) = leasesValues
+        }
+        let liveValues = (record.flightLink, record.sentAt, record.wasSent, record.mustBeOffline)
+        let live = { (to: Record) in (to.flightLink, to.sentAt, to.wasSent, to.mustBeOffline) = liveValues }
+        return { to in
+            identity(to)
+            row(to)
+            end(to)
+            leases(to)
+            live(to)
+        }
     }
 
     private static func copy(of identity: Identity) -> (Identity) -> Void {
-        let row = copy(
-            of: identity, \.isRegistered, \.registeredAt, \.wasLost, \.isDurable, \.generation, \.durableGeneration,
-            \.queueEpoch, \.tokens, \.durableTokens, \.pushModeOff, \.durablePushModeOff)
-        let names = copy(
-            of: identity, \.tags, \.tagsChangedAt, \.durableTags, \.durableAlias, \.isBlacklisted, \.durableBlacklisted)
-        let badge = copy(of: identity, \.badge, \.durableBadge, \.badgeRound, \.durableBadgeRound)
-        let queue = copy(
-            of: identity, \.reserved, \.durableReserved, \.highestSequence, \.durableHighest, \.bySequence,
-            \.newestOfKey)
-        return { for put in [row, names, badge, queue] { put($0) } }
+        let rowValues = (
+            identity.isRegistered, identity.registeredAt, identity.wasLost, identity.isDurable, identity.generation,
+            identity.durableGeneration, identity.queueEpoch, identity.tokens, identity.durableTokens,
+            identity.pushModeOff, identity.durablePushModeOff
+        )
+        let row = { (to: Identity) in
+            (
+                to.isRegistered, to.registeredAt, to.wasLost, to.isDurable, to.generation, to.durableGeneration,
+                to.queueEpoch, to.tokens, to.durableTokens, to.pushModeOff, to.durablePushModeOff
+            ) = rowValues
+        }
+        let namesValues = (
+            identity.tags, identity.tagsChangedAt, identity.durableTags, identity.durableAlias, identity.isBlacklisted,
+            identity.durableBlacklisted
+        )
+        let names = { (to: Identity) in
+            (to.tags, to.tagsChangedAt, to.durableTags, to.durableAlias, to.isBlacklisted, to.durableBlacklisted) =
+                namesValues
+        }
+        let badgeValues = (identity.badge, identity.durableBadge, identity.badgeRound, identity.durableBadgeRound)
+        let badge = { (to: Identity) in (to.badge, to.durableBadge, to.badgeRound, to.durableBadgeRound) = badgeValues }
+        let queueValues = (
+            identity.reserved, identity.durableReserved, identity.highestSequence, identity.durableHighest,
+            identity.bySequence, identity.newestOfKey
+        )
+        let queue = { (to: Identity) in
+            (to.reserved, to.durableReserved, to.highestSequence, to.durableHighest, to.bySequence, to.newestOfKey) =
+                queueValues
+        }
+        return { to in
+            row(to)
+            names(to)
+            badge(to)
+            queue(to)
+        }
     }
 
     private static func copy(of task: SimulatedTask) -> (SimulatedTask) -> Void {
-        copy(of: task, \.isStopped, \.wonAt)
+        let values = (task.isStopped, task.wonAt)
+        return { to in (to.isStopped, to.wonAt) = values }
     }
 
     private static func copy(of broadcast: SimulatedBroadcast) -> (SimulatedBroadcast) -> Void {
-        copy(
-            of: broadcast, \.launched, \.launchedAt, \.wasFound, \.isCreated, \.isStopped, \.isStopTold, \.isSwept,
-            \.isOver, \.isDealtOut, \.refusedBy, \.scan)
+        let values = (
+            broadcast.launched, broadcast.launchedAt, broadcast.wasFound, broadcast.isCreated, broadcast.isStopped,
+            broadcast.isStopTold, broadcast.isSwept, broadcast.isOver, broadcast.isDealtOut, broadcast.refusedBy,
+            broadcast.scan
+        )
+        return { to in
+            (
+                to.launched, to.launchedAt, to.wasFound, to.isCreated, to.isStopped, to.isStopTold, to.isSwept,
+                to.isOver, to.isDealtOut, to.refusedBy, to.scan
+            ) = values
+        }
     }
-
-    /// Keeps the values of some properties; what it returns puts them into an object of that type.
-    private static func copy<Owner: AnyObject, each Value>(
-        of owner: Owner, _ paths: repeat ReferenceWritableKeyPath<Owner, each Value>
-    ) -> (Owner) -> Void {
-        let values = (repeat owner[keyPath: each paths])
-        return { other in repeat put(each values, into: other, each paths) }
-    }
-
-    private static func put<Owner: AnyObject, Value>(
-        _ value: Value, into owner: Owner, _ path: ReferenceWritableKeyPath<Owner, Value>
-    ) { owner[keyPath: path] = value }
 }
 
 extension Record {

@@ -14,8 +14,8 @@ check_modules := .build/check/debug/Modules
 endif
 
 python := .build/python/bin/python
-shell_scripts := .ci/run deploy/install-dependencies.sh Tests/check-client.sh Tests/check-clocks.sh Tests/check-documentation.sh Tests/check-imports.sh Tests/check-strategies.sh \
-	Tests/Fuzz/fuzz.sh Tests/Sanitizers/sanitize.sh Tests/swift-tests.sh deploy/debian/build.sh
+shell_scripts := .ci/run deploy/install-dependencies.sh Tests/Checks/check-client.sh Tests/Checks/check-clocks.sh Tests/Checks/check-documentation.sh Tests/Checks/check-imports.sh Tests/Checks/check-strategies.sh \
+	Tests/Fuzz/fuzz.sh Tests/Checks/Sanitizers/sanitize.sh Tests/Checks/swift-tests.sh deploy/debian/build.sh
 
 .PHONY: help
 help: ## Lists the targets.
@@ -45,35 +45,35 @@ deb: dependencies-build ## Makes the Debian packages longwire and longwire-apns 
 .PHONY: test
 test: dependencies-test ## Installs what is missing and runs all tests, Swift's and the integration tests.
 	swift build --build-tests
-	Tests/swift-tests.sh
+	Tests/Checks/swift-tests.sh
 	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) -m pytest -q --durations=20 Tests/Integration
 
 .PHONY: check
 check: dependencies-build ## Warnings as errors, formatting, import, clock, strategy, word and translation rules, shell syntax, what deploy/ has.
 	LONGWIRE_CI=1 swift build $(check_flags) --build-tests
 	swift format lint --strict --recursive --parallel Package.swift Sources Tests Examples
-	Tests/check-imports.sh --self-test
-	Tests/check-imports.sh
-	Tests/check-clocks.sh --self-test
-	Tests/check-clocks.sh
-	Tests/check-strategies.sh --self-test
-	Tests/check-strategies.sh
-	Tests/check-client.sh --self-test
-	Tests/check-client.sh
-	Tests/check-documentation.sh --self-test $(check_modules)
-	Tests/check-documentation.sh $(check_modules)
-	Tests/check-words.py --self-test
-	Tests/check-words.py
-	Tests/check-translations.py --self-test
-	Tests/check-translations.py
+	Tests/Checks/check-imports.sh --self-test
+	Tests/Checks/check-imports.sh
+	Tests/Checks/check-clocks.sh --self-test
+	Tests/Checks/check-clocks.sh
+	Tests/Checks/check-strategies.sh --self-test
+	Tests/Checks/check-strategies.sh
+	Tests/Checks/check-client.sh --self-test
+	Tests/Checks/check-client.sh
+	Tests/Checks/check-documentation.sh --self-test $(check_modules)
+	Tests/Checks/check-documentation.sh $(check_modules)
+	Tests/Checks/check-words.py --self-test
+	Tests/Checks/check-words.py
+	Tests/Checks/check-translations.py --self-test
+	Tests/Checks/check-translations.py
 	for script in $(shell_scripts); do bash -n "$$script"; done
-	python3 -c 'import ast, sys; [ast.parse(open(name).read(), name) for name in sys.argv[1:]]' Tests/Benchmarks/*.py Tests/Benchmarks/apns/*.py Tests/Benchmarks/check/*.py Tests/Benchmarks/peers/*.py Tests/API/*.py
+	python3 -c 'import ast, sys; [ast.parse(open(name).read(), name) for name in sys.argv[1:]]' Tests/Benchmarks/*.py Tests/Benchmarks/apns/*.py Tests/Benchmarks/check/*.py Tests/Benchmarks/peers/*.py Tests/Checks/API/*.py
 	for driver in mqtt redis; do cc -std=gnu17 -O2 -Wall -Wextra -Werror -fsyntax-only Tests/Benchmarks/peers/$${driver}_load.c; done
 	cc -std=gnu17 -O2 -Wall -Wextra -Werror -fsyntax-only Tests/Benchmarks/peers/net.c Tests/Benchmarks/peers/bare_router.c Tests/Benchmarks/peers/bare_fanout.c Tests/Benchmarks/check/allocations.c
-	Tests/Proof/table.py --check
+	Tests/Checks/Proof/table.py --check
 	deploy/install-dependencies.sh lint
-	/usr/bin/python3 Tests/check-deploy.py --self-test
-	/usr/bin/python3 Tests/check-deploy.py
+	/usr/bin/python3 Tests/Checks/check-deploy.py --self-test
+	/usr/bin/python3 Tests/Checks/check-deploy.py
 
 # SECONDS is bash's own word: only what is said on make's command line counts.
 fuzz_seconds := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
@@ -90,13 +90,13 @@ roam: dependencies-build ## Sends REQUESTS=10000000 random requests and frames t
 
 .PHONY: sanitize
 sanitize: dependencies-test ## Runs the tests under the thread sanitizer and the address sanitizer. JSON=file for the figures.
-	Tests/Sanitizers/sanitize.sh $(if $(JSON),--json $(JSON))
+	Tests/Checks/Sanitizers/sanitize.sh $(if $(JSON),--json $(JSON))
 
 .PHONY: test-api
 test-api: dependencies-test ## Asks a real gateway everything that docs/openapi.yaml describes, and much that it does not. EXAMPLES=60
 	deploy/install-dependencies.sh api
 	swift build --product longwired
-	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) Tests/API/run.py --examples $(EXAMPLES) --seed $(SEED)
+	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) Tests/Checks/API/run.py --examples $(EXAMPLES) --seed $(SEED)
 
 .PHONY: screenshots
 screenshots: dependencies-test ## Takes pictures of every page of the console, and of README's tour, into .build/screenshots.
@@ -205,7 +205,7 @@ proof: ## Runs soak, the planted faults, fuzz and sanitize, and writes their tab
 	$(MAKE) sanitize
 	$(MAKE) fuzz SECONDS=600
 	$(MAKE) roam
-	Tests/Proof/table.py
+	Tests/Checks/Proof/table.py
 
 .PHONY: peers
 peers: dependencies-build ## Measures Longwire beside nginx, mosquitto, redis-server and bare programs: RUNS=3, about twenty minutes. FULL=1

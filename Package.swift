@@ -24,7 +24,7 @@ let fuzzers: [Target] =
 
 let package = Package(
     name: "longwire",
-    // For the client alone; the gateway runs on Linux. Nothing newer may be used there (Tests/check-client.sh).
+    // For the client alone; the gateway runs on Linux. Nothing newer may be used there (Tests/Checks/check-client.sh).
     platforms: [.iOS(.v16), .macOS(.v13)],
     products: [
         .library(name: "LongwireClient", targets: ["LongwireClient"]),
@@ -34,53 +34,81 @@ let package = Package(
     ],
     targets: [
         // System libraries and our two thin C targets.
-        .systemLibrary(name: "CLibevent", pkgConfig: "libevent_core", providers: [.apt(["libevent-dev"])]),
-        .systemLibrary(name: "CRocksDB", providers: [.apt(["librocksdb-dev"])]),
-        .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
-        .systemLibrary(name: "CNghttp2", pkgConfig: "libnghttp2", providers: [.apt(["libnghttp2-dev"])]),
-        .systemLibrary(name: "CHiredis", providers: [.apt(["libhiredis-dev"])]),
-        .systemLibrary(name: "CCurl", pkgConfig: "libcurl", providers: [.apt(["libcurl4-openssl-dev"])]),
-        .target(name: "CSystem"),
-        .target(name: "CConsole", exclude: ["assets"]),
-        .target(name: "CSimdjson", linkerSettings: [.linkedLibrary("simdjson"), .linkedLibrary("stdc++")]),
+        .systemLibrary(
+            name: "CLibevent", path: "Sources/Adapters/C/CLibevent", pkgConfig: "libevent_core",
+            providers: [.apt(["libevent-dev"])]),
+        .systemLibrary(name: "CRocksDB", path: "Sources/Adapters/C/CRocksDB", providers: [.apt(["librocksdb-dev"])]),
+        .systemLibrary(
+            name: "COpenSSL", path: "Sources/Adapters/C/COpenSSL", pkgConfig: "openssl",
+            providers: [.apt(["libssl-dev"])]),
+        .systemLibrary(
+            name: "CNghttp2", path: "Sources/Adapters/C/CNghttp2", pkgConfig: "libnghttp2",
+            providers: [.apt(["libnghttp2-dev"])]),
+        .systemLibrary(name: "CHiredis", path: "Sources/Adapters/C/CHiredis", providers: [.apt(["libhiredis-dev"])]),
+        .systemLibrary(
+            name: "CCurl", path: "Sources/Adapters/C/CCurl", pkgConfig: "libcurl",
+            providers: [.apt(["libcurl4-openssl-dev"])]),
+        .target(name: "CSystem", path: "Sources/Adapters/C/CSystem"),
+        .target(name: "CConsole", path: "Sources/Adapters/C/CConsole", exclude: ["assets"]),
+        .target(
+            name: "CSimdjson", path: "Sources/Adapters/C/CSimdjson",
+            linkerSettings: [.linkedLibrary("simdjson"), .linkedLibrary("stdc++")]),
 
         // Pure modules: no socket, no clock, nothing that can block.
-        .target(name: "Structures", swiftSettings: common),
-        .target(name: "Wire", swiftSettings: pure),
-        .target(name: "TextForms", swiftSettings: common),
-        .target(name: "Delivery", dependencies: ["Wire", "Structures"], swiftSettings: pure),
-        .target(name: "APNs", dependencies: ["JSON", "TextForms"], swiftSettings: pure),
-        .target(name: "Directory", dependencies: ["Delivery", "Wire"], swiftSettings: pure),
-        .target(name: "Quotas", dependencies: ["Delivery", "Wire"], swiftSettings: pure),
-        .target(name: "Cluster", swiftSettings: pure),
+        .target(name: "Structures", path: "Sources/Core/Structures", swiftSettings: common),
+        .target(name: "Wire", path: "Sources/Core/Wire", swiftSettings: pure),
+        .target(name: "TextForms", path: "Sources/Core/TextForms", swiftSettings: common),
+        .target(
+            name: "Delivery", dependencies: ["Wire", "Structures"], path: "Sources/Core/Delivery", swiftSettings: pure),
+        .target(name: "APNs", dependencies: ["JSON", "TextForms"], path: "Sources/Core/APNs", swiftSettings: pure),
+        .target(
+            name: "Directory", dependencies: ["Delivery", "Wire"], path: "Sources/Core/Directory", swiftSettings: pure),
+        .target(name: "Quotas", dependencies: ["Delivery", "Wire"], path: "Sources/Core/Quotas", swiftSettings: pure),
+        .target(name: "Cluster", path: "Sources/Core/Cluster", swiftSettings: pure),
 
         // Wrappers, each the only importer of its C module.
-        .target(name: "Platform", dependencies: ["CSystem"], swiftSettings: common),
-        .target(name: "Cryptography", dependencies: ["COpenSSL"], swiftSettings: common),
+        .target(name: "Platform", dependencies: ["CSystem"], path: "Sources/Adapters/Platform", swiftSettings: common),
         .target(
-            name: "EventLoops", dependencies: ["CLibevent", "Platform", "Cryptography", "Structures", "TextForms"],
+            name: "Cryptography", dependencies: ["COpenSSL"], path: "Sources/Adapters/Cryptography",
             swiftSettings: common),
         .target(
-            name: "HTTP2", dependencies: ["CNghttp2", "EventLoops", "Cryptography", "Platform"], swiftSettings: common),
-        .target(name: "Console", dependencies: ["CConsole"], swiftSettings: common),
-        .target(name: "HTTPClient", dependencies: ["CCurl"], swiftSettings: common),
-        .target(name: "Redis", dependencies: ["CHiredis", "Cryptography", "Platform"], swiftSettings: common),
-        .target(name: "Journal", dependencies: ["Platform", "Structures"], swiftSettings: common),
+            name: "EventLoops", dependencies: ["CLibevent", "Platform", "Cryptography", "Structures", "TextForms"],
+            path: "Sources/Adapters/EventLoops",
+            swiftSettings: common),
+        .target(
+            name: "HTTP2", dependencies: ["CNghttp2", "EventLoops", "Cryptography", "Platform"],
+            path: "Sources/Adapters/HTTP2", swiftSettings: common),
+        .target(name: "Console", dependencies: ["CConsole"], path: "Sources/Gateway/Console", swiftSettings: common),
+        .target(
+            name: "HTTPClient", dependencies: ["CCurl"], path: "Sources/Adapters/HTTPClient", swiftSettings: common),
+        .target(
+            name: "Redis", dependencies: ["CHiredis", "Cryptography", "Platform"], path: "Sources/Adapters/Redis",
+            swiftSettings: common),
+        .target(
+            name: "Journal", dependencies: ["Platform", "Structures"], path: "Sources/Store/Journal",
+            swiftSettings: common),
         .target(
             name: "MessageStore",
             dependencies: ["CRocksDB", "Redis", "Journal", "Delivery", "Cryptography", "Platform", "Structures"],
+            path: "Sources/Store/MessageStore",
             swiftSettings: common),
 
-        .target(name: "Configuration", dependencies: ["Platform", "TextForms"], swiftSettings: common),
-        .target(name: "JSON", dependencies: ["CSimdjson", "TextForms"], swiftSettings: common),
-        .target(name: "Webhooks", dependencies: ["Cryptography", "TextForms"], swiftSettings: common),
+        .target(
+            name: "Configuration", dependencies: ["Platform", "TextForms"], path: "Sources/Gateway/Configuration",
+            swiftSettings: common),
+        .target(
+            name: "JSON", dependencies: ["CSimdjson", "TextForms"], path: "Sources/Adapters/JSON", swiftSettings: common
+        ),
+        .target(
+            name: "Webhooks", dependencies: ["Cryptography", "TextForms"], path: "Sources/Adapters/Webhooks",
+            swiftSettings: common),
 
         // Wiring.
         .target(
             name: "PushAPI",
             dependencies: [
                 "APNs", "Quotas", "Delivery", "Directory", "JSON", "TextForms", "Webhooks", "Wire", "Cryptography",
-            ],
+            ], path: "Sources/Gateway/PushAPI",
             swiftSettings: common),
         .target(
             name: "Gateway",
@@ -88,25 +116,26 @@ let package = Package(
                 "APNs", "Cluster", "Redis", "Console", "HTTPClient", "Configuration", "EventLoops", "JSON",
                 "MessageStore", "PushAPI", "Quotas", "Delivery", "Directory", "Webhooks", "Wire", "Cryptography",
                 "Platform", "Structures", "TextForms",
-            ], swiftSettings: common),
+            ], path: "Sources/Gateway/Gateway", swiftSettings: common),
         .target(
             name: "APNsSender",
             dependencies: [
                 "APNs", "Configuration", "FakeAPNs", "HTTP2", "HTTPClient", "EventLoops", "JSON", "Cryptography",
                 "Platform", "Structures", "TextForms", "Webhooks",
-            ], swiftSettings: common),
+            ], path: "Sources/Sender/APNsSender", swiftSettings: common),
         .target(
             name: "FakeAPNs",
             dependencies: [
                 "APNs", "Configuration", "HTTP2", "EventLoops", "JSON", "Cryptography", "Platform", "TextForms",
-            ], swiftSettings: common),
+            ], path: "Sources/Sender/FakeAPNs", swiftSettings: common),
         .target(
             name: "LongwireClient",
             // Apple's systems have CryptoKit and Network.framework; OpenSSL is not to be asked for there.
             dependencies: ["Wire", .target(name: "Cryptography", condition: .when(platforms: [.linux]))],
-            swiftSettings: common),
+            path: "Sources/Client/LongwireClient", swiftSettings: common),
         .target(
             name: "LoadGenerator", dependencies: ["TextForms", "Wire", "Cryptography", "Platform"],
+            path: "Sources/Tools/LoadGenerator",
             swiftSettings: common),
         .target(
             name: "CommandLineTool",
@@ -114,59 +143,86 @@ let package = Package(
                 "HTTPClient", "LongwireClient", "TextForms", "Wire", "Cryptography", "MessageStore", "Redis",
                 "Delivery",
                 "Platform",
-            ],
+            ], path: "Sources/Tools/CommandLineTool",
             swiftSettings: common),
-        .executableTarget(name: "longwire-apns", dependencies: ["APNsSender"], swiftSettings: common),
-        .executableTarget(name: "longwired", dependencies: ["Gateway"], swiftSettings: common),
+        .executableTarget(
+            name: "longwire-apns", dependencies: ["APNsSender"], path: "Sources/Programs/longwire-apns",
+            swiftSettings: common),
+        .executableTarget(
+            name: "longwired", dependencies: ["Gateway"], path: "Sources/Programs/longwired", swiftSettings: common),
         .executableTarget(
             name: "longwire", dependencies: ["CommandLineTool", "LoadGenerator", "TextForms"],
+            path: "Sources/Programs/longwire",
             swiftSettings: common),
 
         // Tests, one folder a module.
         .target(
-            name: "TestKit", dependencies: ["Delivery", "Wire", "Structures"], path: "Tests/TestKit",
+            name: "TestKit", dependencies: ["Delivery", "Wire", "Structures"], path: "Tests/Support/TestKit",
             swiftSettings: common),
-        .testTarget(name: "StructuresTests", dependencies: ["Structures", "TestKit"], swiftSettings: common),
-        .testTarget(name: "WireTests", dependencies: ["Wire", "TestKit"], swiftSettings: common),
-        .testTarget(name: "TextFormsTests", dependencies: ["TextForms"], swiftSettings: common),
-        .testTarget(name: "DeliveryTests", dependencies: ["Delivery", "TestKit"], swiftSettings: common),
+        .testTarget(
+            name: "StructuresTests", dependencies: ["Structures", "TestKit"], path: "Tests/Unit/StructuresTests",
+            swiftSettings: common),
+        .testTarget(
+            name: "WireTests", dependencies: ["Wire", "TestKit"], path: "Tests/Unit/WireTests", swiftSettings: common),
+        .testTarget(
+            name: "TextFormsTests", dependencies: ["TextForms"], path: "Tests/Unit/TextFormsTests",
+            swiftSettings: common),
+        .testTarget(
+            name: "DeliveryTests", dependencies: ["Delivery", "TestKit"], path: "Tests/Unit/DeliveryTests",
+            swiftSettings: common),
         .testTarget(
             name: "APNsSenderTests",
             dependencies: [
                 "APNsSender", "FakeAPNs", "APNs", "Delivery", "HTTP2", "EventLoops", "JSON", "PushAPI", "Cryptography",
                 "Platform", "Wire",
-            ], swiftSettings: common),
-        .testTarget(name: "APNsTests", dependencies: ["APNs", "TextForms"], swiftSettings: common),
-        .testTarget(name: "DirectoryTests", dependencies: ["Directory", "Delivery", "TestKit"], swiftSettings: common),
-        .testTarget(name: "CryptographyTests", dependencies: ["Cryptography"], swiftSettings: common),
+            ], path: "Tests/Unit/APNsSenderTests", swiftSettings: common),
+        .testTarget(
+            name: "APNsTests", dependencies: ["APNs", "TextForms"], path: "Tests/Unit/APNsTests", swiftSettings: common),
+        .testTarget(
+            name: "DirectoryTests", dependencies: ["Directory", "Delivery", "TestKit"],
+            path: "Tests/Unit/DirectoryTests", swiftSettings: common),
+        .testTarget(
+            name: "CryptographyTests", dependencies: ["Cryptography"], path: "Tests/Unit/CryptographyTests",
+            swiftSettings: common),
         .target(
-            name: "EventLoopsKit", dependencies: ["EventLoops"], path: "Tests/EventLoopsKit", swiftSettings: common),
+            name: "EventLoopsKit", dependencies: ["EventLoops"], path: "Tests/Support/EventLoopsKit",
+            swiftSettings: common),
         .testTarget(
             name: "EventLoopsTests", dependencies: ["EventLoops", "EventLoopsKit", "Platform", "Cryptography"],
+            path: "Tests/Unit/EventLoopsTests",
             swiftSettings: common),
         .testTarget(
             name: "HTTP2Tests", dependencies: ["HTTP2", "EventLoops", "Cryptography", "Platform"],
+            path: "Tests/Unit/HTTP2Tests",
             swiftSettings: common),
         .testTarget(
-            name: "JournalTests", dependencies: ["Journal", "Delivery", "Platform", "TestKit"], swiftSettings: common),
+            name: "JournalTests", dependencies: ["Journal", "Delivery", "Platform", "TestKit"],
+            path: "Tests/Unit/JournalTests", swiftSettings: common),
         .testTarget(
-            name: "RedisTests", dependencies: ["Redis", "Cryptography", "Platform"], swiftSettings: common),
+            name: "RedisTests", dependencies: ["Redis", "Cryptography", "Platform"], path: "Tests/Unit/RedisTests",
+            swiftSettings: common),
         .testTarget(
             name: "MessageStoreTests",
             dependencies: ["MessageStore", "Journal", "Platform", "Redis", "SimulatedRedis", "TestKit"],
+            path: "Tests/Unit/MessageStoreTests",
             swiftSettings: common),
-        .testTarget(name: "QuotasTests", dependencies: ["Quotas", "Delivery", "Wire"], swiftSettings: common),
         .testTarget(
-            name: "ClusterTests", dependencies: ["Cluster", "ClusterSimulation", "TestKit"], swiftSettings: common),
+            name: "QuotasTests", dependencies: ["Quotas", "Delivery", "Wire"], path: "Tests/Unit/QuotasTests",
+            swiftSettings: common),
+        .testTarget(
+            name: "ClusterTests", dependencies: ["Cluster", "ClusterSimulation", "TestKit"],
+            path: "Tests/Unit/ClusterTests", swiftSettings: common),
         .target(
             name: "ClusterSimulation", dependencies: ["Cluster", "TestKit"], path: "Tests/Simulation/ClusterSimulation",
             swiftSettings: common),
         .executableTarget(
             name: "longwire-simulate-cluster", dependencies: ["ClusterSimulation"],
             path: "Tests/Simulation/longwire-simulate-cluster", swiftSettings: common),
-        .testTarget(name: "JSONTests", dependencies: ["JSON", "TestKit"], swiftSettings: common),
         .testTarget(
-            name: "PushAPITests", dependencies: ["JSON", "PushAPI", "Webhooks", "TestKit"], swiftSettings: common),
+            name: "JSONTests", dependencies: ["JSON", "TestKit"], path: "Tests/Unit/JSONTests", swiftSettings: common),
+        .testTarget(
+            name: "PushAPITests", dependencies: ["JSON", "PushAPI", "Webhooks", "TestKit"],
+            path: "Tests/Unit/PushAPITests", swiftSettings: common),
         .testTarget(
             name: "GatewayTests",
             dependencies: [
@@ -174,13 +230,15 @@ let package = Package(
                 "EventLoops",
                 "LongwireClient", "MessageStore",
                 "Platform", "PushAPI", "Redis", "TextForms", "Wire", "TestKit",
-            ],
+            ], path: "Tests/Unit/GatewayTests",
             swiftSettings: common),
         .testTarget(
             name: "LongwireClientTests", dependencies: ["LongwireClient", "Cryptography", "TestKit"],
+            path: "Tests/Unit/LongwireClientTests",
             swiftSettings: common),
         .testTarget(
             name: "LoadGeneratorTests", dependencies: ["LoadGenerator", "TextForms", "Wire", "Cryptography"],
+            path: "Tests/Unit/LoadGeneratorTests",
             swiftSettings: common),
         .target(
             name: "Simulation",
@@ -206,20 +264,21 @@ let package = Package(
             ],
             path: "Tests/Simulation/SimulationTests", swiftSettings: common),
         .systemLibrary(
-            name: "CLua", path: "Tests/SimulatedRedis/CLua", pkgConfig: "lua5.1", providers: [.apt(["liblua5.1-0-dev"])]
+            name: "CLua", path: "Tests/Support/SimulatedRedis/CLua", pkgConfig: "lua5.1",
+            providers: [.apt(["liblua5.1-0-dev"])]
         ),
         .target(
             name: "SimulatedRedis", dependencies: ["CLua", "Cryptography", "Platform", "Redis"],
-            path: "Tests/SimulatedRedis/SimulatedRedis",
+            path: "Tests/Support/SimulatedRedis/SimulatedRedis",
             swiftSettings: common),
         .testTarget(
             name: "SimulatedRedisTests", dependencies: ["SimulatedRedis", "Platform", "Redis"],
-            path: "Tests/SimulatedRedis/SimulatedRedisTests", swiftSettings: common),
+            path: "Tests/Support/SimulatedRedis/SimulatedRedisTests", swiftSettings: common),
         .testTarget(
             name: "CommandLineToolTests",
             dependencies: [
                 "CommandLineTool", "LongwireClient", "TextForms", "Wire", "MessageStore", "Delivery", "TestKit",
-            ],
+            ], path: "Tests/Unit/CommandLineToolTests",
             swiftSettings: common),
         .target(
             name: "FuzzTargets",

@@ -388,7 +388,7 @@ class Bench:
 
 def renewal_script():
     """The Lua of a renewal, as RegisterScripts.swift has it."""
-    text = (ROOT / "Sources/Gateway/Cluster/RegisterScripts.swift").read_text()
+    text = (ROOT / "Sources/Gateway/Gateway/Cluster/RegisterScripts.swift").read_text()
 
     def after(mark):
         begin = text.index('"""', text.index(mark)) + 3

@@ -1,0 +1,24 @@
+internal import CConsole
+
+/// A file of the console, the web page of the admin listener.
+///
+/// Its source is in Sources/Adapters/C/CConsole/assets; the program contains it.
+package struct ConsoleFile: Sendable {
+    /// Its name below `/console/`.
+    package let name: String
+    /// The value of the header `Content-Type`.
+    package let contentType: String
+    package let bytes: [UInt8]
+
+    /// All of them; the first is the page.
+    package static let all: [ConsoleFile] = {
+        var files: [ConsoleFile] = []
+        while let file = longwire_console_file(files.count)?.pointee {
+            files.append(
+                ConsoleFile(
+                    name: String(cString: file.name), contentType: String(cString: file.content_type),
+                    bytes: Array(UnsafeBufferPointer(start: file.bytes, count: file.byte_count))))
+        }
+        return files
+    }()
+}

@@ -1,0 +1,352 @@
+#!/usr/bin/env python3
+"""Holds comments, messages and docs to plain words and comments to short sentences.
+
+    Tests/Checks/check-words.py               reads what FOLDERS names
+    Tests/Checks/check-words.py --self-test   shows that it would notice a breach
+
+What it reads: comments, and string literals with a blank in them, of Swift, C, Python and shell; in Markdown everything outside
+code fences. Identifiers, code and what stands between backticks are free. The length of a sentence counts in comments and
+docstrings; lines that are indented or laid out in columns are no sentences.
+"""
+
+import io
+import pathlib
+import re
+import sys
+import tempfile
+import tokenize
+
+# A word that nobody may use, as a regular expression that ignores case, and what to write in its place.
+WORDS = (
+    (r"who(so)?ever|whomever", "name the actor: the caller, the device, the sender, the reader"),
+    (r"somebody('s)?", "name the actor: a caller, a device, a sender, another process"),
+    (r"so many", "give the number and its unit: `limit` bytes, each of the tries"),
+    (r"rings|rang", "an alarm or a timer fires, fired or is due; a container in the plural is named by its type"),
+    (r"hears?", "is told, is informed, gets the answer"),
+    (r"meets", "reaches, receives, joins; a bound applies, a condition is met"),
+    (r"life|lives", "a process runs, starts and restarts; a file is in use; a row is kept, stands or exists; else: lifetime"),
+    (r"patience", "timeout, or the delay before a retry"),
+    (r"(is|was|are|were) not meant", "is not for, must not"),
+)
+# Phrases that may use such a word, each with its reason.
+ALLOWED = {
+    "no sign of life after a missed ack": "the reason of a Close, which clients may log and compare",
+    "the message's life is not known": "the text of the REST answer 10004, which callers may compare",
+}
+# The longest sentence of a comment. New ones keep to 25 words; this is what older ones were brought down to.
+LONGEST = 40
+
+FOLDERS = (".ci", "CHANGELOG.md", "Examples", "Makefile", "Package.swift", "README.md", "Sources", "Tests", "deploy", "docs")
+# Files that are never read, each with its reason.
+EXEMPT = {
+    "Tests/Checks/check-words.py": "holds the words themselves",
+}
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+LIST = re.compile("|".join(f"(?P<w{number}>\\b(?:{word})\\b)" for number, (word, _) in enumerate(WORDS)).replace(" ", r"\s+"), re.I)
+BACKTICKS = re.compile(r"(`+)(?:(?!\n\n).)*?\1", re.S)
+# A line of columns, of a list's item or of an item's later lines.
+LAYOUT = re.compile(r"\s{3}|\s*(- |\d+[.] |[|])|.*\S\s{2,}\S")
+SENTENCE = re.compile(r"(?:[^.!?]|[.!?](?![\s)\"”]))+")
+
+
+class Passage:
+    """Text that belongs together (a paragraph of comments, a message), with the line that each of its pieces stands on."""
+
+    def __init__(self, pieces, is_prose):
+        self.text, self.starts, self.is_prose = "", [], is_prose
+        for line, piece in pieces:
+            self.starts.append((len(self.text), line))
+            self.text += piece + "\n"
+
+    def line(self, offset):
+        return [line for start, line in self.starts if start <= offset][-1]
+
+
+class Gatherer:
+    """Makes passages of comment lines and string literals as a reader of some language finds them."""
+
+    def __init__(self):
+        self.passages, self.comment, self.message = [], [], []
+
+    def add_comment(self, line, text, is_alone):
+        """A line of a comment; it continues the passage of the line above, unless code stands on one of the two lines."""
+        if self.comment and (not is_alone or line != self.comment[-1][0] + 1):
+            self.end_comment()
+        if text.strip():
+            self.comment.append((line, text.rstrip()))
+        if not text.strip() or not is_alone:
+            self.end_comment()
+
+    def add_message(self, line, text):
+        self.message += [(line + number, part) for number, part in enumerate(text.split("\n"))]
+
+    def end_comment(self):
+        if self.comment:
+            self.passages.append(Passage(self.comment, True))
+        self.comment = []
+
+    def end_message(self):
+        """One word is a key or a value, no message."""
+        if any(" " in part.strip() for _, part in self.message):
+            self.passages.append(Passage(self.message, False))
+        self.message = []
+
+    def end(self):
+        self.end_comment()
+        self.end_message()
+        return self.passages
+
+
+def read_braces(text, is_swift):
+    """Swift and the languages of C: `//`, `/* */`, and string literals with their escapes."""
+    found, at, line, line_start = Gatherer(), 0, 1, 0
+    depths = []  # for each interpolation that is open: its delimiter's marks and the parentheses open in it
+    pattern = re.compile(r"//|/\*|(#*)(\"\"\"|\")|'|\n|[()]")
+
+    def literal(at, marks, quote):
+        """Reads a literal's text from `at` on, up to its end or an interpolation; returns the text, the next place, and which."""
+        end, escape, text_start = quote + marks, "\\" + marks, at
+        while at < len(text):
+            if text.startswith(end, at):
+                return text[text_start:at], at + len(end), "end"
+            if text.startswith(escape + "(", at) and is_swift:
+                return text[text_start:at], at + len(escape) + 1, "interpolation"
+            if text.startswith(escape, at):
+                at += len(escape) + 1
+            elif text[at] == "\n" and len(quote) == 1:
+                return text[text_start:at], at, "end"
+            else:
+                at += 1
+        return text[text_start:], at, "end"
+
+    def message(at, marks, quote):
+        nonlocal line
+        part, at, why = literal(at, marks, quote)
+        found.add_message(line, part)
+        line += part.count("\n")
+        if why == "interpolation":
+            depths.append([marks, quote, 0])
+        return at
+
+    while match := pattern.search(text, at):
+        between = text[at:match.start()]
+        token = match.group()
+        if between.strip(" \n+") and not depths:
+            found.end_message()
+        at = match.end()
+        if token == "\n":
+            line, line_start = line + 1, at
+        elif token == "//":
+            end = text.find("\n", at)
+            end = len(text) if end < 0 else end
+            found.add_comment(line, text[at:end].lstrip("/!"), not text[line_start:match.start()].strip())
+            at = end
+        elif token == "/*":
+            end = text.find("*/", at)
+            end = len(text) if end < 0 else end
+            is_alone = not text[line_start:match.start()].strip()
+            for number, part in enumerate(text[at:end].split("\n")):
+                found.add_comment(line + number, part.strip().lstrip("*!"), is_alone or number > 0)
+            line += text.count("\n", at, end)
+            line_start, at = text.rfind("\n", 0, end) + 1, end + 2
+        elif token == "'":
+            character = re.compile(r"(\\.|[^\\\n'])+'").match(text, at)
+            at = character.end() if character and not is_swift else at
+        elif token in "()":
+            if depths and token == "(":
+                depths[-1][2] += 1
+            elif depths and depths[-1][2]:
+                depths[-1][2] -= 1
+            elif depths:
+                marks, quote, _ = depths.pop()
+                found.add_message(line, "_")
+                at = message(at, marks, quote)
+            else:
+                found.end_message()
+        else:
+            # A literal inside an interpolation is read with the one around it.
+            at = message(at, match.group(1), match.group(2))
+    return found.end()
+
+
+def read_python(text):
+    found, lines, before = Gatherer(), text.split("\n"), "NEWLINE"
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        kind, (line, column) = tokenize.tok_name[token.type], token.start
+        if kind == "COMMENT":
+            found.add_comment(line, token.string.lstrip("#!"), not lines[line - 1][:column].strip())
+        elif kind == "STRING":
+            prefix, quote, inner = re.fullmatch(r"(?s)(\w*)(\"\"\"|'''|\"|')(.*)\2", token.string).groups()
+            if before in ("NEWLINE", "INDENT", "DEDENT"):
+                for number, part in enumerate(inner.split("\n")):
+                    found.add_comment(line + number, part.removeprefix(" " * column), True)
+            else:
+                found.add_message(line, re.sub(r"\{[^{}]*\}", "_", inner) if "f" in prefix.lower() else inner)
+        elif kind == "FSTRING_MIDDLE":
+            found.add_message(line, token.string)
+        elif kind not in ("NL", "FSTRING_START", "FSTRING_END"):
+            found.end_message()
+        before = before if kind in ("NL", "COMMENT") else kind
+    return found.end()
+
+
+def read_shell(text):
+    """Shell, make and other files with `#`: comments, and quoted text that begins and ends on one line."""
+    found = Gatherer()
+    for number, line in enumerate(text.split("\n"), 1):
+        for match in re.finditer(r"(?P<comment>(?:^|(?<=\s))#.*)|\"(?P<double>(?:\\.|[^\"\\])*)\"|'(?P<single>[^']*)'", line):
+            if match.group("comment") is not None:
+                found.add_comment(number, match.group("comment").lstrip("#!"), not line[:match.start()].strip())
+            else:
+                found.add_message(number, match.group("double") or match.group("single") or "")
+                found.end_message()
+    return found.end()
+
+
+def read_markdown(text):
+    found, is_code = Gatherer(), False
+    for number, line in enumerate(text.split("\n"), 1):
+        is_fence = line.lstrip().startswith(("```", "~~~"))
+        is_code ^= is_fence
+        found.add_comment(number, "" if is_code or is_fence else line, True)
+    return found.end()
+
+
+READERS = {
+    ".swift": lambda text: read_braces(text, True), ".py": read_python, ".md": read_markdown,
+    **dict.fromkeys((".c", ".cpp", ".h", ".hpp", ".modulemap"), lambda text: read_braces(text, False)),
+    **dict.fromkeys((".sh", ".supp", ".toml"), read_shell),
+}
+
+
+def reader(path):
+    if path.suffix in READERS:
+        return READERS[path.suffix]
+    if path.name == "Makefile" or path.parent.name == ".ci":
+        return read_shell
+    return None
+
+
+def breaches(path):
+    """The line of each breach in a file, and what to print of it."""
+    for passage in reader(path)(path.read_text(encoding="utf-8")):
+        text = BACKTICKS.sub(lambda match: re.sub(r"\S", "_", match.group()), passage.text)
+        for phrase in ALLOWED:
+            text = re.sub(phrase, lambda match: "_" * len(match.group()), text, flags=re.I)
+        for match in LIST.finditer(text):
+            word, advice = " ".join(match.group().split()), WORDS[int(match.lastgroup[1:])][1]
+            yield passage.line(match.start()), f'"{word}"; instead: {advice}'
+        if passage.is_prose and path.suffix != ".md":
+            # A line that is no prose ends the sentence before it; the places stay as they are.
+            plain = re.sub(r"(?m)^.*$", lambda match: match.group() if not LAYOUT.match(match.group())
+                           else "." + " " * (len(match.group()) - 1), text)
+            for match in SENTENCE.finditer(plain):
+                count = len(re.findall(r"\S*\w\S*", match.group()))
+                if count > LONGEST:
+                    start = match.start() + len(match.group()) - len(match.group().lstrip())
+                    yield passage.line(start), f"a sentence of {count} words; at most {LONGEST}, of a new one 25"
+
+
+def files(root):
+    for name in FOLDERS:
+        top = root / name
+        for path in [top] if top.is_file() else sorted(top.rglob("*")):
+            name = path.relative_to(root).as_posix()
+            if path.is_file() and reader(path) and name not in EXEMPT and not name.endswith(".zh-CN.md"):
+                yield name, path
+
+
+def check(root):
+    """Every breach under a folder, as lines to print."""
+    return [
+        f"{name}:{line}: {breach}" for name, path in files(root) for line, breach in sorted(breaches(path))
+    ]
+
+
+GOOD = {
+    "Sources/A.swift": '''
+/// A `life` in backticks, a lifetime, a ring of slots, a condition that is met, live messages.
+let rings = meets(life: "life", text: "rings", "a message of \\(whoever ?? hears("x y")) is here")
+let url = "https://example.org/a b" + #"a "raw" one"#
+// the message's life is not known
+// WORDS. MORE WORDS, e.g. 1.5 of them:
+//
+// - MORE WORDS
+// - MORE WORDS
+'''.replace("WORDS", "word " * 29 + "word"),
+    "Sources/a.c": "char lives = '\"'; /* plain */ int rang; // plain\n",
+    "Tests/a.py": 'life = {"life": "patience"}  # plain\ntext = f"{life} and {whoever(1)} are here"\n',
+    "Tests/a.sh": 'life=1 # plain\necho "plain text" ${#life}\n',
+    "README.md": "Plain words, a `life` in backticks.\n\n```\nwhoever hears\n```\n",
+    "README.zh-CN.md": "whoever\n",
+    "docs/A.zh-CN.md": "whoever\n",
+    "Tests/Checks/check-words.py": "# whoever\n",
+}
+BAD = (
+    ("Sources/B.swift", "/// Tells whoever asked.\n", 1),
+    ("Sources/B.swift", "\n/// Keeps so\n/// many bytes.\nlet a = 1\n", 2),
+    ("Sources/B.swift", "let a = 1  // Somebody waits.\nlet b = 2\n", 1),
+    ("Sources/B.swift", "/* The alarm\n   rings. */\n", 2),
+    ("Sources/B.swift", 'let a = "\\(b(c: "d")) hears of it"\n', 1),
+    ("Sources/B.swift", 'let a = "one \\(b ? "the loop hears" : "x")"\n', 1),
+    ("Sources/B.swift", 'let a = "the alarm "\n    + "rang"\n', 2),
+    ("Sources/B.swift", 'let a = """\n    one\n    whoever asks\n    """\n', 3),
+    ("Sources/B.swift", '@Test("a message is not meant for it") func a() {}\n', 1),
+    ("Sources/b.h", "int a; /* the life of a row */\n", 1),
+    ("Sources/b.cpp", 'fail("out of patience");\n', 1),
+    ("Tests/b.py", '"""One line.\n\nWhoever asks.\n"""\n', 3),
+    ("Tests/b.py", "def a():\n    # The device hears\n    # of it.\n    return 1\n", 2),
+    ("Tests/b.py", 'assert a, (f"{a} is "\n    "not meant")\n', 1),
+    ("Tests/b.sh", "# A process lives here.\n", 1),
+    ("Tests/b.sh", 'a=1\necho "it meets a bound" >&2\n', 2),
+    ("Tests/b.supp", "# One life.\n", 1),
+    ("Makefile", "help: ## Lists so many targets.\n", 1),
+    ("README.md", "A table:\n\n| a device meets | it |\n", 3),
+    ("Sources/B.swift", "/// One. " + "word " * 20 + "\n/// " + "word " * 21 + "\n", 1),
+    ("Tests/b.py", "def a():\n    \"\"\"One.\n\n    Two. Three\n    " + "word " * 40 + "\n    \"\"\"\n", 4),
+)
+
+
+def self_test():
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+
+        def write(name, text):
+            path = root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            return path
+
+        for name, text in GOOD.items():
+            write(name, text)
+        if found := check(root):
+            return "what is allowed was refused: " + "; ".join(found)
+        for name, text, line in BAD:
+            path = write(name, text)
+            found = [one for one in check(root) if one.startswith(f"{name}:{line}: ")]
+            if len(found) != 1 or len(check(root)) != 1:
+                return f"this went unnoticed, or on another line: {text!r} in {name}; found: {check(root)}"
+            if name in GOOD:
+                write(name, GOOD[name])
+            else:
+                path.unlink()
+    return None
+
+
+def main(arguments):
+    if arguments == ["--self-test"]:
+        if failure := self_test():
+            sys.exit(f"check-words: {failure}")
+        print("check-words: the self-test passed")
+    elif not arguments:
+        found = check(ROOT)
+        print("\n".join(found) if found else "check-words: plain words")
+        sys.exit(1 if found else 0)
+    else:
+        print(f"check-words: unknown argument {arguments[0]}", file=sys.stderr)
+        sys.exit(64)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,24 @@
+import Foundation
+import Testing
+
+@testable import MessageStore
+
+@Suite("The settings of Redis servers")
+struct RedisSettingsTests {
+    @Test("the check knows each line of deploy/redis/redis.conf with its value, and no other")
+    func lines() throws {
+        let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+            .deletingLastPathComponent().deletingLastPathComponent()
+        let text = try String(contentsOf: root.appending(path: "deploy/redis/redis.conf"), encoding: .utf8)
+        var lines: [String] = []
+        for line in text.split(separator: "\n") where !line.hasPrefix("#") {
+            let words = line.split(separator: " ", maxSplits: 1).map { String($0) }
+            try #require(words.count == 2, "\(line)")
+            lines.append("\(words[0]) \(words[1] == "\"\"" ? "" : words[1])")
+        }
+        // One primary with a replica goes without; the map tells which of the two it is.
+        #expect(lines.contains("cluster-enabled yes"))
+        lines.removeAll { $0 == "cluster-enabled yes" }
+        #expect(RedisSettings.required.map { "\($0.name) \($0.value)" } == lines)
+    }
+}

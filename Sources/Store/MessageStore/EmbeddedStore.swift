@@ -135,6 +135,7 @@ package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendabl
             try folder.prepare()
             journal = try Recovery(folder: folder)
         } catch { throw StoreError(error) }
+        try Self.removeUnfinishedDatabase(configuration.folder)
         try Self.checkDatabaseIsThere(configuration.folder)
         database = try RowDatabase(
             path: configuration.folder + "/rows", cacheByteCount: configuration.blockCacheByteCount,
@@ -232,20 +233,37 @@ package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendabl
         try FileSystem.removeFile(path)
     }
 
+    /// Removes what a first start left that was cut off while RocksDB made its database.
+    ///
+    /// A power failure may keep `CURRENT` and lose the manifest that it names. A store without an epoch, a segment and a table
+    /// was never written to.
+    private static func removeUnfinishedDatabase(_ folder: String) throws(StoreError) {
+        do throws(SystemError) {
+            let rows = try FileSystem.list(folder + "/rows")
+            guard !rows.isEmpty, !StoreEpoch.exists(in: folder), try !isUsed(folder),
+                !rows.contains(where: { $0.hasSuffix(".sst") })
+            else { return }
+            try FileSystem.removeTree(folder + "/rows")
+            try FileSystem.createDirectory(folder + "/rows")
+        } catch { throw StoreError(error) }
+    }
+
+    /// Whether the journal has a segment; the first is made once the database is there.
+    private static func isUsed(_ folder: String) throws(SystemError) -> Bool {
+        try FileSystem.list(folder + "/journal").contains { $0.hasPrefix("segment-") || $0.hasPrefix("free-") }
+    }
+
     /// Refuses a folder whose database was taken away or has lost its root file.
     ///
     /// RocksDB would make a new, empty one in its place and delete the files of the old one.
     static func checkDatabaseIsThere(_ folder: String) throws(StoreError) {
         let rows: [String]
-        let journal: [String]
+        let isUsed: Bool
         do throws(SystemError) {
             rows = try FileSystem.list(folder + "/rows")
-            journal = try FileSystem.list(folder + "/journal")
+            isUsed = try Self.isUsed(folder)
         } catch { throw StoreError(error) }
         guard !rows.contains("CURRENT") else { return }
-        // A first start that a crash cut off leaves at most the first manifest, and no segment: those are made once the
-        // database is there.
-        let isUsed = journal.contains { $0.hasPrefix("segment-") || $0.hasPrefix("free-") }
         let isLeft = rows.contains { $0.hasSuffix(".sst") }
         guard isUsed || isLeft else { return }
         throw .damagedDatabase(folder: folder + "/rows", what: "its file CURRENT is missing")
@@ -368,8 +386,8 @@ package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendabl
         for thread in threads { thread.join() }
         threads.removeAll()
         // A stop has the time that a publish has not. If it fails, nothing is lost that was promised.
-        if configuration.durability != .os || (try? ledger.synchronize()) != nil {
-            StoreHistoryFile.close(history, in: configuration.folder)
+        if configuration.durability == .os, (try? ledger.synchronize()) != nil {
+            StoreHistoryFile.noteSynced(history, in: configuration.folder)
         }
         retired.withLock { shards in
             for shard in shards { shard.mailbox.discard() }

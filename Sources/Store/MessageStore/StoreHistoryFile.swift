@@ -16,8 +16,8 @@ package enum HistoryChange: String, Sendable {
 ///
 ///     longwire history ID:BEGAN BIRTH BOOT
 ///
-/// BIRTH is when this file was made, in nanoseconds: a copy of the folder has a file that was made later. Each start and each stop
-/// makes the file anew, so an earlier copy that is written over the folder names another birth than the file that it fills. BOOT is
+/// BIRTH is when this file was made, in nanoseconds: a copy of the folder has a file that was made later. Each start makes
+/// the file anew, so an earlier copy that is written over the folder names another birth than the file that it fills. BOOT is
 /// the boot in which commits go unsynced, or `-`.
 enum StoreHistoryFile {
     private static let prefix = "longwire history "
@@ -77,9 +77,9 @@ enum StoreHistoryFile {
     /// The kernel's id of this boot; without it every start counts as another boot.
     private static func boot() -> String { SystemClock.bootID ?? "unknown-\(SecureRandom.word())" }
 
-    /// Makes the file anew after a stop, with all commits synced.
-    static func close(_ history: StoreHistory, in folder: String) {
-        // A failure leaves the file of the start: the next boot may begin a history without need.
+    /// Notes that all commits are synced: the store has been closed.
+    static func noteSynced(_ history: StoreHistory, in folder: String) {
+        // Otherwise the next boot begins a history without need.
         try? write(history, to: folder, boot: "-")
     }
 

@@ -168,7 +168,7 @@ struct AcceptanceTests {
         (#""aps":{"alert":"a","badge":-1}"#, "aps.badge is invalid"),
         (#""aps":{"content-available":2}"#, "aps.content-available is invalid"),
         (#""aps":{"content-available":"yes"}"#, "aps.content-available is invalid"),
-        (#""aps":{"content-available":false}"#, "aps is invalid"),
+        (#""aps":{"content-available":false,"category":"c"}"#, "aps is invalid"),
         (#""aps":{"alert":"a","relevance-score":7}"#, "aps.relevance-score is invalid"),
         (#""aps":{"alert":"a","relevance-score":"inf"}"#, "aps.relevance-score is invalid"),
         (#""aps":{"alert":"a","interruption-level":"loud"}"#, "aps.interruption-level is invalid"),

@@ -248,6 +248,21 @@ struct DamagedDatabaseTests {
         for file in before { #expect(after.contains(file), "\(file) is gone") }
     }
 
+    @Test("a first start that a power failure cut off while the database was made leaves a new store")
+    func unfinishedDatabase() throws {
+        let folder = try TemporaryFolder()
+        try EmbeddedStore(StoreFixture.configuration(folder)).close()
+        let files = FileManager.default
+        for name in try files.contentsOfDirectory(atPath: folder.path) where name != "rows" && name != "format" {
+            try files.removeItem(atPath: folder.path + "/" + name)
+        }
+        let rows = folder.path + "/rows/"
+        for name in try files.contentsOfDirectory(atPath: rows) where name.hasPrefix("MANIFEST") {
+            try files.removeItem(atPath: rows + name)
+        }
+        try EmbeddedStore(StoreFixture.configuration(folder)).close()
+    }
+
     @Test("a database without its file CURRENT is refused, and keeps its tables")
     func missingRoot() throws {
         let folder = try spilled()

@@ -61,10 +61,10 @@ package struct Shard: ~Copyable {
     var aliasReads = AliasReads()
     /// Which devices tasks have reached; see `admitOnce`.
     var acceptances: AcceptanceFilter
-    /// The end of the last time in which no device could be read: before the start, or a long standstill of the loop.
-    ///
-    /// No device is judged by its silence before it.
-    var standstillEndedAt: GatewayTime
+    /// The end of the loop's last long standstill; no session is judged by silence before it.
+    var standstillEndedAt: GatewayTime = 0
+    /// The time of the start; no device is removed for its absence before it.
+    let startedAt: GatewayTime
     var tasks = TaskTable()
     var broadcasts: BroadcastTable
     var feeds = FeedTable()
@@ -90,7 +90,7 @@ package struct Shard: ~Copyable {
         self.history = history
         self.apps = apps.map { AppEntry($0) }
         self.knowsAllApps = knowsAllApps
-        (self.now, standstillEndedAt) = (now, now)
+        (self.now, startedAt) = (now, now)
         devices = DeviceTable(now: now)
         let holdingsAtStart = counters.holdingsByApp
         holdingsBeforeServed = holdingsAtStart
@@ -133,7 +133,7 @@ package struct Shard: ~Copyable {
     /// Sessions stay open: they ack messages of this shard.
     package mutating func begin(_ history: StoreHistory) {
         self.history = history
-        broadcasts.floor = history.broadcastStep
+        broadcasts.step = history.broadcastStep
     }
 
     /// Exchanges the effects gathered so far for an emptied array; the gateway performs them in order before the next

@@ -74,6 +74,9 @@ package struct AppRegistry: Sendable {
     package subscript(appID: String) -> App? { byID[appID].flatMap { $0.isEnabled ? $0 : nil } }
     package subscript(key: AppKey) -> App? { byKey[key].flatMap { $0.isEnabled ? $0 : nil } }
 
+    /// The apps, served or not.
+    package var keys: Set<AppKey> { Set(byKey.keys) }
+
     /// An app, served or not.
     package func known(_ appID: String) -> App? { byID[appID] }
     package func known(_ key: AppKey) -> App? { byKey[key] }

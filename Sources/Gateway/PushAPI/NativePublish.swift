@@ -140,9 +140,12 @@ package final class NativePublisher {
         var content: APNsContent?
         do throws(GetuiFault) {
             content = try render(publish, task: task, template: sender.template)
-            if let shown = content, shown.omission == nil, !shows(shown, publish) { content?.omission = .notification }
             let timeToLive = publish.hasTimeToLive ? publish.timeToLive : sender.defaultTimeToLive
-            try VendorOmission.check(content?.omission, strategy, timeToLive: timeToLive)
+            // A body without an alert shows no text by design: no strategy refuses it.
+            let isSilent = content?.alertTitle.isEmpty == true && content?.alertBody.isEmpty == true
+            if isSilent { try VendorOmission.check(content?.omission, strategy, timeToLive: timeToLive) }
+            if let shown = content, shown.omission == nil, !shows(shown, publish) { content?.omission = .notification }
+            if !isSilent { try VendorOmission.check(content?.omission, strategy, timeToLive: timeToLive) }
         } catch {
             let isSize = error.message.contains("size over limit")
             throw NativePublishFault(code: isSize ? .sizeOverLimit : .invalidParameter, reason: error.message)

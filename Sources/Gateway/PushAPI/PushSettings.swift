@@ -72,7 +72,9 @@ struct PushSettings {
         case .atOnce: break
         case .later(let time):
             guard scope == .list else { throw .invalid("schedule_time", "a push to one target goes out at once") }
-            scheduleAt = time
+            // Gateway time takes back a twentieth of what passes until then; what is left of the offset counts.
+            let left = max(0, abs(callerOffset) - (time - now) / 20)
+            scheduleAt = time + callerOffset - callerOffset.signum() * left
         case .outOfRange:
             let days = horizon / 86_400_000
             throw GetuiFault(

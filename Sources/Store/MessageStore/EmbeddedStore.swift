@@ -240,11 +240,12 @@ package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendabl
     private static func removeUnfinishedDatabase(_ folder: String) throws(StoreError) {
         do throws(SystemError) {
             let rows = try FileSystem.list(folder + "/rows")
-            guard !rows.isEmpty, !StoreEpoch.exists(in: folder), try !isUsed(folder),
-                !rows.contains(where: { $0.hasSuffix(".sst") })
+            let made = rows.filter { $0 != "lost+found" }
+            guard made.contains(where: { $0 == "CURRENT" || $0.hasPrefix("MANIFEST-") }),
+                !StoreEpoch.exists(in: folder), try !isUsed(folder), !made.contains(where: { $0.hasSuffix(".sst") })
             else { return }
-            try FileSystem.removeTree(folder + "/rows")
-            try FileSystem.createDirectory(folder + "/rows")
+            // The folder itself may be a link, or another disk.
+            for name in made { try FileSystem.removeTree(folder + "/rows/" + name) }
         } catch { throw StoreError(error) }
     }
 

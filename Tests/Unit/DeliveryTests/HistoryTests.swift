@@ -278,6 +278,24 @@ struct HistoryTests {
     }
 
     @Test(
+        "a device that registered between two losses passes over nothing, whichever way the steps go",
+        arguments: [1, 240])
+    func twoLosses(minutes: Int64) {
+        let world = BroadcastHarness()
+        let harness = world.harness
+        world.send("kept")
+        var history = harness.history.successor(id: 9, now: harness.now)
+        harness.crash(history: history)
+        var phone = harness.register()
+        harness.disconnect(phone)
+        history = history.successor(id: 10, now: harness.now + minutes * 60_000 - 60_000)
+        harness.crash(history: history)
+        world.send("after")
+        harness.connect(&phone)
+        #expect(harness.takeDelivered().map(\.payload) == ["after"])
+    }
+
+    @Test(
         "a history that begins while devices are connected leaves their sessions, and their next Hello has an old epoch"
     )
     func whileConnected() {

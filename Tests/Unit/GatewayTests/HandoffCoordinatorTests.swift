@@ -10,7 +10,7 @@ struct HandoffCoordinatorTests {
         var leases: [(target: Int, command: LeaseCommand)] = []
         var settled: [JobResult] = []
         var knowsAllApps = true
-        var unknownApps: Set<AppKey> = []
+        var knownApps: Set<AppKey> = [LinkSamples.job.app]
     }
 
     private func coordinator(_ shards: Shards) -> HandoffCoordinator {
@@ -18,7 +18,7 @@ struct HandoffCoordinatorTests {
         coordinator.outlet = HandoffCoordinator.Outlet(
             lease: { shards.leases.append(($0, $1)) }, settle: { _, results, _, _ in shards.settled += results },
             extend: { _, _, _, _, _ in }, knowsAllApps: { shards.knowsAllApps },
-            knows: { !shards.unknownApps.contains($0) },
+            knownApps: { shards.knownApps },
             route: { Route(.handoff, node: 0, loop: 0, slot: $0, stamp: $1) })
         return coordinator
     }
@@ -59,14 +59,18 @@ struct HandoffCoordinatorTests {
         shards.knowsAllApps = false
         #expect(lease(deadline: 0) && got.map(\.count) == [0])
         #expect(lease(deadline: 4_000) && got.count == 1 && shards.leases.isEmpty)
-        (shards.knowsAllApps, shards.unknownApps) = (true, [LinkSamples.job.app])
+        (shards.knowsAllApps, shards.knownApps) = (true, [])
         coordinator.tick(now: 1_000)
         let asked = try #require(shards.leases.first)
         coordinator.leased(asked.command.origin, [LinkSamples.job], now: 1_100)
         #expect(got.count == 1 && shards.settled.map(\.outcome) == [.unsent])
-        shards.unknownApps = []
+        // It is given back once in a round: a second result under the same lease would count for nothing.
+        shards.knownApps = [LinkSamples.job.app]
+        #expect(try #require(shards.leases.last).command.apps == [])
+        #expect(lease(deadline: 4_000))
         let next = try #require(shards.leases.last)
         coordinator.leased(next.command.origin, [LinkSamples.job], now: 1_200)
+        coordinator.leased(try #require(shards.leases.last).command.origin, [], now: 1_300)
         #expect(got.map(\.count) == [0, 1])
     }
 }

@@ -16,7 +16,7 @@ struct KeptResultsTests {
             coordinator.outlet = HandoffCoordinator.Outlet(
                 lease: { _, _ in },
                 settle: { [unowned self] target, results, _, origin in asked.append((target, results, origin)) },
-                extend: { _, _, _, _, _ in }, knowsAllApps: { true }, knows: { _ in true },
+                extend: { _, _, _, _, _ in }, knowsAllApps: { true }, knownApps: { [] },
                 route: { slot, stamp in Route(.handoff, node: 0, loop: 0, slot: slot, stamp: stamp) })
         }
 

@@ -241,6 +241,8 @@ struct NativePublishTests {
         #expect(throws: NativePublishFault.self) { try publish(fields) }
         (fields.title, fields.apns) = ("T", #"{"aps":{"alert":{"title":"T"}}}"#)
         #expect(try publish(fields).command.vendorCarriesAll)
+        (fields.title, fields.apns) = ("T", #"{"aps":{"badge":1}}"#)
+        #expect(try !publish(fields).command.vendorCarriesAll)
     }
 
     @Test("a bare frame becomes a command with defaults and no vendor content")

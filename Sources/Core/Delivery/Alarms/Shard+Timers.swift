@@ -261,7 +261,7 @@ extension Shard {
     func forgetsAt(_ device: Place<Device>) -> GatewayTime {
         let began = min(now, GatewayTime(clamping: history.began / 1_000))
         let lifetime = limits.sessionlessDeviceLifetime
-        return max(max(device.value.lastHeardAt, began) + lifetime, standstillEndedAt + min(lifetime, Self.returnGrace))
+        return max(max(device.value.lastHeardAt, began) + lifetime, startedAt + min(lifetime, Self.returnGrace))
     }
 
     /// Removes a device that registered and did not return within a day, once its queue is empty.

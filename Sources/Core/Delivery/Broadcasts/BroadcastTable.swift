@@ -13,11 +13,11 @@ struct BroadcastTable {
     /// The shards that have not told of the logs in their buckets yet, of `shardCount`.
     private var untold: Set<Int> = []
     private var shardCount = 1
-    /// The numbers of an app without a log begin above it (`StoreHistory.broadcastStep`).
-    var floor: UInt64
+    /// Numbers that an app without a log passes over (`StoreHistory.broadcastStep`).
+    var step: UInt64
 
     init(encoder: any BroadcastEncoder, history: StoreHistory) {
-        (self.encoder, floor) = (encoder, history.broadcastStep)
+        (self.encoder, step) = (encoder, history.broadcastStep)
     }
 
     // MARK: Logs
@@ -36,9 +36,8 @@ struct BroadcastTable {
 
     /// The next number of an app, which only its home bucket's shard gives.
     mutating func giveNumber(_ app: AppKey) -> UInt64 {
-        var log = logs[app] ?? BroadcastLog()
-        let highest = max(log.given, log.head)
-        log.given = (highest > 0 ? highest : floor) + 1
+        var log = logs[app] ?? BroadcastLog(skipped: step)
+        log.given = max(log.given, log.head + log.skipped) + 1
         logs[app] = log
         return log.given
     }
@@ -47,13 +46,18 @@ struct BroadcastTable {
     func highest(of app: AppKey) -> UInt64 { max(logs[app]?.given ?? 0, logs[app]?.head ?? 0) }
 
     mutating func raiseHead(of app: AppKey, to head: UInt64) {
-        logs[app, default: BroadcastLog()].head = max(logs[app]?.head ?? 0, head)
+        var log = logs[app] ?? BroadcastLog(skipped: step)
+        if head > log.head { (log.head, log.skipped) = (head, 0) }
+        logs[app] = log
     }
+
+    /// The next number of an app passes over so many behind the last one known: its log is of another history.
+    mutating func skip(_ count: UInt64, of app: AppKey) { logs[app]?.skipped = count }
 
     /// Keeps a live broadcast at its place in the order of the numbers.
     mutating func keep(_ record: TaskRecord) {
         guard let live = LiveBroadcast(record, encoder: encoder) else { return }
-        var log = logs[record.app] ?? BroadcastLog()
+        var log = logs[record.app] ?? BroadcastLog(skipped: step)
         if let known = log.broadcast(live.number) {
             // Its home tells of it again: it may have been stopped meanwhile.
             known.endsAs = known.endsAs ?? live.endsAs
@@ -133,8 +137,9 @@ struct BroadcastTable {
 
     /// True when no broadcast is between the last one known and `number`.
     func isNext(_ number: UInt64, of app: AppKey) -> Bool {
-        let head = logs[app]?.head ?? 0
-        return number == head + 1 || head == 0 && number == floor + 1
+        let log = logs[app] ?? BroadcastLog(skipped: step)
+        // The home knows its first broadcast by the number that it gave, whatever history has begun since.
+        return number == log.head + 1 || number == log.head + log.skipped + 1 || log.head == 0 && number == log.given
     }
 
     /// True while the shard with the app's log has not told of it.

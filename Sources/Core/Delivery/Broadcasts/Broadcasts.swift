@@ -193,6 +193,8 @@ package struct BroadcastPiece: Sendable, Equatable, Codable {
 struct BroadcastLog {
     /// The highest number that this shard knows of.
     var head: UInt64 = 0
+    /// Numbers behind the head that an earlier history may have given to broadcasts that the store lost.
+    var skipped: UInt64
     /// The highest number given here, durable or not; only the home bucket's shard gives numbers.
     var given: UInt64 = 0
     /// Live broadcasts by number.

@@ -22,8 +22,8 @@ extension Shard {
         numbers.damagedRows &+= UInt64(start.damagedRows)
         if start.hasOwnOnly { broadcasts.knowsOnly(start.share) }
         for (app, head) in start.heads {
-            let step = head.history == history.id ? 0 : history.broadcastStep
-            broadcasts.raiseHead(of: app, to: head.number + step)
+            broadcasts.raiseHead(of: app, to: head.number)
+            if head.history != history.id { broadcasts.skip(history.broadcastStep, of: app) }
         }
         broadcasts.setApps(apps)
         let records = start.records.sorted {

@@ -43,12 +43,12 @@ package struct StoreHistory: Hashable, Sendable {
         return mixed == 0 ? id : mixed
     }
 
-    /// Added to the number of an app's last broadcast where a start finds a log of another history.
+    /// Numbers that the next broadcast of an app passes over where a start finds a log of another history.
     ///
-    /// The log may have lost broadcasts that devices have settled, so their numbers are passed over. The step differs from history
-    /// to history. It is 0 in a store that never went back, and at most 20,479, since a device's row counts what it has evaluated
-    /// beyond the settled number in 16 bits.
-    var broadcastStep: UInt64 { hasGoneBack ? 4_096 + id % 16_384 : 0 }
+    /// The log may have lost broadcasts that devices have settled, so their numbers are passed over. It is 0 in a store that never
+    /// went back. It grows by 64 a minute for four hours, so that a second loss of the same log passes over what followed the first.
+    /// It stays below 20,000, since a device's row counts what it has evaluated beyond the settled number in 16 bits.
+    var broadcastStep: UInt64 { hasGoneBack ? 4_096 + began / 60_000_000 % 240 * 64 : 0 }
 
     // MARK: Cursors of feeds
 

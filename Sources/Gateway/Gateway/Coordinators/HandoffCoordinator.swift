@@ -50,7 +50,7 @@ final class HandoffCoordinator {
         var extend: (Int, [ExtendItem], Int64, Set<AppKey>?, Origin) -> Void
         /// False while this gateway does not know all apps: it could not name the app of a job.
         var knowsAllApps: () -> Bool
-        var knows: (AppKey) -> Bool
+        var knownApps: () -> Set<AppKey>
         /// Names what waits in one of the coordinator's slots.
         var route: (_ slot: UInt32, _ stamp: UInt32) -> Route
     }
@@ -109,23 +109,27 @@ final class HandoffCoordinator {
     func leased(_ origin: Origin, _ jobs: [Job], now: Int64) {
         guard let route = Route(origin.route) else { return }
         guard var round = rounds[route.slot, route.stamp], round.isAsking, round.question == origin.request else {
-            return giveBack(jobs, now: now)
+            return giveBack(jobs, "callerGone", now: now)
         }
         round.isAsking = false
         round.asked += 1
-        let named = jobs.filter { outlet?.knows($0.app) ?? true }
-        round.jobs += named
-        // Another gateway may know an app that this one has not heard of yet.
-        if named.count < jobs.count { giveBack(jobs.filter { !(outlet?.knows($0.app) ?? true) }, now: now) }
+        let known = jobs.isEmpty ? [] : outlet?.knownApps() ?? []
+        round.jobs += jobs.filter { known.contains($0.app) }
+        // Another gateway may know an app that this one has not heard of yet. The round asks for its jobs no more.
+        let unnamed = jobs.filter { !known.contains($0.app) }
+        if !unnamed.isEmpty {
+            giveBack(unnamed, "appNotKnownHere", now: now)
+            round.call.apps = round.call.apps?.intersection(known) ?? known
+        }
         rounds[route.slot, route.stamp] = round
         step(route.slot, route.stamp, now: now)
     }
 
     /// Makes jobs due again that no caller gets, without an attempt.
-    private func giveBack(_ jobs: [Job], now: Int64) {
+    private func giveBack(_ jobs: [Job], _ reason: String, now: Int64) {
         guard !jobs.isEmpty else { return }
         kept.settle(
-            jobs.map { JobResult(job: $0.message, leaseID: $0.leaseID, outcome: .unsent, reason: "callerGone") },
+            jobs.map { JobResult(job: $0.message, leaseID: $0.leaseID, outcome: .unsent, reason: reason) },
             until: now + Self.giveBackMilliseconds)
     }
 

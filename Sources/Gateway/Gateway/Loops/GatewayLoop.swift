@@ -182,7 +182,7 @@ final class GatewayLoop {
             extend: { [unowned self] target, items, milliseconds, apps, origin in
                 extend(on: target, items, milliseconds, apps, origin)
             }, knowsAllApps: { [unowned self] in registry.isComplete },
-            knows: { [unowned self] in registry.known($0) != nil },
+            knownApps: { [unowned self] in registry.keys },
             route: { [unowned self] slot, stamp in route(.handoff, slot, stamp) })
         loop.onTurnEnd(.beforeFlush) { [unowned self] in endTurn() }
         loop.onStop { [unowned self] in

@@ -51,7 +51,7 @@ struct BroadcastTable {
         logs[app] = log
     }
 
-    /// The next number of an app passes over so many behind the last one known: its log is of another history.
+    /// Has the next number of an app pass over `count` numbers: its log is of another history.
     mutating func skip(_ count: UInt64, of app: AppKey) { logs[app]?.skipped = count }
 
     /// Keeps a live broadcast at its place in the order of the numbers.

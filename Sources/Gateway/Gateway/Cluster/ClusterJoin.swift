@@ -15,7 +15,9 @@ struct ClusterJoin {
     /// keeps its lease for a moment, and leases begin again when the register was away. So one that is still there after
     /// three leases runs.
     ///
-    /// - Parameter pause: waits for the next try; it is told what for.
+    /// - Parameters:
+    ///   - register: the cluster's.
+    ///   - pause: waits before the next try; its argument is the reason.
     /// - Returns: the reply, and when the call that got it was sent.
     /// - Throws: `ClusterFailure` for what an operator has to change, and what `pause` throws.
     func join(

@@ -59,6 +59,8 @@ def test_a_gateway_empties_itself_at_a_pace_and_fills_again(own_gateway, new_dev
         devices[0].connect()
     assert closed.value.code == 200 and closed.value.close.alternate == "gw2.example:7000"
     assert gateway.admin_call("GET", "/v1/drain")["state"] == "drained"
+    # The gateway logs the end when it looks next, within a second; an undo would forestall it.
+    eventually(lambda: "drainEnded" in gateway.log(), "the end of the drain in the log")
     undo = command(gateway, "--undo")
     assert undo.communicate(timeout=30)[0] == "devices may come again; 0 are connected\n"
     assert readiness(gateway) == "ready"

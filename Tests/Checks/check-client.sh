@@ -11,7 +11,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 target=x86_64-apple-macosx13.0
-# The seam's sides (Sources/Client/LongwireClient/ClientTransport.swift), in lines that are neither blank nor comment.
+# The most lines, blank ones and comments left out, of each platform's side of Sources/Client/LongwireClient/ClientTransport.swift.
 side_limit=200
 
 toolchain=$(swiftc -print-target-info)

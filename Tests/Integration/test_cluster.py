@@ -624,7 +624,7 @@ def test_what_a_redis_server_says_drives_no_terminal(rig):
         try:
             cluster[0].launch()
             assert cluster[0].process.wait(30) == 78
-            # The failure is told as text, and not as a line of the log.
+            # The failure is plain text, and not a line of the log.
             log = cluster[0].log()
             assert "\\u001b[H\\u001b[Jfine" in log and "\x1b" not in log, log
         finally:

@@ -114,7 +114,7 @@ class Site:
             own = re.sub(r'listen: "10\.0\.0\.1:', f'listen: "10.0.0.{machine}:', text)
             gateway.config.write_text(self.localize(own, machine))
             gateway.config.chmod(0o600)
-            # "All three files": those that the page has made by now.
+            # "All three files" are the files that the page has made so far.
             (gateway.folder / "secrets").mkdir(exist_ok=True)
             files = re.findall(r"> (secrets/\w+)$", self.blocks["secrets"], re.M)
             assert len(files) == 3, files

@@ -36,7 +36,7 @@ package struct HTTPReader: ~Copyable {
     /// Something of a request has come.
     package private(set) var hasBegun = false
 
-    /// With `hasBodyPolicy` a body that is large, or does not come together with its head, is asked about before it is kept.
+    /// With `hasBodyPolicy` the reader asks the server before it keeps a body that is large or arrives after its head.
     package init(
         headerByteLimit: Int, bodyByteLimit: Int, hasBodyPolicy: Bool = false, memory: HTTPRequestMemory? = nil
     ) {

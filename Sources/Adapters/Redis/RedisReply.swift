@@ -92,11 +92,11 @@ package struct RedisFault: Error, Sendable, Equatable, CustomStringConvertible {
 
     /// Errors without a first word of their own.
     private static func kind(ofText text: String) -> Kind {
-        // In cluster mode the text goes on about its connections.
+        // In cluster mode the text also mentions cluster connections.
         if text.hasPrefix("ERR max number of clients") { return .tooManyClients }
         // A password for a user that has none.
         if text.hasPrefix("ERR AUTH") { return .notAdmitted }
-        // What a script calls is refused within it, in words of each version.
+        // Redis versions word the refusal of a command inside a script differently.
         let isOfScript =
             text.contains("The user executing the script can't") || text.contains("ACL failure in script")
         return isOfScript ? .notAllowed : .other

@@ -3,7 +3,7 @@ internal import Wire
 
 /// One device gets an alias, or loses it: reserve, set, release what it had; or clear, release.
 ///
-/// Whatever comes in between, the alias's row never names too few devices (docs/build/Directory.md).
+/// In any order of steps, and after a crash between two of them, the alias's row never names too few devices (docs/build/Directory.md).
 struct AliasBinding: Sendable {
     private enum Phase {
         case idle

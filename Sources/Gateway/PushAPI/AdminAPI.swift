@@ -120,7 +120,7 @@ package final class AdminAPI {
         switch AdminEndpoint.table.match(path, request.method) {
         case .endpoint(let endpoint):
             let action = try perform(endpoint, request, path)
-            // Behind the credential's check: a stranger is told nothing of the calls.
+            // After the credential's check, so that a caller without one learns nothing about parameters.
             try checkQuery(request, of: endpoint)
             return action
         case .otherMethod(let allow): throw .method(allow)

@@ -62,8 +62,10 @@ package final class PublicAPI {
     package var clockOffset: Int64 = 0 { didSet { messages.callerOffset = callerOffset } }
     /// The machine's clock stands so far ahead that it may be the wrong one of the two: a sign with either time counts.
     package var isClockDoubted = false { didSet { messages.callerOffset = callerOffset } }
-    /// A caller's clock less gateway time, as far as the machine's clock tells: 0 for the noise of a clock that is kept, and while
-    /// the machine's clock is doubted.
+    /// The offset of callers' clocks from gateway time, in milliseconds, taken from the machine's clock.
+    ///
+    /// Small offsets count as 0,
+    /// and so does any offset while the machine's clock is doubted.
     var callerOffset: Int64 { isClockDoubted || abs(clockOffset) <= Limits.clockNoise ? 0 : clockOffset }
     /// What apps have used of their rates; `nil`: nothing is counted.
     package var rates: (any RateLimiting)?

@@ -26,7 +26,7 @@ struct ChannelAnswer: Equatable {
     var body: [UInt8] = []
 }
 
-/// What the channels counts.
+/// Counts of calls about channels.
 struct ChannelMetrics: Sendable, Equatable {
     enum Result: String, Sendable, CaseIterable { case done, refused, unsent, unknown }
     static let calls = ["create", "read", "delete", "list", "broadcast"]

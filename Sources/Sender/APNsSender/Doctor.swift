@@ -55,7 +55,7 @@ struct Doctor {
         return problemCount == 0
     }
 
-    // What the gateway, Apple or a proxy said makes no line of its own.
+    // Texts of the gateway, Apple or a proxy cannot begin a line.
     private func good(_ what: String, _ text: String) { tell("ok       \(what): \(TerminalText.plain(text))") }
 
     private mutating func bad(_ what: String, _ text: String) {

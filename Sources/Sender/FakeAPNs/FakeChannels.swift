@@ -3,7 +3,7 @@ internal import TextForms
 
 /// Apple's channels as the fake plays them: made, read, listed, deleted, and broadcasts on them.
 ///
-/// Of its own, like `FakeValidator`: it shares no rule with the sender.
+/// Its rules are separate from the sender's, as those of `FakeValidator` are.
 struct FakeChannels {
     /// What is answered.
     struct Verdict {

@@ -53,7 +53,7 @@ struct AlarmClock: ~Copyable {
 
     private func place(of key: StoreKey) -> Int { Int(key.bucket.index) / shardCount }
 
-    /// A told alarm is given back: it is told again as one of its group.
+    /// Takes back an alarm that was reported; it will be reported again with its group.
     mutating func leave(_ alarm: Alarm, in group: AlarmGroup, until: Int64) {
         groups.add(alarm, to: group, place: place(of: alarm.key), until: until)
     }
@@ -67,7 +67,7 @@ struct AlarmClock: ~Copyable {
         let time = request.time
         var work = ReadOperation.AlarmWork(request: request, scans: [], late: [])
         if let group = request.group {
-            // Of its own copy: the groups are being changed meanwhile.
+            // A copy, since the loop below changes the groups.
             let cursors = cursors
             work.scans = groups.scans(request, group) { cursors[$0] }
             return work

@@ -1,4 +1,4 @@
-// Where the alarms lie that the clock has passed without telling them: for each group and bucket the first one, so the
+// Places of alarms that are past their time and not reported: for each group and bucket the first one, so the
 // memory follows from apps and buckets, not from rows. Looking again means reading the bucket from there up to the
 // bucket's cursor; what else stands in between is passed.
 
@@ -44,7 +44,7 @@ struct AlarmGroups: ~Copyable {
         earliest[group] = min(earliest[group] ?? .max, until)
     }
 
-    /// What the group has in a place is to be looked at now.
+    /// Marks the group's alarms of a place as due to be read.
     mutating func recall(_ group: AlarmGroup, place: Int) {
         guard groups[group]?[place] != nil else { return }
         groups[group]?[place]?.until = 0

@@ -49,9 +49,9 @@ package enum Limits {
     static let bucketsPerAlarmRead = 64
     /// Alarms that one read looks at, with those that it leaves.
     static let alarmsPerRead = 2_048
-    /// Alarms of a group that one read of a bucket looks at and leaves; it goes on behind them.
+    /// Alarms of a group that one read of a bucket examines and leaves; the next read continues behind them.
     static let leftAlarmsPerRead = 256
-    /// A group that was looked through is left alone for so long, and for so long for each alarm that was left.
+    /// The pause after a read of a whole group, and the addition to it for each alarm that was left.
     static let pilePauseMilliseconds: Int64 = 500
     static let leftAlarmMilliseconds: Int64 = 10
     /// A bucket whose alarms could not be read is asked again after this.

@@ -23,7 +23,7 @@ struct AlarmScan {
     var isFirstLook: Bool
     /// The first one behind `cursor`; of a group, when to look at `rest`.
     var nextAlarm = Int64.max
-    /// Of a group: where to go on.
+    /// The alarm at which the next read of the group continues.
     var rest: Alarm?
     /// Of a group: the first alarm that was looked at and left, when the earliest of them is to be looked at again, how many.
     var left: (first: Alarm, until: Int64, count: Int)?

@@ -37,9 +37,9 @@ enum DoctorCommand {
         return findings.contains { $0.verdict == .problem } ? .refused : .done
     }
 
-    /// What the gateway's commits took since its start.
+    /// Judges the durations of the gateway's commits since its start.
     ///
-    /// A few that waited for a start's replicas or elections say nothing of the disk.
+    /// A few commits that waited for replicas or an election at a start do not show a slow disk.
     static func commits(_ metrics: MetricsText) -> [Finding] {
         let (end, count) = metrics.quantile(0.9, of: "longwire_store_group_commit_seconds")
         guard count > 0 else { return [] }

@@ -175,7 +175,7 @@ package final class StoreModel: ShardStoreObserver {
             if request.judge(row.key, row.value) != .take { fail("an alarm that was to be left: \(row.key)") }
             if isSucceeded(row.key, expected, request) { fail("an alarm that another row has: \(row.key)") }
             if row.wakeAt > request.time { fail("an alarm before its time: \(row.key)") }
-            // What is told as one of a group may be told once more as one that turned cold again.
+            // An alarm reported with its group may be reported once more after its row has left memory.
             if request.group == nil { alarms[row.key] = nil }
             left[row.key] = nil
         }

@@ -175,7 +175,7 @@ struct HistoryTests {
         harness.disconnect(gone)
         let seenAt = harness.now
         let backup = harness.store.backup
-        // What the restored store will not know: the device came back.
+        // The device returns after the backup, so the restored store lacks that.
         harness.disconnect(phone)
         harness.connect(&phone)
         harness.disconnect(phone)
@@ -184,7 +184,7 @@ struct HistoryTests {
         harness.crash(history: harness.history.successor(id: 9, now: harness.now))
         harness.store.cool()
         harness.advance(1_000)
-        // Nobody was seen meanwhile.
+        // No device was seen since.
         #expect(harness.status(gone)?.lastSeenAt == seenAt)
         // Nor does another start shorten the day.
         harness.advance(lifetime - 3_600_000)

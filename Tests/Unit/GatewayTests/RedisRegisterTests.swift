@@ -423,7 +423,7 @@ struct RedisRegisterTests {
         _ = try join(2, secret: "s").join(register) {
             waits += 1
             #expect($0.contains("is being copied to x"))
-            // Far longer than three leases of someone who stands in the way.
+            // Far longer than three leases of a member that blocks the join.
             Pause.milliseconds(20)
             if waits == 100 { _ = try server.command("HDEL", "{lw:source}:c", "copy") }
         }

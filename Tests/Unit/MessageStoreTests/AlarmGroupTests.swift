@@ -36,7 +36,7 @@ struct AlarmGroupTests {
     private func ask(_ fixture: StoreFixture, _ observer: Observer, at time: Int64) throws -> [UInt64] {
         let shard = fixture.shards[0]
         observer.found = []
-        // What no group has, then each group, as often as it says that something is due.
+        // Alarms outside groups, then each group, as often as one is due.
         for group in [AlarmGroup?.none] + shard.alarmGroups.map(Optional.some) {
             var rounds = 0
             while group.map({ shard.nextAlarm(of: $0) <= time }) ?? (shard.nextAlarm <= time), rounds < 200 {

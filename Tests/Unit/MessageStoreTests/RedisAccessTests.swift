@@ -137,7 +137,7 @@ struct RedisAccessTests {
             try bound(server, 100)
         }
         func check() throws -> [RedisProblem] {
-            // A map of its own each time: one that was asked for a moment ago is not asked for again.
+            // A new client each time: a client does not ask for the map again within a moment.
             let access = RedisAccess(user: "gateway", password: "right")
             let cluster = RedisCluster(seeds: [servers.addresses[0]], network: RedisSockets(access))
             return try RedisSettings.check(cluster, name: "test", minReplicas: 1).filter { $0.kind != .advice }

@@ -16,7 +16,7 @@ struct RedisSettingsTests {
             try #require(words.count == 2, "\(line)")
             lines.append("\(words[0]) \(words[1] == "\"\"" ? "" : words[1])")
         }
-        // One primary with a replica goes without; the map tells which of the two it is.
+        // The setting is not checked: one primary with a replica runs without it.
         #expect(lines.contains("cluster-enabled yes"))
         lines.removeAll { $0 == "cluster-enabled yes" }
         #expect(RedisSettings.required.map { "\($0.name) \($0.value)" } == lines)

@@ -8,7 +8,8 @@ import Wire
 
 /// Data folders as released versions wrote them, each with every row that it holds.
 ///
-/// They stand under `Tests/Support/Fixtures/store-format-N`, the folder as text and its rows beside it, and are never rewritten.
+/// The fixtures are in `Tests/Support/Fixtures/store-format-N`, each a store's folder as text with its rows beside it, and are never
+/// rewritten.
 /// When the format changes, raise `EmbeddedStore.formatVersion` and let `LONGWIRE_MAKE_FIXTURE=1 swift test --filter
 /// ReleasedFormatTests` write the next one. The test of the old one stays and shows that the new code reads it.
 @Suite("Released store formats")

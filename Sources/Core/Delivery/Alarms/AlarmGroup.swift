@@ -1,7 +1,7 @@
 // Alarms of jobs that their app has no room for: of job rows, and of messages whose rows imply a due job.
 // The store reports each due alarm once. It passes over a due job while the app's due jobs fill their share in memory,
 // and remembers where, by app and bucket (a *group*). So one app's jobs do not delay the alarms of the others. The row
-// stays as it is: a restart forgets the groups and starts anew.
+// does not change. Groups are in memory only and are empty after a restart.
 
 package import Wire
 

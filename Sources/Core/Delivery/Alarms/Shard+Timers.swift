@@ -256,8 +256,8 @@ extension Shard {
 
     /// The time at which a device that registered and did not return is due to be removed.
     ///
-    /// A store of an older content has forgotten who returned, so the day begins with the history again. A device whose day
-    /// ended while no gateway served it has an hour from the start.
+    /// A restored store lacks the returns since its backup, so the day begins with the history again. A device whose day ended
+    /// during an outage has an hour from the start.
     func forgetsAt(_ device: Place<Device>) -> GatewayTime {
         let began = min(now, GatewayTime(clamping: history.began / 1_000))
         let lifetime = limits.sessionlessDeviceLifetime

@@ -51,7 +51,7 @@ struct BroadcastTable {
         logs[app] = log
     }
 
-    /// Has the next number of an app pass over `count` numbers: its log is of another history.
+    /// Makes the next number of an app skip `count` numbers, for a log that was written under another history.
     mutating func skip(_ count: UInt64, of app: AppKey) { logs[app]?.skipped = count }
 
     /// Keeps a live broadcast at its place in the order of the numbers.

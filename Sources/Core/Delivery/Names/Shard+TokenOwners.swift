@@ -1,5 +1,5 @@
 // Which device has a vendor token: the one that registered it last. A token stands for one app on one phone, and a phone
-// whose app was installed again comes back under another cid. docs/build/Directory.md, "Owners of tokens", gives the order of
+// whose app is installed again registers under another cid. docs/build/Directory.md, "Owners of tokens", gives the order of
 // steps.
 
 internal import Structures

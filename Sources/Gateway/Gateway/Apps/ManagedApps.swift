@@ -58,7 +58,7 @@ struct AppSurroundings {
 /// The apps that the admin API made, and the rules of their changes; no I/O.
 struct ManagedApps: Sendable {
     private(set) var version: UInt64 = 0
-    /// The store's history of the last news; 0: none were taken.
+    /// The id of the store's history in the last `AppNews` taken; 0: none was taken.
     private(set) var history: UInt64 = 0
     private(set) var apps: [AppKey: ManagedApp] = [:]
 

@@ -135,7 +135,7 @@ final class SharedApps: Sendable {
         state.withLock { $0.managed.news(since: version, of: history) }
     }
 
-    /// The store's history of the last news; 0: none were taken.
+    /// The id of the store's history in the last `AppNews` taken; 0: none was taken.
     var history: UInt64 { state.withLock { $0.managed.history } }
 
     /// Puts what is durable in force.

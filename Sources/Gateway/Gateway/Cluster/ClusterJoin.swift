@@ -2,7 +2,7 @@ internal import Cluster
 internal import Platform
 internal import TextForms
 
-/// A gateway's way into the register, with the waits for what ends by itself.
+/// Joins the register, and waits for members whose lease will end.
 struct ClusterJoin {
     let request: JoinRequest
     let name: String
@@ -31,7 +31,7 @@ struct ClusterJoin {
                 let sentAt = now()
                 let reply = try register.join(request)
                 guard let stranger = stranger(in: reply) else { return (reply, sentAt) }
-                // This gateway would be given parts, and nobody could reach them.
+                // As a member this gateway would own parts that the others cannot reach.
                 do throws(RegisterError) { try register.leave(reply.node, instance: request.instance) } catch {}
                 trouble = stranger
             } catch {
@@ -52,7 +52,7 @@ struct ClusterJoin {
         }
     }
 
-    /// What is to be said of a member with which links could not work both ways.
+    /// The description of a member with another secret; `nil`: there is none.
     private func stranger(in reply: JoinReply) -> String? {
         let strangers = reply.snapshot.members.filter {
             $0.key != reply.node && !request.info.sharesSecret(with: $0.value.info)

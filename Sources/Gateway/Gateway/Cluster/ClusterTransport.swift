@@ -28,7 +28,7 @@ final class ClusterTransport: GatewayLinks {
     private let news = Lock(LinkNews())
     private let node = Lock(0)
 
-    /// The peerConnections is made before the hub.
+    /// The peer connections are made before the transport.
     private final class Retelling {
         weak var hub: ClusterTransport?
     }

@@ -8,7 +8,7 @@ final class IncomingLink: LinkConnection {
     private(set) var peer: LinkHello?
     private(set) var port: PeerState?
     private let peerAddress: String
-    /// Whose place it takes among the strangers (`PeerConnections.accept`).
+    /// The key of the bound on unidentified connections that counts it (`PeerConnections.accept`).
     let place: String
     /// It is a trunk, and goes to its loop.
     private var isTrunk = false

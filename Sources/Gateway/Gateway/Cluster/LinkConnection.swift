@@ -6,7 +6,7 @@ internal import Wire
 ///
 /// Confined to the link loop, as its subclasses are.
 class LinkConnection: StreamDelegate {
-    // The peerConnections outlives its connections: it ends them before it goes.
+    // `peerConnections` outlives its connections: it ends them before its own end.
     unowned let peerConnections: PeerConnections
     private(set) var stream: ByteStream?
     private let reader = LinkFrameReader()

@@ -18,7 +18,9 @@ enum LinkEvent: Sendable, Equatable {
     /// A peer was turned away; without a code, before it had proven the secret.
     case refused(peer: String, code: LinkClose.Code?, reason: String)
 
-    /// Each restart of a gateway has others ask for its old number for a moment: that needs nobody.
+    /// The log level of a refusal.
+    ///
+    /// After each restart of a gateway others ask for its old number; no operator has to act on that.
     var level: LogLevel {
         switch self {
         case .up, .heard, .refused(_, .staleNode, _): .info

@@ -115,7 +115,7 @@ final class HandoffCoordinator {
         round.asked += 1
         let known = jobs.isEmpty ? [] : outlet?.knownApps() ?? []
         round.jobs += jobs.filter { known.contains($0.app) }
-        // Another gateway may know an app that this one has not heard of yet. The round asks for its jobs no more.
+        // Another gateway may know an app before this one does. The rest of the round excludes that app.
         let unnamed = jobs.filter { !known.contains($0.app) }
         if !unnamed.isEmpty {
             giveBack(unnamed, "appNotKnownHere", now: now)
@@ -125,7 +125,7 @@ final class HandoffCoordinator {
         step(route.slot, route.stamp, now: now)
     }
 
-    /// Makes jobs due again that no caller gets, without an attempt.
+    /// Returns jobs to their shard, due at once, without counting an attempt.
     private func giveBack(_ jobs: [Job], _ reason: String, now: Int64) {
         guard !jobs.isEmpty else { return }
         kept.settle(

@@ -5,7 +5,7 @@ internal import Platform
 internal import PushAPI
 internal import Wire
 
-/// What apps have used of their rates: one limiter for all loops, and at the owner of part 0 the counter of all gateways.
+/// Uses of apps' rates: one limiter for all loops, and at the owner of part 0 the counter of all gateways.
 final class SharedRates: RateLimiting, Sendable {
     fileprivate struct State {
         var limiter = RateLimiter()

@@ -5,7 +5,7 @@ internal import Platform
 internal import PushAPI
 internal import Wire
 
-/// What apps have used of their quotas: one account for all loops.
+/// Uses of apps' quotas: one account for all loops.
 ///
 /// Only apps that have quotas ask it, so that others pay nothing.
 final class SharedQuotas: Sendable {

@@ -118,7 +118,7 @@ struct AppShares {
 
     /// A new slice for everybody; the connections that may go on, those that rested longest first.
     ///
-    /// While the loop pauses (`CPUShare`), those who have used up their slices get none.
+    /// While the loop pauses (`CPUShare`), apps that have used up their slices get none.
     mutating func turnEnded(isPausing: Bool = false) -> [Connection] {
         defer {
             let shares = shares

@@ -213,7 +213,7 @@ final class GatewayLoop {
 
     /// Puts another shard in the place of the present one; of a part that begins or ends to be served here.
     ///
-    /// The present one's store has been closed, and its callers were answered (`releaseOwnership`).
+    /// The store of the present shard has been closed, and its callers were answered (`releaseOwnership`).
     func seat(_ start: ShardStart) {
         core.pointee.isOwned = start.isOwned
         store = start.store

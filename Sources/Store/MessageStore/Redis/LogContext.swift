@@ -23,7 +23,7 @@ final class LogContext: @unchecked Sendable {
     let failedCommits = Atomic<Int>(0)
     let spilledRows = Atomic<Int>(0)
     let spilledDeletions = Atomic<Int>(0)
-    /// What is to be said of a server whose memory is filled; empty: none is.
+    /// The description of a server whose memory is full; empty: there is none.
     let filledMemory = Lock("")
     /// `filledMemory` names one; for the path of a publish.
     let isMemoryFilled = Atomic<Bool>(false)

@@ -58,7 +58,7 @@ final class RedisReaders: @unchecked Sendable {
         if operation.failure == nil, case .lane(let server) = next(work) {
             return lanes.lane(of: server).submit(work)
         }
-        // The loop asks for other alarms than those of this group meanwhile.
+        // Until then the loop asks for alarms outside this group.
         if let alarms = operation.alarms, alarms.request.group != nil,
             alarms.scans.contains(where: { $0.aside ?? 0 > 0 })
         {

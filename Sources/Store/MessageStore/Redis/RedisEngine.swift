@@ -351,7 +351,7 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
         return result
     }
 
-    /// Why publishes are refused, with the servers that are waited for.
+    /// The reason for refused publishes, with the servers that have not answered.
     private var refusalReason: String? {
         var reasons = [context.wrongSettings.withLock { $0 }, context.filledMemory.withLock { $0 }]
         var stuck: [String: [Int]] = [:]

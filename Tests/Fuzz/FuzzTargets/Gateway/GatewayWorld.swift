@@ -15,7 +15,7 @@ final class GatewayWorld {
         var app: Int
         var peer: FramePeer?
         var received: [UInt64] = []
-        /// It was welcomed after its registration, so that it stays known for good.
+        /// The device was welcomed after its registration, so the gateway never deletes it.
         var hasReturned = false
         /// Why the gateway ended the last connection.
         var close: Close?
@@ -126,7 +126,7 @@ final class GatewayWorld {
     private func goBack() throws {
         let epochs = devices.map(\.epoch)
         let restored = try reopen(nil) { [self] in
-            // Half of the restores come so late that, by what the backup knows, nobody has returned within a day.
+            // Half of the restores come so late that, by the backup's content, no device has returned within a day.
             if words.requestCount & 1 == 0 { words.time += 90_000_000 }
             try FileSystem.removeTree(data)
             _ = try StoreBackup.restore(backup, to: data)

@@ -2,7 +2,7 @@ internal import Delivery
 internal import MessageStore
 internal import Wire
 
-/// What a closed gateway's folder says of itself: its devices, its messages, and those that its counters say are pending.
+/// The devices and messages in the folder of a closed gateway, and the pending messages by its counters.
 struct StoredContent {
     /// The year 2096: no row is of today.
     private static let afterAllDays: GatewayTime = 4_000_000_000_000

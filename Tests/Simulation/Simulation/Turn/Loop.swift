@@ -44,12 +44,17 @@ final class Loop: ShardStoreObserver {
 
     func storeCooled(_ key: StoreKey) { shard.cooled(key) }
 
-    /// Performs what the shard wants done; nothing in it calls the shard again.
+    /// Performs the shard's effects.
+    ///
+    /// An answer may lead to another question of the shard, whose effects are performed amid these: each call has its own array.
     func perform() {
         guard shard.hasEffects else { return }
-        shard.takeEffects(into: &effects)
-        for index in effects.indices { world.perform(effects[index], of: self) }
-        effects.removeAll(keepingCapacity: true)
+        var taken: [Effect] = []
+        swap(&taken, &effects)
+        shard.takeEffects(into: &taken)
+        for effect in taken { world.perform(effect, of: self) }
+        taken.removeAll(keepingCapacity: true)
+        effects = taken
         world.oracle.checkOverflowed()
     }
 }

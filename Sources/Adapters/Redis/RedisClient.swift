@@ -138,13 +138,14 @@ package final class RedisClient {
         _ commands: [RedisCommand], slot: Int, timeoutMilliseconds: Int = Limits.commandMilliseconds,
         deadline: UInt64 = .max
     ) throws(RedisError) -> Attempt {
-        if !cluster.isKnown { try askForMap(until: deadline) }
+        // Another thread may be asking: without its answer no server is known, which is not the same as no server.
+        while !cluster.isKnown, network.monotonicMilliseconds < deadline { try askForMap(until: deadline) }
         var target = cluster.primary(of: slot)
         var isAsking = false
         var last: Attempt?
         for _ in 0...Limits.redirectCount {
             guard let address = target else {
-                throw .noOwner(slot: slot, "the cluster's map has no server for it")
+                throw .noOwner(slot: slot, Self.reason(hasMap: cluster.isKnown))
             }
             let now = network.monotonicMilliseconds
             guard now < deadline else {
@@ -215,7 +216,8 @@ package final class RedisClient {
             var byServer: [(address: RedisAddress, places: [Int])] = []
             for place in pending {
                 guard let address = cluster.primary(of: requests[place].slot) else {
-                    failure = failure ?? .noOwner(slot: requests[place].slot, "the cluster's map has no server for it")
+                    failure =
+                        failure ?? .noOwner(slot: requests[place].slot, Self.reason(hasMap: cluster.isKnown))
                     continue
                 }
                 if let known = byServer.firstIndex(where: { $0.address == address }) {
@@ -257,13 +259,19 @@ package final class RedisClient {
             do throws(RedisError) { try askForMap(until: deadline) } catch {
                 guard error.isPassing else { throw error }
             }
-            if isImpatient,
-                pending.allSatisfy({ cluster.primary(of: requests[$0].slot).map(cluster.isSilent) ?? true })
-            {
-                throw refusal ?? error
-            }
+            if isImpatient, hasOnlySilentServers(for: pending.map { requests[$0].slot }) { throw refusal ?? error }
         }
         return replies.map { $0 ?? .none }
+    }
+
+    private static func reason(hasMap: Bool) -> String {
+        hasMap ? "the cluster's map has no server for it" : "no server has sent the cluster's map yet"
+    }
+
+    /// Whether no slot has a server that may answer soon; before the first map, whether every seed is silent.
+    private func hasOnlySilentServers(for slots: [Int]) -> Bool {
+        guard cluster.isKnown else { return cluster.candidates.allSatisfy(cluster.isSilent) }
+        return slots.allSatisfy { cluster.primary(of: $0).map(cluster.isSilent) ?? true }
     }
 
     /// Runs the commands of one server; what is to be tried again gets no reply, and the failure says why.

@@ -149,6 +149,29 @@ struct RedirectTests {
         #expect(try client.run([get("foo")], deadline: network.now + 10_000) == [.status("foo")])
     }
 
+    @Test("while another thread asks for the first map, no slot is without a server")
+    func firstMapAskedFor() throws {
+        let network = ScriptedNetwork()
+        network.answers[Self.first] = { commands in
+            commands[0][0] == "INFO" ? Self.map(Self.first) : commands.map { .status($0[1]) }
+        }
+        let impatient = make(network)
+        // The other thread never comes back with a map.
+        #expect(impatient.cluster.mayAsk(now: network.now))
+        let replies = try impatient.run([get("foo")], deadline: network.now + 10_000, isImpatient: true)
+        #expect(replies == [.status("foo")])
+        let single = make(network)
+        #expect(single.cluster.mayAsk(now: network.now))
+        #expect(try single.attempt([get("foo").command], slot: 12_182).replies == [.status("foo")])
+        // Seeds that do not answer end an impatient call long before its deadline.
+        network.answers = [:]
+        let (nobody, start) = (make(network), network.now)
+        #expect(throws: RedisError.self) {
+            _ = try nobody.run([get("foo")], deadline: start + 600_000, isImpatient: true)
+        }
+        #expect(network.now < start + 2_000)
+    }
+
     @Test("what must be durable is sent again until enough replicas have it")
     func waiting() throws {
         let network = ScriptedNetwork()

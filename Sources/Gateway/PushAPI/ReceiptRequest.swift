@@ -13,15 +13,23 @@ package struct ReceiptRequest: Sendable {
     private let transcript: [UInt8]
     private let proof: [UInt8]
     package let events: [ReceiptEvent]
-    package let notes: RequestNotes
+    package let form: Form
     package var app: AppKey { device.app }
+
+    /// The part of a request that its answer needs.
+    package struct Form: Sendable {
+        /// Events that cannot be read, by their places in the call; the others are recorded.
+        var refused: [PushForm.Refused] = []
+        var notes = RequestNotes()
+        package init() {}
+    }
 
     fileprivate init(
         device: DeviceAddress, timestamp: UInt64, transcript: [UInt8], proof: [UInt8], events: [ReceiptEvent],
-        notes: RequestNotes
+        form: Form
     ) {
         (self.device, self.timestamp, self.transcript, self.proof) = (device, timestamp, transcript, proof)
-        (self.events, self.notes) = (events, notes)
+        (self.events, self.form) = (events, form)
     }
 
     package func command(origin: Origin) -> ReceiptCommand {
@@ -35,15 +43,22 @@ package struct ReceiptRequest: Sendable {
         Array("longwire receipt 1\0\(appID)\0".utf8) + body
     }
 
-    package static func answer(_ answer: ReceiptAnswer, notes: RequestNotes = RequestNotes()) -> APIResponse {
+    /// The answer to a call.
+    ///
+    /// An event that cannot be read is `ignored` at its place, a word that every client knows, and named beside it.
+    package static func answer(_ answer: ReceiptAnswer, form: Form = Form()) -> APIResponse {
         switch answer {
         case .taken(let verdicts):
             APIResponse.getui(
                 data: { writer in
-                    writer.object { writer in
-                        writer.strings("results", verdicts.map { "\($0)" })
-                    }
-                }, beside: { notes.write(to: &$0) })
+                    var words = verdicts.map { "\($0)" }
+                    for item in form.refused { words.insert("\(EventVerdict.ignored)", at: item.itemIndex) }
+                    writer.object { $0.strings("results", words) }
+                },
+                beside: { writer in
+                    form.notes.write(to: &writer)
+                    if !form.refused.isEmpty { PushAnswer.write(form.refused, to: &writer) }
+                })
         case .refused:
             .getui(.badProof, "this proof is of no device of this app: sign with the device's secret, or register anew")
         case .clockSkew(let serverTime):
@@ -86,12 +101,14 @@ extension PublicAPI {
         guard let timestampValue = body["timestamp"] else { throw .null("timestamp") }
         guard let timestamp = timestampValue.lenientInteger else { throw .type("timestamp") }
         guard Self.times.contains(timestamp) else { throw .invalid("timestamp", "milliseconds since 1970") }
-        let events = try events(body["events"])
+        var form = ReceiptRequest.Form()
+        let events = try events(body["events"], &form.refused)
+        form.notes = messages.notes
         if let rates, rates.isSpent(.receipt, app: app.key, limits: app.rates, now: now) { throw .receiptsSpent }
         return ReceiptRequest(
             device: DeviceAddress(app: app.key, bucket: app.bucket(of: cid), cid: cid), timestamp: UInt64(timestamp),
             transcript: ReceiptRequest.transcript(appID: appID, body: request.body), proof: proof, events: events,
-            notes: messages.notes)
+            form: form)
     }
 
     /// Counts a receipt against the share that each network address has of its app's, before anything is done for it.
@@ -124,18 +141,29 @@ extension PublicAPI {
         return bytes
     }
 
-    private func events(_ list: JSONValue?) throws(GetuiFault) -> [ReceiptEvent] {
+    /// The events that can be read; the others go to `refused`.
+    ///
+    /// - Throws: the first one's fault when none can be read.
+    private func events(_ list: JSONValue?, _ refused: inout [PushForm.Refused]) throws(GetuiFault) -> [ReceiptEvent] {
         guard let list else { throw .null("events") }
         guard list.kind == .array || list.isEmptyContainer else { throw .type("events") }
         guard list.hasContent else { throw .empty("events") }
         var events: [ReceiptEvent] = []
-        for item in list.elements {
-            guard events.count < Limits.receiptEventCount else {
+        var firstFault: GetuiFault?
+        for (index, item) in list.elements.enumerated() {
+            guard index < Limits.receiptEventCount else {
                 throw .size("events", "at most \(Limits.receiptEventCount)")
             }
-            guard item.kind == .object else { throw .type("events") }
-            events.append(try event(item))
+            do throws(GetuiFault) {
+                guard item.kind == .object else { throw .type("events") }
+                try messages.check(item, .receiptEvent, of: parser)
+                events.append(try event(item))
+            } catch {
+                firstFault = firstFault ?? error
+                refused.append(PushForm.Refused(itemIndex: index, code: error.code, message: error.message))
+            }
         }
+        if events.isEmpty, let firstFault { throw firstFault }
         return events
     }
 

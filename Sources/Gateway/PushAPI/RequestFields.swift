@@ -183,17 +183,10 @@ extension FieldTable {
     package static let authentication = FieldTable(
         "", [("appkey", .served), ("timestamp", .served), ("sign", .served)])
 
-    package static let receipt = FieldTable(
-        "",
-        [
-            ("cid", .served), ("timestamp", .served),
-            (
-                "events",
-                .list(
-                    FieldTable(
-                        "events[].", [("msgId", .served), ("event", .served), ("action", .served), ("at", .served)]))
-            ),
-        ])
+    package static let receipt = FieldTable("", [("cid", .served), ("timestamp", .served), ("events", .items)])
+    /// One event of `events`.
+    package static let receiptEvent = FieldTable(
+        "events[].", [("msgId", .served), ("event", .served), ("action", .served), ("at", .served)])
 
     /// Every body with the calls that take it, as the documentation lists them.
     package static let documented: [(calls: String, tables: [FieldTable])] = [
@@ -219,7 +212,7 @@ extension FieldTable {
         ("POST user/test/cid/add", [testDevices, testDevice]),
         ("POST user/test/cid/update", [changedTestDevice]),
         ("POST user/test/cid/delete", [testDevices]),
-        ("POST receipt", [receipt]),
+        ("POST receipt", [receipt, receiptEvent]),
     ]
 }
 

@@ -113,6 +113,26 @@ struct ReceiptRequestTests {
         #expect(call(body(#"[{"msgId":"x","event":"shown"}]"#)).text.contains("msgId is invalid, 32 hex digits"))
     }
 
+    @Test("an event that cannot be read is refused by its place, and the others are recorded")
+    func badEventAmongOthers() throws {
+        let good = #"{"msgId":"\#(Self.message)","event":"shown"}"#
+        let bad = [#"{"msgId":"x","event":"shown"}"#, "7", #"{"msgId":"\#(Self.message)","event":"\ud83d"}"#]
+        let list = "[\(bad[0]),\(good),\(bad[1]),\(bad[2]),\(good)]"
+        guard case .receipt(let request) = call(body(list)) else {
+            return #expect(Bool(false), "\(call(body(list)).text)")
+        }
+        #expect(request.events.map(\.kind) == [.shown, .shown])
+        let text = ReceiptRequest.answer(.taken([.recorded, .retry]), form: request.form).text
+        #expect(text.contains(#""results":["ignored","recorded","ignored","ignored","retry"]"#), "\(text)")
+        for part in [
+            #"{"index":0,"code":20001,"msg":"msgId is invalid, 32 hex digits"}"#, #"{"index":2,"#, #"{"index":3,"#,
+        ] {
+            #expect(text.contains(part), "\(text)")
+        }
+        let many = Array(repeating: bad[0], count: Limits.receiptEventCount + 1).joined(separator: ",")
+        #expect(call(body("[\(many)]")).text.contains("events size over limit, at most 32"))
+    }
+
     @Test("an action's number out of every range is an event to be ignored, never a trap")
     func actionNumbers() {
         for (text, number) in [("-1", 0), ("9223372036854775807", UInt32.max), ("7", 7)] as [(String, UInt32)] {

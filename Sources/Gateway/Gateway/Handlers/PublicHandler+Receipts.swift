@@ -8,7 +8,7 @@ extension PublicHandler {
         guard owner.context.isReady, !owner.context.isStopping else { return respond(exchange, .starting) }
         guard
             let (slot, stamp) = receipts.insert(
-                PendingReceipt(exchange: exchange, app: request.app, notes: request.notes))
+                PendingReceipt(exchange: exchange, app: request.app, form: request.form))
         else {
             return respond(exchange, .busy)
         }
@@ -25,6 +25,6 @@ extension PublicHandler {
         case .clockSkew: owner.metrics.count(.receiptSkewed)
         case .busy: owner.metrics.count(.receiptBusy)
         }
-        respond(pending.exchange, ReceiptRequest.answer(answer, notes: pending.notes))
+        respond(pending.exchange, ReceiptRequest.answer(answer, form: pending.form))
     }
 }

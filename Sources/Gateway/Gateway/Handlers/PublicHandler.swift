@@ -25,7 +25,7 @@ final class PublicHandler {
     struct PendingReceipt {
         var exchange: HTTPExchange
         var app: AppKey
-        var notes: RequestNotes
+        var form: ReceiptRequest.Form
     }
 
     /// Requests under way at once on one loop; more are told to come back.

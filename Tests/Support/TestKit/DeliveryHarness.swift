@@ -486,6 +486,16 @@ package final class DeliveryHarness: ShardStoreObserver {
         return traces.last ?? nil
     }
 
+    /// The steps of a task's message for one device.
+    package func trace(
+        _ task: TaskID, _ app: AppKey, _ cid: DeviceID, _ bucket: Bucket, digest: UInt64
+    ) -> MessageTrace? {
+        traces.removeAll()
+        shard.trace(of: task, app, cid: cid, bucket: bucket, digest: digest, origin: .none, now: now)
+        flush()
+        return traces.last ?? nil
+    }
+
     package func finalState(_ message: MessageID) -> FinalState? { trace(message)?.finalState }
 
     package func status(_ phone: Phone, app: AppKey = DeliveryHarness.app) -> DeviceStatus? {

@@ -127,9 +127,7 @@ final class BroadcastHarness {
 
     func message(_ record: TaskRecord, _ phone: Phone) -> MessageTrace? {
         let digest = SecretAsProof().messageDigest(of: record.id, for: phone.cid)
-        harness.traces.removeAll()
-        ask(.message(record.id, record.app, cid: phone.cid, bucket: phone.bucket, digest: digest))
-        return harness.traces.last ?? nil
+        return harness.trace(record.id, record.app, phone.cid, phone.bucket, digest: digest)
     }
 
     /// accepted = Σ final states + pending, over the counters and over the ledger.

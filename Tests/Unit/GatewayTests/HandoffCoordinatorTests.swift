@@ -19,7 +19,7 @@ struct HandoffCoordinatorTests {
             lease: { shards.leases.append(($0, $1)) }, settle: { _, results, _, _ in shards.settled += results },
             extend: { _, _, _, _, _ in }, knowsAllApps: { shards.knowsAllApps },
             knownApps: { shards.knownApps },
-            route: { Route(.handoff, node: 0, loop: 0, slot: $0, stamp: $1) })
+            route: { Route(.request, node: 0, loop: 0, slot: $0, stamp: $1) })
         return coordinator
     }
 

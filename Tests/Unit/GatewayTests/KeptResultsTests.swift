@@ -17,7 +17,7 @@ struct KeptResultsTests {
                 lease: { _, _ in },
                 settle: { [unowned self] target, results, _, origin in asked.append((target, results, origin)) },
                 extend: { _, _, _, _, _ in }, knowsAllApps: { true }, knownApps: { [] },
-                route: { slot, stamp in Route(.handoff, node: 0, loop: 0, slot: slot, stamp: stamp) })
+                route: { slot, stamp in Route(.request, node: 0, loop: 0, slot: slot, stamp: stamp) })
         }
 
         /// Answers all that was asked; each part says what `verdict` says.

@@ -245,7 +245,7 @@ struct ManagedAppsTests {
         var news = AppNews(since: 1, history: 9, head: 3, all: [], changed: [LinkSamples.managed], isLast: true)
         #expect(!news.isSound)
         news.head = .max
-        #expect(!news.isSound && !LoopAnswer.gateway(LinkSamples.origin(.admin, 1), .apps(news)).isSound)
+        #expect(!news.isSound && !AppNewsRequest.isValid(news))
         news.head = 8
         #expect(news.isSound)
     }

@@ -34,19 +34,15 @@ struct PartOwnershipTests {
                 let coordinator = loop.campaigns.coordinator
                 func ask(_ name: String) {
                     coordinator.ask(0, .create(Self.broadcast(), requestKey: (0, 0), requestDigest: 0)) {
-                        (answer: TaskAnswer) in
+                        answer in
                         if case .busy = answer {
                             told.withLock { $0.append("\(name) task busy") }
                         } else {
                             told.withLock { $0.append("\(name) task") }
                         }
                     }
-                    coordinator.ask(0, GatewayQuestion.revoke(TokenID(expiresAt: .max, random: 7))) { answer in
-                        if case .busy = answer {
-                            told.withLock { $0.append("\(name) question busy") }
-                        } else {
-                            told.withLock { $0.append("\(name) question") }
-                        }
+                    loop.ask(RevokeToken(token: TokenID(expiresAt: .max, random: 7)), of: 0) { isRevoked in
+                        told.withLock { $0.append("\(name) question\(isRevoked ? "" : " busy")") }
                     }
                     let target = ListTarget(cid: DeviceID(high: 1, low: 2), bucket: Bucket(3), digest: 4)
                     let sending = TaskCoordinator.Sending(
@@ -199,7 +195,7 @@ struct PartOwnershipTests {
     /// Whether an answer goes over a link as it is, and not as busy.
     private static func travels(_ answer: TaskAnswer) -> Bool {
         let batch = AnswerBatch()
-        batch.append(.task(Route(.task, node: 1, loop: 0, slot: 1, stamp: 1).origin(1), answer))
+        batch.append(.answered(Route(.request, node: 1, loop: 0, slot: 1, stamp: 1).origin(1), answer))
         let block = LinkBlock()
         LinkCodec.encode(batch, into: block)
         var isWhole = false
@@ -207,9 +203,7 @@ struct PartOwnershipTests {
         reader.bodyLimit = LinkLimits.frameByteCount
         _ = block.withBytes { bytes in
             try? reader.read(bytes) { (frame) throws(LinkFault) in
-                _ = LinkCodec.forEachAnswer(in: frame) { answer in
-                    if case .task(_, .liveBroadcasts) = answer { isWhole = true }
-                }
+                isWhole = LinkCodec.answer(in: frame.body)?.bytes != nil
                 return true
             }
         }
@@ -218,16 +212,16 @@ struct PartOwnershipTests {
 
     @Test("a question finds its way back after the gateway got another number")
     func renumbered() {
-        let own = Route(.task, node: 0, loop: 3, slot: 5, stamp: 6).origin(9)
+        let own = Route(.request, node: 0, loop: 3, slot: 5, stamp: 6).origin(9)
         // On the other gateway, and in its answer.
         let there = own.asked(by: 77)
         #expect(Route(there.route)?.node == 77 && there.request == 9)
         #expect(there.asked(by: 0) == own)
         #expect(Origin.none.asked(by: 77) == .none)
         var questions = LinkQuestions()
-        questions.add(LinkCodec.Question(number: 1, part: 2, busy: .task(own, .busy)))
-        let isTaken = questions.take(.task(there, .done))
-        #expect(isTaken, "the answer of a gateway that knows another number finds nobody")
+        questions.add(LinkCodec.Question(number: 1, part: 2, origin: own, type: TaskCommand.self))
+        let question = questions.take(there)
+        #expect(question?.origin == own, "the answer of a gateway that knows another number finds nobody")
         #expect(questions.count == 0)
     }
 }

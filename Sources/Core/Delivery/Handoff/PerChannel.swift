@@ -48,7 +48,7 @@ extension VendorChannel {
 extension PerChannel: Sendable where Value: Sendable {}
 
 /// A set of channels: a bit for each, so that rows may name those that only a later version knows.
-package struct ChannelSet: OptionSet, Sendable {
+package struct ChannelSet: OptionSet, Sendable, Codable {
     package let rawValue: UInt16
     package init(rawValue: UInt16) { self.rawValue = rawValue }
     package init(_ channel: VendorChannel) { self.init(rawValue: 1 << UInt16(channel.rawValue)) }

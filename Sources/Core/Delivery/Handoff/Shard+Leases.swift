@@ -24,6 +24,17 @@ extension Shard {
         }
     }
 
+    /// The channels of which a lease for all apps would find jobs.
+    package var dueChannels: ChannelSet {
+        mutating get {
+            var channels: ChannelSet = []
+            for channel in VendorChannel.allCases where hasDueJobs(for: nil, channel) {
+                channels.insert(ChannelSet(channel))
+            }
+            return channels
+        }
+    }
+
     private func mayLease(_ app: AppEntry) -> Bool { app.mayLease || isPlanted(.unknownAppLeased) }
 
     /// Leases due jobs; the answer comes as `.leased`, once it is durable, and may be empty.

@@ -186,6 +186,38 @@ extension Shard {
     /// A month, the most that `longestTtlMilliseconds` allows, and a day.
     private static let longestWait: Int64 = 31 * 86_400_000
 
+    /// Answers with the steps of a task's message for one device, as `.messageTrace`.
+    package mutating func trace(
+        of task: TaskID, _ app: AppKey, cid: DeviceID, bucket: Bucket, digest: UInt64, origin: Origin, now: GatewayTime
+    ) {
+        begin(now)
+        guard task.hasLedger else {
+            return findSingle(task, in: bucket) { shard, found in
+                switch found {
+                case .unreadable: shard.tell(.messageTrace(origin, .unreadable))
+                case .found(let row) where row.app == app && row.cid == cid:
+                    shard.trace(of: row.message, mayBePending: true, origin: origin, now: shard.now)
+                case .absent, .found: shard.tell(.messageTrace(origin, .unknown))
+                }
+            }
+        }
+        lookUp(StoreKey(bucket, .taskMessage, task, item: digest)) { shard, found in
+            let stored: FoundRow
+            switch found {
+            case .unreadable: return shard.tell(.messageTrace(origin, .unreadable))
+            case .absent: return shard.tell(.messageTrace(origin, .unknown))
+            case .found(let row): stored = row
+            }
+            guard let row = LedgerRow(stored.bytes), row.app == app, row.cid == cid else {
+                return shard.tell(.messageTrace(origin, .unknown))
+            }
+            let message = MessageID(bucket: bucket, acceptedAt: row.acceptedAt, digest: digest)
+            // A ledger row that has ended outlives its trace, and a broadcast's message is in no list of its device.
+            let mayBePending = row.state == nil && row.table != .broadcast
+            shard.trace(of: message, mayBePending: mayBePending, origin: origin, now: shard.now)
+        }
+    }
+
     /// Answers once everything written so far is durable.
     private mutating func tell(_ effect: Effect) {
         whenDurable(.told(effect))

@@ -204,10 +204,9 @@ extension Shard {
 
     /// Continues with the row that finds a single push's message, or answers that there is none.
     private mutating func withSingleTask(
-        _ task: TaskID, _ app: AppKey, _ origin: Origin, in bucket: Bucket? = nil,
-        completion: @escaping (inout Shard, PushRow) -> Void
+        _ task: TaskID, _ app: AppKey, _ origin: Origin, completion: @escaping (inout Shard, PushRow) -> Void
     ) {
-        findSingle(task, in: bucket ?? task.home) { shard, found in
+        findSingle(task, in: task.home) { shard, found in
             switch found {
             case .unreadable: shard.answer(origin, .busy)
             case .absent: shard.answer(origin, .unknown)
@@ -327,34 +326,6 @@ extension Shard {
         case .found: .swept(1)
         case .absent: .swept(0)
         case .unreadable: .busy
-        }
-    }
-
-    // MARK: One message
-
-    mutating func findMessage(
-        _ task: TaskID, _ app: AppKey, _ cid: DeviceID, _ bucket: Bucket, _ digest: UInt64, _ origin: Origin
-    ) {
-        guard task.hasLedger else {
-            return withSingleTask(task, app, origin, in: bucket) { shard, row in
-                guard row.cid == cid else { return shard.answer(origin, .unknown) }
-                shard.trace(of: row.message, mayBePending: true, origin: origin, now: shard.now)
-            }
-        }
-        lookUp(StoreKey(bucket, .taskMessage, task, item: digest)) { shard, found in
-            let stored: FoundRow
-            switch found {
-            case .unreadable: return shard.answer(origin, .busy)
-            case .absent: return shard.answer(origin, .unknown)
-            case .found(let row): stored = row
-            }
-            guard let row = LedgerRow(stored.bytes), row.app == app, row.cid == cid else {
-                return shard.answer(origin, .unknown)
-            }
-            let message = MessageID(bucket: bucket, acceptedAt: row.acceptedAt, digest: digest)
-            // A ledger row that has ended outlives its trace, and a broadcast's message is in no list of its device.
-            let mayBePending = row.state == nil && row.table != .broadcast
-            shard.trace(of: message, mayBePending: mayBePending, origin: origin, now: shard.now)
         }
     }
 

@@ -7,7 +7,7 @@ internal import Structures
 internal import Wire
 
 extension Shard {
-    /// Handles a command about tasks; the answer comes as `.task`, or as `.messageTrace` for one message's steps.
+    /// Handles a command about tasks; the answer comes as `.task`.
     package mutating func task(_ command: TaskCommand, origin: Origin, now: GatewayTime) {
         begin(now)
         switch command {
@@ -34,8 +34,6 @@ extension Shard {
             counters.remove(days, from: share.buckets, now: now)
             answer(origin, .done)
         case .online: answer(origin, .online(onlineCounts()))
-        case .message(let task, let app, let cid, let bucket, let digest):
-            findMessage(task, app, cid, bucket, digest, origin)
         case .stopSingle(let task, let app): stopSingle(task, app, origin)
         case .keepSiblings(let task, let siblings): keepSiblings(task, siblings, origin)
         case .endSibling(let task, let app, let cid, let bucket, let digest):

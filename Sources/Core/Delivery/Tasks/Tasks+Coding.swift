@@ -5,7 +5,7 @@ internal import Wire
 extension TaskCommand: Codable {
     private enum Kind: String, Codable {
         case create, load, change, park, targets, scan, advance, sweep, totals, day, foldable, removeCounters, online,
-            message, stopSingle, keepSiblings, endSibling, settleFirstAck, begin, end, joinGroup, group,
+            stopSingle, keepSiblings, endSibling, settleFirstAck, begin, end, joinGroup, group,
             liveBroadcasts, broadcastHeads, inspect, feed
     }
 
@@ -70,9 +70,6 @@ extension TaskCommand: Codable {
             try container.encode(days, forKey: .days)
             try container.encode(share, forKey: .share)
         case .online: try put(.online)
-        case .message(let task, let app, let cid, let bucket, let digest):
-            try put(.message, task, app)
-            try putDevice(cid, bucket, digest)
         case .stopSingle(let task, let app): try put(.stopSingle, task, app)
         case .keepSiblings(let task, let devices):
             try put(.keepSiblings, task)
@@ -142,10 +139,6 @@ extension TaskCommand: Codable {
             case .removeCounters:
                 .removeCounters(try get(.days), try get(.share), isCounted: try get(.counted))
             case .online: .online
-            case .message:
-                .message(
-                    try get(.task), try get(.app), cid: try get(.cid), bucket: try get(.bucket),
-                    digest: try get(.digest))
             case .stopSingle: .stopSingle(try get(.task), try get(.app))
             case .keepSiblings: .keepSiblings(try get(.task), try get(.devices))
             case .endSibling:

@@ -110,8 +110,6 @@ package enum TaskCommand: Sendable {
     case removeCounters([CounterDay], LoopShare, isCounted: Bool)
     /// How many devices of each app are connected.
     case online
-    /// The steps of a task's message for one device; answered as `.messageTrace`.
-    case message(TaskID, AppKey, cid: DeviceID, bucket: Bucket, digest: UInt64)
     /// Ends the one message of a single push, if it is pending.
     case stopSingle(TaskID, AppKey)
     /// Keeps the devices of a task of which the first ack wins; `targets` answers with them.

@@ -17,7 +17,7 @@ final class AppService {
 
     func take(_ change: AppChange, _ origin: Origin) {
         guard waiting.count < Self.waitingLimit, owner.store.acceptsWrites, owner.context.apps.isKnown else {
-            return owner.answer(.gateway(origin, .busy))
+            return owner.replyBusy(to: origin)
         }
         waiting.append((change, origin))
         goOn()
@@ -28,7 +28,7 @@ final class AppService {
             let result = owner.context.apps.judge(change, owner.context.history, now: owner.now)
             guard case .done(let app, isNew: true, _) = result else {
                 waiting.removeFirst()
-                owner.answer(.gateway(origin, .app(result)))
+                owner.reply(Optional(result), to: origin)
                 continue
             }
             isWriting = true
@@ -40,14 +40,14 @@ final class AppService {
                 owner.context.apps.put(app, isDeleted: isDeleted, on: owner.context, now: owner.now)
                 owner.context.tellEveryGateway(.appsChanged(app.version))
                 // Behind the new snapshot in every loop's queue, the asking one's included.
-                owner.inNextTurn { $0.answer(.gateway(origin, .app(result))) }
+                owner.inNextTurn { $0.reply(Optional(result), to: origin) }
                 goOn()
             } failed: { [self] in
                 // Whether the row is durable is not known: the next owner reads it, and the caller asks again.
                 isWriting = false
                 let all = waiting
                 waiting = []
-                for (_, origin) in all { owner.answer(.gateway(origin, .busy)) }
+                for (_, origin) in all { owner.replyBusy(to: origin) }
             }
         }
     }
@@ -82,8 +82,8 @@ extension GatewayLoop {
         _ gathered: [ManagedApp], base: UInt64, since version: UInt64, of history: UInt64,
         then: @escaping (Bool) -> Void
     ) {
-        ask(Bucket(0), .apps(since: version)) { [unowned self] answer in
-            guard case .apps(var news) = answer else { return then(false) }
+        ask(AppNewsRequest(since: version), of: Bucket(0)) { [unowned self] answer in
+            guard var news = answer else { return then(false) }
             guard news.since == 0 || news.history == history else {
                 return gatherApps([], base: 0, since: 0, of: news.history, then: then)
             }

@@ -242,10 +242,10 @@ final class ClusterHost: @unchecked Sendable {
     }
 
     private func askForTokens(on member: GatewayLoop) {
-        member.ask(Bucket(0), .startRows) { [self, unowned member] answer in
-            if case .startRows(_, let revoked, let version) = answer {
-                learn(revoked)
-                learn(appsVersion: version)
+        member.ask(StartRowsRequest(), of: Bucket(0)) { [self, unowned member] rows in
+            if let rows {
+                learn(rows.revoked)
+                learn(appsVersion: rows.appsVersion)
             } else if cluster.owner(of: 0) != 0 {
                 return member.campaigns.coordinator.later(Self.tokenPause) { [self, unowned member] in
                     askForTokens(on: member)

@@ -40,7 +40,8 @@ extension GatewayLoop {
         campaigns.coordinator.ask(index, .liveBroadcasts(share, BroadcastPiece())) { [unowned self] answer in
             guard case .liveBroadcasts(let logs, let next) = answer else { return }
             // No broadcasts are news, too: until then the part takes no registrations of these apps.
-            send(next == nil ? .broadcasts(logs, home: index) : .broadcastNews(home: index), to: part)
+            guard next == nil else { return tell(OfferBroadcasts(home: index), to: part) }
+            tell(TellBroadcasts(home: index, logs: logs), to: part)
         }
     }
 

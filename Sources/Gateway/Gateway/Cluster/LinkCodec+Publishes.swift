@@ -287,7 +287,7 @@ extension LinkCodec {
     ) {
         guard let content = try? CompactEncoder.encode(fanout.content), content.count < LinkLimits.frameByteCount / 2
         else {
-            fanout.forEach { remainder.refused.append(.published($0.origin, .busy($0))) }
+            fanout.forEach { remainder.refused.append(.busy($0)) }
             return
         }
         for first in stride(from: 0, to: fanout.targets.count, by: targetsPerFrame) {

@@ -4,18 +4,20 @@ internal import PushAPI
 internal import Wire
 
 // The messages between gateways as bytes. A publish and its answer are written field by field, since every live message of
-// another owner costs one of each. All others go through the compact coder.
+// another owner costs one of each. Questions and their answers go through the compact coder: an answer is read as the type that
+// its question asked for.
 //
 // A frame of messages begins with a number, which its sender gave it: a reader that does not know what the frame says names
 // that number, and the sender answers the questions in it as busy.
 
 /// Messages as bytes.
 enum LinkCodec {
-    /// A question that went into a block, and what its caller is told if no answer comes.
+    /// A question that went into a block.
     struct Question {
         let number: UInt32
         let part: Int
-        let busy: LoopAnswer
+        let origin: Origin
+        let type: any PartitionRequest.Type
     }
 
     /// What a block of messages leaves behind at its sender.
@@ -27,46 +29,8 @@ enum LinkCodec {
         var refused: [LoopAnswer] = []
     }
 
-    /// The kinds of a `message` frame; numbers are never given again.
-    enum MessageKind: UInt8 {
-        case lease = 1, settle, extend, deviceStatus, trace, receipt, directory, task, launched, question, news,
-            broadcasts, broadcastNews
-    }
-
-    /// The kinds of an `answer` frame; numbers are never given again.
-    enum AnswerKind: UInt8 {
-        case leased = 1, settled, deviceStatus, trace, directory, task, receipt, gateway
-    }
-
-    /// A value with the caller that it is for.
-    struct Addressed<Value: Codable & Sendable>: Codable, Sendable {
-        var origin: Origin
-        var value: Value
-    }
-
-    private struct Broadcasts: Codable {
-        var home: Int
-        var logs: [AppBroadcasts]
-    }
-
-    private struct Settlement: Codable {
-        var origin: Origin
-        var results: [JobResult]
-        var apps: Set<AppKey>?
-    }
-
-    private struct Extension: Codable {
-        var origin: Origin
-        var items: [ExtendItem]
-        var milliseconds: Int64
-        var apps: Set<AppKey>?
-    }
-
-    private struct StatusAnswer: Codable {
-        var origin: Origin
-        var cid: DeviceID
-        var answer: DeviceAnswer
-    }
+    /// The number of news in a `message` frame; questions have theirs in `PartitionRequest.number`.
+    private static let newsNumber: UInt8 = 11
 
     // MARK: Messages to bytes
 
@@ -79,36 +43,31 @@ enum LinkCodec {
         case .list(let fanout): encode(fanout, part: part, into: block, &remainder, number: number)
         // Answers go to the node that asked, and a connection by a relay.
         case .answers, .adopt: return
-        case .lease(let command): put(.lease, command)
-        case .settle(let results, let apps, let origin):
-            put(.settle, Settlement(origin: origin, results: results, apps: apps))
-        case .extend(let items, let milliseconds, let apps, let origin):
-            put(.extend, Extension(origin: origin, items: items, milliseconds: milliseconds, apps: apps))
-        case .deviceStatus(let device, let origin): put(.deviceStatus, Addressed(origin: origin, value: device))
-        case .trace(let message, let origin): put(.trace, Addressed(origin: origin, value: message))
-        case .receipt(let command): put(.receipt, command)
-        case .directory(let command): put(.directory, command)
-        case .task(let command, let origin): put(.task, Addressed(origin: origin, value: command))
-        case .launched(let record): put(.launched, record)
-        case .broadcasts(let logs, let home): put(.broadcasts, Broadcasts(home: home, logs: logs))
-        case .broadcastNews(let home): put(.broadcastNews, home)
-        case .question(let question, let origin): put(.question, Addressed(origin: origin, value: question))
-        case .news(let news): put(.news, news)
-        }
-
-        func put(_ kind: MessageKind, _ value: some Encodable) {
-            let busy = message.busyAnswers
-            guard let bytes = try? CompactEncoder.encode(value), bytes.count < LinkLimits.frameByteCount / 2 else {
-                remainder.refused += busy
+        case .news(let news):
+            guard let bytes = try? CompactEncoder.encode(news) else { return }
+            put(newsNumber, .none, bytes)
+        case .request(let request, let origin):
+            guard let bytes = try? CompactEncoder.encode(request), bytes.count < LinkLimits.frameByteCount / 2 else {
+                if origin != .none { remainder.refused.append(.answered(origin, nil)) }
                 return
             }
+            let number = put(type(of: request).number, origin, bytes)
+            guard origin != .none else { return }
+            remainder.questions.append(
+                Question(number: number, part: part, origin: origin, type: type(of: request)))
+        }
+
+        @discardableResult
+        func put(_ kind: UInt8, _ origin: Origin, _ bytes: [UInt8]) -> UInt32 {
             let number = number()
             let start = block.beginFrame(.message, part: part)
             block.put(number)
-            block.put(kind.rawValue)
+            block.put(kind)
+            block.put(origin.route)
+            block.put(origin.request)
             block.put(bytes)
             block.endFrame(start)
-            for answer in busy { remainder.questions.append(Question(number: number, part: part, busy: answer)) }
+            return number
         }
     }
 
@@ -134,49 +93,29 @@ enum LinkCodec {
         let message: LoopMessage?
         switch frame.kind {
         case .publishes: message = publishes(&cursor, part: frame.part, reader).map { .publishes($0) }
-        case .list: message = fanout(&cursor, part: frame.part, reader).map { .list($0) }
+        case .list:
+            let fanout = fanout(&cursor, part: frame.part, reader)
+            message = fanout.flatMap { $0.content.isValid ? .list($0) : nil }
         case .message:
-            guard let kind = cursor.next(UInt8.self) else { throw .malformed }
-            message = MessageKind(rawValue: kind).flatMap { try? Self.message($0, cursor.rest) }
+            guard let kind = cursor.next(UInt8.self), let origin = cursor.nextOrigin() else { throw .malformed }
+            message = rare(kind, origin, cursor.rest, LoopShare(index: frame.part, count: reader.parts))
         default: throw .malformed
         }
-        guard let message, message.isSound(inPart: frame.part, of: reader.parts) else { throw .unread(number: number) }
+        guard let message else { throw .unread(number: number) }
         return message
     }
 
-    private static func message(_ kind: MessageKind, _ bytes: UnsafeRawBufferPointer) throws -> LoopMessage {
-        func value<Value: Decodable>(_ type: Value.Type = Value.self) throws -> Value {
-            try CompactDecoder.decode(type, from: bytes)
+    private static func rare(
+        _ kind: UInt8, _ origin: Origin, _ bytes: UnsafeRawBufferPointer, _ share: LoopShare
+    ) -> LoopMessage? {
+        if kind == newsNumber { return (try? CompactDecoder.decode(GatewayNews.self, from: bytes)).map { .news($0) } }
+        func request<Request: PartitionRequest>(_ type: Request.Type) -> LoopMessage? {
+            guard let request = try? CompactDecoder.decode(type, from: bytes), request.isValid(in: share) else {
+                return nil
+            }
+            return .request(request, Request.isNotice ? .none : origin)
         }
-        switch kind {
-        case .lease: return .lease(try value())
-        case .settle:
-            let form: Settlement = try value()
-            return .settle(form.results, apps: form.apps, form.origin)
-        case .extend:
-            let form: Extension = try value()
-            return .extend(form.items, milliseconds: form.milliseconds, apps: form.apps, form.origin)
-        case .deviceStatus:
-            let form: Addressed<DeviceAddress> = try value()
-            return .deviceStatus(form.value, form.origin)
-        case .trace:
-            let form: Addressed<MessageID> = try value()
-            return .trace(form.value, form.origin)
-        case .receipt: return .receipt(try value())
-        case .directory: return .directory(try value())
-        case .task:
-            let form: Addressed<TaskCommand> = try value()
-            return .task(form.value, form.origin)
-        case .launched: return .launched(try value())
-        case .broadcasts:
-            let form: Broadcasts = try value()
-            return .broadcasts(form.logs, home: form.home)
-        case .broadcastNews: return .broadcastNews(home: try value())
-        case .question:
-            let form: Addressed<GatewayQuestion> = try value()
-            return .question(form.value, form.origin)
-        case .news: return .news(try value())
-        }
+        return PartitionRequests.type(kind).flatMap { request($0) }
     }
 
     // MARK: Answers to bytes
@@ -190,118 +129,55 @@ enum LinkCodec {
             frame = nil
         }
         answers.forEach { answer in
-            if case .published(let origin, let outcome) = answer {
+            switch answer {
+            case .published(let origin, let outcome):
                 let start = frame ?? beginPublished(in: block)
                 frame = start
                 put(origin, outcome, into: block)
                 if block.bodyByteCount(from: start) >= LinkLimits.batchByteCount { endPublished() }
-            } else {
+            case .answered(let origin, let value):
                 endPublished()
-                encode(rare: answer, into: block)
+                put(origin, value, into: block)
             }
         }
         endPublished()
     }
 
-    private static func encode(rare answer: LoopAnswer, into block: LinkBlock) {
-        let kind: AnswerKind
-        let bytes: [UInt8]?
-        switch answer {
-        case .published: return
-        case .leased(let origin, let jobs):
-            (kind, bytes) = (.leased, try? CompactEncoder.encode(Addressed(origin: origin, value: jobs)))
-        case .settled(let origin, let verdicts):
-            (kind, bytes) = (.settled, try? CompactEncoder.encode(Addressed(origin: origin, value: verdicts)))
-        case .deviceStatus(let origin, let cid, let status):
-            let form = StatusAnswer(origin: origin, cid: cid, answer: status)
-            (kind, bytes) = (.deviceStatus, try? CompactEncoder.encode(form))
-        case .trace(let origin, let trace):
-            (kind, bytes) = (.trace, try? CompactEncoder.encode(Addressed(origin: origin, value: trace)))
-        case .directory(let origin, let reply):
-            (kind, bytes) = (.directory, try? CompactEncoder.encode(Addressed(origin: origin, value: reply)))
-        case .task(let origin, let said):
-            (kind, bytes) = (.task, try? CompactEncoder.encode(Addressed(origin: origin, value: said)))
-        case .receipt(let origin, let said):
-            (kind, bytes) = (.receipt, try? CompactEncoder.encode(Addressed(origin: origin, value: said)))
-        case .gateway(let origin, let said):
-            (kind, bytes) = (.gateway, try? CompactEncoder.encode(Addressed(origin: origin, value: said)))
-        }
-        // An answer that is too large is said in its busy form: its caller must not wait for ever.
-        guard let bytes, bytes.count < LinkLimits.frameByteCount / 2 else {
-            if let busy = answer.busyForm { encode(rare: busy, into: block) }
-            return
-        }
+    /// Writes an answer; one that is too large becomes none, so that its caller gets the question's `busy`.
+    private static func put(_ origin: Origin, _ value: (any Codable & Sendable)?, into block: LinkBlock) {
+        let encoded = value.flatMap { try? CompactEncoder.encode($0) }
+        let bytes = encoded.flatMap { $0.count < LinkLimits.frameByteCount / 2 ? $0 : nil }
         let start = block.beginFrame(.answer)
-        block.put(kind.rawValue)
-        block.put(bytes)
+        block.put(origin.route)
+        block.put(origin.request)
+        block.put(UInt8(bytes == nil ? 0 : 1))
+        if let bytes { block.put(bytes) }
         block.endFrame(start)
     }
 
     // MARK: Bytes to answers
 
-    /// Calls `body` with each answer of a frame.
-    ///
-    /// - Returns: false for bytes that are no answers.
-    static func forEachAnswer(in frame: LinkFrame, _ body: (LoopAnswer) -> Void) -> Bool {
-        switch frame.kind {
-        case .published: return forEachPublished(in: frame.body, body)
-        case .answer:
-            guard let answer = try? rareAnswer(frame.body), answer.isSound else { return false }
-            body(answer)
-            return true
-        default: return false
-        }
+    /// The caller and the bytes of an `answer` frame, or no bytes where nobody answers; `nil`: no answer has this form.
+    static func answer(in body: UnsafeRawBufferPointer) -> (origin: Origin, bytes: UnsafeRawBufferPointer?)? {
+        var cursor = LinkCursor(body)
+        guard let origin = cursor.nextOrigin(), let hasBytes = cursor.next(UInt8.self) else { return nil }
+        return (origin, hasBytes == 1 ? cursor.rest : nil)
     }
 
-    private static func rareAnswer(_ bytes: UnsafeRawBufferPointer) throws -> LoopAnswer? {
-        var cursor = LinkCursor(bytes)
-        guard let kind = cursor.next(UInt8.self).flatMap({ AnswerKind(rawValue: $0) }) else { return nil }
-        let rest = cursor.rest
-        func value<Value: Decodable>(_ type: Value.Type = Value.self) throws -> Value {
-            try CompactDecoder.decode(type, from: rest)
+    /// The answer to a question of a type; `nil`: the bytes are none that the caller may take.
+    static func answer<Request: PartitionRequest>(
+        to type: Request.Type, _ bytes: UnsafeRawBufferPointer
+    ) -> (any Codable & Sendable)? {
+        guard let answer = try? CompactDecoder.decode(Request.Answer.self, from: bytes), Request.isValid(answer) else {
+            return nil
         }
-        switch kind {
-        case .leased:
-            let form: Addressed<[Job]> = try value()
-            return .leased(form.origin, form.value)
-        case .settled:
-            let form: Addressed<[ResultVerdict]> = try value()
-            return .settled(form.origin, form.value)
-        case .deviceStatus:
-            let form: StatusAnswer = try value()
-            return .deviceStatus(form.origin, form.cid, form.answer)
-        case .trace:
-            let form: Addressed<TraceAnswer> = try value()
-            return .trace(form.origin, form.value)
-        case .directory:
-            let form: Addressed<DirectoryReply> = try value()
-            return .directory(form.origin, form.value)
-        case .task:
-            let form: Addressed<TaskAnswer> = try value()
-            return .task(form.origin, form.value)
-        case .receipt:
-            let form: Addressed<ReceiptAnswer> = try value()
-            return .receipt(form.origin, form.value)
-        case .gateway:
-            let form: Addressed<GatewayAnswer> = try value()
-            return .gateway(form.origin, form.value)
-        }
+        return answer
     }
 }
 
-extension ExtendItem: Codable {
-    private enum Key: String, CodingKey { case job, lease }
-
-    func encode(to encoder: any Encoder) throws {
-        var container = encoder.container(keyedBy: Key.self)
-        try container.encode(job, forKey: .job)
-        try container.encode(WordPair(leaseID), forKey: .lease)
-    }
-
-    init(from decoder: any Decoder) throws {
-        let container = try decoder.container(keyedBy: Key.self)
-        self.init(
-            job: try container.decode(MessageID.self, forKey: .job),
-            leaseID: try container.decode(WordPair.self, forKey: .lease).words)
+extension LinkCursor {
+    fileprivate mutating func nextOrigin() -> Origin? {
+        guard let route = next(UInt64.self), let request = next(UInt64.self) else { return nil }
+        return Origin(route: route, request: request)
     }
 }

@@ -43,10 +43,22 @@ package enum LinkInspection {
             } catch {
                 return nil
             }
-        case .published, .answer:
+        case .published:
             let answers = AnswerBatch()
-            guard LinkCodec.forEachAnswer(in: frame, { answers.append($0) }) else { return nil }
-            return stability(of: answers)
+            guard LinkCodec.forEachPublished(in: frame.body, { answers.append($0) }) else { return nil }
+            let once = written(answers)
+            return once == written(read(once)) ? nil : "answers change when they are written"
+        case .answer:
+            guard let (origin, bytes) = LinkCodec.answer(in: frame.body), let bytes else { return nil }
+            // The question's type is the reader's own: any of them may meet any bytes.
+            let types = PartitionRequests.types
+            let type = types[Int(origin.route % UInt64(types.count))]
+            guard let answer = LinkCodec.answer(to: type, bytes) else { return nil }
+            guard let once = try? CompactEncoder.encode(answer),
+                let again = once.withUnsafeBytes({ LinkCodec.answer(to: type, $0) }),
+                let twice = try? CompactEncoder.encode(again)
+            else { return "an answer is lost when it is written" }
+            return once.sorted() == twice.sorted() ? nil : "an answer changes when it is written"
         case .hello: return LinkHello(frame.body).flatMap { LinkHello($0.bytes) == $0 ? nil : "a Hello changes" }
         case .close: return LinkClose(frame.body).flatMap { LinkClose($0.bytes) == $0 ? nil : "a Close changes" }
         case .trunk: return LinkHello(frame.body).flatMap { LinkHello($0.bytes) == $0 ? nil : "a Hello changes" }
@@ -90,18 +102,14 @@ package enum LinkInspection {
         return remainder.refused.isEmpty ? block.copy : nil
     }
 
-    private static func stability(of answers: AnswerBatch) -> String? {
-        let once = written(answers)
-        let again = AnswerBatch()
+    private static func read(_ bytes: [UInt8]) -> AnswerBatch {
+        let answers = AnswerBatch()
         let reader = LinkFrameReader()
         reader.bodyLimit = LinkLimits.frameByteCount
-        let isRead = once.withUnsafeBytes { bytes in
-            let count = try? reader.read(bytes) { frame in
-                LinkCodec.forEachAnswer(in: frame) { again.append($0) }
-            }
-            return count == bytes.count
+        bytes.withUnsafeBytes { bytes in
+            _ = try? reader.read(bytes) { frame in LinkCodec.forEachPublished(in: frame.body) { answers.append($0) } }
         }
-        return isRead && written(again).sorted() == once.sorted() ? nil : "answers change when they are written"
+        return answers
     }
 
     private static func written(_ answers: AnswerBatch) -> [UInt8] {

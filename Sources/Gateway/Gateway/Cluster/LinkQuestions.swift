@@ -6,17 +6,11 @@ internal import Wire
 ///
 /// So each question has one answer, whatever happens to the link; a second one finds nothing here.
 struct LinkQuestions {
-    private struct Rare {
-        var number: UInt32
-        var part: Int
-        var busy: LoopAnswer
-    }
-
     private var publishes = AskedPublishes()
-    private var rare: [Origin: [Rare]] = [:]
-    private var rareCount = 0
+    /// By the origin that this gateway gave: each question has one of its own.
+    private var rare: [Origin: LinkCodec.Question] = [:]
 
-    var count: Int { publishes.count + rareCount }
+    var count: Int { publishes.count + rare.count }
 
     mutating func add(_ asked: LinkCodec.AskedPublish, number: UInt32, part: Int) {
         var asked = asked
@@ -24,62 +18,31 @@ struct LinkQuestions {
         publishes.insert(asked, number: number, part: part)
     }
 
-    mutating func add(_ question: LinkCodec.Question) {
-        rare[question.busy.origin.asked(by: 0), default: []].append(
-            Rare(number: question.number, part: question.part, busy: question.busy))
-        rareCount += 1
-    }
+    mutating func add(_ question: LinkCodec.Question) { rare[question.origin.asked(by: 0)] = question }
 
-    /// Takes the question of an answer out.
+    /// Takes the question of a publish's answer out; false when there is none, and the answer is nobody's.
+    mutating func take(_ origin: Origin, _ cid: DeviceID) -> Bool { publishes.remove(origin.asked(by: 0), cid) }
+
+    /// Takes the question of any other answer out; `nil` when there is none.
     ///
-    /// - Returns: false when there is no such question; the answer is nobody's then.
-    mutating func take(_ answer: LoopAnswer) -> Bool {
-        // The other gateway's answer names this one by its number; the question did not.
-        let origin = answer.origin.asked(by: 0)
-        if case .published(_, let outcome) = answer { return publishes.remove(origin, outcome.cid) }
-        guard let waiting = rare[origin], let place = waiting.firstIndex(where: { $0.busy.isAnswered(by: answer) })
-        else { return false }
-        rareCount -= 1
-        if waiting.count == 1 {
-            rare[origin] = nil
-        } else {
-            rare[origin]?.remove(at: place)
-        }
-        return true
-    }
+    /// The other gateway's answer names this one by its number; the question did not.
+    mutating func take(_ origin: Origin) -> LinkCodec.Question? { rare.removeValue(forKey: origin.asked(by: 0)) }
 
     /// Takes out the questions of a frame, of a part, or all; their busy forms.
     mutating func takeBusy(number: UInt32? = nil, part: Int? = nil) -> [LoopAnswer] {
         var answers = publishes.removeAll(number: number, part: part).map(\.busy)
-        for (origin, waiting) in rare {
-            let isMeant = waiting.map { (number ?? $0.number) == $0.number && (part ?? $0.part) == $0.part }
-            let left = zip(waiting, isMeant).filter { !$0.1 }.map(\.0)
-            guard left.count < waiting.count else { continue }
-            answers += zip(waiting, isMeant).filter { $0.1 }.map(\.0.busy)
-            rareCount -= waiting.count - left.count
-            rare[origin] = left.isEmpty ? nil : left
+        for (origin, question) in rare {
+            guard (number ?? question.number) == question.number, (part ?? question.part) == question.part else {
+                continue
+            }
+            rare[origin] = nil
+            answers.append(.answered(question.origin, nil))
         }
         return answers
     }
 
     /// Gives back memory that a burst has left.
     mutating func trim() { publishes.trim() }
-}
-
-extension LoopAnswer {
-    /// Whether an answer is one to the question that this one is the busy form of.
-    fileprivate func isAnswered(by answer: LoopAnswer) -> Bool {
-        switch (self, answer) {
-        case (.leased, .leased), (.directory, .directory), (.task, .task), (.receipt, .receipt), (.trace, .trace),
-            (.gateway, .gateway):
-            true
-        case (.settled(_, let asked), .settled(_, let verdicts)): asked.count == verdicts.count
-        case (.deviceStatus(_, let asked, _), .deviceStatus(_, let cid, _)): asked == cid
-        // The steps of a task's message, which are asked for as a task's.
-        case (.task, .trace): true
-        default: false
-        }
-    }
 }
 
 /// Publishes under way over a link, by origin and device: an open-addressed table, since each live message of another owner

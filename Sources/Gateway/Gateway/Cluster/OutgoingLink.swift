@@ -142,14 +142,27 @@ final class OutgoingLink {
             else { throw .malformed("the peer is another one than it is said to be") }
             connection.identified()
             up(connection, hello)
-        case (.published, .up), (.answer, .up):
-            let isRead = LinkCodec.forEachAnswer(in: frame) { answer in
+        case (.published, .up):
+            let isRead = LinkCodec.forEachPublished(in: frame.body) { answer in
+                guard case .published(let origin, let outcome) = answer else { return }
                 // An answer that is not asked for comes too late, or is none of ours.
-                guard questions.take(answer) else { return peerConnections.counters.count(.strayAnswers) }
+                guard questions.take(origin, outcome.cid) else { return peerConnections.counters.count(.strayAnswers) }
                 peerConnections.deliver(answer)
             }
             // Its question is answered as busy when the link ends.
             guard isRead else { throw .malformed("an answer cannot be read") }
+            port.setQuestions(questions.count)
+        case (.answer, .up):
+            guard let (origin, bytes) = LinkCodec.answer(in: frame.body) else {
+                throw .malformed("an answer cannot be read")
+            }
+            guard let question = questions.take(origin) else {
+                peerConnections.counters.count(.strayAnswers)
+                break
+            }
+            let answer = bytes.flatMap { LinkCodec.answer(to: question.type, $0) }
+            if answer == nil, bytes != nil { peerConnections.counters.count(.unreadMessages) }
+            peerConnections.deliver(.answered(question.origin, answer))
             port.setQuestions(questions.count)
         case (.unread, .up):
             guard let number = frame.body.count >= 4 ? frame.body.loadUnaligned(as: UInt32.self) : nil else {

@@ -90,20 +90,20 @@ final class PartOpening: @unchecked Sendable {
     /// Asks part 0's owner until it has answered.
     private func askFold(on member: GatewayLoop, delay: Int64) {
         guard !host.isGivenUp(part, epoch: epoch) else { return isReading ? () : abandonReading() }
-        member.ask(Bucket(0), .startRows) { [unowned member] answer in
-            guard case .startRows(let folded, let revoked, let version) = answer else {
+        member.ask(StartRowsRequest(), of: Bucket(0)) { [unowned member] answer in
+            guard let rows = answer else {
                 // The owner of part 0 is not there yet.
                 return member.campaigns.coordinator.later(delay) { [unowned member] in
                     self.askFold(on: member, delay: min(500, delay * 2))
                 }
             }
-            self.host.learn(revoked)
-            self.host.learn(appsVersion: version)
+            self.host.learn(rows.revoked)
+            self.host.learn(appsVersion: rows.appsVersion)
             guard self.isReading else {
-                self.fold = CounterFold(folded)
+                self.fold = CounterFold(rows.folded)
                 return self.read()
             }
-            self.lateFold = folded
+            self.lateFold = rows.folded
             self.tellFold(member)
         }
     }

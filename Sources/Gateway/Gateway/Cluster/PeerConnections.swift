@@ -340,7 +340,7 @@ final class PeerConnections {
             count += 1
             deliver(asked.busy)
         }
-        for question in parcel.questions { deliver(question.busy) }
+        for question in parcel.questions { deliver(.answered(question.origin, nil)) }
         for answer in parcel.refused { deliver(answer) }
         counters.count(.busyAnswers, count + UInt64(parcel.questions.count + parcel.refused.count))
         spares.keep(parcel.block)
@@ -356,7 +356,6 @@ final class PeerConnections {
         }
         var message = message
         message.setAsker(link.peer?.node ?? 0)
-        message.setTeller(link.peer?.node ?? 0)
         inboxes[part].messages.append(message)
         inboxes[part].senders.append(link)
         touched.insert(part)
@@ -401,7 +400,8 @@ final class PeerConnections {
         for (index, message) in messages.enumerated() {
             let place = takenCount + index - keptCount
             switch message {
-            case .answers, .launched, .broadcasts, .broadcastNews: inboxes[part].kept.append(message)
+            case .answers: inboxes[part].kept.append(message)
+            case .request where message.isNotice: inboxes[part].kept.append(message)
             default: if place >= 0, let sender = senders[place] { answerBusy(message, to: sender) }
             }
         }

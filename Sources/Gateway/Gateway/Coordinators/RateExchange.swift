@@ -142,12 +142,8 @@ extension GatewayLoop {
         guard !isHere(0) else {
             return context.rates.endExchange(context.rates.count(reports, now: now), now: now)
         }
-        ask(Bucket(0), .rates(reports)) { [unowned self] answer in
-            if case .rates(let totals) = answer {
-                context.rates.endExchange(totals, now: now)
-            } else {
-                context.rates.endExchange(nil, now: now)
-            }
+        ask(CountRates(reports: reports), of: Bucket(0)) { [unowned self] totals in
+            context.rates.endExchange(totals, now: now)
         }
     }
 }

@@ -121,10 +121,9 @@ extension GatewayLoop {
             guard let elsewhere = context.quotas.count(told, of: cluster.node, now: loop.now) else { return }
             return context.quotas.hear(elsewhere, now: loop.now)
         }
-        ask(Bucket(0), .queues(told, node: cluster.node)) { [unowned self] answer in
+        ask(CountQueues(queues: told), of: Bucket(0)) { [unowned self] elsewhere in
             // Where there is none, the last word holds for some seconds.
-            guard case .queues(let elsewhere) = answer else { return }
-            context.quotas.hear(elsewhere, now: loop.now)
+            if let elsewhere { context.quotas.hear(elsewhere, now: loop.now) }
         }
     }
 

@@ -9,17 +9,6 @@ internal import Wire
 ///
 /// Each step's answer carries the next; a caller that left loses nothing but its answer.
 final class TaskCoordinator {
-    enum Answer {
-        case task(TaskAnswer)
-        case trace(TraceAnswer)
-        case gateway(GatewayAnswer)
-    }
-
-    private final class Ask {
-        let then: (Answer) -> Void
-        init(_ then: @escaping (Answer) -> Void) { self.then = then }
-    }
-
     private final class PendingList {
         var run: ListRun
         let then: ([PublishOutcome]) -> Void
@@ -28,7 +17,7 @@ final class TaskCoordinator {
         }
     }
 
-    /// Questions and lists under way at once on one loop; more are told to come back.
+    /// Lists under way at once on one loop; more are told to come back.
     static let pendingLimit = 65_536
     /// Stored messages that this loop has at hand.
     static let cacheLimit = 1_024
@@ -36,7 +25,6 @@ final class TaskCoordinator {
     static let cacheMilliseconds: UInt64 = 5_000
 
     unowned let owner: GatewayLoop
-    private var asks = StampedTable<Ask>(limit: TaskCoordinator.pendingLimit)
     private var lists = StampedTable<PendingList>(limit: TaskCoordinator.pendingLimit)
     private var cache: [TaskID: (record: TaskRecord, until: UInt64)] = [:]
     private var cacheOrder: [TaskID] = []
@@ -52,7 +40,7 @@ final class TaskCoordinator {
 
     init(_ owner: GatewayLoop) { self.owner = owner }
 
-    var hasWorkUnderWay: Bool { asks.count > 0 || lists.count > 0 }
+    var hasWorkUnderWay: Bool { lists.count > 0 }
 
     /// Does something after `milliseconds`.
     func later(_ milliseconds: Int64, _ step: @escaping () -> Void) {
@@ -68,27 +56,9 @@ final class TaskCoordinator {
 
     // MARK: Asking
 
-    /// Sends a command to a loop; `then` runs on this one, with `.busy` when too much is under way.
-    func ask(_ loop: Int, _ command: TaskCommand, then: @escaping (Answer) -> Void) {
-        guard let (slot, stamp) = asks.insert(Ask(then)) else { return then(.task(.busy)) }
-        owner.task(command, on: loop, origin: owner.route(.task, slot, stamp).origin(0))
-    }
-
-    /// As the other, for commands that are not answered with a trace.
-    func ask(_ loop: Int, _ command: TaskCommand, told: @escaping (TaskAnswer) -> Void) {
-        ask(loop, command) { (answer: Answer) in
-            if case .task(let answer) = answer { told(answer) } else { told(.busy) }
-        }
-    }
-
-    /// Sends a question to the gateway of a loop, with `.busy` when too much is under way.
-    func ask(_ loop: Int, _ question: GatewayQuestion, then: @escaping (GatewayAnswer) -> Void) {
-        let asked = asks.insert(
-            Ask { answer in
-                if case .gateway(let answer) = answer { then(answer) } else { then(.busy) }
-            })
-        guard let (slot, stamp) = asked else { return then(.busy) }
-        owner.question(question, on: loop, origin: owner.route(.task, slot, stamp).origin(0))
+    /// Sends a command to a partition; `told` gets `.busy` when there is no answer to be had.
+    func ask(_ partition: Int, _ command: TaskCommand, told: @escaping (TaskAnswer) -> Void) {
+        owner.ask(command, of: partition, completion: told)
     }
 
     func ask(home task: TaskID, _ command: TaskCommand, told: @escaping (TaskAnswer) -> Void) {
@@ -102,11 +72,6 @@ final class TaskCoordinator {
         for loop in 0..<count {
             ask(loop, command(LoopShare(index: loop, count: count))) { gathering.take($0, at: loop) }
         }
-    }
-
-    func answered(_ route: Route, _ answer: Answer) {
-        guard let ask = asks.remove(route.slot, route.stamp) else { return }
-        ask.then(answer)
     }
 
     // MARK: Stored messages
@@ -199,7 +164,7 @@ final class TaskCoordinator {
                     told(answer)
                     // Only now does the home close it: what the closing scan ended is in nobody's count.
                     guard case .swept = answer, let self else { return }
-                    ask(home: task, .change(task, app, .swept)) { (_: TaskAnswer) in }
+                    ask(home: task, .change(task, app, .swept)) { _ in }
                 }
             case .record(let record) where record.state == .stopping: sweep(task, app, told: told)
             // There was nothing left to stop.
@@ -263,7 +228,7 @@ final class TaskCoordinator {
             let gathering = Gathering<TaskAnswer>(count: siblings.count) { [weak self] answers in
                 let isWhole = answers.allSatisfy { if case .swept = $0 { true } else { false } }
                 guard let self, isWhole else { return }
-                ask(bucket.loop(of: owner.loopCount), .settleFirstAck(first)) { (_: TaskAnswer) in }
+                ask(bucket.loop(of: owner.loopCount), .settleFirstAck(first)) { _ in }
             }
             for sibling in siblings {
                 let command = TaskCommand.endSibling(

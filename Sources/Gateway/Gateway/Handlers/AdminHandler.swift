@@ -6,16 +6,6 @@ internal import Wire
 
 /// The admin listener of one loop: the handoff API, traces, devices, health and metrics.
 final class AdminHandler {
-    private enum Question {
-        case device(DeviceAddress)
-        case message(scope: Set<AppKey>?)
-    }
-
-    private struct Pending {
-        var exchange: HTTPExchange
-        var question: Question
-    }
-
     static let pendingLimit = 4_096
     static let busy = APIResponse.adminUnavailable("too many requests wait here, retry")
 
@@ -24,7 +14,8 @@ final class AdminHandler {
     private let api: AdminAPI
     private let inspections: InspectionHandler
     private let apps: AppHandler
-    private var pending = StampedTable<Pending>(limit: AdminHandler.pendingLimit)
+    /// Questions of operators that wait for their answers.
+    private var pendingCount = 0
 
     init(_ owner: GatewayLoop) {
         self.owner = owner
@@ -94,10 +85,20 @@ final class AdminHandler {
             }
             if !isTaken { respond(exchange, Self.busy) }
         case .device(let device):
-            ask(exchange, .device(device)) { owner.queryStatus(of: device, origin: $0) }
+            ask(exchange, DeviceStatusRequest(device: device), device.bucket) { [api] answer in
+                if case .unreadable = answer {
+                    return .adminUnavailable("the device's record cannot be read now, retry")
+                }
+                return AdminAnswer.device(answer.status, at: device, registry: api.registry)
+            }
         case .message(let message, let scope):
             guard let bucket = message.bucket else { return }
-            ask(exchange, .message(scope: scope)) { owner.queryTrace(of: message, bucket: bucket, origin: $0) }
+            ask(exchange, MessageTraceRequest(message: message), bucket) { [api] answer in
+                if case .unreadable = answer {
+                    return .adminUnavailable("the message's rows cannot be read now, retry")
+                }
+                return AdminAnswer.trace(answer.trace, scope: scope, registry: api.registry)
+            }
         case .push(let app, let credential):
             owner.log.write(.info, .operatorPush, [.name: .text(credential), .app: .text(app.appID)])
             owner.publicHandler.push(exchange, app: app)
@@ -178,31 +179,16 @@ final class AdminHandler {
         }
     }
 
-    private func ask(_ exchange: HTTPExchange, _ question: Question, _ send: (Origin) -> Void) {
-        guard let (slot, stamp) = pending.insert(Pending(exchange: exchange, question: question)) else {
-            return respond(exchange, Self.busy)
+    private func ask<Request: PartitionRequest>(
+        _ exchange: HTTPExchange, _ request: Request, _ bucket: Bucket,
+        response: @escaping (Request.Answer) -> APIResponse
+    ) {
+        guard pendingCount < Self.pendingLimit else { return respond(exchange, Self.busy) }
+        pendingCount += 1
+        owner.ask(request, of: bucket) { [weak self] answer in
+            self?.pendingCount -= 1
+            self?.respond(exchange, response(answer))
         }
-        send(owner.route(.admin, slot, stamp).origin(0))
-    }
-
-    func answered(_ route: Route, _ answer: DeviceAnswer) {
-        guard let waiting = pending.remove(route.slot, route.stamp), case .device(let device) = waiting.question else {
-            return
-        }
-        if case .unreadable = answer {
-            return respond(waiting.exchange, .adminUnavailable("the device's record cannot be read now, retry"))
-        }
-        respond(waiting.exchange, AdminAnswer.device(answer.status, at: device, registry: api.registry))
-    }
-
-    func answered(_ route: Route, _ answer: TraceAnswer) {
-        guard let waiting = pending.remove(route.slot, route.stamp), case .message(let scope) = waiting.question else {
-            return
-        }
-        if case .unreadable = answer {
-            return respond(waiting.exchange, .adminUnavailable("the message's rows cannot be read now, retry"))
-        }
-        respond(waiting.exchange, AdminAnswer.trace(answer.trace, scope: scope, registry: api.registry))
     }
 
     private func respond(_ exchange: HTTPExchange, _ response: APIResponse) {

@@ -21,8 +21,8 @@ struct AppHandler {
             guard owner.context.isReady, !owner.context.isStopping else {
                 return respond(.adminUnavailable("the gateway is starting or stopping"))
             }
-            owner.ask(Bucket(0), .app(change)) { [unowned owner] answer in
-                guard case .app(let result) = answer else {
+            owner.ask(ChangeApp(change: change), of: Bucket(0)) { [unowned owner] answer in
+                guard let result = answer else {
                     return respond(
                         .adminUnavailable("the owner of the apps' rows does not answer now: look at the app, and retry")
                     )

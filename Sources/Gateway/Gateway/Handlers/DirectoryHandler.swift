@@ -42,7 +42,7 @@ final class DirectoryHandler {
         guard let (slot, stamp) = operations.insert(Pending(app: app, operation: operation, complete: complete)) else {
             return false
         }
-        send(steps, app: app, owner.route(.directory, slot, stamp))
+        send(steps, app: app, slot, stamp)
         return true
     }
 
@@ -75,28 +75,27 @@ final class DirectoryHandler {
         for news in late { follow(news) }
     }
 
-    private func send(_ steps: [StepToSend], app: AppKey, _ route: Route) {
+    private func send(_ steps: [StepToSend], app: AppKey, _ slot: UInt32, _ stamp: UInt32) {
         for step in steps {
             let (target, bucket): (Int, Bucket) =
                 switch step.target {
                 case .bucket(let bucket): (bucket.loop(of: owner.loopCount), bucket)
                 case .loop(let loop): (loop, Bucket(UInt16(loop)))
                 }
-            owner.direct(
-                DirectoryCommand(origin: route.origin(step.request), app: app, bucket: bucket, step: step.step),
-                to: target)
+            let command = DirectoryCommand(origin: .none, app: app, bucket: bucket, step: step.step)
+            owner.ask(command, of: target) { [weak self] in self?.answered(slot, stamp, step.request, $0) }
         }
     }
 
-    func answered(_ route: Route, _ request: UInt64, _ reply: DirectoryReply) {
-        guard var pending = operations[route.slot, route.stamp] else { return }
+    private func answered(_ slot: UInt32, _ stamp: UInt32, _ request: UInt64, _ reply: DirectoryReply) {
+        guard var pending = operations[slot, stamp] else { return }
         let steps = pending.operation.receive(request, reply)
         guard pending.operation.isDone else {
-            operations[route.slot, route.stamp] = pending
-            send(steps, app: pending.app, route)
+            operations[slot, stamp] = pending
+            send(steps, app: pending.app, slot, stamp)
             return
         }
-        operations.remove(route.slot, route.stamp)
+        operations.remove(slot, stamp)
         pending.complete(pending.operation)
     }
 }

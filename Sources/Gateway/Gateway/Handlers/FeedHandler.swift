@@ -65,7 +65,7 @@ final class FeedHandler {
     /// Asks the feed's home; `then` gets `nil` when it cannot answer now.
     func ask(_ command: FeedCommand, then: @escaping (FeedAnswer?) -> Void) {
         let home = command.feed.home.loop(of: owner.loopCount)
-        owner.campaigns.coordinator.ask(home, .feed(command)) { (answer: TaskAnswer) in
+        owner.campaigns.coordinator.ask(home, .feed(command)) { answer in
             if case .feed(let answer) = answer { then(answer) } else { then(nil) }
         }
     }

@@ -135,15 +135,13 @@ final class InspectionHandler {
     private func taskMessage(_ task: TaskID, _ address: DeviceAddress, _ respond: @escaping Respond) {
         guard let app = registry.known(address.app) else { return respond(InspectionAnswers.unknownTask) }
         let target = app.target(address.cid, of: task)
-        let command = TaskCommand.message(
-            task, address.app, cid: address.cid, bucket: target.bucket, digest: target.digest)
-        coordinator.ask(target.bucket.loop(of: owner.loopCount), command) { [weak self] answer in
-            guard let self, case .trace(let found) = answer else {
-                if case .task(.unknown) = answer { return respond(InspectionAnswers.unknownTask) }
-                return respond(InspectionAnswers.unreadable)
-            }
-            if case .unreadable = found { return respond(InspectionAnswers.unreadable) }
-            respond(AdminAnswer.trace(found.trace, scope: [address.app], registry: registry))
+        let request = TaskMessageRequest(
+            task: task, app: address.app, cid: address.cid, bucket: target.bucket, digest: target.digest)
+        owner.ask(request, of: target.bucket) { [weak self] answer in
+            guard let self else { return }
+            if case .unreadable = answer { return respond(InspectionAnswers.unreadable) }
+            guard let trace = answer.trace else { return respond(InspectionAnswers.unknownTask) }
+            respond(AdminAnswer.trace(trace, scope: [address.app], registry: registry))
         }
     }
 

@@ -51,10 +51,9 @@ extension PublicHandler {
 
     /// Carries it out on the loop that owns the gateway's own rows.
     private func perform(_ exchange: HTTPExchange, _ request: TestDeviceRequest, known: Set<DeviceID>) {
-        let question = GatewayQuestion.testDevices(request, known: known, limit: owner.limits.users.testDevices)
-        owner.ask(Bucket(0), question) { [weak self] answer in
-            guard case .testDevices(let result) = answer else { return self?.respond(exchange, .busy) ?? () }
-            self?.respond(exchange, TestDeviceAnswer.render(request, result))
+        let call = TestDevicesCall(request: request, known: known, limit: owner.limits.users.testDevices)
+        owner.ask(call, of: Bucket(0)) { [weak self] result in
+            self?.respond(exchange, result.map { TestDeviceAnswer.render(request, $0) } ?? .busy)
         }
     }
 }

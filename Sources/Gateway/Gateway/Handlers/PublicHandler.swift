@@ -22,12 +22,6 @@ final class PublicHandler {
         }
     }
 
-    struct PendingReceipt {
-        var exchange: HTTPExchange
-        var app: AppKey
-        var form: ReceiptRequest.Form
-    }
-
     /// Requests under way at once on one loop; more are told to come back.
     static let pendingLimit = 65_536
 
@@ -44,9 +38,6 @@ final class PublicHandler {
     private var handledCount = 0
     /// New connections wait with the kernel, because most places are those of requests that wait.
     private var isCrowded = false
-    private var queries = StampedTable<Gathering<(cid: DeviceID, answer: DeviceAnswer)>>(
-        limit: PublicHandler.pendingLimit)
-    var receipts = StampedTable<PendingReceipt>(limit: PublicHandler.pendingLimit)
     /// Void tokens that had expired before their rows were read here.
     private var expiredRows: [TokenID] = []
 
@@ -62,7 +53,7 @@ final class PublicHandler {
         api.mayMissApps = owner.context.cluster != nil
     }
 
-    var hasWorkUnderWay: Bool { pushes.count > 0 || queries.count > 0 || receipts.count > 0 || !waiting.isEmpty }
+    var hasWorkUnderWay: Bool { pushes.count > 0 || !waiting.isEmpty }
 
     func reload(_ snapshot: GatewaySnapshot) {
         api.registry = snapshot.registry
@@ -239,8 +230,8 @@ final class PublicHandler {
             revocations.withLock { $0.giveBack(token, of: app) }
             return then(.tooManyRevokedInAll)
         }
-        owner.ask(Bucket(0), .revoke(token)) { answer in
-            if case .revoked = answer { return then(nil) }
+        owner.ask(RevokeToken(token: token), of: Bucket(0)) { isRevoked in
+            if isRevoked { return then(nil) }
             // It may have become void all the same, and then counts for nothing.
             revocations.withLock { $0.giveBack(token, of: app) }
             then(.busy)
@@ -335,17 +326,11 @@ final class PublicHandler {
             }
             self?.respond(exchange, StatusAnswer.render(query, statuses: statuses))
         }
-        guard let (slot, stamp) = queries.insert(gathering) else { return respond(exchange, .busy) }
-        let route = owner.route(.userStatus, slot, stamp)
-        for (index, device) in devices.enumerated() {
-            owner.queryStatus(of: device, origin: route.origin(UInt64(index)))
+        for (place, device) in devices.enumerated() {
+            owner.ask(DeviceStatusRequest(device: device), of: device.bucket) {
+                gathering.take((device.cid, $0), at: place)
+            }
         }
-    }
-
-    func answered(_ route: Route, _ cid: DeviceID, _ answer: DeviceAnswer) {
-        guard let gathering = queries[route.slot, route.stamp] else { return }
-        gathering.take((cid, answer))
-        if gathering.isComplete { queries.remove(route.slot, route.stamp) }
     }
 
     func respond(_ exchange: HTTPExchange, _ response: APIResponse) {

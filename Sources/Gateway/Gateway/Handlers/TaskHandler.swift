@@ -53,8 +53,8 @@ final class TaskHandler {
         case .groupReport(let query): report(query, respond)
         case .dayReport(let query): report(query, respond)
         case .onlineReport(let app):
-            owner.ask(Bucket(0), .onlinePoints(app)) { answer in
-                guard case .onlinePoints(let points) = answer else { return respond(.busy) }
+            owner.ask(OnlinePointsRequest(app: app), of: Bucket(0)) { points in
+                guard let points else { return respond(.busy) }
                 respond(ReportAnswer.online(points.map { (time: $0.time, count: $0.count) }))
             }
         case .quotaReport(let key): quota(key, respond)
@@ -373,15 +373,12 @@ final class TaskHandler {
     // MARK: One message
 
     private func detail(_ query: DetailQuery, _ respond: @escaping Respond) {
-        let command = TaskCommand.message(
-            query.task, query.device.app, cid: query.device.cid, bucket: query.device.bucket, digest: query.digest)
-        coordinator.ask(query.device.bucket.loop(of: owner.loopCount), command) { (answer: TaskCoordinator.Answer) in
-            switch answer {
-            case .trace(.unreadable): respond(.busy)
-            case .trace(let answer): respond(CampaignAnswer.detail(answer.trace, query))
-            case .task(.unknown): respond(CampaignAnswer.detail(nil, query))
-            case .task, .gateway: respond(.busy)
-            }
+        let device = query.device
+        let request = TaskMessageRequest(
+            task: query.task, app: device.app, cid: device.cid, bucket: device.bucket, digest: query.digest)
+        owner.ask(request, of: device.bucket) { answer in
+            if case .unreadable = answer { return respond(.busy) }
+            respond(CampaignAnswer.detail(answer.trace, query))
         }
     }
 
@@ -472,8 +469,8 @@ final class TaskHandler {
                 guard case .day(let part) = answer else { return respond(.busy) }
                 sum.add(part)
             }
-            self?.owner.ask(Bucket(0), .onlinePeak(query.app, day: query.day)) { answer in
-                guard case .onlinePeak(let online) = answer else { return respond(.busy) }
+            self?.owner.ask(OnlinePeakRequest(app: query.app, day: query.day), of: Bucket(0)) { online in
+                guard let online else { return respond(.busy) }
                 respond(ReportAnswer.day(sum, online: online, query))
             }
         }
@@ -483,9 +480,9 @@ final class TaskHandler {
         guard let app = owner.registry[key] else { return respond(.busy) }
         let rates = owner.context.rates
         let question = rates.question(ReportAnswer.quotaKinds, app: key, now: owner.now)
-        owner.ask(Bucket(0), .rates(question)) { [unowned owner] answer in
+        owner.ask(CountRates(reports: question), of: Bucket(0)) { [unowned owner] totals in
             // Without the counter: as far as this gateway knows.
-            if case .rates(let totals) = answer { rates.hear(totals, now: owner.now) }
+            if let totals { rates.hear(totals, now: owner.now) }
             respond(ReportAnswer.quota(app.rates) { rates.usedToday($0, app: key, now: owner.now) })
         }
     }

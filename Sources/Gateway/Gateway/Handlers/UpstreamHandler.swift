@@ -140,7 +140,7 @@ final class UpstreamHandler {
         let home = source.app.home.loop(of: owner.loopCount)
         // In a turn of its own: an answer from this loop itself may come at once.
         owner.inNextTurn { member in
-            member.campaigns.coordinator.ask(home, .feed(.upstream(message))) { (answer: TaskAnswer) in
+            member.campaigns.coordinator.ask(home, .feed(.upstream(message))) { answer in
                 member.upstream.settle(parcel, of: session, Code(answer))
             }
         }

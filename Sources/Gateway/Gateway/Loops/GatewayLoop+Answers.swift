@@ -30,7 +30,7 @@ extension GatewayLoop {
         let records = launches
         launches.removeAll()
         for record in records {
-            for target in 0..<loopCount where target != index { send(.launched(record), to: target) }
+            for target in 0..<loopCount where target != index { tell(LaunchBroadcast(record: record), to: target) }
             launch(record)
         }
     }
@@ -70,23 +70,24 @@ extension GatewayLoop {
         case .close(let session, let code, let reason):
             sessions.close(session, code, reason: reason, isForgotten: true)
         case .leased(let origin, let jobs):
-            answer(.leased(origin, jobs))
+            answer(.answered(origin, Optional(LeaseAnswer(jobs: jobs, due: core.pointee.seat.dueChannels))))
         case .settled(let origin, let verdicts):
-            answer(.settled(origin, verdicts))
+            answer(.answered(origin, verdicts))
         case .jobsAvailable(let channel):
             core.pointee.jobNews.insert(ChannelSet(channel))
-            for target in 0..<loopCount where target != index { send(.news(.jobsAvailable(channel)), to: target) }
-            context.cluster?.links.tell(.jobsAvailable(channel))
+            let news = GatewayNews.jobsAvailable(channel, part: index)
+            for target in 0..<loopCount where target != index { send(.news(news), to: target) }
+            context.cluster?.links.tell(news)
         case .deviceStatus(let origin, let cid, let status):
-            answer(.deviceStatus(origin, cid, noting(status, of: cid)))
+            answer(.answered(origin, noting(status, of: cid)))
         case .messageTrace(let origin, let trace):
-            answer(.trace(origin, trace))
+            answer(.answered(origin, trace))
         case .directoryAnswered(let origin, let reply):
-            answer(.directory(origin, reply))
+            answer(.answered(origin, reply))
         case .task(let origin, let said):
-            answer(.task(origin, said))
+            answer(.answered(origin, said))
         case .receiptAnswered(let origin, let said):
-            answer(.receipt(origin, said))
+            answer(.answered(origin, said))
         case .taskDue(let record):
             // Begun when this turn's effects are done: it calls the shard.
             dueTasks.append(record)
@@ -141,30 +142,9 @@ extension GatewayLoop {
             } else {
                 publicHandler.answered(route, item: Int(origin.request), outcome)
             }
-        case .leased(let origin, let jobs):
-            handoff.leased(origin, jobs, now: Int64(loop.now))
-        case .settled(let origin, let verdicts):
-            handoff.settled(origin, verdicts)
-        case .deviceStatus(_, let cid, let status):
-            if route.kind == .userStatus {
-                publicHandler.answered(route, cid, status)
-            } else {
-                adminHandler.answered(route, status)
-            }
-        case .trace(_, let trace):
-            if route.kind == .task {
-                campaigns.coordinator.answered(route, .trace(trace))
-            } else {
-                adminHandler.answered(route, trace)
-            }
-        case .directory(let origin, let reply):
-            directoryHandler.answered(route, origin.request, reply)
-        case .task(_, let said):
-            campaigns.coordinator.answered(route, .task(said))
-        case .receipt(_, let said):
-            publicHandler.answered(route, said)
-        case .gateway(_, let said):
-            campaigns.coordinator.answered(route, .gateway(said))
+        case .answered(_, let value):
+            guard route.kind == .request, let complete = core.pointee.requests.remove(route) else { return }
+            complete(value)
         }
     }
 }

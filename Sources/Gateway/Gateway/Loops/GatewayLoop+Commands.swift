@@ -6,7 +6,8 @@ internal import Platform
 internal import PushAPI
 internal import Wire
 
-// Commands on their way to a shard, this loop's or another's: a new `LoopMessage` needs its lines here and nowhere else.
+// Messages on their way to a partition, this loop's or another's: a new `LoopMessage` needs its lines here and nowhere else. A
+// new question needs none: it is a `PartitionRequest`.
 extension GatewayLoop {
     func publish(_ command: borrowing PublishCommand, _ permit: PublishPermit) {
         let isCovered = permit.covers(command.app)
@@ -36,36 +37,6 @@ extension GatewayLoop {
     /// As much of a device's record as most commands use.
     static let recordByteCount = 128
 
-    func queryStatus(of device: DeviceAddress, origin: Origin) {
-        let target = device.bucket.loop(of: loopCount)
-        guard isHere(target) else { return send(.deviceStatus(device, origin), to: target) }
-        withShard { $0.status(of: device.cid, bucket: device.bucket, app: device.app, origin: origin, now: now) }
-    }
-
-    func queryTrace(of message: MessageID, bucket: Bucket, origin: Origin) {
-        let target = bucket.loop(of: loopCount)
-        guard isHere(target) else { return send(.trace(message, origin), to: target) }
-        withShard { $0.trace(of: message, origin: origin, now: now) }
-    }
-
-    /// One step of a directory operation.
-    func direct(_ command: DirectoryCommand, to target: Int) {
-        guard isHere(target) else { return send(.directory(command), to: target) }
-        withShard { $0.directory(command, now: now) }
-    }
-
-    /// What a device reports over HTTPS.
-    func receipt(_ command: ReceiptCommand) {
-        let target = command.bucket.loop(of: loopCount)
-        guard isHere(target) else { return send(.receipt(command), to: target) }
-        withShard { $0.receipt(command, now: now) }
-    }
-
-    func task(_ command: TaskCommand, on target: Int, origin: Origin) {
-        guard isHere(target) else { return send(.task(command, origin), to: target) }
-        withShard { $0.task(command, origin: origin, now: now) }
-    }
-
     /// A broadcast is out: this loop's devices meet it.
     func launch(_ record: TaskRecord) {
         var isTaken = true
@@ -73,33 +44,6 @@ extension GatewayLoop {
         // One before it was told to nobody here: a link was down, or the part was on its way to this gateway.
         if !isTaken { learnBroadcasts(of: record.app.home.loop(of: loopCount)) }
         continueWork()
-    }
-
-    func lease(on target: Int, _ command: LeaseCommand) {
-        guard isHere(target) else { return send(.lease(command), to: target) }
-        // A lease counts once it is durable: while the log stands still, the round asks the other parts.
-        guard !store.isStuck else {
-            answer(.leased(command.origin, []))
-            return answerDeferredSoon()
-        }
-        withShard { $0.lease(command, now: now) }
-    }
-
-    func settle(on target: Int, _ results: [JobResult], _ apps: Set<AppKey>?, _ origin: Origin) {
-        guard isHere(target) else { return send(.settle(results, apps: apps, origin), to: target) }
-        withShard { $0.settle(results, apps: apps, origin: origin, now: now) }
-    }
-
-    func extend(
-        on target: Int, _ items: [ExtendItem], _ milliseconds: Int64, _ apps: Set<AppKey>?, _ origin: Origin
-    ) {
-        guard isHere(target) else {
-            return send(.extend(items, milliseconds: milliseconds, apps: apps, origin), to: target)
-        }
-        withShard {
-            $0.extend(
-                items.map { ($0.job, $0.leaseID) }, milliseconds: milliseconds, apps: apps, origin: origin, now: now)
-        }
     }
 
     /// Sends a connection to its device's loop.
@@ -147,10 +91,10 @@ extension GatewayLoop {
         guard !remote.isEmpty else { return }
         if owner != 0, cluster.links.send(&remote, part: target, to: owner) { return }
         for message in remote {
-            // Nobody asks for what a part tells of its broadcasts: it is told again.
-            switch message {
-            case .launched, .broadcasts, .broadcastNews: if owner != 0 { core.pointee.untold.insert(target) }
-            default: answerBusy(message)
+            if !message.isNotice {
+                answerBusy(message)
+            } else if owner != 0 {
+                core.pointee.untold.insert(target)
             }
         }
         answerDeferredSoon()
@@ -183,10 +127,9 @@ extension GatewayLoop {
         var kept: [LoopMessage] = []
         for message in messages {
             switch message {
-            case .publishes, .list, .receipt: answerBusy(message)
-            case .adopt, .lease, .settle, .extend, .deviceStatus, .trace, .directory, .task, .answers, .question, .news,
-                .launched, .broadcasts, .broadcastNews:
-                kept.append(message)
+            case .publishes, .list: answerBusy(message)
+            case .request(let request, _) where type(of: request).isRefusedWhenFull: answerBusy(message)
+            case .adopt, .request, .answers, .news: kept.append(message)
             }
         }
         messages = kept
@@ -212,25 +155,8 @@ extension GatewayLoop {
                 context.spares.keep(answers)
             case .adopt(let adopted):
                 DeviceHandshake.adopt(adopted, on: self)
-            case .lease(let command):
-                lease(on: index, command)
-            case .settle(let results, let apps, let origin):
-                settle(on: index, results, apps, origin)
-            case .extend(let items, let milliseconds, let apps, let origin):
-                extend(on: index, items, milliseconds, apps, origin)
-            case .deviceStatus(let device, let origin):
-                queryStatus(of: device, origin: origin)
-            case .trace(let message, let origin):
-                withShard { $0.trace(of: message, origin: origin, now: now) }
-            case .directory(let command):
-                direct(command, to: index)
-            case .receipt(let command): receipt(command)
-            case .task(let command, let origin): task(command, on: index, origin: origin)
+            case .request(let request, let origin): request.perform(on: self, origin)
             case .list(let fanout): take(fanout)
-            case .launched(let record): launch(record)
-            case .broadcasts(let logs, let home): learn(logs, of: home)
-            case .broadcastNews(let home): learnBroadcasts(of: home)
-            case .question(let question, let origin): self.question(question, on: index, origin: origin)
             case .news(let news): take(news)
             }
         }
@@ -241,7 +167,8 @@ extension GatewayLoop {
 extension GatewayLoop {
     func take(_ news: GatewayNews) {
         switch news {
-        case .jobsAvailable(let channel): handoff.jobsAvailable(ChannelSet(channel), now: Int64(loop.now))
+        case .jobsAvailable(let channel, _):
+            handoff.jobsAvailable(ChannelSet(channel), now: Int64(loop.now))
         case .taskChanged(let task): campaigns.coordinator.forget(task)
         case .broadcastEnded(let task, let app): withShard { $0.forgetBroadcast(task, app) }
         case .tokenRevoked(let token): publicHandler.revoke(token)

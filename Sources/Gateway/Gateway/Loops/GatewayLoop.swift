@@ -116,6 +116,7 @@ final class GatewayLoop {
         var cachedNow: GatewayTime = 0
         var metrics = LoopMetrics()
         // `admit` keeps the configured limit, which is for all loops together and may change.
+        var requests = PendingRequests()
         var senders = StampedTable<SenderConnection>(limit: Route.slotLimit)
         /// Set once, as soon as its owner is there.
         var sessions: DeviceSessions?
@@ -177,13 +178,24 @@ final class GatewayLoop {
         core.pointee.sessions = DeviceSessions(self)
         store.observer = self
         handoff.outlet = HandoffCoordinator.Outlet(
-            lease: { [unowned self] target, command in lease(on: target, command) },
-            settle: { [unowned self] target, results, apps, origin in settle(on: target, results, apps, origin) },
+            lease: { [unowned self] target, command in
+                ask(command, of: target) { [unowned self] answer in
+                    handoff.leased(command.origin, answer?.jobs ?? [], now: Int64(self.loop.now))
+                }
+            },
+            settle: { [unowned self] target, results, apps, origin in
+                ask(SettleJobs(results: results, apps: apps), of: target) { [unowned self] verdicts in
+                    handoff.settled(origin, verdicts)
+                }
+            },
             extend: { [unowned self] target, items, milliseconds, apps, origin in
-                extend(on: target, items, milliseconds, apps, origin)
+                ask(ExtendLeases(items: items, milliseconds: milliseconds, apps: apps), of: target) {
+                    [unowned self] verdicts in
+                    handoff.settled(origin, verdicts)
+                }
             }, knowsAllApps: { [unowned self] in registry.isComplete },
             knownApps: { [unowned self] in registry.keys },
-            route: { [unowned self] slot, stamp in route(.handoff, slot, stamp) })
+            route: { [unowned self] slot, stamp in route(.request, slot, stamp) })
         loop.onTurnEnd(.beforeFlush) { [unowned self] in endTurn() }
         loop.onStop { [unowned self] in
             // What the last turn wrote goes to the committer before the shard is taken out of service.
@@ -424,7 +436,7 @@ final class GatewayLoop {
         var isSenderOwed = false
         senders.forEach { _, _, sender in isSenderOwed = isSenderOwed || sender.isOwedAnswers }
         return isSenderOwed || publicHandler.hasWorkUnderWay || directoryHandler.hasWorkUnderWay
-            || handoff.hasWorkUnderWay || campaigns.coordinator.hasWorkUnderWay
+            || handoff.hasWorkUnderWay || campaigns.coordinator.hasWorkUnderWay || core.pointee.requests.count > 0
             || statistics.pendingEffects > 0
     }
 

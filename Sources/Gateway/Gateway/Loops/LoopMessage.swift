@@ -13,35 +13,18 @@ enum LoopMessage: Sendable {
     case answers(AnswerBatch)
     /// A connection whose Hello names a device of the receiving loop.
     case adopt(AdoptedConnection)
-    case lease(LeaseCommand)
-    case settle([JobResult], apps: Set<AppKey>?, Origin)
-    case extend([ExtendItem], milliseconds: Int64, apps: Set<AppKey>?, Origin)
-    case deviceStatus(DeviceAddress, Origin)
-    case trace(MessageID, Origin)
-    /// What a device reports over HTTPS.
-    case receipt(ReceiptCommand)
-    /// A step of an operation on aliases, tags, blacklist or badge.
-    case directory(DirectoryCommand)
-    /// Something about a task, for the receiving loop's shard.
-    case task(TaskCommand, Origin)
+    /// A question, and where its answer goes.
+    case request(any PartitionRequest, Origin)
     /// A list's devices of the receiving loop.
     case list(Fanout)
-    /// A broadcast is out: this loop's devices are to meet it.
-    case launched(TaskRecord)
-    /// All that a part knows of its own apps' broadcasts, for a part that may have missed some.
-    case broadcasts([AppBroadcasts], home: Int)
-    /// A part has more of its apps' broadcasts than one message holds: the receiving part is to ask for them.
-    case broadcastNews(home: Int)
-    /// A question to the gateway itself, on the receiving loop.
-    case question(GatewayQuestion, Origin)
     /// Something that every loop of the receiving gateway is told.
     case news(GatewayNews)
 }
 
 /// What all loops of all gateways are told: their fronts, whatever shards they have.
 enum GatewayNews: Sendable, Codable, Hashable {
-    /// A shard has due jobs of the channel where it had none.
-    case jobsAvailable(VendorChannel)
+    /// A part has due jobs of the channel where it had none of an app.
+    case jobsAvailable(VendorChannel, part: Int)
     /// The task does not take devices as its cached record says.
     case taskChanged(TaskID)
     /// The broadcast's home has closed it: every device that it was for has its end.
@@ -54,31 +37,21 @@ enum GatewayNews: Sendable, Codable, Hashable {
     case registerChanged
 }
 
-/// One job whose lease is to be prolonged.
-struct ExtendItem: Sendable {
-    var job: MessageID
-    var leaseID: (UInt64, UInt64)
-}
-
 /// An answer on its way back to the loop that asked; the rare ones are indirect, so that a publish's is cheap to copy.
 enum LoopAnswer: Sendable {
     case published(Origin, PublishOutcome)
-    indirect case leased(Origin, [Job])
-    indirect case settled(Origin, [ResultVerdict])
-    indirect case deviceStatus(Origin, DeviceID, DeviceAnswer)
-    indirect case trace(Origin, TraceAnswer)
-    indirect case directory(Origin, DirectoryReply)
-    indirect case task(Origin, TaskAnswer)
-    indirect case receipt(Origin, ReceiptAnswer)
-    indirect case gateway(Origin, GatewayAnswer)
+    /// A `PartitionRequest`'s `Answer`; `nil`: nobody answers, and the caller gets its question's `busy`.
+    indirect case answered(Origin, (any Codable & Sendable)?)
 
     var origin: Origin {
         switch self {
-        case .published(let origin, _), .leased(let origin, _), .settled(let origin, _), .trace(let origin, _),
-            .deviceStatus(let origin, _, _), .directory(let origin, _), .task(let origin, _), .receipt(let origin, _),
-            .gateway(let origin, _):
-            origin
+        case .published(let origin, _), .answered(let origin, _): origin
         }
+    }
+
+    /// The owner took nothing; the caller retries later.
+    static func busy(_ command: borrowing PublishCommand) -> LoopAnswer {
+        .published(command.origin, PublishOutcome(code: .busy, cid: command.cid, task: command.task))
     }
 }
 

@@ -9,20 +9,10 @@ struct Route: Equatable, Sendable {
         case sender = 1
         /// An HTTP push; the slot is a pending push's, `Origin.request` the item's index.
         case push
-        /// `user/status`; the slot is a pending status query's, `Origin.request` the item's index.
-        case userStatus
-        /// An admin query for one device or message; the slot is the pending exchange's.
-        case admin
-        /// A lease or settlement; the slot is the lease coordinator's.
-        case handoff
-        /// A step of a directory operation; the slot is the operation's, `Origin.request` the step's number.
-        case directory
-        /// A question about a task or to the gateway itself; the slot is the task coordinator's.
-        case task
+        /// A question to a partition; the slot is the one in `PendingRequests`.
+        case request
         /// A device of a list; the slot is the pending list's, `Origin.request` the device's place.
         case list
-        /// A receipt; the slot is the waiting exchange's.
-        case receipt
     }
 
     static let slotLimit = 1 << 22

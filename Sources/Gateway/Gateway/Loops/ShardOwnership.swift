@@ -30,6 +30,7 @@ struct ShardOwnership: ~Copyable {
     var publishingApps: [AppKey] { shard.publishingApps }
     var awaitedTicket: Ticket { shard.awaitedTicket }
     var hasWorkAtHand: Bool { mutating get { shard.hasWorkAtHand } }
+    var dueChannels: ChannelSet { mutating get { shard.dueChannels } }
     var hasSlicesAtHand: Bool { shard.hasSlicesAtHand }
 
     func statistics(of apps: [AppKey]) -> [AppStatistics] { shard.statistics(of: apps) }

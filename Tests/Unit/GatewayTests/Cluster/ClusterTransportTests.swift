@@ -228,7 +228,7 @@ struct ClusterTransportTests {
             one.probe.wait { $0.answers.count == answered + count }
         }
         for news in [
-            GatewayNews.jobsAvailable(.apns), .taskChanged(LinkSamples.task), .tokenRevoked(LinkSamples.token),
+            GatewayNews.jobsAvailable(.apns, part: 1), .taskChanged(LinkSamples.task), .tokenRevoked(LinkSamples.token),
         ] {
             one.hub.tell(news)
         }
@@ -353,9 +353,8 @@ struct ClusterTransportTests {
         for step in 0..<20 {
             var messages: [LoopMessage] = [
                 publishes(step * 10..<step * 10 + 10),
-                .deviceStatus(
-                    DeviceAddress(app: LinkSamples.app, bucket: LinkSamples.bucket, cid: LinkSamples.cid),
-                    LinkSamples.origin(.admin, UInt64(step))),
+                .request(
+                    DeviceStatusRequest(device: LinkSamples.address), LinkSamples.origin(.request, UInt64(step))),
             ]
             #expect(one.hub.send(&messages, part: LinkSamples.part, to: 2))
             two.probe.wait { requests($0).count == step * 10 + 10 }
@@ -368,7 +367,7 @@ struct ClusterTransportTests {
         #expect(found.count == 200 && found.values.allSatisfy { $0.count == 1 })
         #expect(found.values.count { $0 == [.busy] } == 100)
         let unreadable = seen.answers.filter {
-            if case .deviceStatus(_, _, .unreadable) = $0.answer { true } else { false }
+            if case .answered(_, nil) = $0.answer { true } else { false }
         }
         #expect(unreadable.count == 20)
         // Nothing listens at the address any more, which the next try finds out.
@@ -393,8 +392,10 @@ struct ClusterTransportTests {
         var here = [publishes(0..<5)]
         #expect(one.hub.send(&here, part: LinkSamples.part, to: 2))
         var there: [LoopMessage] = [
-            .deviceStatus(
-                DeviceAddress(app: LinkSamples.app, bucket: other, cid: LinkSamples.cid), LinkSamples.origin(.admin))
+            .request(
+                DeviceStatusRequest(
+                    device: DeviceAddress(app: LinkSamples.app, bucket: other, cid: LinkSamples.cid)),
+                LinkSamples.origin(.request))
         ]
         #expect(one.hub.send(&there, part: LinkSamples.part + 1, to: 2))
         two.probe.wait { $0.messages.count == 2 }
@@ -482,7 +483,9 @@ struct ClusterTransportTests {
             for answer in message.busyAnswers { answers.append(answer) }
             #expect(!hub.send(answers, loop: 0, to: 1))
         }
-        var messages = [LoopMessage.deviceStatus(LinkSamples.address, LinkSamples.origin(.admin))]
+        var messages = [
+            LoopMessage.request(DeviceStatusRequest(device: LinkSamples.address), LinkSamples.origin(.request))
+        ]
         #expect(one.hub.send(&messages, part: 3, to: 2))
         one.probe.wait { $0.answers.count == 1 && $0.events.count { $0 == .up(node: 2, release: "1.0") } == 2 }
         #expect(two.hub.statistics.refusedBatches == 1)
@@ -585,7 +588,7 @@ struct ClusterTransportTests {
         let block = LinkBlock()
         LinkCodec.encode(
             {
-                let batch = AnswerBatch(); batch.append(.receipt(.none, .busy)); return batch
+                let batch = AnswerBatch(); batch.append(.answered(.none, nil)); return batch
             }(), into: block)
         let inside: [[UInt8]] = [
             // With the secret, and then nonsense: a length beyond the bound, an unknown kind, a Hello that is none,

@@ -88,35 +88,67 @@ struct LinkCodecTests {
     @Test("each answer comes out as it went in, in the same order")
     func answers() throws {
         let batch = AnswerBatch()
-        for answer in LinkSamples.answers { batch.append(answer) }
+        let origin = LinkSamples.origin(.request)
+        for answer in LinkSamples.publishAnswers { batch.append(answer) }
+        for (_, answer) in LinkSamples.answers { batch.append(.answered(origin, answer)) }
+        batch.append(.answered(origin, nil))
         let block = LinkBlock()
         LinkCodec.encode(batch, into: block)
         var read: [String] = []
+        var types = LinkSamples.answers.map(\.type)[...]
         try Self.frames(block) { frame in
-            #expect(LinkCodec.forEachAnswer(in: frame) { read.append(String(reflecting: $0)) })
+            guard frame.kind == .answer else {
+                #expect(LinkCodec.forEachPublished(in: frame.body) { read.append(String(reflecting: $0)) })
+                return
+            }
+            guard let (to, bytes) = LinkCodec.answer(in: frame.body) else {
+                Issue.record("no answer")
+                return
+            }
+            #expect(to == origin)
+            let type = types.popFirst()
+            #expect((bytes == nil) == (type == nil))
+            guard let bytes, let type else { return }
+            let answer = LinkCodec.answer(to: type, bytes)
+            read.append(answer.map { String(reflecting: $0) } ?? "\(type): unread")
         }
-        #expect(read == LinkSamples.answers.map { String(reflecting: $0) })
+        let expected =
+            LinkSamples.publishAnswers.map { String(reflecting: $0) }
+            + LinkSamples.answers.map { String(reflecting: $0.answer) }
+        #expect(read == expected && types.isEmpty)
     }
 
-    @Test("there is a sample of each case")
+    @Test("each kind of question has a number of its own, and a sample of it and of its answer")
     func samples() {
-        let messages = Set(LinkSamples.sent.map { LinkSamples.MessageCase($0.message) })
-        #expect(messages.union(LinkSamples.MessageCase.unsent) == Set(LinkSamples.MessageCase.allCases))
-        #expect(Set(LinkSamples.answers.map { LinkSamples.AnswerCase($0) }) == Set(LinkSamples.AnswerCase.allCases))
+        let types = Set(PartitionRequests.types.map { ObjectIdentifier($0) })
+        #expect(types.count == PartitionRequests.types.count)
+        #expect(Set(PartitionRequests.types.map { $0.number }).count == types.count)
+        let requests = LinkSamples.sent.compactMap { sample -> ObjectIdentifier? in
+            if case .request(let request, _) = sample.message { ObjectIdentifier(type(of: request)) } else { nil }
+        }
+        #expect(Set(requests) == types)
+        let questions = PartitionRequests.types.filter { !$0.isNotice }
+        #expect(
+            Set(LinkSamples.answers.map { ObjectIdentifier($0.type) }) == Set(questions.map { ObjectIdentifier($0) }))
         #expect(
             Set(LinkSamples.directorySteps.map { LinkSamples.StepCase($0) }) == Set(LinkSamples.StepCase.allCases))
         #expect(
             Set(LinkSamples.taskCommands.map { LinkSamples.CommandCase($0) }) == Set(LinkSamples.CommandCase.allCases))
         #expect(Set(LinkSamples.replies.map { LinkSamples.ReplyCase($0) }) == Set(LinkSamples.ReplyCase.allCases))
         #expect(
-            Set(LinkSamples.questions.map { LinkSamples.QuestionCase($0.question) })
-                == Set(LinkSamples.QuestionCase.allCases))
-        #expect(
-            Set(LinkSamples.gatewayAnswers.map { LinkSamples.GatewayAnswerCase($0) })
-                == Set(LinkSamples.GatewayAnswerCase.allCases))
-        #expect(
             Set(LinkSamples.taskAnswers.map { LinkSamples.TaskAnswerCase($0) })
                 == Set(LinkSamples.TaskAnswerCase.allCases))
+    }
+
+    @Test("an answer of another form than its question asks for is no answer")
+    func foreignAnswers() throws {
+        let jobs = try CompactEncoder.encode(LeaseAnswer(jobs: [LinkSamples.job], due: []))
+        let read = jobs.withUnsafeBytes { LinkCodec.answer(to: DirectoryCommand.self, $0) }
+        #expect(read == nil)
+        var questions = LinkQuestions()
+        let message = LoopMessage.request(LinkSamples.taskCommands[0], LinkSamples.origin(.request))
+        for question in Self.encoded(message).1.questions { questions.add(question) }
+        #expect(questions.take(LinkSamples.origin(.request, 2)) == nil && questions.count == 1)
     }
 
     @Test("every question has a busy form that answers it, and what asks nothing has none")
@@ -124,7 +156,8 @@ struct LinkCodecTests {
         for (message, part) in LinkSamples.sent {
             let answers = message.busyAnswers
             switch message {
-            case .launched, .broadcasts, .broadcastNews, .news: #expect(answers.isEmpty)
+            case .news: #expect(answers.isEmpty)
+            case .request where message.isNotice: #expect(answers.isEmpty)
             case .publishes(let batch): #expect(answers.count == batch.count)
             case .list(let fanout): #expect(answers.count == fanout.targets.count)
             default: #expect(answers.count == 1)
@@ -134,10 +167,16 @@ struct LinkCodecTests {
             LinkCodec.forEachAsked(in: block) { questions.add($0, number: $1, part: $2) }
             for question in remainder.questions { questions.add(question) }
             #expect(questions.count == answers.count)
-            let taken = answers.map { questions.take($0) }
+            func take(_ answer: LoopAnswer) -> Bool {
+                switch answer {
+                case .published(let origin, let outcome): questions.take(origin, outcome.cid)
+                case .answered(let origin, _): questions.take(origin) != nil
+                }
+            }
+            let taken = answers.map { take($0) }
             #expect(taken.allSatisfy { $0 } && questions.count == 0)
             // A second answer is nobody's.
-            let again = answers.map { questions.take($0) }
+            let again = answers.map { take($0) }
             #expect(!again.contains(true))
         }
     }
@@ -179,7 +218,10 @@ struct LinkCodecTests {
     @Test("a frame that is cut short anywhere, or has a byte changed, is refused or is sound, and never traps")
     func damage() throws {
         let answers = AnswerBatch()
-        for answer in LinkSamples.answers { answers.append(answer) }
+        for answer in LinkSamples.publishAnswers { answers.append(answer) }
+        for (index, sample) in LinkSamples.answers.enumerated() {
+            answers.append(.answered(Origin(route: UInt64(index), request: 1), sample.answer))
+        }
         let answered = LinkBlock()
         LinkCodec.encode(answers, into: answered)
         var all = LinkSamples.sent.map { Self.encoded($0.message, part: $0.part).0.copy }
@@ -214,26 +256,27 @@ struct LinkCodecTests {
         var forever = record
         forever.content = MessageContent(
             strategy: .liveOnly, timeToLive: .max, vendor: nil, lengths: MessageContent.Lengths(), arena: [])
+        func task(_ command: TaskCommand) -> LoopMessage { .request(command, .none) }
         let unsound: [LoopMessage] = [
-            .deviceStatus(
-                DeviceAddress(app: LinkSamples.app, bucket: elsewhere, cid: LinkSamples.cid),
-                LinkSamples.origin(.admin)),
-            .trace(MessageID(high: .max, low: 1), LinkSamples.origin(.admin)),
-            .lease(
+            .request(
+                DeviceStatusRequest(
+                    device: DeviceAddress(app: LinkSamples.app, bucket: elsewhere, cid: LinkSamples.cid)), .none),
+            .request(MessageTraceRequest(message: MessageID(high: .max, low: 1)), .none),
+            .request(
                 LeaseCommand(
-                    origin: .none, channel: .apns, apps: nil, limit: 1 << 40, leaseMilliseconds: 1, leaseID: (1, 1))),
-            .task(.create(late, requestKey: (0, 0), requestDigest: 0), .none),
-            .task(.create(forever, requestKey: (0, 0), requestDigest: 0), .none),
-            .task(.create(record, requestKey: (0, 1), requestDigest: 0), .none),
-            .task(.sweep(record.id, record.app, LoopShare(index: LinkSamples.part, count: 0)), .none),
+                    origin: .none, channel: .apns, apps: nil, limit: 1 << 40, leaseMilliseconds: 1, leaseID: (1, 1)),
+                .none),
+            task(.create(late, requestKey: (0, 0), requestDigest: 0)),
+            task(.create(forever, requestKey: (0, 0), requestDigest: 0)),
+            task(.create(record, requestKey: (0, 1), requestDigest: 0)),
+            task(.sweep(record.id, record.app, LoopShare(index: LinkSamples.part, count: 0))),
             // Part 0 counts.
-            .question(.rates([LinkSamples.report]), .none),
-            .question(.queues([], node: 1), .none),
-            .task(.advance(record.id, record.app, position: 4_097, during: .open), .none),
-            .directory(
+            .request(CountRates(reports: [LinkSamples.report]), .none), .request(CountQueues(queues: []), .none),
+            task(.advance(record.id, record.app, position: 4_097, during: .open)),
+            .request(
                 DirectoryCommand(
                     origin: .none, app: LinkSamples.app, bucket: LinkSamples.bucket,
-                    step: .count(LinkSamples.expression, first: LinkSamples.part, stride: 0))),
+                    step: .count(LinkSamples.expression, first: LinkSamples.part, stride: 0)), .none),
         ]
         for message in unsound {
             try Self.frames(Self.encoded(message).0) { frame in
@@ -241,7 +284,7 @@ struct LinkCodecTests {
             }
         }
         // A part that there is not.
-        try Self.frames(Self.encoded(.news(.jobsAvailable(.apns)), part: 16).0) { frame in
+        try Self.frames(Self.encoded(.news(.jobsAvailable(.apns, part: 1)), part: 16).0) { frame in
             #expect(throws: LinkCodec.Refusal.unread(number: 1)) { try LinkCodec.message(frame, Self.reader) }
         }
     }

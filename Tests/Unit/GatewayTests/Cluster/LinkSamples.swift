@@ -129,82 +129,59 @@ enum LinkSamples {
 
     // MARK: Messages
 
-    enum MessageCase: CaseIterable {
-        case publishes, answers, adopt, lease, settle, extend, deviceStatus, trace, receipt, directory, task, list,
-            launched, broadcasts, broadcastNews, question, news
-
-        init(_ message: LoopMessage) {
-            switch message {
-            case .publishes: self = .publishes
-            case .answers: self = .answers
-            case .adopt: self = .adopt
-            case .lease: self = .lease
-            case .settle: self = .settle
-            case .extend: self = .extend
-            case .deviceStatus: self = .deviceStatus
-            case .trace: self = .trace
-            case .receipt: self = .receipt
-            case .directory: self = .directory
-            case .task: self = .task
-            case .list: self = .list
-            case .launched: self = .launched
-            case .broadcasts: self = .broadcasts
-            case .broadcastNews: self = .broadcastNews
-            case .question: self = .question
-            case .news: self = .news
-            }
-        }
-
-        /// Answers have a form of their own, and a connection goes by a relay.
-        static let unsent: Set<MessageCase> = [.answers, .adopt]
-    }
-
-    static var messages: [LoopMessage] {
+    static var requests: [any PartitionRequest] {
         [
-            .publishes(batch(3)), .list(fanout),
-            .lease(
-                LeaseCommand(
-                    origin: origin(.handoff), channel: .apns, apps: [app], limit: 500, leaseMilliseconds: 30_000,
-                    leaseID: (1, 2))),
-            .lease(
-                LeaseCommand(
-                    origin: origin(.handoff), channel: .apns, apps: nil, limit: 0, leaseMilliseconds: 1,
-                    leaseID: (.max, .max))),
-            .settle(
-                JobResult.Outcome.allCases.map {
+            LeaseCommand(
+                origin: .none, channel: .apns, apps: [app], limit: 500, leaseMilliseconds: 30_000, leaseID: (1, 2)),
+            LeaseCommand(
+                origin: .none, channel: .apns, apps: nil, limit: 0, leaseMilliseconds: 1, leaseID: (.max, .max)),
+            SettleJobs(
+                results: JobResult.Outcome.allCases.map {
                     JobResult(
                         job: message, leaseID: (3, 4), outcome: $0, reason: "BadDeviceToken", vendorID: "v",
                         timestamp: time, retryAfterMilliseconds: 5)
-                }, apps: [app], origin(.handoff)),
-            .extend([ExtendItem(job: message, leaseID: (5, 6))], milliseconds: 7, apps: nil, origin(.handoff)),
-            .deviceStatus(DeviceAddress(app: app, bucket: bucket, cid: cid), origin(.admin)),
-            .trace(message, origin(.admin)),
-            .receipt(
-                ReceiptCommand(
-                    origin: origin(.receipt), app: app, bucket: bucket, cid: cid, timestamp: .max,
-                    transcript: [1, 2, 3], proof: [4, 5],
-                    events: [
-                        ReceiptEvent(kind: .action, message: message, action: 3, at: time),
-                        ReceiptEvent(kind: .shown, message: message),
-                    ])),
-            .launched(broadcast), .news(.jobsAvailable(.apns)), .news(.taskChanged(task)),
-            .news(.tokenRevoked(token)), .news(.appsChanged(8)), .news(.broadcastEnded(task, app)),
-            .broadcasts(
-                [AppBroadcasts(app: app, head: 12, records: [broadcast])], home: app.home.loop(of: parts)),
-            .broadcastNews(home: app.home.loop(of: parts)),
+                }, apps: [app]),
+            ExtendLeases(items: [ExtendItem(job: message, leaseID: (5, 6))], milliseconds: 7, apps: nil),
+            DeviceStatusRequest(device: address), MessageTraceRequest(message: message),
+            TaskMessageRequest(task: task, app: app, cid: cid, bucket: bucket, digest: 4),
+            ReceiptCommand(
+                origin: .none, app: app, bucket: bucket, cid: cid, timestamp: .max, transcript: [1, 2, 3],
+                proof: [4, 5],
+                events: [
+                    ReceiptEvent(kind: .action, message: message, action: 3, at: time),
+                    ReceiptEvent(kind: .shown, message: message),
+                ]),
         ]
-            + directorySteps.map { step in
+            + directorySteps.map { step -> any PartitionRequest in
                 let isCount = if case .count = step { true } else { false }
-                return .directory(
-                    DirectoryCommand(
-                        origin: origin(.directory), app: app, bucket: isCount ? Bucket(UInt16(part)) : bucket,
-                        step: step))
-            } + taskCommands.map { .task($0, origin(.task)) }
+                return DirectoryCommand(
+                    origin: .none, app: app, bucket: isCount ? Bucket(UInt16(part)) : bucket, step: step)
+            } + taskCommands.map { $0 as any PartitionRequest }
     }
 
-    /// Each with the part that it is for.
+    /// Requests that have no answer.
+    static var notices: [any PartitionRequest] {
+        let home = app.home.loop(of: parts)
+        return [
+            LaunchBroadcast(record: broadcast),
+            TellBroadcasts(home: home, logs: [AppBroadcasts(app: app, head: 12, records: [broadcast])]),
+            OfferBroadcasts(home: home),
+        ]
+    }
+
+    static var news: [GatewayNews] {
+        [
+            .jobsAvailable(.apns, part: 3), .taskChanged(task), .tokenRevoked(token), .appsChanged(8),
+            .broadcastEnded(task, app),
+        ]
+    }
+
+    /// A message of each kind that a link carries, each with the part that it is for.
     static var sent: [(message: LoopMessage, part: Int)] {
-        messages.map { ($0, part) } + questions.map { (.question($0.question, origin(.task)), $0.part) }
+        let messages: [LoopMessage] =
+            [.publishes(batch(3)), .list(fanout)] + requests.map { .request($0, origin(.request)) }
+            + notices.map { .request($0, .none) } + news.map { .news($0) }
+        return messages.map { ($0, part) } + gatewayRequests.map { (.request($0, origin(.request)), 0) }
     }
 
     enum StepCase: CaseIterable {
@@ -250,7 +227,7 @@ enum LinkSamples {
 
     enum CommandCase: CaseIterable {
         case create, load, change, park, targets, scan, advance, sweep, totals, day, foldable, removeCounters, online,
-            message, stopSingle, keepSiblings, endSibling, settleFirstAck, begin, end, joinGroup, group,
+            stopSingle, keepSiblings, endSibling, settleFirstAck, begin, end, joinGroup, group,
             liveBroadcasts, broadcastHeads, inspect, feed
 
         init(_ command: TaskCommand) {
@@ -268,7 +245,6 @@ enum LinkSamples {
             case .foldable: self = .foldable
             case .removeCounters: self = .removeCounters
             case .online: self = .online
-            case .message: self = .message
             case .stopSingle: self = .stopSingle
             case .keepSiblings: self = .keepSiblings
             case .endSibling: self = .endSibling
@@ -319,7 +295,7 @@ enum LinkSamples {
             .totals(task, app, share), .day(app, day: 20_000), .foldable(today: 20_001),
             .removeCounters([CounterDay(app: app, day: 3)], share, isCounted: false),
             .removeCounters([CounterDay(app: app, day: 4)], share, isCounted: true), .online,
-            .message(task, app, cid: cid, bucket: bucket, digest: 4), .stopSingle(task, app),
+            .stopSingle(task, app),
             .keepSiblings(task, [cid]), .endSibling(task, app, cid: cid, bucket: bucket, digest: 5),
             .settleFirstAck(FirstAck(task: task, app: app, message: message)),
             .begin(call, digest: 6, task, [cid]), .end(call, [outcome(.accepted)]), .end(call, nil),
@@ -343,36 +319,16 @@ enum LinkSamples {
 
     static var token: TokenID { TokenID(expiresAt: time, random: .max) }
 
-    // MARK: Questions to the gateway, with the part that each is for
+    // MARK: Questions about the gateway's own rows
 
-    enum QuestionCase: CaseIterable {
-        case testDevices, revoke, onlinePoints, onlinePeak, startRows, rates, queues, app, apps
-
-        init(_ question: GatewayQuestion) {
-            switch question {
-            case .testDevices: self = .testDevices
-            case .revoke: self = .revoke
-            case .onlinePoints: self = .onlinePoints
-            case .onlinePeak: self = .onlinePeak
-            case .startRows: self = .startRows
-            case .rates: self = .rates
-            case .queues: self = .queues
-            case .app: self = .app
-            case .apps: self = .apps
-            }
-        }
-    }
-
-    static var questions: [(question: GatewayQuestion, part: Int)] {
-        let questions: [GatewayQuestion] =
-            [
-                .revoke(token), .onlinePoints(app), .onlinePeak(app, day: 20_000), .startRows, .rates([report]),
-                .apps(since: 9),
-                .queues([AppQueue(app: app, count: -70_000, bytes: -1 << 40), AppQueue(app: app, count: 1)], node: 3),
-                .app(AppChange(.rotate, appID: "shop", body: Array("{}".utf8))),
-            ]
-            + testDeviceRequests.map { .testDevices($0, known: [cid], limit: 5) }
-        return questions.map { ($0, 0) }
+    static var gatewayRequests: [any PartitionRequest] {
+        [
+            RevokeToken(token: token), OnlinePointsRequest(app: app), OnlinePeakRequest(app: app, day: 20_000),
+            StartRowsRequest(), CountRates(reports: [report]), AppNewsRequest(since: 9),
+            CountQueues(
+                queues: [AppQueue(app: app, count: -70_000, bytes: -1 << 40), AppQueue(app: app, count: 1)]),
+            ChangeApp(change: AppChange(.rotate, appID: "shop", body: Array("{}".utf8))),
+        ] + testDeviceRequests.map { TestDevicesCall(request: $0, known: [cid], limit: 5) }
     }
 
     static var report: RateReport {
@@ -382,41 +338,31 @@ enum LinkSamples {
             day: RateCount(span: time / 86_400_000, used: 70_000), inDay: .max >> 33)
     }
 
-    enum GatewayAnswerCase: CaseIterable {
-        case testDevices, revoked, onlinePoints, onlinePeak, startRows, rates, queues, app, apps, busy
+    /// A question's type, and an answer to one.
+    typealias Answered = (type: any PartitionRequest.Type, answer: any Codable & Sendable)
 
-        init(_ answer: GatewayAnswer) {
-            switch answer {
-            case .testDevices: self = .testDevices
-            case .revoked: self = .revoked
-            case .onlinePoints: self = .onlinePoints
-            case .onlinePeak: self = .onlinePeak
-            case .startRows: self = .startRows
-            case .rates: self = .rates
-            case .queues: self = .queues
-            case .app: self = .app
-            case .apps: self = .apps
-            case .busy: self = .busy
-            }
-        }
-    }
-
-    static var gatewayAnswers: [GatewayAnswer] {
+    static var gatewayAnswers: [Answered] {
         var book = TestDeviceList()
         book.put(TestDevice(cid: cid, remark: "Ann's", createdAt: time, updatedAt: time), app: app)
         let results = testDeviceRequests.map { book.perform($0, known: [], limit: 5, now: time).result }
         var folded = FoldedDays()
         folded.days = [CounterDay(app: app, day: 4)]
         folded.totals = [CounterDay(app: app, day: 3)]
+        let news = AppNews(since: 3, history: 9, head: 8, all: [managed.key], changed: [managed], isLast: true)
+        let shown = [ShownSecret(name: "appSecret", exposed: "made-for-you")]
         return [
-            .queues([AppQueue(app: app, count: 1 << 40, bytes: 1 << 46)]),
-            .rates([RateTotal(key: report.key, minute: report.minute, day: report.day)]), .revoked,
-            .onlinePoints([OnlinePoint(time: time, count: 3)]), .onlinePeak(9),
-            .startRows(folded, revoked: [token], appsVersion: 8), .busy,
-            .app(.done(managed, isNew: true, shown: [ShownSecret(name: "appSecret", exposed: "made-for-you")])),
-            .app(.refused(.conflict, "no")),
-            .apps(AppNews(since: 3, history: 9, head: 8, all: [managed.key], changed: [managed], isLast: true)),
-        ] + results.map { .testDevices($0) }
+            (CountQueues.self, Optional([AppQueue(app: app, count: 1 << 40, bytes: 1 << 46)])),
+            (CountRates.self, Optional([RateTotal(key: report.key, minute: report.minute, day: report.day)])),
+            (RevokeToken.self, true), (RevokeToken.self, false),
+            (OnlinePointsRequest.self, Optional([OnlinePoint(time: time, count: 3)])),
+            (OnlinePeakRequest.self, Optional(9)), (OnlinePeakRequest.self, Int?.none),
+            (
+                StartRowsRequest.self,
+                Optional(StartRowsRequest.Rows(folded: folded, revoked: [token], appsVersion: 8))
+            ),
+            (ChangeApp.self, Optional(AppResult.done(managed, isNew: true, shown: shown))),
+            (ChangeApp.self, Optional(AppResult.refused(.conflict, "no"))), (AppNewsRequest.self, Optional(news)),
+        ] + results.map { (TestDevicesCall.self, Optional($0)) }
     }
 
     static var managed: ManagedApp {
@@ -443,47 +389,32 @@ enum LinkSamples {
             fallbackReason: .noToken, timeToLive: -1, isRepeat: true, endedAs: .collapsed)
     }
 
-    enum AnswerCase: CaseIterable {
-        case published, leased, settled, deviceStatus, trace, directory, task, receipt, gateway
-
-        init(_ answer: LoopAnswer) {
-            switch answer {
-            case .published: self = .published
-            case .leased: self = .leased
-            case .settled: self = .settled
-            case .deviceStatus: self = .deviceStatus
-            case .trace: self = .trace
-            case .directory: self = .directory
-            case .task: self = .task
-            case .receipt: self = .receipt
-            case .gateway: self = .gateway
-            }
-        }
-    }
-
-    static var answers: [LoopAnswer] {
+    static var publishAnswers: [LoopAnswer] {
         let codes: [PublishOutcome.Code] = [
             .accepted, .unknownDevice, .queueFull, .noToken, .requestConflict, .requestPending, .busy, .storeFailed,
             .ignored, .stopped, .tooLarge,
         ]
         let plain = PublishOutcome(code: .accepted, cid: cid, task: task)
-        var answers: [LoopAnswer] = codes.map { .published(origin(.push), outcome($0)) }
-        answers += [.published(origin(.push), plain), .leased(origin(.handoff), []), .leased(origin(.handoff), [job])]
-        answers.append(
-            .settled(origin(.handoff), [ResultVerdict(job: message, verdict: .stale)]))
-        answers += [
-            .deviceStatus(origin(.admin), cid, .unknown), .deviceStatus(origin(.admin), cid, .unreadable),
-            .deviceStatus(origin(.admin), cid, .known(status)), .trace(origin(.admin), .known(trace)),
-            .trace(origin(.admin), .unknown), .trace(origin(.admin), .unreadable),
+        return codes.map { .published(origin(.push), outcome($0)) } + [.published(origin(.push), plain)]
+    }
+
+    static var answers: [Answered] {
+        let rare: [Answered] = [
+            (LeaseCommand.self, LeaseAnswer?.none),
+            (LeaseCommand.self, Optional(LeaseAnswer(jobs: [job], due: [.init(.apns)]))),
+            (SettleJobs.self, [ResultVerdict(job: message, verdict: .stale)]),
+            (ExtendLeases.self, [ResultVerdict(job: message, verdict: .storeFailed)]),
+            (DeviceStatusRequest.self, DeviceAnswer.unknown), (DeviceStatusRequest.self, DeviceAnswer.unreadable),
+            (DeviceStatusRequest.self, DeviceAnswer.known(status)),
+            (MessageTraceRequest.self, TraceAnswer.known(trace)), (MessageTraceRequest.self, TraceAnswer.unknown),
+            (TaskMessageRequest.self, TraceAnswer.unreadable),
+            (ReceiptCommand.self, ReceiptAnswer.taken(EventVerdict.allCases)),
+            (ReceiptCommand.self, ReceiptAnswer.refused),
+            (ReceiptCommand.self, ReceiptAnswer.clockSkew(serverTime: time)),
+            (ReceiptCommand.self, ReceiptAnswer.busy),
         ]
-        answers += replies.map { .directory(origin(.directory), $0) }
-        answers += taskAnswers.map { .task(origin(.task), $0) }
-        answers += [
-            .receipt(origin(.receipt), .taken(EventVerdict.allCases)), .receipt(origin(.receipt), .refused),
-            .receipt(origin(.receipt), .clockSkew(serverTime: time)), .receipt(origin(.receipt), .busy),
-        ]
-        answers += gatewayAnswers.map { .gateway(origin(.task), $0) }
-        return answers
+        return rare + replies.map { (DirectoryCommand.self, $0) } + taskAnswers.map { (TaskCommand.self, $0) }
+            + gatewayAnswers
     }
 
     static var job: Job {

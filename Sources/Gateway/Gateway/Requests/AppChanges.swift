@@ -1,0 +1,38 @@
+internal import Delivery
+internal import PushAPI
+internal import Wire
+
+/// Changes an app; answered once that is durable and in force on the answering gateway. `nil`: ask again.
+struct ChangeApp: PartitionRequest {
+    static let number: UInt8 = 22
+    var change: AppChange
+
+    var busy: AppResult? { nil }
+
+    func isValid(in share: LoopShare) -> Bool { share.hasGatewayRows && change.isSound }
+
+    static func isValid(_ answer: AppResult?) -> Bool {
+        guard case .done(let app, _, _) = answer else { return true }
+        return app.version < ManagedApps.versionLimit
+    }
+
+    func perform(on loop: GatewayLoop, _ origin: Origin) { loop.appService.take(change, origin) }
+}
+
+/// Asks which apps of the admin API changed since a version; `nil`: the answering gateway does not know them yet.
+struct AppNewsRequest: PartitionRequest {
+    static let number: UInt8 = 23
+    var since: UInt64
+
+    var busy: AppNews? { nil }
+
+    func isValid(in share: LoopShare) -> Bool { share.hasGatewayRows }
+
+    static func isValid(_ answer: AppNews?) -> Bool { answer?.isSound ?? true }
+
+    func perform(on loop: GatewayLoop, _ origin: Origin) {
+        // A gateway that becomes the owner of the rows has not read them yet.
+        guard loop.context.apps.isKnown else { return loop.replyBusy(to: origin) }
+        loop.reply(Optional(loop.context.apps.news(since: since, of: loop.context.history)), to: origin)
+    }
+}

@@ -1,0 +1,53 @@
+internal import Delivery
+internal import Wire
+
+/// A broadcast is out: the partition's devices are to meet it.
+struct LaunchBroadcast: PartitionRequest {
+    typealias Answer = NoAnswer
+    static let number: UInt8 = 9
+    var record: TaskRecord
+
+    func isValid(in share: LoopShare) -> Bool { record.isValid }
+    func perform(on loop: GatewayLoop, _ origin: Origin) { loop.launch(record) }
+}
+
+/// All that a partition knows of its own apps' broadcasts, for a partition that may have missed some.
+struct TellBroadcasts: PartitionRequest {
+    typealias Answer = NoAnswer
+    static let number: UInt8 = 12
+    /// The partition that tells.
+    var home: Int
+    var logs: [AppBroadcasts]
+
+    func isValid(in share: LoopShare) -> Bool {
+        0..<share.count ~= home && logs.allSatisfy { $0.app.home.loop(of: share.count) == home && $0.isValid }
+    }
+
+    func perform(on loop: GatewayLoop, _ origin: Origin) { loop.learn(logs, of: home) }
+}
+
+/// A partition has more of its apps' broadcasts than one message holds: the receiver is to ask for them.
+struct OfferBroadcasts: PartitionRequest {
+    typealias Answer = NoAnswer
+    static let number: UInt8 = 13
+    var home: Int
+
+    func isValid(in share: LoopShare) -> Bool { 0..<share.count ~= home }
+    func perform(on loop: GatewayLoop, _ origin: Origin) { loop.learnBroadcasts(of: home) }
+}
+
+extension AppBroadcasts {
+    /// Its broadcasts are the app's, in the order of their numbers, within what it tells of.
+    var isValid: Bool {
+        guard let bounds else { return false }
+        var last = bounds.0
+        let through = bounds.1
+        for record in records {
+            guard record.app == app, record.isValid, let number = record.broadcast?.number, last < number,
+                number <= through
+            else { return false }
+            last = number
+        }
+        return true
+    }
+}

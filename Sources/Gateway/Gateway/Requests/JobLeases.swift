@@ -1,0 +1,94 @@
+internal import APNs
+internal import Delivery
+internal import MessageStore
+internal import PushAPI
+internal import Wire
+
+/// The answer of a partition to a lease.
+struct LeaseAnswer: Codable, Sendable {
+    var jobs: [Job]
+    /// The channels of which the partition had due jobs left when it answered.
+    var due: ChannelSet
+}
+
+/// Leases due jobs of a partition; answered once the leases are durable. `nil`: the partition did not look.
+extension LeaseCommand: PartitionRequest {
+    typealias Answer = LeaseAnswer?
+    static let number: UInt8 = 1
+    var busy: LeaseAnswer? { nil }
+
+    func isValid(in share: LoopShare) -> Bool {
+        0...HandoffBounds.jobCount ~= limit && leaseMilliseconds >= 0
+    }
+
+    func perform(on loop: GatewayLoop, _ origin: Origin) {
+        // A lease counts once it is durable: while the log stands still, the round asks the other parts.
+        guard !loop.store.isStuck else { return loop.replyBusy(to: origin) }
+        var command = self
+        command.origin = origin
+        loop.withShard { $0.lease(command, now: loop.now) }
+    }
+}
+
+/// Settles leased jobs of a partition; answered with a verdict for each, in their order, once those are durable.
+struct SettleJobs: PartitionRequest {
+    static let number: UInt8 = 2
+    var results: [JobResult]
+    /// Jobs of other apps are unknown to the caller; `nil`: all apps.
+    var apps: Set<AppKey>?
+
+    var busy: [ResultVerdict] { results.map { ResultVerdict(job: $0.job, verdict: .storeFailed) } }
+
+    func isValid(in share: LoopShare) -> Bool {
+        results.count <= HandoffBounds.jobCount
+            && results.allSatisfy {
+                share.contains($0.job.bucket) && $0.timestamp >= 0 && $0.retryAfterMilliseconds >= 0
+            }
+    }
+
+    func perform(on loop: GatewayLoop, _ origin: Origin) {
+        loop.withShard { $0.settle(results, apps: apps, origin: origin, now: loop.now) }
+    }
+}
+
+/// Prolongs leases of a partition; answered as `SettleJobs` is.
+struct ExtendLeases: PartitionRequest {
+    static let number: UInt8 = 3
+    var items: [ExtendItem]
+    var milliseconds: Int64
+    var apps: Set<AppKey>?
+
+    var busy: [ResultVerdict] { items.map { ResultVerdict(job: $0.job, verdict: .storeFailed) } }
+
+    func isValid(in share: LoopShare) -> Bool {
+        items.count <= HandoffBounds.jobCount && milliseconds >= 0 && items.allSatisfy { share.contains($0.job.bucket) }
+    }
+
+    func perform(on loop: GatewayLoop, _ origin: Origin) {
+        let items = items.map { ($0.job, $0.leaseID) }
+        loop.withShard { $0.extend(items, milliseconds: milliseconds, apps: apps, origin: origin, now: loop.now) }
+    }
+}
+
+/// One job whose lease is to be prolonged.
+struct ExtendItem: Sendable {
+    var job: MessageID
+    var leaseID: (UInt64, UInt64)
+}
+
+extension ExtendItem: Codable {
+    private enum Key: String, CodingKey { case job, lease }
+
+    func encode(to encoder: any Encoder) throws {
+        var container = encoder.container(keyedBy: Key.self)
+        try container.encode(job, forKey: .job)
+        try container.encode(WordPair(leaseID), forKey: .lease)
+    }
+
+    init(from decoder: any Decoder) throws {
+        let container = try decoder.container(keyedBy: Key.self)
+        self.init(
+            job: try container.decode(MessageID.self, forKey: .job),
+            leaseID: try container.decode(WordPair.self, forKey: .lease).words)
+    }
+}

@@ -1,0 +1,38 @@
+internal import Delivery
+internal import Wire
+
+/// How many devices were connected at a time.
+struct OnlinePoint: Sendable, Equatable, Codable {
+    var time: GatewayTime
+    var count: Int
+}
+
+/// Asks how many of an app's devices were connected, over the last day; `nil`: no answer.
+struct OnlinePointsRequest: PartitionRequest {
+    static let number: UInt8 = 17
+    var app: AppKey
+
+    var busy: [OnlinePoint]? { nil }
+
+    func isValid(in share: LoopShare) -> Bool { share.hasGatewayRows }
+
+    func perform(on loop: GatewayLoop, _ origin: Origin) {
+        let points = loop.context.online.points(of: app).map { OnlinePoint(time: $0.time, count: $0.count) }
+        loop.reply(Optional(points), to: origin)
+    }
+}
+
+/// Asks for the most devices of a day that were connected at once; `nil`: no answer.
+struct OnlinePeakRequest: PartitionRequest {
+    static let number: UInt8 = 18
+    var app: AppKey
+    var day: UInt32
+
+    var busy: Int? { nil }
+
+    func isValid(in share: LoopShare) -> Bool { share.hasGatewayRows }
+
+    func perform(on loop: GatewayLoop, _ origin: Origin) {
+        loop.reply(Optional(loop.context.online.peak(of: app, day: day)), to: origin)
+    }
+}

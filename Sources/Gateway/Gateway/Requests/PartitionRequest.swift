@@ -1,0 +1,135 @@
+internal import Delivery
+internal import EventLoops
+internal import Wire
+
+// A question to a partition is one file of this folder and one line in `PartitionRequests.types`. The file has the fields, the
+// number between gateways, the answer for a caller whom nobody answers, the bounds, and the work.
+
+/// A question to one partition, on any gateway of the cluster, with one answer.
+///
+/// Callers use `GatewayLoop.ask`. Publishes, lists and their answers have batches of their own (`CommandBatch`, `Fanout`).
+protocol PartitionRequest: Codable, Sendable {
+    associatedtype Answer: Codable, Sendable
+
+    /// The number between gateways; none is given again.
+    static var number: UInt8 { get }
+    /// The answer when no partition took the question: nothing was done, and the caller may ask again.
+    var busy: Answer { get }
+    /// Whether a partition may take the question from another gateway: its buckets are the partition's, its numbers in bounds.
+    func isValid(in share: LoopShare) -> Bool
+    /// Whether a caller may take the answer from another gateway.
+    static func isValid(_ answer: Answer) -> Bool
+    /// Does the work on the loop of the partition, which answers once: through its shard's effects, or with `GatewayLoop.reply`.
+    func perform(on loop: GatewayLoop, _ origin: Origin)
+    /// A full mailbox refuses the question at once. Otherwise the question waits for room, a second at most.
+    static var isRefusedWhenFull: Bool { get }
+    /// Nobody waits for an answer.
+    static var isNotice: Bool { get }
+}
+
+extension PartitionRequest {
+    static func isValid(_ answer: Answer) -> Bool { true }
+    static var isRefusedWhenFull: Bool { false }
+    static var isNotice: Bool { Answer.self == NoAnswer.self }
+}
+
+/// The answer of a notice: a partition that misses one asks for what it said.
+struct NoAnswer: Codable, Sendable {}
+
+extension PartitionRequest where Answer == NoAnswer {
+    var busy: NoAnswer { NoAnswer() }
+}
+
+/// Every kind of question.
+enum PartitionRequests {
+    static let types: [any PartitionRequest.Type] = [
+        LeaseCommand.self, SettleJobs.self, ExtendLeases.self, DeviceStatusRequest.self, MessageTraceRequest.self,
+        ReceiptCommand.self, DirectoryCommand.self, TaskCommand.self, LaunchBroadcast.self, TellBroadcasts.self,
+        OfferBroadcasts.self, TaskMessageRequest.self, TestDevicesCall.self, RevokeToken.self, OnlinePointsRequest.self,
+        OnlinePeakRequest.self, StartRowsRequest.self, CountRates.self, CountQueues.self, ChangeApp.self,
+        AppNewsRequest.self,
+    ]
+
+    private static let byNumber = Dictionary(uniqueKeysWithValues: types.map { ($0.number, $0) })
+
+    static func type(_ number: UInt8) -> (any PartitionRequest.Type)? { byNumber[number] }
+}
+
+extension LoopShare {
+    /// Whether a bucket, if there is one, is among the share's.
+    func contains(_ bucket: Bucket?) -> Bool { bucket.map { $0.loop(of: count) == index } ?? false }
+    /// Whether the share is the one of the gateway's own rows.
+    var hasGatewayRows: Bool { contains(Bucket(0)) }
+    /// Whether a scan of `other` is a scan of this share.
+    func isSame(as other: LoopShare) -> Bool { other == LoopShare(index: index, count: count) }
+}
+
+/// The questions of one loop that wait for their answers.
+struct PendingRequests {
+    /// More than this at once are answered as busy.
+    static let limit = 1 << 18
+
+    /// An object, so that a slot is one word.
+    private final class Pending {
+        let complete: ((any Sendable)?) -> Void
+        init(_ complete: @escaping ((any Sendable)?) -> Void) { self.complete = complete }
+    }
+
+    private var table = StampedTable<Pending>(limit: PendingRequests.limit)
+
+    var count: Int { table.count }
+
+    /// Takes a question in; `nil` when too many wait.
+    mutating func insert<Request: PartitionRequest>(
+        _ request: Request, completion: @escaping (Request.Answer) -> Void
+    ) -> (slot: UInt32, stamp: UInt32)? {
+        let busy = request.busy
+        return table.insert(Pending { answer in completion(answer as? Request.Answer ?? busy) })
+    }
+
+    /// Takes a question out; the caller runs the completion.
+    mutating func remove(_ route: Route) -> (((any Sendable)?) -> Void)? {
+        table.remove(route.slot, route.stamp)?.complete
+    }
+}
+
+extension GatewayLoop {
+    /// Asks a partition, here or on another gateway; `completion` runs on this loop, once.
+    func ask<Request: PartitionRequest>(
+        _ request: Request, of partition: Int, completion: @escaping (Request.Answer) -> Void
+    ) {
+        guard let (slot, stamp) = core.pointee.requests.insert(request, completion: completion) else {
+            return completion(request.busy)
+        }
+        pass(request, to: partition, route(.request, slot, stamp).origin(0))
+    }
+
+    /// Asks the partition of a bucket.
+    func ask<Request: PartitionRequest>(
+        _ request: Request, of bucket: Bucket, completion: @escaping (Request.Answer) -> Void
+    ) {
+        ask(request, of: bucket.loop(of: loopCount), completion: completion)
+    }
+
+    /// Sends a partition something that has no answer.
+    func tell<Notice: PartitionRequest>(_ notice: Notice, to partition: Int) where Notice.Answer == NoAnswer {
+        pass(notice, to: partition, .none)
+    }
+
+    private func pass(_ request: some PartitionRequest, to partition: Int, _ origin: Origin) {
+        guard isHere(partition) else { return send(.request(request, origin), to: partition) }
+        request.perform(on: self, origin)
+    }
+
+    /// Answers a question that no shard answers.
+    func reply(_ answer: any Codable & Sendable, to origin: Origin) {
+        self.answer(.answered(origin, answer))
+        answerDeferredSoon()
+    }
+
+    /// Answers a question of which nothing was done.
+    func replyBusy(to origin: Origin) {
+        answer(.answered(origin, nil))
+        answerDeferredSoon()
+    }
+}

@@ -1,0 +1,21 @@
+internal import Delivery
+internal import PushAPI
+internal import Wire
+
+/// Records what a device reports over HTTPS; answered once that is durable.
+extension ReceiptCommand: PartitionRequest {
+    typealias Answer = ReceiptAnswer
+    static let number: UInt8 = 6
+    var busy: ReceiptAnswer { .busy }
+    static var isRefusedWhenFull: Bool { true }
+
+    func isValid(in share: LoopShare) -> Bool {
+        share.contains(bucket) && events.count <= PushAPI.Limits.receiptEventCount
+    }
+
+    func perform(on loop: GatewayLoop, _ origin: Origin) {
+        var command = self
+        command.origin = origin
+        loop.withShard { $0.receipt(command, now: loop.now) }
+    }
+}

@@ -23,6 +23,53 @@ struct HandoffCoordinatorTests {
         return coordinator
     }
 
+    /// The answer of a shard that has due jobs left.
+    private static func answer(_ jobs: [Job], due: ChannelSet = ChannelSet(.apns)) -> LeaseAnswer {
+        LeaseAnswer(jobs: jobs, due: due)
+    }
+
+    @Test("idle callers ask only shards that may have due jobs")
+    func drainedShards() throws {
+        let shards = Shards()
+        let coordinator = coordinator(shards)
+        var got: [[Job]] = []
+        #expect(
+            coordinator.lease(
+                .init(
+                    channel: .apns, apps: nil, limit: 10, leaseMilliseconds: 30_000, deadline: 90_000,
+                    leaseID: (1, 2), isCallerPresent: { true }, complete: { got.append($0) }), now: 0))
+        func answer(_ answer: LeaseAnswer?, _ now: Int64 = 10) throws {
+            coordinator.leased(try #require(shards.leases.last).command.origin, answer, now: now)
+        }
+        var asked: [Int] {
+            defer { shards.leases.removeAll() }
+            return shards.leases.map(\.target)
+        }
+        // Shard 0 has none; of shard 1 nobody knows: it did not look.
+        try answer(Self.answer([], due: []))
+        try answer(nil)
+        #expect(asked == [0, 1])
+        coordinator.jobsAvailable([], in: 0, now: 20)
+        coordinator.jobsAvailable(ChannelSet(.apns), in: 1, now: 20)
+        #expect(shards.leases.map(\.target) == [1])
+        // A report that comes between the question and its answer is of a later job.
+        coordinator.jobsAvailable(ChannelSet(.apns), in: 1, now: 30)
+        try answer(Self.answer([], due: []))
+        #expect(shards.leases.map(\.target) == [1, 1])
+        try answer(Self.answer([], due: []))
+        #expect(asked == [1, 1] && got.isEmpty)
+        // Each second one of two is suspected; what is left of other apps is asked for each second.
+        coordinator.tick(now: 1_000)
+        #expect(shards.leases.map(\.target) == [1])
+        try answer(Self.answer([]), 1_001)
+        coordinator.tick(now: 2_000)
+        #expect(shards.leases.map(\.target) == [1, 0])
+        try answer(Self.answer([], due: []), 2_001)
+        #expect(shards.leases.map(\.target) == [1, 0, 1])
+        try answer(Self.answer([LinkSamples.job], due: []), 2_002)
+        #expect(got.map(\.count) == [1])
+    }
+
     @Test("a shard that stands still holds up no job of the others, and what it leases late is due again")
     func silentShard() throws {
         let shards = Shards()
@@ -37,9 +84,9 @@ struct HandoffCoordinatorTests {
         for second in 1...5 as ClosedRange<Int64> { coordinator.tick(now: second * 1_000) }
         #expect(shards.leases.map(\.target) == [0, 1])
         let other = try #require(shards.leases.last)
-        coordinator.leased(other.command.origin, [LinkSamples.job], now: 5_100)
+        coordinator.leased(other.command.origin, Self.answer([LinkSamples.job]), now: 5_100)
         #expect(got.map(\.count) == [1] && !coordinator.hasWorkUnderWay)
-        coordinator.leased(silent.command.origin, [LinkSamples.job], now: 9_000)
+        coordinator.leased(silent.command.origin, Self.answer([LinkSamples.job]), now: 9_000)
         #expect(got.count == 1)
         #expect(shards.settled.map(\.outcome) == [.unsent])
     }
@@ -62,15 +109,15 @@ struct HandoffCoordinatorTests {
         (shards.knowsAllApps, shards.knownApps) = (true, [])
         coordinator.tick(now: 1_000)
         let asked = try #require(shards.leases.first)
-        coordinator.leased(asked.command.origin, [LinkSamples.job], now: 1_100)
+        coordinator.leased(asked.command.origin, Self.answer([LinkSamples.job]), now: 1_100)
         #expect(got.count == 1 && shards.settled.map(\.outcome) == [.unsent])
         // It is given back once in a round: a second result under the same lease would count for nothing.
         shards.knownApps = [LinkSamples.job.app]
         #expect(try #require(shards.leases.last).command.apps == [])
         #expect(lease(deadline: 4_000))
         let next = try #require(shards.leases.last)
-        coordinator.leased(next.command.origin, [LinkSamples.job], now: 1_200)
-        coordinator.leased(try #require(shards.leases.last).command.origin, [], now: 1_300)
+        coordinator.leased(next.command.origin, Self.answer([LinkSamples.job]), now: 1_200)
+        coordinator.leased(try #require(shards.leases.last).command.origin, Self.answer([]), now: 1_300)
         #expect(got.map(\.count) == [0, 1])
     }
 }

@@ -3,9 +3,9 @@ internal import Wire
 
 /// Leases and settlements over all shards, for the callers of one loop: the handoff API's long polls and the hook.
 ///
-/// A lease asks the shards one after another, this loop's own first, so that it never takes more than was asked for.
-/// With nothing due it waits until a shard reports jobs or the wait is over; every second it looks again, because a
-/// report says only "where there were none", which a caller that sees some apps only may miss.
+/// A lease asks the shards that may have due jobs (`DuePartitions`) one after another, this loop's own first, so that it
+/// never takes more than was asked for. With nothing due it waits until a shard reports jobs or the wait is over. Every second
+/// it asks again where jobs of other apps may be left: a report says only "where there were none".
 final class HandoffCoordinator {
     /// What one caller of this loop waits for: `PushAPI.LeaseRequest` as it applies here, or a lease for the hook.
     struct LeaseCall {
@@ -29,9 +29,11 @@ final class HandoffCoordinator {
         var asked = 0
         /// True between a question and its answer.
         var isAsking = false
-        /// The last question's number and time.
+        /// The last question's number and time, its shard, and how often that had reported jobs.
         var question: UInt64 = 0
         var questionAt: Int64 = 0
+        var target = 0
+        var reports: UInt32 = 0
         /// Jobs were reported while the round was under way: it may have passed them.
         var wasHinted = false
     }
@@ -68,6 +70,7 @@ final class HandoffCoordinator {
     private let loop: Int
     private let loopCount: Int
     private var rounds = StampedTable<Round>(limit: HandoffCoordinator.roundLimit)
+    private var due: DuePartitions
     private var settlements = StampedTable<Settlement>(limit: HandoffCoordinator.settlementLimit)
     var outlet: Outlet?
     /// What the hook's receiver has answered.
@@ -75,7 +78,9 @@ final class HandoffCoordinator {
         settle(results, apps: nil, complete: complete)
     }
 
-    init(loop: Int, loopCount: Int) { (self.loop, self.loopCount) = (loop, loopCount) }
+    init(loop: Int, loopCount: Int) {
+        (self.loop, self.loopCount, due) = (loop, loopCount, DuePartitions(count: loopCount))
+    }
 
     var waitingCount: Int { rounds.count }
 
@@ -105,14 +110,18 @@ final class HandoffCoordinator {
         }
     }
 
-    /// A shard's answer to a lease command.
-    func leased(_ origin: Origin, _ jobs: [Job], now: Int64) {
+    /// A shard's answer to a lease command; `nil`: it did not look, and may have jobs.
+    func leased(_ origin: Origin, _ answer: LeaseAnswer?, now: Int64) {
         guard let route = Route(origin.route) else { return }
+        let jobs = answer?.jobs ?? []
         guard var round = rounds[route.slot, route.stamp], round.isAsking, round.question == origin.request else {
             return giveBack(jobs, "callerGone", now: now)
         }
         round.isAsking = false
         round.asked += 1
+        if let answer, !answer.due.contains(ChannelSet(round.call.channel)) {
+            due.drained(round.target, round.call.channel, reports: round.reports)
+        }
         let known = jobs.isEmpty ? [] : outlet?.knownApps() ?? []
         round.jobs += jobs.filter { known.contains($0.app) }
         // Another gateway may know an app before this one does. The rest of the round excludes that app.
@@ -143,14 +152,16 @@ final class HandoffCoordinator {
         settlement.complete(settlement.verdicts)
     }
 
-    /// Some shard has due jobs of these channels: the calls that wait for one of them ask again.
-    func jobsAvailable(_ channels: ChannelSet, now: Int64) {
+    /// A shard has due jobs of these channels: the calls that wait for one of them ask again.
+    func jobsAvailable(_ channels: ChannelSet, in partition: Int, now: Int64) {
+        due.reported(partition, channels)
         lookAgain(now: now) { channels.contains(ChannelSet($0.channel)) }
     }
 
     /// Called about once a second.
     func tick(now: Int64) {
         passBySilent(now: now)
+        due.suspectNext()
         lookAgain(now: now) { _ in true }
         kept.tick(now: now)
     }
@@ -209,6 +220,9 @@ final class HandoffCoordinator {
             round.wasHinted = false
             round.asked = 0
         }
+        while round.asked < loopCount, !due.mayHave((loop + round.asked) % loopCount, round.call.channel) {
+            round.asked += 1
+        }
         let isFull = round.jobs.count >= round.call.limit
         if isFull || round.asked >= loopCount || outlet?.knowsAllApps() == false {
             if round.jobs.isEmpty && now < round.call.deadline {
@@ -226,6 +240,7 @@ final class HandoffCoordinator {
         }
         let target = (loop + round.asked) % loopCount
         (round.isAsking, round.questionAt) = (true, now)
+        (round.target, round.reports) = (target, due.reports(of: target, round.call.channel))
         round.question += 1
         rounds[slot, stamp] = round
         guard let route = outlet?.route(slot, stamp) else { return }

@@ -167,8 +167,8 @@ extension GatewayLoop {
 extension GatewayLoop {
     func take(_ news: GatewayNews) {
         switch news {
-        case .jobsAvailable(let channel, _):
-            handoff.jobsAvailable(ChannelSet(channel), now: Int64(loop.now))
+        case .jobsAvailable(let channel, let part):
+            handoff.jobsAvailable(ChannelSet(channel), in: part, now: Int64(loop.now))
         case .taskChanged(let task): campaigns.coordinator.forget(task)
         case .broadcastEnded(let task, let app): withShard { $0.forgetBroadcast(task, app) }
         case .tokenRevoked(let token): publicHandler.revoke(token)

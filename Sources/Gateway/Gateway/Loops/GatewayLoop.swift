@@ -180,7 +180,7 @@ final class GatewayLoop {
         handoff.outlet = HandoffCoordinator.Outlet(
             lease: { [unowned self] target, command in
                 ask(command, of: target) { [unowned self] answer in
-                    handoff.leased(command.origin, answer?.jobs ?? [], now: Int64(self.loop.now))
+                    handoff.leased(command.origin, answer, now: Int64(self.loop.now))
                 }
             },
             settle: { [unowned self] target, results, apps, origin in
@@ -364,7 +364,7 @@ final class GatewayLoop {
         let jobNews = core.pointee.jobNews
         if !jobNews.isEmpty {
             core.pointee.jobNews = []
-            handoff.jobsAvailable(jobNews, now: Int64(loop.now))
+            handoff.jobsAvailable(jobNews, in: index, now: Int64(loop.now))
         }
         // The gateway's own rows are few, and the writer of each waits for it.
         store.turnEnded(awaited: metaWaiters.isEmpty ? core.pointee.seat.awaitedTicket : .max)

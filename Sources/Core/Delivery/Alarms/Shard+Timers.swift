@@ -1,4 +1,4 @@
-// Due timers, the release of effects that waited for the disk, and the alarms of rows on disk.
+// Due timers and the alarms of rows on disk.
 
 internal import Structures
 internal import Wire
@@ -39,76 +39,6 @@ extension Shard {
                 }
             }
         }
-    }
-
-    // MARK: Effects that waited
-
-    /// Releases the effects that wait for nothing any more.
-    mutating func releaseDue() {
-        // A Welcome that goes out lets the shard evaluate a broadcast for the device. An effect of that is released in
-        // turn, and so on: thousands deep after a reconnect storm.
-        guard outbox.beginRelease() else { return }
-        while let effect = outbox.popDue(beforeSync: isPlanted(.answerBeforeSync)) { release(effect) }
-        outbox.endRelease()
-    }
-
-    /// Sends the effect once everything written so far is durable.
-    mutating func whenDurable(_ kind: PendingEffect.Kind, ticket: Ticket? = nil) {
-        outbox.hold(kind, ticket: ticket)
-        releaseDue()
-    }
-
-    mutating func release(_ effect: PendingEffect) {
-        switch effect.kind {
-        case .publish(let origin, let outcome, let slot, let cid):
-            outbox.send(.publishAnswered(origin, outcome))
-            if slot != .none, isDevice(slot, cid) { pump(slot) }
-        case .welcome(let session, let welcome):
-            guard let slot = device(of: session) else { return outbox.send(.leftBeforeWelcome(welcome.cid)) }
-            outbox.send(.welcome(session, welcome))
-            openGate(slot)
-        case .updated(let session, let result):
-            guard let slot = device(of: session) else { return }
-            outbox.send(.updated(session, result))
-            openGate(slot)
-        case .leased(let origin, let leased):
-            // An ack that came before the lease was durable cancels the job. A job that expired meanwhile stays here,
-            // too.
-            let still = leased.filter { job in
-                if isPlanted(.overtakenLeaseShown) { return true }
-                guard let slot = jobs.find(job.message) else { return false }
-                let row = jobs.at(slot)
-                return row.value.row.state == .leased && row.value.row.lease == job.leaseID
-                    && !isOver(row.value.row.facts.expiresAt)
-            }
-            for job in still { numbers[job.channel].leasesGiven &+= 1 }
-            outbox.send(.leased(origin, still))
-        case .settled(let origin, let verdicts): outbox.send(.settled(origin, verdicts))
-        case .task(let origin, let answer): outbox.send(.task(origin, answer))
-        case .told(let effect): outbox.send(effect)
-        case .reported(let session, let sign): reportsDurable(session, sign)
-        case .taskDue(let record): outbox.send(.taskDue(record))
-        case .launched(let record): outbox.send(.launched(record))
-        case .firstAck(let first): outbox.send(.firstAck(first))
-        case .resume(let slot, let cid): if isDevice(slot, cid) { pump(slot) }
-        case .directory(let origin, let reply): outbox.send(.directoryAnswered(origin, reply))
-        }
-    }
-
-    /// A result went out: the last one opens the device's stream.
-    ///
-    /// A client drops what it reads before the result of its latest update.
-    private mutating func openGate(_ slot: DeviceSlot) {
-        let device = devices.at(slot)
-        guard device.value.gates > 0 else { return }
-        device.value.gates -= 1
-        guard device.value.gates == 0 else { return }
-        device.value.flags.remove(.gated)
-        pump(slot)
-    }
-
-    func isDevice(_ slot: DeviceSlot, _ cid: DeviceID) -> Bool {
-        devices.isOccupied(slot) && devices.at(slot).value.cid == cid
     }
 
     // MARK: Alarms of cold rows

@@ -21,11 +21,11 @@ final class DirectoryHandler {
     /// A part that stays away costs no more than this.
     static let lateTokensPerSecond = 256
 
-    private unowned let owner: GatewayLoop
+    private unowned let partitions: any Partitions
     private var lateTokens: [TokenNews] = []
     private var operations = StampedTable<Pending>(limit: DirectoryHandler.pendingLimit)
 
-    init(_ owner: GatewayLoop) { self.owner = owner }
+    init(_ partitions: any Partitions) { self.partitions = partitions }
 
     var hasWorkUnderWay: Bool { operations.count > 0 }
 
@@ -33,7 +33,7 @@ final class DirectoryHandler {
     func run(
         _ work: DirectoryOperation.Work, app: AppKey, complete: @escaping (DirectoryOperation) -> Void
     ) -> Bool {
-        var operation = DirectoryOperation(work, loopCount: owner.loopCount)
+        var operation = DirectoryOperation(work, loopCount: partitions.partitionCount)
         let steps = operation.start()
         guard !operation.isDone else {
             complete(operation)
@@ -79,11 +79,11 @@ final class DirectoryHandler {
         for step in steps {
             let (target, bucket): (Int, Bucket) =
                 switch step.target {
-                case .bucket(let bucket): (bucket.loop(of: owner.loopCount), bucket)
+                case .bucket(let bucket): (bucket.loop(of: partitions.partitionCount), bucket)
                 case .loop(let loop): (loop, Bucket(UInt16(loop)))
                 }
             let command = DirectoryCommand(origin: .none, app: app, bucket: bucket, step: step.step)
-            owner.ask(command, of: target) { [weak self] in self?.answered(slot, stamp, step.request, $0) }
+            partitions.ask(command, of: target) { [weak self] in self?.answered(slot, stamp, step.request, $0) }
         }
     }
 

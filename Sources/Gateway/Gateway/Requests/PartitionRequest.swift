@@ -93,7 +93,26 @@ struct PendingRequests {
     }
 }
 
-extension GatewayLoop {
+/// All partitions of the cluster, whichever gateway and loop has each: the part of a loop that a handler needs.
+protocol Partitions: AnyObject {
+    var partitionCount: Int { get }
+    /// Asks a partition; `completion` runs on the asker's thread, once, with the request's `busy` when nobody answers.
+    func ask<Request: PartitionRequest>(
+        _ request: Request, of partition: Int, completion: @escaping (Request.Answer) -> Void)
+}
+
+extension Partitions {
+    /// Asks the partition of a bucket.
+    func ask<Request: PartitionRequest>(
+        _ request: Request, of bucket: Bucket, completion: @escaping (Request.Answer) -> Void
+    ) {
+        ask(request, of: bucket.loop(of: partitionCount), completion: completion)
+    }
+}
+
+extension GatewayLoop: Partitions {
+    var partitionCount: Int { context.loopCount }
+
     /// Asks a partition, here or on another gateway; `completion` runs on this loop, once.
     func ask<Request: PartitionRequest>(
         _ request: Request, of partition: Int, completion: @escaping (Request.Answer) -> Void
@@ -102,13 +121,6 @@ extension GatewayLoop {
             return completion(request.busy)
         }
         pass(request, to: partition, route(.request, slot, stamp).origin(0))
-    }
-
-    /// Asks the partition of a bucket.
-    func ask<Request: PartitionRequest>(
-        _ request: Request, of bucket: Bucket, completion: @escaping (Request.Answer) -> Void
-    ) {
-        ask(request, of: bucket.loop(of: loopCount), completion: completion)
     }
 
     /// Sends a partition something that has no answer.

@@ -7,7 +7,7 @@ final class FakePartitions: Partitions {
     struct Question {
         var request: any PartitionRequest
         var partition: Int
-        /// Takes the answer; `nil`: nobody answers.
+        /// Takes the answer; `nil`: no answer.
         var answer: ((any Sendable)?) -> Void
     }
 

@@ -319,7 +319,7 @@ private final class End: HTTP2Connection {
     func exchange() throws {
         try withEnds { loop, client, server in
             run(loop) { client.isUp }
-            let body = (0..<3_000_000).map { UInt8(truncatingIfNeeded: $0 &* 31) }
+            let body = (0..<1_000_000).map { UInt8(truncatingIfNeeded: $0 &* 31) }
             let stream = try #require(request(body, on: client))
             run(loop) { stream.code != nil }
             #expect(stream.code == HTTP2Code.none && stream.received == body)

@@ -157,14 +157,14 @@ enum LinkCodec {
 
     // MARK: Bytes to answers
 
-    /// The caller and the bytes of an `answer` frame, or no bytes where nobody answers; `nil`: no answer has this form.
+    /// The origin and the bytes of an `answer` frame, without bytes for a busy answer; `nil`: no answer has this form.
     static func answer(in body: UnsafeRawBufferPointer) -> (origin: Origin, bytes: UnsafeRawBufferPointer?)? {
         var cursor = LinkCursor(body)
         guard let origin = cursor.nextOrigin(), let hasBytes = cursor.next(UInt8.self) else { return nil }
         return (origin, hasBytes == 1 ? cursor.rest : nil)
     }
 
-    /// The answer to a question of a type; `nil`: the bytes are none that the caller may take.
+    /// The answer to a question of a type; `nil`: other bytes, or an answer out of bounds.
     static func answer<Request: PartitionRequest>(
         to type: Request.Type, _ bytes: UnsafeRawBufferPointer
     ) -> (any Codable & Sendable)? {

@@ -7,7 +7,7 @@ internal import Wire
 /// So each question has one answer, whatever happens to the link; a second one finds nothing here.
 struct LinkQuestions {
     private var publishes = AskedPublishes()
-    /// By the origin that this gateway gave: each question has one of its own.
+    /// By origin, without this gateway's number; no two questions share one.
     private var rare: [Origin: LinkCodec.Question] = [:]
 
     var count: Int { publishes.count + rare.count }
@@ -20,12 +20,12 @@ struct LinkQuestions {
 
     mutating func add(_ question: LinkCodec.Question) { rare[question.origin.asked(by: 0)] = question }
 
-    /// Takes the question of a publish's answer out; false when there is none, and the answer is nobody's.
+    /// Removes the question of a publish's answer; false when there is none.
     mutating func take(_ origin: Origin, _ cid: DeviceID) -> Bool { publishes.remove(origin.asked(by: 0), cid) }
 
-    /// Takes the question of any other answer out; `nil` when there is none.
+    /// Removes the question of any other answer; `nil` when there is none.
     ///
-    /// The other gateway's answer names this one by its number; the question did not.
+    /// The other gateway's answer has this one's number in its route; the question did not.
     mutating func take(_ origin: Origin) -> LinkCodec.Question? { rare.removeValue(forKey: origin.asked(by: 0)) }
 
     /// Takes out the questions of a frame, of a part, or all; their busy forms.

@@ -16,7 +16,7 @@ struct DuePartitions {
     private var next = 0
     private let count: Int
 
-    /// A report may be lost with its gateway: after so many seconds a partition is asked again.
+    /// Seconds after which a partition is asked again: a report may be lost with its gateway.
     static let suspicionSeconds = 16
 
     init(count: Int) {

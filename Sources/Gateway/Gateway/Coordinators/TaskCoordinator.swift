@@ -17,7 +17,7 @@ final class TaskCoordinator {
         }
     }
 
-    /// Lists under way at once on one loop; more are told to come back.
+    /// Lists under way at once on one loop; more are answered as busy.
     static let pendingLimit = 65_536
     /// Stored messages that this loop has at hand.
     static let cacheLimit = 1_024

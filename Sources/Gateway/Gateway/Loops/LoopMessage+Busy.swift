@@ -11,18 +11,18 @@ extension LoopMessage {
         }
     }
 
-    /// Whether a partition tells another one something: nobody waits for an answer, and it is told again.
+    /// Whether the message has no answer, and its sender sends it again.
     var isNotice: Bool {
         if case .request(let request, _) = self { type(of: request).isNotice } else { false }
     }
 
-    /// Every question in the message, answered so that the one who asked asks again.
+    /// Visits the busy answer of each question in the message.
     func forEachBusyAnswer(_ body: (LoopAnswer) -> Void) {
         switch self {
         case .publishes(let batch): batch.forEach { body(.busy($0)) }
         case .list(let fanout): fanout.forEach { body(.busy($0)) }
         case .request(_, let origin): if origin != .none { body(.answered(origin, nil)) }
-        // A device comes back by itself.
+        // The device reconnects after its own backoff.
         case .adopt, .answers, .news: break
         }
     }

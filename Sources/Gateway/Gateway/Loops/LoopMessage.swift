@@ -40,7 +40,7 @@ enum GatewayNews: Sendable, Codable, Hashable {
 /// An answer on its way back to the loop that asked; the rare ones are indirect, so that a publish's is cheap to copy.
 enum LoopAnswer: Sendable {
     case published(Origin, PublishOutcome)
-    /// A `PartitionRequest`'s `Answer`; `nil`: nobody answers, and the caller gets its question's `busy`.
+    /// A `PartitionRequest`'s `Answer`; `nil`: no answer, and the caller gets its question's `busy`.
     indirect case answered(Origin, (any Codable & Sendable)?)
 
     var origin: Origin {

@@ -2,7 +2,9 @@ internal import Delivery
 internal import PushAPI
 internal import Wire
 
-/// Changes an app; answered once that is durable and in force on the answering gateway. `nil`: ask again.
+/// Changes an app; answered once that is durable and in force on the answering gateway.
+///
+/// `nil`: nothing is known of it, and the caller asks again.
 struct ChangeApp: PartitionRequest {
     static let number: UInt8 = 22
     var change: AppChange

@@ -11,11 +11,11 @@ struct LaunchBroadcast: PartitionRequest {
     func perform(on loop: GatewayLoop, _ origin: Origin) { loop.launch(record) }
 }
 
-/// All that a partition knows of its own apps' broadcasts, for a partition that may have missed some.
+/// The logs of a partition's own apps' broadcasts, whole, for another partition.
 struct TellBroadcasts: PartitionRequest {
     typealias Answer = NoAnswer
     static let number: UInt8 = 12
-    /// The partition that tells.
+    /// The partition whose apps these are.
     var home: Int
     var logs: [AppBroadcasts]
 
@@ -37,7 +37,7 @@ struct OfferBroadcasts: PartitionRequest {
 }
 
 extension AppBroadcasts {
-    /// Its broadcasts are the app's, in the order of their numbers, within what it tells of.
+    /// Whether its broadcasts are the app's, in the order of their numbers, within the log's bounds.
     var isValid: Bool {
         guard let bounds else { return false }
         var last = bounds.0

@@ -11,7 +11,9 @@ struct LeaseAnswer: Codable, Sendable {
     var due: ChannelSet
 }
 
-/// Leases due jobs of a partition; answered once the leases are durable. `nil`: the partition did not look.
+/// Leases due jobs of a partition; answered once the leases are durable.
+///
+/// `nil`: the partition did not look, and may have jobs.
 extension LeaseCommand: PartitionRequest {
     typealias Answer = LeaseAnswer?
     static let number: UInt8 = 1
@@ -22,7 +24,7 @@ extension LeaseCommand: PartitionRequest {
     }
 
     func perform(on loop: GatewayLoop, _ origin: Origin) {
-        // A lease counts once it is durable: while the log stands still, the round asks the other parts.
+        // A lease is answered once it is durable. While the log is stuck, the round asks the other parts.
         guard !loop.store.isStuck else { return loop.replyBusy(to: origin) }
         var command = self
         command.origin = origin

@@ -3,7 +3,7 @@ internal import EventLoops
 internal import Wire
 
 // A question to a partition is one file of this folder and one line in `PartitionRequests.types`. The file has the fields, the
-// number between gateways, the answer for a caller whom nobody answers, the bounds, and the work.
+// number between gateways, the answer of a partition that did nothing, the bounds, and the work.
 
 /// A question to one partition, on any gateway of the cluster, with one answer.
 ///
@@ -21,9 +21,9 @@ protocol PartitionRequest: Codable, Sendable {
     static func isValid(_ answer: Answer) -> Bool
     /// Does the work on the loop of the partition, which answers once: through its shard's effects, or with `GatewayLoop.reply`.
     func perform(on loop: GatewayLoop, _ origin: Origin)
-    /// A full mailbox refuses the question at once. Otherwise the question waits for room, a second at most.
+    /// Whether a full mailbox refuses the question at once. Otherwise the question waits for room, a second at most.
     static var isRefusedWhenFull: Bool { get }
-    /// Nobody waits for an answer.
+    /// True for a request without an answer.
     static var isNotice: Bool { get }
 }
 
@@ -33,7 +33,7 @@ extension PartitionRequest {
     static var isNotice: Bool { Answer.self == NoAnswer.self }
 }
 
-/// The answer of a notice: a partition that misses one asks for what it said.
+/// The answer of a notice; a partition that misses a notice compares logs and asks for the rest.
 struct NoAnswer: Codable, Sendable {}
 
 extension PartitionRequest where Answer == NoAnswer {
@@ -96,7 +96,7 @@ struct PendingRequests {
 /// All partitions of the cluster, whichever gateway and loop has each: the part of a loop that a handler needs.
 protocol Partitions: AnyObject {
     var partitionCount: Int { get }
-    /// Asks a partition; `completion` runs on the asker's thread, once, with the request's `busy` when nobody answers.
+    /// Asks a partition; `completion` runs on the asker's thread, once. Without an answer it gets the request's `busy`.
     func ask<Request: PartitionRequest>(
         _ request: Request, of partition: Int, completion: @escaping (Request.Answer) -> Void)
 }
@@ -123,7 +123,7 @@ extension GatewayLoop: Partitions {
         pass(request, to: partition, route(.request, slot, stamp).origin(0))
     }
 
-    /// Sends a partition something that has no answer.
+    /// Sends a partition a request without an answer.
     func tell<Notice: PartitionRequest>(_ notice: Notice, to partition: Int) where Notice.Answer == NoAnswer {
         pass(notice, to: partition, .none)
     }

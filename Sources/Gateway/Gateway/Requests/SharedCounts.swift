@@ -3,7 +3,7 @@ internal import EventLoops
 internal import Quotas
 internal import Wire
 
-/// Adds what a gateway's callers have used of their apps' rates; answered with what all gateways' have, `nil`: no answer.
+/// Reports the uses of apps' rates by a gateway's callers; answered with the sums of all gateways, or `nil` without an answer.
 struct CountRates: PartitionRequest {
     static let number: UInt8 = 20
     var reports: [RateReport]
@@ -21,7 +21,7 @@ struct CountRates: PartitionRequest {
     }
 }
 
-/// Tells what the asking gateway's partitions have queued of apps with such a quota; answered with what the others have.
+/// Reports the queued messages of the asking gateway's partitions, by app; answered with those of the other gateways.
 struct CountQueues: PartitionRequest {
     static let number: UInt8 = 21
     var queues: [AppQueue]
@@ -35,7 +35,7 @@ struct CountQueues: PartitionRequest {
     static func isValid(_ answer: [AppQueue]?) -> Bool { answer?.allSatisfy(\.isSound) ?? true }
 
     func perform(on loop: GatewayLoop, _ origin: Origin) {
-        // A gateway tells of its own queues: the link wrote its number into the route.
+        // The link wrote the asking gateway's number into the route: no gateway can report another one's queues.
         let asker = Route(origin.route)?.node ?? 0
         let node = asker == 0 ? loop.context.cluster?.node ?? 0 : asker
         guard let elsewhere = loop.context.quotas.count(queues, of: node, now: loop.loop.now) else {

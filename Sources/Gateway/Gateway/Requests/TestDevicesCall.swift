@@ -15,7 +15,7 @@ struct TestDevicesCall: PartitionRequest {
 
     /// Carries requests out one after another.
     ///
-    /// What each finds may rest on changes that are not durable yet, so every answer waits until all of them are.
+    /// A request may see changes of an earlier one that are not durable yet, so each answer waits until all changes are.
     func perform(on loop: GatewayLoop, _ origin: Origin) {
         guard request.isQuestion || loop.store.acceptsWrites else { return loop.replyBusy(to: origin) }
         let (changes, result) = loop.context.testDevices.perform(request, known: known, limit: limit, now: loop.now)

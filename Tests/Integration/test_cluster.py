@@ -14,6 +14,7 @@ import longwire_client
 import network
 import pytest
 import websocket as ws
+from apple import FakeApple, Sender, settled
 from certificates import authority
 from cluster import Cluster, retried
 from cluster_rounds import WalledRig
@@ -256,6 +257,30 @@ def test_a_killed_gateways_parts_are_served_by_the_others_and_nothing_is_lost(ri
             # Flagged, unless the device was still connected.
             eventually(
                 lambda: cluster[0].trace(message["msgId"])["state"] in ("delivered", "deliveredOffline"), "the end")
+
+
+def test_a_takeover_with_alerts_on_their_way_shows_each_once(rig, new_device):
+    count = 24
+    with Cluster(rig, limits=QUICK) as cluster, FakeApple() as apple:
+        targets = devices(cluster, new_device, count, token=64 * "a")
+        for device in targets:
+            device.close()
+        for device in targets:
+            eventually(lambda: not cluster[0].view(device.cid)["connected"], "the device as absent")
+        # Apple answers when the dead gateway's parts have no owner yet.
+        apple.play({"rules": [{"delayMilliseconds": 1_000}]})
+        with Sender(cluster[0], apple, None, {"requestMilliseconds": 8_000}, leaseSeconds=60, waitSeconds=1) as sender:
+            messages = [
+                retried(lambda: cluster[number % 3].push(device.cid, "x", strategy=2, alert="A"))["msgId"]
+                for number, device in enumerate(targets)
+            ]
+            eventually(lambda: len(apple.requests()) == count, "all alerts at Apple")
+            cluster[1].kill()
+            cluster.wait_until_served()
+            for message in messages:
+                retried(lambda: cluster[2].ends_as(message, "handedOff"))
+            settled(sender, count)
+            assert len(apple.requests()) == count and sender.metric("outcomes_dropped_total") == 0
 
 
 def test_other_parts_are_opened_and_gateways_start_while_part_0_cannot_be_opened(rig, new_device):

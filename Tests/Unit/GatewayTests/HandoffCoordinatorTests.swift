@@ -13,8 +13,8 @@ struct HandoffCoordinatorTests {
         var knownApps: Set<AppKey> = [LinkSamples.job.app]
     }
 
-    private func coordinator(_ shards: Shards) -> HandoffCoordinator {
-        let coordinator = HandoffCoordinator(loop: 0, loopCount: 2)
+    private func coordinator(_ shards: Shards, count: Int = 2) -> HandoffCoordinator {
+        let coordinator = HandoffCoordinator(loop: 0, loopCount: count)
         coordinator.outlet = HandoffCoordinator.Outlet(
             lease: { shards.leases.append(($0, $1)) }, settle: { _, results, _, _ in shards.settled += results },
             extend: { _, _, _, _, _ in }, knowsAllApps: { shards.knowsAllApps },
@@ -68,6 +68,36 @@ struct HandoffCoordinatorTests {
         #expect(shards.leases.map(\.target) == [1, 0, 1])
         try answer(Self.answer([LinkSamples.job], due: []), 2_002)
         #expect(got.map(\.count) == [1])
+    }
+
+    @Test("a report during a question, or of a new owner, is followed at once")
+    func hints() throws {
+        let shards = Shards()
+        let coordinator = coordinator(shards, count: 3)
+        #expect(
+            coordinator.lease(
+                .init(
+                    channel: .apns, apps: nil, limit: 10, leaseMilliseconds: 30_000, deadline: 90_000,
+                    leaseID: (1, 2), isCallerPresent: { true }, complete: { _ in }), now: 0))
+        func answer(due: ChannelSet = []) throws {
+            coordinator.leased(try #require(shards.leases.last).command.origin, Self.answer([], due: due), now: 10)
+        }
+        for _ in 0..<3 { try answer() }
+        shards.leases.removeAll()
+        // The others are drained, and this one's report comes while it is asked.
+        coordinator.jobsAvailable(ChannelSet(.apns), in: 0, now: 20)
+        coordinator.jobsAvailable(ChannelSet(.apns), in: 0, now: 21)
+        try answer()
+        #expect(shards.leases.map(\.target) == [0, 0])
+        try answer()
+        #expect(shards.leases.count == 2)
+        // The former owner of a shard answers after the shard has moved.
+        coordinator.jobsAvailable(ChannelSet(.apns), in: 1, now: 30)
+        coordinator.suspect(1, now: 31)
+        try answer()
+        #expect(shards.leases.map(\.target) == [0, 0, 1, 1])
+        try answer()
+        #expect(shards.leases.count == 4)
     }
 
     @Test("a shard that stands still holds up no job of the others, and what it leases late is due again")

@@ -57,9 +57,12 @@ package struct ChannelSet: OptionSet, Sendable, Codable {
     ///
     /// A message has a content for one channel at most today; which of several is tried first is to be decided with the
     /// second channel.
-    var first: VendorChannel? { Self.all.first { contains(ChannelSet($0)) } }
+    var first: VendorChannel? { Self.known.first { contains(ChannelSet($0)) } }
 
-    private static let all = VendorChannel.allCases
+    private static let known = VendorChannel.allCases
+
+    /// Every channel, those of later versions too.
+    package static let all = ChannelSet(rawValue: .max)
 }
 
 /// The figures of one channel's jobs in one shard: counters count since the process started, gauges show the state of now.

@@ -197,7 +197,7 @@ extension Shard {
                 case .unreadable: shard.tell(.messageTrace(origin, .unreadable))
                 case .found(let row) where row.app == app && row.cid == cid:
                     shard.trace(of: row.message, mayBePending: true, origin: origin, now: shard.now)
-                case .absent, .found: shard.tell(.messageTrace(origin, .unknown))
+                case .absent, .found: shard.tell(.messageTrace(origin, .unknownTask))
                 }
             }
         }
@@ -205,11 +205,11 @@ extension Shard {
             let stored: FoundRow
             switch found {
             case .unreadable: return shard.tell(.messageTrace(origin, .unreadable))
-            case .absent: return shard.tell(.messageTrace(origin, .unknown))
+            case .absent: return shard.tell(.messageTrace(origin, .unknownTask))
             case .found(let row): stored = row
             }
             guard let row = LedgerRow(stored.bytes), row.app == app, row.cid == cid else {
-                return shard.tell(.messageTrace(origin, .unknown))
+                return shard.tell(.messageTrace(origin, .unknownTask))
             }
             let message = MessageID(bucket: bucket, acceptedAt: row.acceptedAt, digest: digest)
             // A ledger row that has ended outlives its trace, and a broadcast's message is in no list of its device.

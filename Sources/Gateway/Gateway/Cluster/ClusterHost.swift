@@ -172,6 +172,7 @@ final class ClusterHost: @unchecked Sendable {
     func seated(_ part: Int) {
         cluster.setOwner(cluster.node, of: part)
         readyIfServed()
+        suspectJobs(in: [part])
         announceBroadcasts(to: part)
         // Broadcasts of its own apps, for the parts that started while nobody had it.
         let count = context.loopCount
@@ -189,6 +190,7 @@ final class ClusterHost: @unchecked Sendable {
         if before != 0, before != cluster.node { forgetLater(part, at: before) }
         guard node != 0 else { return }
         readyIfServed()
+        suspectJobs(in: [part])
         announceBroadcasts(to: part)
         if part == 0 { askForTokens() }
     }
@@ -203,14 +205,26 @@ final class ClusterHost: @unchecked Sendable {
 
     /// A link to a gateway is there, perhaps again: it may have missed what was told meanwhile.
     func linked(_ node: Int) {
-        for part in 0..<partCount where cluster.owner(of: part) == node {
+        let parts = (0..<partCount).filter { cluster.owner(of: $0) == node }
+        suspectJobs(in: parts)
+        for part in parts {
             announceBroadcasts(to: part)
             if part == 0 { askForTokens() }
         }
     }
 
     /// A gateway's own link to this one is there, perhaps again: what it told meanwhile did not come.
-    func heard(_ node: Int) { if cluster.owner(of: 0) == node { askForTokens() } }
+    func heard(_ node: Int) {
+        suspectJobs(in: (0..<partCount).filter { cluster.owner(of: $0) == node })
+        if cluster.owner(of: 0) == node { askForTokens() }
+    }
+
+    /// Has every loop ask parts for due jobs again, whatever they answered before.
+    private func suspectJobs(in parts: [Int]) {
+        context.tellAll { loop in
+            for part in parts { loop.handoff.suspect(part, now: Int64(loop.loop.now)) }
+        }
+    }
 
     /// The gateway takes work once it knows an owner of every part, and which tokens are void.
     private func readyIfServed() {

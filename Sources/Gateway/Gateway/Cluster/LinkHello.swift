@@ -65,7 +65,7 @@ extension LinkClose: LinkForm {}
 /// Which versions of the link a gateway speaks: its own and, from the second release on, the one before it.
 struct LinkVersions: Equatable, Sendable {
     /// Rises by one with each release that changes what a link carries.
-    static let current = LinkVersions(version: 1, lowest: 1)
+    static let current = LinkVersions(version: 2, lowest: 2)
 
     var version: Int
     var lowest: Int

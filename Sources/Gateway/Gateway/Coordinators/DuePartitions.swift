@@ -44,7 +44,7 @@ struct DuePartitions {
 
     /// Suspects the next partitions of jobs; about once a second.
     mutating func suspectNext() {
-        for _ in 0..<max(1, count / Self.suspicionSeconds) {
+        for _ in 0..<(count + Self.suspicionSeconds - 1) / Self.suspicionSeconds {
             next = (next + 1) % count
             for channel in VendorChannel.allCases { entries[channel][next].mayHave = true }
         }

@@ -158,9 +158,16 @@ final class HandoffCoordinator {
         lookAgain(now: now) { channels.contains(ChannelSet($0.channel)) }
     }
 
-    /// Called about once a second.
+    /// Another gateway owns the shard now, or its reports may be lost: what it answered before counts no more.
+    func suspect(_ partition: Int, now: Int64) {
+        due.reported(partition, .all)
+        lookAgain(now: now) { _ in true }
+    }
+
+    /// Called about once a second: asks the shards that may have jobs, and looks whether callers are still there.
     func tick(now: Int64) {
         passBySilent(now: now)
+        // At least one shard is suspected, so each round looks after its caller.
         due.suspectNext()
         lookAgain(now: now) { _ in true }
         kept.tick(now: now)
@@ -216,12 +223,10 @@ final class HandoffCoordinator {
     /// Moves one round on: asks the next shard, finishes it, or leaves it waiting.
     private func step(_ slot: UInt32, _ stamp: UInt32, now: Int64) {
         guard var round = rounds[slot, stamp], !round.isAsking else { return }
+        passDrained(&round)
         if round.asked >= loopCount && round.jobs.isEmpty && round.wasHinted {
-            round.wasHinted = false
-            round.asked = 0
-        }
-        while round.asked < loopCount, !due.mayHave((loop + round.asked) % loopCount, round.call.channel) {
-            round.asked += 1
+            (round.wasHinted, round.asked) = (false, 0)
+            passDrained(&round)
         }
         let isFull = round.jobs.count >= round.call.limit
         if isFull || round.asked >= loopCount || outlet?.knowsAllApps() == false {
@@ -250,6 +255,13 @@ final class HandoffCoordinator {
                 origin: route.origin(round.question), channel: round.call.channel, apps: round.call.apps,
                 limit: round.call.limit - round.jobs.count,
                 leaseMilliseconds: round.call.leaseMilliseconds, leaseID: round.call.leaseID))
+    }
+
+    /// Passes by the shards that have no due jobs.
+    private func passDrained(_ round: inout Round) {
+        while round.asked < loopCount, !due.mayHave((loop + round.asked) % loopCount, round.call.channel) {
+            round.asked += 1
+        }
     }
 
     private func spread(

@@ -139,9 +139,11 @@ final class InspectionHandler {
             task: task, app: address.app, cid: address.cid, bucket: target.bucket, digest: target.digest)
         owner.ask(request, of: target.bucket) { [weak self] answer in
             guard let self else { return }
-            if case .unreadable = answer { return respond(InspectionAnswers.unreadable) }
-            guard let trace = answer.trace else { return respond(InspectionAnswers.unknownTask) }
-            respond(AdminAnswer.trace(trace, scope: [address.app], registry: registry))
+            switch answer {
+            case .unreadable: respond(InspectionAnswers.unreadable)
+            case .unknownTask: respond(InspectionAnswers.unknownTask)
+            case .known, .unknown: respond(AdminAnswer.trace(answer.trace, scope: [address.app], registry: registry))
+            }
         }
     }
 

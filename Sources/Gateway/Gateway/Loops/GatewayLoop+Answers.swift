@@ -70,7 +70,9 @@ extension GatewayLoop {
         case .close(let session, let code, let reason):
             sessions.close(session, code, reason: reason, isForgotten: true)
         case .leased(let origin, let jobs):
-            answer(.answered(origin, Optional(LeaseAnswer(jobs: jobs, due: core.pointee.seat.dueChannels))))
+            // A part that leaves says nothing of its jobs: they are its next owner's.
+            let due = core.pointee.isOwned ? core.pointee.seat.dueChannels : .all
+            answer(.answered(origin, Optional(LeaseAnswer(jobs: jobs, due: due))))
         case .settled(let origin, let verdicts):
             answer(.answered(origin, verdicts))
         case .jobsAvailable(let channel):

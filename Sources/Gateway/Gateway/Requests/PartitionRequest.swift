@@ -23,7 +23,8 @@ protocol PartitionRequest: Codable, Sendable {
     func perform(on loop: GatewayLoop, _ origin: Origin)
     /// Whether a full mailbox refuses the question at once. Otherwise the question waits for room, a second at most.
     static var isRefusedWhenFull: Bool { get }
-    /// True for a request without an answer.
+    /// True for a request without an answer: its sender tells a part that missed it of all broadcasts again
+    /// (`GatewayLoop.announceBroadcasts`).
     static var isNotice: Bool { get }
 }
 
@@ -66,16 +67,23 @@ extension LoopShare {
 
 /// The questions of one loop that wait for their answers.
 struct PendingRequests {
-    /// More than this at once are answered as busy.
+    /// More than this of one kind at once are answered as busy, so that no kind crowds the others out.
+    static let kindLimit = 1 << 16
+    /// The same of all kinds.
     static let limit = 1 << 18
 
     /// An object, so that a slot is one word.
     private final class Pending {
+        let number: UInt8
         let complete: ((any Sendable)?) -> Void
-        init(_ complete: @escaping ((any Sendable)?) -> Void) { self.complete = complete }
+        init(_ number: UInt8, _ complete: @escaping ((any Sendable)?) -> Void) {
+            (self.number, self.complete) = (number, complete)
+        }
     }
 
     private var table = StampedTable<Pending>(limit: PendingRequests.limit)
+    /// By the numbers of their kinds.
+    private var counts = [Int](repeating: 0, count: Int(UInt8.max) + 1)
 
     var count: Int { table.count }
 
@@ -83,13 +91,19 @@ struct PendingRequests {
     mutating func insert<Request: PartitionRequest>(
         _ request: Request, completion: @escaping (Request.Answer) -> Void
     ) -> (slot: UInt32, stamp: UInt32)? {
-        let busy = request.busy
-        return table.insert(Pending { answer in completion(answer as? Request.Answer ?? busy) })
+        let (busy, kind) = (request.busy, Int(Request.number))
+        guard counts[kind] < Self.kindLimit else { return nil }
+        let place = table.insert(
+            Pending(Request.number) { answer in completion(answer as? Request.Answer ?? busy) })
+        if place != nil { counts[kind] += 1 }
+        return place
     }
 
     /// Takes a question out; the caller runs the completion.
     mutating func remove(_ route: Route) -> (((any Sendable)?) -> Void)? {
-        table.remove(route.slot, route.stamp)?.complete
+        guard let pending = table.remove(route.slot, route.stamp) else { return nil }
+        counts[Int(pending.number)] -= 1
+        return pending.complete
     }
 }
 

@@ -36,11 +36,9 @@ struct CountQueues: PartitionRequest {
 
     func perform(on loop: GatewayLoop, _ origin: Origin) {
         // The link wrote the asking gateway's number into the route: no gateway can report another one's queues.
-        let asker = Route(origin.route)?.node ?? 0
-        let node = asker == 0 ? loop.context.cluster?.node ?? 0 : asker
-        guard let elsewhere = loop.context.quotas.count(queues, of: node, now: loop.loop.now) else {
-            return loop.replyBusy(to: origin)
-        }
+        guard let node = Route(origin.route)?.node, node != 0,
+            let elsewhere = loop.context.quotas.count(queues, of: node, now: loop.loop.now)
+        else { return loop.replyBusy(to: origin) }
         loop.reply(Optional(elsewhere), to: origin)
     }
 }

@@ -408,6 +408,7 @@ enum LinkSamples {
             (DeviceStatusRequest.self, DeviceAnswer.known(status)),
             (MessageTraceRequest.self, TraceAnswer.known(trace)), (MessageTraceRequest.self, TraceAnswer.unknown),
             (TaskMessageRequest.self, TraceAnswer.unreadable),
+            (TaskMessageRequest.self, TraceAnswer.unknownTask),
             (ReceiptCommand.self, ReceiptAnswer.taken(EventVerdict.allCases)),
             (ReceiptCommand.self, ReceiptAnswer.refused),
             (ReceiptCommand.self, ReceiptAnswer.clockSkew(serverTime: time)),

@@ -55,6 +55,17 @@ enum FixedSeeds {
     }
 
     @Test(
+        "seeds that failed once, with everything",
+        arguments: [
+            101_003_155,  // an answer asked the shard amid its effects, and ended what they pointed to
+        ] as [UInt64])
+    func failedOnceWithEverything(seed: UInt64) {
+        let world = World(seed: seed)
+        world.run(events: FixedSeeds.eventCount)
+        if let report = world.report { Issue.record("\(report)") }
+    }
+
+    @Test(
         "messages from devices and events reach their followers, each at least once and in order",
         arguments: [1, 2, 3, 5, 6, 7, 9, 10, 11, 13, 14, 15] as [UInt64])
     func feeds(seed: UInt64) {

@@ -104,8 +104,8 @@ extension World {
     }
 
     private func ask(_ loop: Loop, _ command: TaskCommand, _ route: UInt64, _ index: Int) {
-        loop.shard.task(command, origin: Origin(route: route, request: UInt64(index)), now: gatewayNow)
-        loop.perform()
+        let now = gatewayNow
+        loop.call { $0.task(command, origin: Origin(route: route, request: UInt64(index)), now: now) }
     }
 
     // MARK: Effects
@@ -275,7 +275,7 @@ extension World {
         } else if scan.isFinishing {
             broadcast.scan = nil
             broadcast.isOver = true
-            for loop in loops { loop.shard.forgetBroadcast(broadcast.task.id, broadcast.task.app) }
+            for loop in loops { loop.call { $0.forgetBroadcast(broadcast.task.id, broadcast.task.app) } }
         } else if scan.isAdvancing {
             scan.isAdvancing = false
             if scan.position >= World.bucketCount {

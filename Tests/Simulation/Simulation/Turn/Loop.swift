@@ -9,7 +9,10 @@ final class Loop: ShardStoreObserver {
     let life: Int
     let store: any WorldStore
     unowned let world: World
-    var shard: Shard
+    private var ownShard: Shard
+    /// Calls that wait until all effects are performed.
+    private var waitingCalls: [(inout Shard) -> Void] = []
+    private var isPerforming = false
     var sessions = SessionTable()
     /// Apps that the gateway has not sent to this loop yet.
     var unknownApps: Set<AppKey>
@@ -25,7 +28,7 @@ final class Loop: ShardStoreObserver {
         unknownApps = Set(world.plan.apps.map(\.key)).subtracting(apps.map(\.key))
         var start = CounterStart(now: now)
         for row in counters { start.take(row) }
-        shard = Shard(
+        ownShard = Shard(
             limits: world.plan.limits, apps: apps, store: store, verifier: Verifier(world), encoder: TestFrames(),
             queueEpoch: World.queueEpoch, history: world.history, counters: start, broadcasts: broadcasts,
             knowsAllApps: unknownApps.isEmpty, now: now)
@@ -44,17 +47,41 @@ final class Loop: ShardStoreObserver {
 
     func storeCooled(_ key: StoreKey) { shard.cooled(key) }
 
-    /// Performs the shard's effects.
+    /// The shard; a call of it ends what its last effects point to, so none may come amid them.
+    var shard: Shard {
+        _read { yield ownShard }
+        _modify {
+            if isPerforming { world.fail(.fencing, "an effect calls the shard amid the effects of its last call") }
+            yield &ownShard
+        }
+    }
+
+    /// Calls the shard and performs what it wants done; amid effects, once all of these are performed.
     ///
-    /// An answer may lead to another question of the shard, whose effects are performed amid these: each call has its own array.
+    /// For calls that an answer leads to: the gateway keeps answers of a loop for itself until then, too.
+    func call(_ body: @escaping (inout Shard) -> Void) {
+        guard !isPerforming else { return waitingCalls.append(body) }
+        body(&shard)
+        perform()
+    }
+
+    /// Performs what the shard wants done, then makes the calls that waited for the end of that.
     func perform() {
+        guard !isPerforming else { return }
+        performEffects()
+        while !waitingCalls.isEmpty {
+            waitingCalls.removeFirst()(&ownShard)
+            performEffects()
+        }
+    }
+
+    private func performEffects() {
         guard shard.hasEffects else { return }
-        var taken: [Effect] = []
-        swap(&taken, &effects)
-        shard.takeEffects(into: &taken)
-        for effect in taken { world.perform(effect, of: self) }
-        taken.removeAll(keepingCapacity: true)
-        effects = taken
+        isPerforming = true
+        ownShard.takeEffects(into: &effects)
+        for effect in effects { world.perform(effect, of: self) }
+        effects.removeAll(keepingCapacity: true)
+        isPerforming = false
         world.oracle.checkOverflowed()
     }
 }

@@ -156,6 +156,24 @@ struct NeighbourAlarmTests {
         #expect(harness.imbalance() == nil)
     }
 
+    @Test("strategy 4 goes live also when its lease lapses and its app has no room for more due jobs")
+    func lapseBeyondTheShare() {
+        let harness = Self.harness()
+        var phones = (0..<12).map { _ in absent(harness) }
+        let messages = phones.map { harness.publish($0, strategy: .vendorElseLive).message }
+        #expect(Set(harness.lease(12, milliseconds: 50_000).map(\.message)) == Set(messages))
+        for _ in 0..<20 { _ = harness.publish(absent(harness), timeToLive: 7_200_000) }
+        // At once, so that the jobs in memory are due at the time that their rows name.
+        harness.advance(50_000)
+        harness.store.cool()
+        for index in phones.indices { harness.connect(&phones[index]) }
+        // Half a minute in the store, and half a minute in memory from the lapse there on.
+        for _ in 0..<65 { harness.advance(1_000) }
+        #expect(Set(harness.takeDelivered().map(\.message)).isSuperset(of: messages))
+        #expect(harness.imbalance() == nil)
+        #expect(harness.store.violations.isEmpty)
+    }
+
     @Test("jobs beyond their app's share end with their messages, in time")
     func endsInTime() {
         let harness = Self.harness()

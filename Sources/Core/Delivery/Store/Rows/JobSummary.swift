@@ -19,8 +19,14 @@ extension JobRow {
                 guard reader.next(UInt8.self) == JobRow.version, let head = Head(&reader) else { return nil }
                 (app, expiresAt) = (head.app, head.expiresAt)
                 isWaiting = head.state == .due || head.state == .leased
-                guard head.state == .due else { return }
-                wait(head.strategy, in: head.table, since: max(head.acceptedAt, head.dueAt))
+                var dueAt = head.dueAt
+                if head.state == .leased, head.strategy.mustBeLeasedInTime(in: head.table) {
+                    // When the lease lapses, the job in memory belongs to the group of those that wait for a vendor.
+                    guard let row = unsafe JobRow(bytes) else { return nil }
+                    dueAt = row.leasedUntil
+                }
+                guard isWaiting else { return }
+                wait(head.strategy, in: head.table, since: max(head.acceptedAt, dueAt))
             case .message, .vendorMessage:
                 guard let row = unsafe MessageRow(bytes) else { return nil }
                 let facts = row.facts(cid: .none, table: key.table, item: key.item)

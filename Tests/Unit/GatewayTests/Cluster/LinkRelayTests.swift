@@ -393,7 +393,8 @@ struct LinkRelayTests {
 
     private func hello(of node: Int, for wanted: Int) -> LinkHello {
         LinkHello(
-            cluster: "test", node: node, instance: 5, wanted: wanted, release: "1.0", version: 1, lowestVersion: 0,
+            cluster: "test", node: node, instance: 5, wanted: wanted, release: "1.0",
+            version: LinkVersions.current.version, lowestVersion: 0,
             parts: LinkSamples.parts)
     }
 

@@ -64,7 +64,7 @@ import TextForms
         .dealtToNewcomers: (17, true),
         .dealtPastUnread: (22, true),
         .siblingStays: (1, true),
-        .siblingLetIn: (13, true),
+        .siblingLetIn: (1, true),
         .upstreamNumberForgotten: (1, false),
         .upstreamAnsweredEarly: (1, false),
         .eventsLeftUntold: (1, false),

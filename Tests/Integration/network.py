@@ -18,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 
 from redis_rig import Gate
 
@@ -189,8 +190,17 @@ class _Wall(Gate):
         super().await_passage(near)
         if near not in self.sources:
             with contextlib.suppress(OSError):
-                self.sources[near] = self.net.place_of(near.getpeername())
+                self.sources[near] = self.source(near.getpeername())
         self.net.wait(self.sources.get(near, ""), self.place.name)
+
+    def source(self, peer):
+        """The place that has connected. The kernel's table may leave a socket out while others come and go."""
+        for _ in range(4):
+            name = self.net.place_of(peer)
+            if name:
+                break
+            time.sleep(0.01)
+        return name
 
 
 def hold():

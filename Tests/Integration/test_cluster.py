@@ -525,7 +525,8 @@ def test_a_gateway_that_alone_loses_redis_sends_its_devices_to_the_others_and_ta
                         while True:
                             device.receive(timeout=40)
                     ends.add(closed.value.code)
-                assert ends <= {200, None}, ends
+                # A part may have moved to the other gateway before.
+                assert ends <= {200, 202, None}, ends
                 with pytest.raises(Refused) as page:
                     cut.call("GET", "/readyz", port=cut.admin)
                 assert page.value.body["status"] == "redisAway"

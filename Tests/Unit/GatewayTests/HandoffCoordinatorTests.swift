@@ -28,6 +28,14 @@ struct HandoffCoordinatorTests {
         LeaseAnswer(jobs: jobs, due: due)
     }
 
+    /// A caller of all apps that waits until `deadline`, in milliseconds.
+    private static func call(until deadline: Int64, complete: @escaping ([Job]) -> Void) -> HandoffCoordinator.LeaseCall
+    {
+        .init(
+            channel: .apns, apps: nil, limit: 10, leaseMilliseconds: 30_000, deadline: deadline, leaseID: (1, 2),
+            isCallerPresent: { true }, complete: complete)
+    }
+
     @Test("idle callers ask only shards that may have due jobs")
     func drainedShards() throws {
         let shards = Shards()
@@ -35,9 +43,7 @@ struct HandoffCoordinatorTests {
         var got: [[Job]] = []
         #expect(
             coordinator.lease(
-                .init(
-                    channel: .apns, apps: nil, limit: 10, leaseMilliseconds: 30_000, deadline: 90_000,
-                    leaseID: (1, 2), isCallerPresent: { true }, complete: { got.append($0) }), now: 0))
+                Self.call(until: 90_000) { got.append($0) }, now: 0))
         func answer(_ answer: LeaseAnswer?, _ now: Int64 = 10) throws {
             coordinator.leased(try #require(shards.leases.last).command.origin, answer, now: now)
         }
@@ -45,7 +51,7 @@ struct HandoffCoordinatorTests {
             defer { shards.leases.removeAll() }
             return shards.leases.map(\.target)
         }
-        // Shard 0 has none; of shard 1 nobody knows: it did not look.
+        // Shard 0 has no jobs. Shard 1 did not look.
         try answer(Self.answer([], due: []))
         try answer(nil)
         #expect(asked == [0, 1])
@@ -76,9 +82,7 @@ struct HandoffCoordinatorTests {
         let coordinator = coordinator(shards, count: 3)
         #expect(
             coordinator.lease(
-                .init(
-                    channel: .apns, apps: nil, limit: 10, leaseMilliseconds: 30_000, deadline: 90_000,
-                    leaseID: (1, 2), isCallerPresent: { true }, complete: { _ in }), now: 0))
+                Self.call(until: 90_000) { _ in }, now: 0))
         func answer(due: ChannelSet = []) throws {
             coordinator.leased(try #require(shards.leases.last).command.origin, Self.answer([], due: due), now: 10)
         }
@@ -107,9 +111,7 @@ struct HandoffCoordinatorTests {
         var got: [[Job]] = []
         #expect(
             coordinator.lease(
-                .init(
-                    channel: .apns, apps: nil, limit: 10, leaseMilliseconds: 30_000, deadline: 4_000, leaseID: (1, 2),
-                    isCallerPresent: { true }, complete: { got.append($0) }), now: 0))
+                Self.call(until: 4_000) { got.append($0) }, now: 0))
         let silent = try #require(shards.leases.first)
         for second in 1...5 as ClosedRange<Int64> { coordinator.tick(now: second * 1_000) }
         #expect(shards.leases.map(\.target) == [0, 1])
@@ -128,10 +130,7 @@ struct HandoffCoordinatorTests {
         var got: [[Job]] = []
         func lease(deadline: Int64) -> Bool {
             coordinator.lease(
-                .init(
-                    channel: .apns, apps: nil, limit: 10, leaseMilliseconds: 30_000, deadline: deadline,
-                    leaseID: (1, 2),
-                    isCallerPresent: { true }, complete: { got.append($0) }), now: 0)
+                Self.call(until: deadline) { got.append($0) }, now: 0)
         }
         shards.knowsAllApps = false
         #expect(lease(deadline: 0) && got.map(\.count) == [0])

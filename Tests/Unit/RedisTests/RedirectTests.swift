@@ -156,7 +156,7 @@ struct RedirectTests {
             commands[0][0] == "INFO" ? Self.map(Self.first) : commands.map { .status($0[1]) }
         }
         let impatient = make(network)
-        // The other thread never comes back with a map.
+        // Another thread's question for the map, which never gets an answer.
         #expect(impatient.cluster.mayAsk(now: network.now))
         let replies = try impatient.run([get("foo")], deadline: network.now + 10_000, isImpatient: true)
         #expect(replies == [.status("foo")])

@@ -33,8 +33,8 @@ extension Shard {
             outbox.send(.updated(session, result))
             openGate(slot)
         case .leased(let origin, let leased):
-            // An ack that came before the lease was durable cancels the job. A job that expired meanwhile stays here,
-            // too.
+            // An ack that came before the lease was durable has cancelled its job. Neither that job nor an expired one
+            // goes to the sender.
             let still = leased.filter { job in
                 if isPlanted(.overtakenLeaseShown) { return true }
                 guard let slot = jobs.find(job.message) else { return false }

@@ -124,7 +124,7 @@ final class HandoffCoordinator {
         }
         let known = jobs.isEmpty ? [] : outlet?.knownApps() ?? []
         round.jobs += jobs.filter { known.contains($0.app) }
-        // Another gateway may know an app before this one does. The rest of the round excludes that app.
+        // Another gateway may have the app's settings earlier than this one. The rest of the round excludes that app.
         let unnamed = jobs.filter { !known.contains($0.app) }
         if !unnamed.isEmpty {
             giveBack(unnamed, "appNotKnownHere", now: now)

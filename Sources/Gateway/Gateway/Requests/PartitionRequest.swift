@@ -23,8 +23,7 @@ protocol PartitionRequest: Codable, Sendable {
     func perform(on loop: GatewayLoop, _ origin: Origin)
     /// Whether a full mailbox refuses the question at once. Otherwise the question waits for room, a second at most.
     static var isRefusedWhenFull: Bool { get }
-    /// True for a request without an answer: its sender tells a part that missed it of all broadcasts again
-    /// (`GatewayLoop.announceBroadcasts`).
+    /// True for a request without an answer. For a part that missed one, its sender calls `GatewayLoop.announceBroadcasts`.
     static var isNotice: Bool { get }
 }
 
@@ -34,7 +33,7 @@ extension PartitionRequest {
     static var isNotice: Bool { Answer.self == NoAnswer.self }
 }
 
-/// The answer of a notice; a partition that misses a notice compares logs and asks for the rest.
+/// The answer type of notices.
 struct NoAnswer: Codable, Sendable {}
 
 extension PartitionRequest where Answer == NoAnswer {

@@ -268,7 +268,7 @@ package final class RedisClient {
         hasMap ? "the cluster's map has no server for it" : "no server has sent the cluster's map yet"
     }
 
-    /// Whether no slot has a server that may answer soon; before the first map, whether every seed is silent.
+    /// True when all these slots' servers are silent, or before the first map all seeds.
     private func hasOnlySilentServers(for slots: [Int]) -> Bool {
         guard cluster.isKnown else { return cluster.candidates.allSatisfy(cluster.isSilent) }
         return slots.allSatisfy { cluster.primary(of: $0).map(cluster.isSilent) ?? true }

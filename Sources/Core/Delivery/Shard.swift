@@ -63,7 +63,7 @@ package struct Shard: ~Copyable {
     var acceptances: AcceptanceFilter
     /// The end of the loop's last long standstill; no session is judged by silence before it.
     var standstillEndedAt: GatewayTime = 0
-    /// The time of the start; no device is removed for its absence before it.
+    /// The shard's start; a device's absence before it does not count toward the device's removal.
     let startedAt: GatewayTime
     var tasks = TaskTable()
     var broadcasts: BroadcastTable

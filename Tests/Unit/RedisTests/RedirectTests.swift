@@ -163,7 +163,7 @@ struct RedirectTests {
         let single = make(network)
         #expect(single.cluster.mayAsk(now: network.now))
         #expect(try single.attempt([get("foo").command], slot: 12_182).replies == [.status("foo")])
-        // Seeds that do not answer end an impatient call long before its deadline.
+        // Without any seed that answers, an impatient call fails long before its deadline.
         network.answers = [:]
         let (nobody, start) = (make(network), network.now)
         #expect(throws: RedisError.self) {

@@ -13,7 +13,7 @@ struct BroadcastTable {
     /// The shards that have not told of the logs in their buckets yet, of `shardCount`.
     private var untold: Set<Int> = []
     private var shardCount = 1
-    /// Numbers that an app without a log passes over (`StoreHistory.broadcastStep`).
+    /// The count of numbers that an app without a log skips (`StoreHistory.broadcastStep`).
     var step: UInt64
 
     init(encoder: any BroadcastEncoder, history: StoreHistory) {
@@ -138,7 +138,7 @@ struct BroadcastTable {
     /// True when no broadcast is between the last one known and `number`.
     func isNext(_ number: UInt64, of app: AppKey) -> Bool {
         let log = logs[app] ?? BroadcastLog(skipped: step)
-        // The home knows its first broadcast by the number that it gave, whatever history has begun since.
+        // The number that the home gave its first broadcast counts, also after another history has begun.
         return number == log.head + 1 || number == log.head + log.skipped + 1 || log.head == 0 && number == log.given
     }
 

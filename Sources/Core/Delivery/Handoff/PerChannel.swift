@@ -61,7 +61,7 @@ package struct ChannelSet: OptionSet, Sendable, Codable {
 
     private static let known = VendorChannel.allCases
 
-    /// Every channel, those of later versions too.
+    /// All channels, including those that later releases add.
     package static let all = ChannelSet(rawValue: .max)
 }
 

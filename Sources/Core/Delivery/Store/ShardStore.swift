@@ -258,7 +258,7 @@ package protocol ShardStore: AnyObject {
     /// result with the rows' current values, `isComplete` false when more are due; rows found before a failure come
     /// with it.
     ///
-    /// The store does not report alarms that the request leaves, and continues behind them; a later request names its group. A group
+    /// The store skips the alarms that the request excludes, and continues after them; a later request names their group. A group
     /// may report an alarm of its app twice. The alarm of a row is not reported once the row's successor exists, which
     /// the request names.
     func requestAlarms(_ request: AlarmRequest) -> ReadToken

@@ -43,11 +43,12 @@ package struct StoreHistory: Hashable, Sendable {
         return mixed == 0 ? id : mixed
     }
 
-    /// Numbers that the next broadcast of an app passes over where a start finds a log of another history.
+    /// The count of numbers that an app's next broadcast skips when the log at the start belongs to a different history.
     ///
-    /// The log may have lost broadcasts that devices have settled, so their numbers are passed over. It is 0 in a store that never
-    /// went back. It grows by 64 a minute for four hours, so that a second loss of the same log passes over what followed the first.
-    /// It stays below 20,000, since a device's row counts what it has evaluated beyond the settled number in 16 bits.
+    /// The log may have lost broadcasts that devices have settled, so no broadcast may get their numbers. The count is 0 in a store
+    /// that never went back. It grows by 64 a minute for four hours, so that after a second loss the numbers in use since the first
+    /// loss are skipped, too. The count stays below 20,000: a device's row has 16 bits for the broadcasts evaluated past the settled
+    /// number.
     var broadcastStep: UInt64 { hasGoneBack ? 4_096 + began / 60_000_000 % 240 * 64 : 0 }
 
     // MARK: Cursors of feeds

@@ -210,7 +210,7 @@ package enum TraceAnswer: Sendable, Codable {
     case known(MessageTrace)
     /// No such message, or it ended longer ago than the store keeps traces.
     case unknown
-    /// Of a task's message: the app has no such task, or none for the device.
+    /// Answer to `Shard.trace(of: task)`: the app has no such task, or the task has no message for the device.
     case unknownTask
     /// A reader could not read its rows, or too many such questions wait: the caller asks again.
     case unreadable

@@ -4,7 +4,7 @@ internal import Structures
 internal import Wire
 
 extension Shard {
-    /// Releases the effects that wait for nothing any more.
+    /// Releases the effects whose batches are durable.
     mutating func releaseDue() {
         // A Welcome that goes out lets the shard evaluate a broadcast for the device. An effect of that is released in
         // turn, and so on: thousands deep after a reconnect storm.
@@ -56,9 +56,9 @@ extension Shard {
         }
     }
 
-    /// A result went out: the last one opens the device's stream.
+    /// Counts a result that was sent; after the last one due, the device's stream opens.
     ///
-    /// A client drops what it reads before the result of its latest update.
+    /// Until the result of its latest update arrives, a client discards all messages.
     private mutating func openGate(_ slot: DeviceSlot) {
         let device = devices.at(slot)
         guard device.value.gates > 0 else { return }

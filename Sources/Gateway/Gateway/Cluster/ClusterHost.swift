@@ -219,7 +219,7 @@ final class ClusterHost: @unchecked Sendable {
         if cluster.owner(of: 0) == node { askForTokens() }
     }
 
-    /// Has every loop ask parts for due jobs again, whatever they answered before.
+    /// Makes every loop ask these parts for due jobs again, regardless of their earlier answers.
     private func suspectJobs(in parts: [Int]) {
         context.tellAll { loop in
             for part in parts { loop.handoff.suspect(part, now: Int64(loop.loop.now)) }

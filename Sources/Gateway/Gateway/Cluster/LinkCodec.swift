@@ -12,7 +12,7 @@ internal import Wire
 
 /// Messages as bytes.
 enum LinkCodec {
-    /// A question that went into a block.
+    /// A question that was sent within a block of frames.
     struct Question {
         let number: UInt32
         let part: Int
@@ -157,14 +157,14 @@ enum LinkCodec {
 
     // MARK: Bytes to answers
 
-    /// The origin and the bytes of an `answer` frame, without bytes for a busy answer; `nil`: no answer has this form.
+    /// The origin and the bytes of an `answer` frame, without bytes for a busy answer; `nil` for any other body.
     static func answer(in body: UnsafeRawBufferPointer) -> (origin: Origin, bytes: UnsafeRawBufferPointer?)? {
         var cursor = LinkCursor(body)
         guard let origin = cursor.nextOrigin(), let hasBytes = cursor.next(UInt8.self) else { return nil }
         return (origin, hasBytes == 1 ? cursor.rest : nil)
     }
 
-    /// The answer to a question of a type; `nil`: other bytes, or an answer out of bounds.
+    /// Decodes the answer to a question of this type; `nil` if the bytes are no such answer, or exceed its bounds.
     static func answer<Request: PartitionRequest>(
         to type: Request.Type, _ bytes: UnsafeRawBufferPointer
     ) -> (any Codable & Sendable)? {

@@ -23,7 +23,7 @@ struct LinkQuestions {
     /// Removes the question of a publish's answer; false when there is none.
     mutating func take(_ origin: Origin, _ cid: DeviceID) -> Bool { publishes.remove(origin.asked(by: 0), cid) }
 
-    /// Removes the question of any other answer; `nil` when there is none.
+    /// Removes and returns the question to which an answer in an `answer` frame belongs; `nil` when there is none.
     ///
     /// The other gateway's answer has this one's number in its route; the question did not.
     mutating func take(_ origin: Origin) -> LinkCodec.Question? { rare.removeValue(forKey: origin.asked(by: 0)) }

@@ -56,7 +56,7 @@ enum PartitionRequests {
 }
 
 extension LoopShare {
-    /// Whether a bucket, if there is one, is among the share's.
+    /// Whether a bucket belongs to the share; false for `nil`.
     func contains(_ bucket: Bucket?) -> Bool { bucket.map { $0.loop(of: count) == index } ?? false }
     /// Whether the share is the one of the gateway's own rows.
     var hasGatewayRows: Bool { contains(Bucket(0)) }

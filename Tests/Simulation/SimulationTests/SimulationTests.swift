@@ -58,6 +58,7 @@ enum FixedSeeds {
         "seeds that failed once, with everything",
         arguments: [
             101_003_155,  // an answer asked the shard amid its effects, and ended what they pointed to
+            501_003_050,  // a device's messages that ended together crowded each other out
             101_001_580,  // a lapsed job of strategy 4 was left to a group that its row did not belong to
         ] as [UInt64])
     func failedOnceWithEverything(seed: UInt64) {

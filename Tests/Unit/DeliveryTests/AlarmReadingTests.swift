@@ -1,3 +1,4 @@
+import TestKit
 import Testing
 import Wire
 
@@ -25,5 +26,38 @@ struct AlarmReadingTests {
         reading.answered(nil, hasFailed: true, now: 1_000)
         #expect(!reading.mayAsk(1_999) && reading.mayAsk(2_000))
         #expect(reading.pause(of: Self.groups[0]) == 0)
+    }
+
+    @Test("one device's messages that end together need no places of its commands, and refuse none")
+    func manyOfOneDevice() {
+        var limits = ShardLimits()
+        (limits.waitingPerDevice, limits.waitingInAll) = (2, 2)
+        let harness = DeliveryHarness(limits: limits)
+        let phone = harness.register()
+        harness.disconnect(phone)
+        for _ in 0..<20 { _ = harness.publish(phone, timeToLive: 60_000, vendor: false) }
+        harness.crash()
+        harness.store.cool()
+        harness.letTimePass(60_001)
+        harness.shard.advance(to: harness.now)
+        harness.store.deliverReplies(limit: 1)
+        let late = harness.submit(phone, "late")
+        harness.flush()
+        #expect(harness.outcomes[late]?.code == .accepted)
+        #expect(harness.rowCount(.message) == 1 && harness.imbalance() == nil)
+    }
+
+    @Test("a device whose rows could not be read when it was due to be removed is removed later", arguments: 1...2)
+    func failedRemoval(failing: Int) {
+        let harness = DeliveryHarness()
+        let gone = harness.register()
+        harness.disconnect(gone)
+        harness.crash()
+        harness.store.cool()
+        harness.letTimePass(harness.limits.sessionlessDeviceLifetime + 3_600_000)
+        harness.store.failingReads = [harness.store.readCount + failing]
+        for _ in 0..<3 { harness.advance(2_000) }
+        #expect(harness.store.readCount >= harness.store.failingReads.first ?? .max, "that read was never made")
+        #expect(harness.rowCount(.device) == 0 && harness.imbalance() == nil)
     }
 }

@@ -71,19 +71,7 @@ extension Shard {
             } else {
                 messageAlarmFired(stored.key)
             }
-        case .device:
-            let cid = DeviceID(high: stored.key.ownerHigh, low: stored.key.ownerLow)
-            alarms.begin()
-            // The shard needs the device's pending messages of broadcasts, too, which only the ledger has.
-            withBroadcasts(of: cid, stored.key.bucket) { shard, slot, readiness in
-                if readiness == .ready {
-                    shard.collectIfForgotten(slot)
-                    if shard.devices.isOccupied(slot), shard.devices.at(slot).value.isLoaded {
-                        shard.leaveBroadcasts(slot)
-                    }
-                }
-                shard.alarmDone()
-            }
+        case .device: deviceAlarmFired(stored.key)
         case .task: taskAlarmFired(TaskID(high: stored.key.ownerHigh, low: stored.key.ownerLow))
         case .taskMessage:
             if let row = LedgerRow(stored.bytes), row.state == nil, row.table == .broadcast {
@@ -96,6 +84,23 @@ extension Shard {
         }
     }
 
+    private mutating func deviceAlarmFired(_ key: StoreKey) {
+        let cid = DeviceID(high: key.ownerHigh, low: key.ownerLow)
+        alarms.begin()
+        // The shard needs the device's pending messages of broadcasts, too, which only the ledger has.
+        withBroadcasts(of: cid, key.bucket, isAlarm: true) { shard, slot, readiness in
+            if readiness == .ready {
+                shard.collectIfForgotten(slot)
+                if shard.devices.isOccupied(slot), shard.devices.at(slot).value.isLoaded {
+                    shard.leaveBroadcasts(slot)
+                }
+            } else if readiness.mayBeRepeated, !shard.devices.at(slot).value.flags.contains(.damaged) {
+                shard.retryAlarm(key)
+            }
+            shard.alarmDone()
+        }
+    }
+
     /// The alarm of a cold message is due: its fallback or its end.
     ///
     /// The alarm's row may be out of date when the device is ready. So the shard reads the rows once more, while no
@@ -103,7 +108,7 @@ extension Shard {
     private mutating func messageAlarmFired(_ key: StoreKey) {
         let cid = DeviceID(high: key.ownerHigh, low: key.ownerLow)
         alarms.begin()
-        whenReady(deviceSlot(cid, bucket: key.bucket)) { shard, slot, readiness in
+        whenReady(deviceSlot(cid, bucket: key.bucket), isAlarm: true) { shard, slot, readiness in
             guard readiness == .ready else {
                 if readiness.mayBeRepeated { shard.retryAlarm(key) }
                 if readiness == .unknown { shard.log(.error, "orphanedMessage", "a message's device is not known") }
@@ -153,7 +158,11 @@ extension Shard {
     /// Looks again at alarms whose row a reader could not read: the store reports an alarm once.
     mutating func fireFailedAlarms() {
         for key in alarms.takeFailed(now: now) {
-            if key.table == .taskMessage { retryBroadcastAlarm(key) } else { messageAlarmFired(key) }
+            switch key.table {
+            case .taskMessage: retryBroadcastAlarm(key)
+            case .device: deviceAlarmFired(key)
+            default: messageAlarmFired(key)
+            }
         }
     }
 

@@ -158,9 +158,10 @@ extension Shard {
 
     /// Runs a closure with the device ready and all its pending messages of broadcasts in memory.
     mutating func withBroadcasts(
-        of cid: DeviceID, _ bucket: Bucket, completion: @escaping (inout Shard, DeviceSlot, Readiness) -> Void
+        of cid: DeviceID, _ bucket: Bucket, isAlarm: Bool = false,
+        completion: @escaping (inout Shard, DeviceSlot, Readiness) -> Void
     ) {
-        whenReady(deviceSlot(cid, bucket: bucket)) { shard, slot, readiness in
+        whenReady(deviceSlot(cid, bucket: bucket), isAlarm: isAlarm) { shard, slot, readiness in
             guard readiness == .ready else { return completion(&shard, slot, readiness) }
             shard.resolveBroadcasts(slot) { shard, reading in
                 completion(&shard, slot, reading == .whole ? .ready : .failed)
@@ -173,7 +174,7 @@ extension Shard {
         let task = TaskID(high: key.ownerHigh, low: key.ownerLow)
         let (number, app) = (row.item, row.app)
         alarms.begin()
-        withBroadcasts(of: row.cid, key.bucket) { shard, slot, readiness in
+        withBroadcasts(of: row.cid, key.bucket, isAlarm: true) { shard, slot, readiness in
             defer { shard.alarmDone() }
             guard readiness == .ready else {
                 if readiness.mayBeRepeated { shard.alarms.retry(key, now: shard.now) }

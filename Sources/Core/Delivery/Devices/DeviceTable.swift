@@ -5,8 +5,9 @@ internal import Wire
 struct DeviceTable: ~Copyable {
     /// Commands that wait for one device.
     struct WaitList {
-        fileprivate var commands: [Shard.Waiter] = []
+        fileprivate var commands: [(run: Shard.Waiter, isAlarm: Bool)] = []
         fileprivate var head = 0
+        fileprivate var alarmCount = 0
         fileprivate var count: Int { commands.count - head }
     }
 
@@ -179,12 +180,27 @@ struct DeviceTable: ~Copyable {
         _ slot: DeviceSlot, _ command: @escaping Shard.Waiter, limitOfOne: Int, limitOfAll: Int
     ) -> Bool {
         let device = at(slot)
-        let count = device.value.waiting == .none ? 0 : waitLists.at(device.value.waiting).value.count
+        var count = 0
+        if device.value.waiting != .none {
+            let list = waitLists.at(device.value.waiting)
+            count = list.value.count - list.value.alarmCount
+        }
         guard count < limitOfOne, waitingCount < limitOfAll else { return false }
-        if device.value.waiting == .none { device.value.waiting = waitLists.insert(WaitList()) }
-        waitLists.at(device.value.waiting).value.commands.append(command)
-        waitingCount += 1
+        append(slot, command, isAlarm: false)
         return true
+    }
+
+    /// Adds an alarm, which takes no command's place and is never refused.
+    ///
+    /// `limits.alarmBatch` bounds the alarms under way. One device's messages may end together, in any number.
+    mutating func wait(_ slot: DeviceSlot, alarm: @escaping Shard.Waiter) { append(slot, alarm, isAlarm: true) }
+
+    private mutating func append(_ slot: DeviceSlot, _ command: @escaping Shard.Waiter, isAlarm: Bool) {
+        let device = at(slot)
+        if device.value.waiting == .none { device.value.waiting = waitLists.insert(WaitList()) }
+        let list = waitLists.at(device.value.waiting)
+        list.value.commands.append((command, isAlarm))
+        if isAlarm { list.value.alarmCount += 1 } else { waitingCount += 1 }
     }
 
     /// The next command that waits for a device; after the last one the device waits for nothing.
@@ -197,8 +213,9 @@ struct DeviceTable: ~Copyable {
             device.value.waiting = .none
             return nil
         }
-        defer { list.value.head += 1 }
-        waitingCount -= 1
-        return list.value.commands[list.value.head]
+        let command = list.value.commands[list.value.head]
+        list.value.head += 1
+        if command.isAlarm { list.value.alarmCount -= 1 } else { waitingCount -= 1 }
+        return command.run
     }
 }

@@ -51,13 +51,19 @@ extension Shard {
     }
 
     /// Runs a command when the device's record is in memory and no other step is under way: now, or in its turn.
-    mutating func whenReady(_ slot: DeviceSlot, _ command: @escaping Waiter) {
+    ///
+    /// An alarm takes no place from the device's commands, and is never `crowded`.
+    mutating func whenReady(_ slot: DeviceSlot, isAlarm: Bool = false, _ command: @escaping Waiter) {
         let device = devices.at(slot)
         if isFree(slot) {
             command(&self, slot, .ready)
             return
         }
-        guard devices.wait(slot, command, limitOfOne: limits.waitingPerDevice, limitOfAll: limits.waitingInAll) else {
+        if isAlarm {
+            devices.wait(slot, alarm: command)
+        } else if !devices.wait(
+            slot, command, limitOfOne: limits.waitingPerDevice, limitOfAll: limits.waitingInAll)
+        {
             command(&self, slot, .crowded)
             if devices.isOccupied(slot) { freeIfEmpty(slot) }
             return

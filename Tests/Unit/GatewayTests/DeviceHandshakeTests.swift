@@ -49,7 +49,7 @@ struct DeviceHandshakeTests {
     }
 
     /// A registration whose proof was good.
-    private static func hello(_ loop: GatewayLoop, _ app: App, _ number: UInt64) -> AdoptedHello {
+    private static func hello(_ loop: EventLoopHost, _ app: App, _ number: UInt64) -> AdoptedHello {
         var hello = Hello()
         (hello.appID, hello.registration, hello.timestamp) = (app.appID, true, UInt64(loop.now))
         let cid = DeviceID(high: 0x7E57, low: number)
@@ -58,7 +58,7 @@ struct DeviceHandshakeTests {
             transcript: [], hello: hello)
     }
 
-    private static func adopt(_ arrival: Arrival, on loop: GatewayLoop) {
+    private static func adopt(_ arrival: Arrival, on loop: EventLoopHost) {
         guard let app = loop.registry[arrival.appID] else {
             Issue.record("there is no app")
             return
@@ -79,7 +79,7 @@ struct DeviceHandshakeTests {
     ///
     /// - Returns: what each was told, and how many Hellos waited for the store before and after.
     private static func come(
-        _ count: Int, _ gateway: Gateway, _ work: @escaping @Sendable (GatewayLoop, Arrival) -> Void
+        _ count: Int, _ gateway: Gateway, _ work: @escaping @Sendable (Partition, Arrival) -> Void
     ) throws -> (told: [CloseCode?], room: Int, waiting: Int) {
         var (connections, ours): ([DetachedConnection], [CInt]) = ([], [])
         for _ in 0..<count {
@@ -90,10 +90,10 @@ struct DeviceHandshakeTests {
         defer { for end in ours { close(end) } }
         let figures = Lock<(room: Int, waiting: Int)?>(nil)
         let arrival = Arrival(appID: try #require(gateway.demo?.appID), connections: connections)
-        gateway.context.members[0].submit { loop in
-            let room = loop.welcomes.standingRoom
-            work(loop, arrival)
-            figures.withLock { $0 = (room, loop.sessions.openingCount) }
+        gateway.context.submit(to: 0) { partition in
+            let room = partition.host.welcomes.standingRoom
+            work(partition, arrival)
+            figures.withLock { $0 = (room, partition.sessions.openingCount) }
         }
         let told = try ours.map { end throws -> CloseCode? in
             let frame = try #require(Self.frame(end))
@@ -109,9 +109,9 @@ struct DeviceHandshakeTests {
     @Test("of the devices whose part's store stands still no more wait than keep nobody else waiting")
     func standing() throws {
         try SmallGateway.run { gateway in
-            let (told, room, waiting) = try Self.come(200, gateway) { loop, arrival in
-                loop.stuckSeconds = 1
-                Self.adopt(arrival, on: loop)
+            let (told, room, waiting) = try Self.come(200, gateway) { partition, arrival in
+                partition.stuckSeconds = 1
+                Self.adopt(arrival, on: partition.host)
             }
             #expect((1..<200).contains(room) && waiting == room)
             #expect(told == (0..<200).map { $0 < room ? nil : .overloaded })
@@ -121,13 +121,13 @@ struct DeviceHandshakeTests {
     @Test("Hellos that came before the store was known to stand still are sent away, as far as they are too many")
     func surplus() throws {
         try SmallGateway.run { gateway in
-            let (told, room, waiting) = try Self.come(200, gateway) { loop, arrival in
-                Self.adopt(arrival, on: loop)
-                #expect(loop.sessions.openingCount == 200)
-                loop.sendStandingAway()
-                #expect(loop.sessions.openingCount == 200)
-                loop.stuckSeconds = 1
-                loop.sendStandingAway()
+            let (told, room, waiting) = try Self.come(200, gateway) { partition, arrival in
+                Self.adopt(arrival, on: partition.host)
+                #expect(partition.sessions.openingCount == 200)
+                partition.sendStandingAway()
+                #expect(partition.sessions.openingCount == 200)
+                partition.stuckSeconds = 1
+                partition.sendStandingAway()
             }
             #expect((1..<200).contains(room) && waiting == room)
             #expect(told.count { $0 == nil } == room && told.count { $0 == .overloaded } == 200 - room)
@@ -140,9 +140,9 @@ struct DeviceHandshakeTests {
             let ends = try Self.ends()
             defer { close(ends.ours) }
             let places = Lock<[UInt32]>([])
-            func place(after begin: @escaping @Sendable (GatewayLoop) -> Void) {
+            func place(after begin: @escaping @Sendable (EventLoopHost) -> Void) {
                 let isDone = Flag()
-                gateway.context.members[0].submit { loop in
+                gateway.context.hosts[0].submit { loop in
                     begin(loop)
                     if let waiting = loop.handshakes.longestWaiting(preferring: nil) {
                         places.withLock { $0.append(waiting.handshakePlace) }

@@ -136,11 +136,11 @@ final class LoopTurnTests {
 
     @Test("while most places are taken by requests that wait, new connections wait with the kernel")
     func crowded() throws {
-        let member = gateway.gateway.members[0]
+        let member = gateway.gateway.hosts[0]
         let socket = try ListeningSocket("127.0.0.1:0")
         let port = socket.address.port
         let listener = try Listener(on: member.loop, socket: socket) { _ in }
-        member.publicListeners.append(listener)
+        member.listeners.add(listener, isPublicHTTP: true)
         let crowd = try (0..<78).map { _ in try Caller(gateway) }
         let quiet = try Caller(gateway)
         contend(crowd[0], quiet)

@@ -30,7 +30,8 @@ struct PartOwnershipTests {
         try SmallGateway.run { gateway in
             let told = Lock<[String]>([])
             let isDone = Flag()
-            gateway.context.members[0].submit { loop in
+            gateway.context.submit(to: 0) { partition in
+                let loop = partition.host
                 let coordinator = loop.campaigns.coordinator
                 func ask(_ name: String) {
                     coordinator.ask(0, .create(Self.broadcast(), requestKey: (0, 0), requestDigest: 0)) {
@@ -59,7 +60,7 @@ struct PartOwnershipTests {
                 }
                 ask("first")
                 // In the same turn: nothing can be durable yet.
-                loop.releaseOwnership(isLost: isLost) {
+                partition.release(isLost: isLost) {
                     ask("second")
                     isDone.set()
                 }
@@ -71,7 +72,8 @@ struct PartOwnershipTests {
             #expect(all.contains("second task busy") && all.contains("second question busy"))
             if isLost { #expect(all.contains("first task busy") && all.contains("first question busy"), "\(all)") }
             let isIdle = Flag()
-            gateway.context.members[0].submit { loop in
+            gateway.context.hosts[0].submit { loop in
+                #expect(loop.partition(0) == nil)
                 if !loop.campaigns.coordinator.hasWorkUnderWay, !loop.handoff.hasWorkUnderWay { isIdle.set() }
             }
             for _ in 0..<500 where !isIdle.isSet { Pause.milliseconds(10) }
@@ -79,7 +81,7 @@ struct PartOwnershipTests {
         }
     }
 
-    @Test("a broadcast's run ends with the seat that began it, and its task may begin anew")
+    @Test("a broadcast's run ends with the partition that began it, and its task may begin anew")
     func runs() throws {
         try SmallGateway.run { gateway in
             let isDone = Flag()
@@ -88,10 +90,10 @@ struct PartOwnershipTests {
             record.broadcast?.number = 4
             record.broadcast?.expiresAt = .max
             let scanned = record
-            gateway.context.members[0].submit { loop in
-                loop.releaseOwnership(isLost: true) {
-                    // What it asks is answered busy from now on: without the look at its seat it would ask for ever.
-                    loop.campaigns.coordinator.broadcastDue(scanned) { _ in isDone.set() }
+            gateway.context.submit(to: 0) { partition in
+                partition.release(isLost: true) {
+                    // What it asks is answered busy from now on: without the look at its home it would ask for ever.
+                    partition.coordinator.broadcastDue(scanned, of: partition) { _ in isDone.set() }
                 }
             }
             #expect(SmallGateway.isSet(isDone), "the run goes on without its part")
@@ -101,7 +103,7 @@ struct PartOwnershipTests {
     @Test("a part that was not told of the last broadcast learns of it by comparing")
     func compares() throws {
         try SmallGateway.run(loops: 2) { gateway in
-            let members = gateway.context.members
+            let context = gateway.context
             var record = Self.broadcast()
             record.broadcast?.number = 1
             record.broadcast?.expiresAt = .max
@@ -109,15 +111,15 @@ struct PartOwnershipTests {
             let home = app.home.loop(of: 2)
             let head = Lock<UInt64>(0)
             // Its home has it, and the word to the other part is lost.
-            members[home].submit { loop in
+            context.submit(to: home) { loop in
                 loop.withShard { _ = $0.launch(launched, loopCount: 2, now: loop.now) }
-                members[1 - home].submit { other in
+                context.submit(to: 1 - home) { other in
                     other.compareBroadcasts(with: home)
                 }
             }
             for _ in 0..<500 where head.withLock({ $0 }) == 0 {
                 Pause.milliseconds(10)
-                members[1 - home].submit { other in
+                context.submit(to: 1 - home) { other in
                     other.withQuietShard { shard in
                         let known = shard.broadcastHead(of: app)
                         head.withLock { $0 = known }
@@ -141,7 +143,7 @@ struct PartOwnershipTests {
     @Test("a part learns more broadcasts than one message between gateways holds, piece by piece")
     func learnsLargeLogs() throws {
         try SmallGateway.run(loops: 2) { gateway in
-            let members = gateway.context.members
+            let context = gateway.context
             let count = 2_400
             var record = Self.broadcast()
             var lengths = MessageContent.Lengths()
@@ -153,7 +155,7 @@ struct PartOwnershipTests {
             let home = app.home.loop(of: 2)
             let share = LoopShare(index: home, count: 2)
             let pieces = Lock<[Bool]>([])
-            members[home].submit { loop in
+            context.submit(to: home) { loop in
                 for number in 1...count {
                     var launched = made
                     launched.id = TaskID(kind: .app, month: 1, day: 1, home: app.home, random: (2, UInt64(number)))
@@ -162,8 +164,8 @@ struct PartOwnershipTests {
                     launched.broadcast?.expiresAt = launched.validUntil
                     loop.withShard { _ = $0.launch(launched, loopCount: 2, now: loop.now) }
                 }
-                members[1 - home].submit { other in
-                    let coordinator = other.campaigns.coordinator
+                context.submit(to: 1 - home) { other in
+                    let coordinator = other.coordinator
                     func ask(_ start: BroadcastPlace?) {
                         coordinator.ask(home, .liveBroadcasts(share, BroadcastPiece(from: start))) { answer in
                             pieces.withLock { $0.append(Self.travels(answer)) }
@@ -177,7 +179,7 @@ struct PartOwnershipTests {
             let head = Lock<UInt64>(0)
             for _ in 0..<2_000 where head.withLock({ $0 }) < UInt64(count) {
                 Pause.milliseconds(10)
-                members[1 - home].submit { other in
+                context.submit(to: 1 - home) { other in
                     let isLearnt = other.statistics.liveBroadcasts == count
                     other.withQuietShard { shard in
                         let known = shard.broadcastHead(of: app)

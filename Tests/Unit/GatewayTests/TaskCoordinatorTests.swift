@@ -23,8 +23,8 @@ struct TaskCoordinatorTests {
             record.broadcast?.expiresAt = .max
             let scanned = record
             let isDone = Flag()
-            gateway.context.members[0].submit { loop in
-                loop.campaigns.coordinator.broadcastDue(scanned) { _ in isDone.set() }
+            gateway.context.submit(to: 0) { partition in
+                partition.coordinator.broadcastDue(scanned, of: partition) { _ in isDone.set() }
             }
             #expect(SmallGateway.isSet(isDone), "the scan goes on though no such broadcast is live")
         }

@@ -16,15 +16,15 @@ struct VoidTokenTests {
             let loaded = gateway.context.revokedTokens.all
             switch life {
             case 0:
-                gateway.context.members[0].submit { loop in
+                gateway.context.submit(to: 0) { loop in
                     MetaRows.write(old, on: loop, done: {}, failed: {})
                     MetaRows.write(young, on: loop, done: { isDone.set() }, failed: {})
                 }
             case 1:
                 #expect(Set(loaded) == [old, young])
                 for _ in 0..<6_000 where !isDone.isSet {
-                    gateway.context.members[0].submit { loop in
-                        guard loop.publicHandler.api.tokens.revokedTokens.count == 1 else { return }
+                    gateway.context.submit(to: 0) { loop in
+                        guard loop.host.publicHandler.api.tokens.revokedTokens.count == 1 else { return }
                         loop.afterMeta({ isDone.set() }, failed: {})
                     }
                     _ = SmallGateway.isSet(isDone, atMost: 1)
@@ -42,7 +42,7 @@ struct VoidTokenTests {
         let (app, lasting) = (AppKey(1), GatewayTime.max)
         try SmallGateway.run(loops: 2) { gateway in
             let (isFull, isAnswered, refusals) = (Flag(), Flag(), Lock<[APIResponse?]>([]))
-            gateway.context.members[0].submit { loop in
+            gateway.context.hosts[0].submit { loop in
                 // Only the loop that writes the rows knows of these.
                 let all = (0..<UInt64(Limits.revokedTokens)).map { TokenID(expiresAt: lasting, random: $0) }
                 loop.publicHandler.api.tokens = TokenAuthority(key: loop.context.tokenKey, revoked: RevokedTokens(all))
@@ -52,7 +52,7 @@ struct VoidTokenTests {
                 }
             }
             #expect(SmallGateway.isSet(isFull))
-            gateway.context.members[1].submit { loop in
+            gateway.context.hosts[1].submit { loop in
                 loop.publicHandler.void(TokenID(expiresAt: lasting, random: .max), of: app) { refusal in
                     refusals.withLock { $0.append(refusal) }
                     isAnswered.set()

@@ -24,8 +24,8 @@ final class AcceptQueue {
         var longestWait: Int64 = 0
     }
 
-    // The loop's first part, which its listeners belong to; it stays as long as the event loop does.
-    private unowned(unsafe) let owner: GatewayLoop
+    // Stays as long as the event loop does.
+    private unowned(unsafe) let owner: EventLoopHost
     private var governor = AdmissionController()
     private var waiting = Ring<Newcomer>()
     private var storm: Storm?
@@ -44,7 +44,7 @@ final class AcceptQueue {
     /// A storm is over when none has waited or was sent away for so long.
     private static let calm: Int64 = 2_000_000_000
 
-    init(_ owner: GatewayLoop) {
+    init(_ owner: EventLoopHost) {
         self.owner = owner
         reload()
         owner.loop.mayReadNewcomer = { [unowned self] in mayRead }
@@ -53,9 +53,6 @@ final class AcceptQueue {
         // A descriptor of a loop with a table of its own is closed on its thread.
         owner.loop.onStop { [unowned self] in waiting.removeAll() }
     }
-
-    /// Whether its figures are counted with those of `member`: with one part of the event loop's.
-    func belongs(to member: GatewayLoop) -> Bool { member === owner }
 
     /// Those who wait to be taken up: no streams yet.
     var waitingCount: Int { waiting.count }
@@ -99,7 +96,7 @@ final class AcceptQueue {
         case .comeBack(let least, let most):
             owner.metrics.count(.newcomersSentAway)
             note(now) { $0.sentAwayCount += 1 }
-            owner.turnAway(connection, isSecure: tls != nil, window: (least, most), reason: GatewayLoop.storm)
+            owner.turnAway(connection, isSecure: tls != nil, window: (least, most), reason: EventLoopHost.storm)
         }
     }
 
@@ -138,7 +135,7 @@ final class AcceptQueue {
     }
 
     /// How many more Hellos may wait for stores that stand still; below zero, how many are too many.
-    var standingRoom: Int { governor.standingRoom - owner.seats.standingHelloCount }
+    var standingRoom: Int { governor.standingRoom - owner.standingHelloCount }
 
     private var isCrowded: Bool { !waiting.isEmpty || owner.loop.waitingNewcomerCount > 0 }
 
@@ -166,7 +163,7 @@ final class AcceptQueue {
         }
         governor.excuse(0)
         guard isCrowded else { return }
-        if !governor.hasRoom { governor.excuse(owner.seats.standingHelloCount) }
+        if !governor.hasRoom { governor.excuse(owner.standingHelloCount) }
         governor.unreadCount = owner.loop.waitingNewcomerCount
         while governor.takeNext(now: timeOfTurn), let newcomer = waiting.popFirst() {
             let began = time

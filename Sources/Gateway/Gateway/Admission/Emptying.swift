@@ -18,7 +18,7 @@ struct Emptying: Sendable {
     var toldCount = 0
     /// Redis was lost, and not an operator's request: it ends when Redis is back.
     var isForCutOff = false
-    /// Loops, or parts, that have no connection any more that a device made to this gateway.
+    /// Loops that have no connection any more that a device made to this gateway.
     var emptyLoops: Set<Int> = []
     var hasEnded = false
 
@@ -77,37 +77,50 @@ extension GatewayContext {
     }
 }
 
-extension GatewayLoop {
-    /// Tells as many of this loop's sessions to go as its time has come for.
-    func emptyABit() {
+extension EventLoopHost {
+    /// Sends as many of this loop's sessions away as their time has come for, and ends relays with the rest.
+    func drainSessions() {
         guard context.isEmptying, let emptying = context.emptying.withLock({ $0 }) else { return }
-        if emptyingNumber != emptying.number { (emptyingNumber, emptyingCursor) = (emptying.number, 0) }
-        // Relays of devices that other gateways own are ended by the loop's first part.
-        let relays = context.cluster.flatMap { welcomes.belongs(to: self) ? $0.links : nil }
-        let wanted = relays == nil ? sessions.count : .max
+        var sessionCount = 0
+        forEachPartition { sessionCount += $0.sessions.count }
+        let relays = context.cluster?.links
+        let wanted = relays == nil ? sessionCount : .max
         guard wanted > 0 else { return noteEmpty(true) }
         let now = Int64(loop.now)
         let count = context.emptying.withLock { $0?.pace.grant(wanted, now: now) ?? 0 }
         guard count > 0 else { return }
-        let (next, told) = sessions.sendAway(count, from: emptyingCursor, alternate: emptying.alternate)
-        emptyingCursor = next
-        let ended = told < count ? relays?.endRelays(count - told, on: loop) ?? 0 : 0
+        var ended = 0
+        forEachPartition { ended += $0.drainSessions(count - ended, emptying) }
+        if ended < count { ended += relays?.endRelays(count - ended, on: loop) ?? 0 }
         context.emptying.withLock { emptying in
-            emptying?.toldCount += told + ended
-            // Parts of one loop ask at the same moment: the first must not keep what it has no devices for.
-            emptying?.pace.giveBack(count - told - ended)
+            emptying?.toldCount += ended
+            // Loops ask at the same moment: the first must not keep what it has no devices for.
+            emptying?.pace.giveBack(count - ended)
         }
-        noteEmpty(told + ended == 0)
+        noteEmpty(ended == 0)
     }
 
     private func noteEmpty(_ isEmpty: Bool) {
         let isLast = context.emptying.withLock { emptying in
             guard var known = emptying, !known.hasEnded else { return false }
             if isEmpty { known.emptyLoops.insert(index) } else { known.emptyLoops.remove(index) }
-            known.hasEnded = known.emptyLoops.count == context.loopCount
+            known.hasEnded = known.emptyLoops.count == context.hostCount
             emptying = known
             return known.hasEnded
         }
         if isLast { log.write(.info, .drainEnded) }
+    }
+}
+
+extension Partition {
+    /// Sends up to `count` sessions away, from where the last call of this drain ended.
+    ///
+    /// - Returns: how many.
+    fileprivate func drainSessions(_ count: Int, _ emptying: Emptying) -> Int {
+        guard count > 0, sessions.count > 0 else { return 0 }
+        if drain.number != emptying.number { drain = (emptying.number, 0) }
+        let (next, ended) = sessions.sendAway(count, from: drain.cursor, alternate: emptying.alternate)
+        drain.cursor = next
+        return ended
     }
 }

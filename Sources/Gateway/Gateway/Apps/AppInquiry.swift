@@ -7,7 +7,7 @@ internal import Wire
 /// In a cluster another gateway may have made the app a moment ago, so "there is no such app" is known only after a question
 /// that was asked behind the request. One question serves all requests that came before it, and there is one at a time.
 final class AppInquiry {
-    private unowned let owner: GatewayLoop
+    private unowned let owner: EventLoopHost
     private var waiting: [(Bool) -> Void] = []
     private var isAsking = false
     private var nextAt: UInt64 = 0
@@ -17,7 +17,7 @@ final class AppInquiry {
     /// Requests that wait for one question; connections bound them as well.
     private static let waitingLimit = 16_384
 
-    init(_ owner: GatewayLoop) { self.owner = owner }
+    init(_ owner: EventLoopHost) { self.owner = owner }
 
     /// Calls `then` in a later turn, when all apps that were made before are listed here; with false when that is not known.
     func confirm(then: @escaping (Bool) -> Void) {

@@ -3,17 +3,17 @@ internal import Platform
 internal import PushAPI
 internal import Wire
 
-/// Carries out changes of apps, on the loop that owns the gateway's own rows: one after another, each durable before it is
+/// Carries out changes of apps, on the partition of the gateway's own rows: one after another, each durable before it is
 /// in force, told to the other gateways and answered.
 final class AppService {
-    private unowned let owner: GatewayLoop
+    private unowned let owner: Partition
     private var waiting: [(change: AppChange, origin: Origin)] = []
     private var isWriting = false
 
     /// Calls that wait for the one before them; people make them.
     private static let waitingLimit = 64
 
-    init(_ owner: GatewayLoop) { self.owner = owner }
+    init(_ owner: Partition) { self.owner = owner }
 
     func take(_ change: AppChange, _ origin: Origin) {
         guard waiting.count < Self.waitingLimit, owner.store.acceptsWrites, owner.context.apps.isKnown else {
@@ -40,7 +40,7 @@ final class AppService {
                 owner.context.apps.put(app, isDeleted: isDeleted, on: owner.context, now: owner.now)
                 owner.context.tellEveryGateway(.appsChanged(app.version))
                 // Behind the new snapshot in every loop's queue, the asking one's included.
-                owner.inNextTurn { $0.reply(Optional(result), to: origin) }
+                owner.host.inNextTurn { $0.reply(Optional(result), to: origin) }
                 goOn()
             } failed: { [self] in
                 // Whether the row is durable is not known: the next owner reads it, and the caller asks again.
@@ -64,13 +64,13 @@ extension AppService {
 }
 
 // Following the owner of the rows.
-extension GatewayLoop {
+extension EventLoopHost {
     /// Asks for the changes of apps that this gateway does not have.
     ///
     /// `then` runs with true when they are in force, and with false when they cannot be had now.
     func followApps(then: @escaping (Bool) -> Void = { _ in }) {
         // The owner has the book itself; an answer that it gave itself could be older than what it did meanwhile.
-        guard !isHere(0) || !context.apps.isKnown else { return then(true) }
+        guard servingPartition(0) == nil || !context.apps.isKnown else { return then(true) }
         let version = context.apps.version
         gatherApps([], base: version, since: version, of: context.apps.history, then: then)
     }

@@ -34,7 +34,7 @@ final class ClusterHost: @unchecked Sendable {
 
     /// Parts are opened at once in this number; each waits for Redis most of the time.
     private static let workerCount = 4
-    /// A part that is given away finishes within two seconds (`GatewayLoop.releaseOwnership`).
+    /// A part that is given away finishes within two seconds (`Partition.release`).
     private static let answerMilliseconds: Int64 = 3_000
 
     let engine: RedisEngine
@@ -141,17 +141,15 @@ final class ClusterHost: @unchecked Sendable {
         var opening: PartOpening?
         state.broadcast { state in
             if state.wanted[part] == epoch { state.wanted[part] = nil }
-            // What is said of an earlier epoch may come late: it is not for the part's present seat.
+            // What is said of an earlier epoch may come late: it is not for the part's present owner here.
             if let present = state.openings[part], present.epoch == epoch { opening = present }
         }
         guard let opening else { return }
         if cluster.owner(of: part) == cluster.node { cluster.setOwner(0, of: part) }
-        context.members[part].submit { member in
+        context.submit(to: part) { partition in
             // Still being opened: the opening sees that it is given up, and ends it.
-            guard member.isHere(part), opening.isOwned, !opening.isLeaving else { return }
-            opening.isLeaving = true
-            member.welcomesDevices = false
-            member.releaseOwnership(isLost: isLost) { [self] in
+            guard partition.isServing, opening.isOwned else { return }
+            partition.release(isLost: isLost) { [self] in
                 onWorker { [self] in
                     engine.closePart(part)
                     report(.closed(part, epoch: epoch))
@@ -168,23 +166,23 @@ final class ClusterHost: @unchecked Sendable {
 
     func isGivenUp(_ part: Int, epoch: UInt64) -> Bool { state.withLock { $0.wanted[part] != epoch } }
 
-    /// The part's shard is here from now on.
-    func seated(_ part: Int) {
+    /// The part is served here from now on.
+    func served(_ part: Int) {
         cluster.setOwner(cluster.node, of: part)
         readyIfServed()
         suspectJobs(in: [part])
         announceBroadcasts(to: part)
         // Broadcasts of its own apps, for the parts that started while nobody had it.
-        let count = context.loopCount
-        context.members[part].submit { member in
-            for other in 0..<count where other != part { member.announceBroadcasts(to: other) }
+        let count = context.partitionCount
+        context.submit(to: part) { partition in
+            for other in 0..<count where other != part { partition.announceBroadcasts(to: other) }
         }
     }
 
     /// What is for a part goes to this node from now on; 0: nobody has it.
     func setRoute(_ part: Int, to node: Int) {
         let before = cluster.owner(of: part)
-        // What is here is here: the seat itself says so, and says when it is not any more.
+        // What is served here is here: the partition itself says so, and says when it is not any more.
         guard node != cluster.node, before != cluster.node || isGivenUpAltogether(part), node != before else { return }
         cluster.setOwner(node, of: part)
         if before != 0, before != cluster.node { forgetLater(part, at: before) }
@@ -198,8 +196,8 @@ final class ClusterHost: @unchecked Sendable {
     /// Gives a former owner time to answer what it has accepted; the rest is answered as busy.
     private func forgetLater(_ part: Int, at node: Int) {
         let links = cluster.links
-        context.members[part].submit { member in
-            member.campaigns.coordinator.later(Self.answerMilliseconds) { links.forget(part: part, at: node) }
+        context.host(of: part).submit { host in
+            host.campaigns.coordinator.later(Self.answerMilliseconds) { links.forget(part: part, at: node) }
         }
     }
 
@@ -252,17 +250,17 @@ final class ClusterHost: @unchecked Sendable {
             return !state.isAskingForTokens
         }
         guard isFirst else { return }
-        context.members[0].submit { [self] in askForTokens(on: $0) }
+        context.hosts[0].submit { [self] in askForTokens(on: $0) }
     }
 
-    private func askForTokens(on member: GatewayLoop) {
-        member.ask(StartRowsRequest(), of: Bucket(0)) { [self, unowned member] rows in
+    private func askForTokens(on host: EventLoopHost) {
+        host.ask(StartRowsRequest(), of: Bucket(0)) { [self, unowned host] rows in
             if let rows {
                 learn(rows.revoked)
                 learn(appsVersion: rows.appsVersion)
             } else if cluster.owner(of: 0) != 0 {
-                return member.campaigns.coordinator.later(Self.tokenPause) { [self, unowned member] in
-                    askForTokens(on: member)
+                return host.campaigns.coordinator.later(Self.tokenPause) { [self, unowned host] in
+                    askForTokens(on: host)
                 }
             }
             state.withLock { $0.isAskingForTokens = false }
@@ -274,8 +272,8 @@ final class ClusterHost: @unchecked Sendable {
     private func isGivenUpAltogether(_ part: Int) -> Bool { state.withLock { $0.wanted[part] == nil } }
 
     private func announceBroadcasts(to part: Int) {
-        for other in 0..<context.loopCount where other != part {
-            context.members[other].submit { $0.announceBroadcasts(to: part) }
+        context.tellAll { host in
+            host.forEachPartition { if $0.number != part { $0.announceBroadcasts(to: part) } }
         }
     }
 
@@ -283,7 +281,7 @@ final class ClusterHost: @unchecked Sendable {
 
     /// All tokens that some gateway voided, as part 0's owner has them.
     func learn(_ revoked: [TokenID]) {
-        let left = Lock(context.loopCount)
+        let left = Lock(context.hostCount)
         context.tellAll { [self] loop in
             loop.publicHandler.learnRevoked(revoked)
             let isLast = left.withLock { left in
@@ -298,7 +296,7 @@ final class ClusterHost: @unchecked Sendable {
 
     /// How far the apps of the admin API go.
     func learn(appsVersion: UInt64) {
-        context.members[0].submit { $0.followApps(upTo: appsVersion) }
+        context.hosts[0].submit { $0.followApps(upTo: appsVersion) }
     }
 
     /// Takes over what part 0 keeps for all gateways.

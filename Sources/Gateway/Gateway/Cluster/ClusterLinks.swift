@@ -2,7 +2,7 @@ internal import EventLoops
 internal import Platform
 internal import Wire
 
-/// The loops' side of the links: messages go to the hub, what comes in goes to the parts' mailboxes.
+/// The hosts' side of the links: messages go to the hub, what comes in goes to the hosts' mailboxes.
 final class ClusterLinks: GatewayLinks, LinkReceiver, @unchecked Sendable {
     // Sound because `context` is set once, before the hub starts; the rest synchronizes itself.
 
@@ -11,13 +11,14 @@ final class ClusterLinks: GatewayLinks, LinkReceiver, @unchecked Sendable {
     private let changed = Lock<@Sendable (LinkEvent) -> Void>({ _ in })
     private let nudged = Lock<@Sendable () -> Void>({})
     private var context: GatewayContext?
-    private var mailboxes: [Mailbox<LoopMessage>] = []
+    /// The hosts'.
+    private var mailboxes: [Mailbox<Mail>] = []
 
     init(_ hub: ClusterTransport?) { self.hub = hub }
 
     /// Begins to take and to make links; `changed` is called on the link loop.
     func start(
-        _ context: GatewayContext, node: Int, mailboxes: [Mailbox<LoopMessage>],
+        _ context: GatewayContext, node: Int, mailboxes: [Mailbox<Mail>],
         changed: @escaping @Sendable (LinkEvent) -> Void, nudged: @escaping @Sendable () -> Void
     ) throws {
         (self.context, self.mailboxes) = (context, mailboxes)
@@ -73,9 +74,17 @@ final class ClusterLinks: GatewayLinks, LinkReceiver, @unchecked Sendable {
     // MARK: In
 
     func receive(_ messages: inout [LoopMessage], forPart part: Int) {
-        guard mailboxes.indices.contains(part) else { return }
-        guard !messages.isEmpty, !mailboxes[part].send(contentsOf: &messages) else { return }
-        mailboxes[part].send(prefixOf: &messages)
+        guard !mailboxes.isEmpty else { return }
+        let mailbox = mailboxes[part % mailboxes.count]
+        var taken = 0
+        while taken < messages.count, mailbox.send(Mail(messages[taken], partition: part)) { taken += 1 }
+        messages.removeFirst(taken)
+    }
+
+    func receive(_ answers: AnswerBatch, forHost host: Int) -> Bool {
+        // Another gateway answers nothing that no host asked.
+        guard mailboxes.indices.contains(host) else { return true }
+        return mailboxes[host].send(Mail(.answers(answers)))
     }
 
     func receive(_ news: GatewayNews) {
@@ -86,10 +95,10 @@ final class ClusterLinks: GatewayLinks, LinkReceiver, @unchecked Sendable {
 
     func relayArrived(_ connection: DetachedConnection, _ preamble: RelayPreamble) {
         guard let context else { return }
-        let part = preamble.device.bucket.loop(of: context.loopCount)
+        let part = preamble.device.bucket.loop(of: context.partitionCount)
         let adopted = AdoptedConnection(
             connection: connection, isSecure: preamble.isSecure, hello: preamble.device, isRelayed: true)
         // A full mailbox closes the connection: its device comes back after its own backoff.
-        _ = mailboxes[part].send(.adopt(adopted))
+        _ = mailboxes[part % mailboxes.count].send(Mail(.adopt(adopted)))
     }
 }

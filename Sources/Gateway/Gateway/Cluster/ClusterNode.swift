@@ -292,7 +292,7 @@ final class ClusterNode {
     }
 
     /// Begins to take parts; the loops run.
-    func start(_ gateway: GatewayContext, mailboxes: [Mailbox<LoopMessage>]) throws {
+    func start(_ gateway: GatewayContext, mailboxes: [Mailbox<Mail>]) throws {
         hasStarted = true
         try host.start(gateway) { [runner, log] report in
             switch report {

@@ -242,7 +242,7 @@ final class ClusterTransport: GatewayLinks {
         var close = Close()
         close.code = CloseCode.overloaded.rawValue
         close.reason = "the gateway that serves this device cannot be reached; come back"
-        (close.retryAfterMinimum, close.retryAfterMaximum) = GatewayLoop.refusedWindow
+        (close.retryAfterMinimum, close.retryAfterMaximum) = EventLoopHost.refusedWindow
         var bytes: [UInt8] = []
         close.appendFrame(to: &bytes)
         return bytes

@@ -10,7 +10,7 @@ internal import Wire
 //   worker   opens the part's log under its epoch (fence, replay) and reads what a shard starts with
 //   loop     asks the owner of part 0 which days are folded; after half a second it goes on without
 //   worker   reads the counters, which needs both
-//   loop     seats the shard, then asks every other part's shard for the live broadcasts of its apps
+//   loop     opens the partition, which asks every other part for the live broadcasts of its apps
 //   loop     welcomes devices when each has answered once, or a second has passed
 //
 // So no part waits for part 0. A shard that does not know the folded days withholds what it counted on days that may be
@@ -37,15 +37,15 @@ final class PartOpening: @unchecked Sendable {
     private var lateFold: FoldedDays?
     /// Of the part's loop.
     private(set) var isOwned = false
-    /// Of the part's loop: the seat ends once, whatever says so.
-    var isLeaving = false
 
     init(_ part: Int, epoch: UInt64, host: ClusterHost) { (self.part, self.epoch, self.host) = (part, epoch, host) }
 
     /// Gives up what the opening still holds; the loops and the workers have ended.
     func closeLeftover() { if !isOwned { store?.close() } }
 
-    private func onLoop(_ work: @escaping @Sendable (GatewayLoop) -> Void) { host.context.members[part].submit(work) }
+    private func onLoop(_ work: @escaping @Sendable (EventLoopHost) -> Void) {
+        host.context.host(of: part).submit(work)
+    }
 
     /// On a worker.
     func open() {
@@ -88,7 +88,7 @@ final class PartOpening: @unchecked Sendable {
     private static let foldMilliseconds: Int64 = 500
 
     /// Asks part 0's owner until it has answered.
-    private func askFold(on member: GatewayLoop, delay: Int64) {
+    private func askFold(on member: EventLoopHost, delay: Int64) {
         guard !host.isGivenUp(part, epoch: epoch) else { return isReading ? () : abandonReading() }
         member.ask(StartRowsRequest(), of: Bucket(0)) { [unowned member] answer in
             guard let rows = answer else {
@@ -120,52 +120,51 @@ final class PartOpening: @unchecked Sendable {
         host.onWorker { self.readCounters() }
     }
 
-    private func tellFold(_ member: GatewayLoop) {
-        guard isOwned, !isLeaving, member.isHere(part), let folded = lateFold else { return }
-        member.withShard { $0.learnFold(folded, now: member.now) }
-        member.continueWork()
+    private func tellFold(_ member: EventLoopHost) {
+        guard isOwned, let partition = member.servingPartition(part), let folded = lateFold else { return }
+        partition.withShard { $0.learnFold(folded, now: partition.now) }
+        partition.continueWork()
     }
 
     /// On a worker.
     private func readCounters() {
         guard let store else { return }
         do throws(StoreError) {
-            let start = try ShardStart(
-                store, LoopShare(index: part, count: host.context.loopCount), broadcasts: broadcasts, hasOwnOnly: true,
+            let start = try PartitionStart(
+                store, LoopShare(index: part, count: host.context.partitionCount), broadcasts: broadcasts,
+                hasOwnOnly: true,
                 fold: fold, now: host.time.now ?? 0)
             if let meta { host.restore(meta) }
             let box = Unchecked(start)
-            onLoop { self.seat(box.value, on: $0) }
+            onLoop { self.serve(box.value, on: $0) }
         } catch { fail(error) }
     }
 
-    private func seat(_ start: ShardStart, on member: GatewayLoop) {
+    private func serve(_ start: PartitionStart, on member: EventLoopHost) {
         guard !host.isGivenUp(part, epoch: epoch) else { return abandon() }
-        member.store.close()
-        member.welcomesDevices = false
-        member.seat(start)
+        let partition = member.open(part, start, welcomesDevices: false)
         isOwned = true
         tellFold(member)
-        host.seated(part)
-        gather(on: member)
+        host.served(part)
+        gather(partition)
     }
 
     /// How long devices wait for other parts to tell of their apps' broadcasts.
     private static let gatherMilliseconds: Int64 = 1_000
 
     /// Asks the other parts for their apps' broadcasts, and welcomes devices.
-    private func gather(on member: GatewayLoop) {
+    private func gather(_ partition: Partition) {
         var isOpen = false
-        let open: () -> Void = { [self, unowned member] in
-            guard !isOpen, !host.isGivenUp(part, epoch: epoch), member.isHere(part) else { return }
+        let open: () -> Void = { [self] in
+            guard !isOpen, !host.isGivenUp(part, epoch: epoch), partition.isServing else { return }
             isOpen = true
-            member.welcomesDevices = true
+            partition.welcomesDevices = true
             host.report(.opened(part, epoch: epoch))
         }
-        let others = (0..<host.context.loopCount).filter { $0 != part }
+        let others = (0..<host.context.partitionCount).filter { $0 != part }
         let gathering = Gathering<Void>(count: others.count) { _ in open() }
-        for other in others { member.learnBroadcasts(of: other) { gathering.take(()) } }
-        member.campaigns.coordinator.later(Self.gatherMilliseconds, open)
+        for other in others { partition.learnBroadcasts(of: other) { gathering.take(()) } }
+        partition.coordinator.later(Self.gatherMilliseconds, open)
     }
 
     /// The part is another gateway's before it was served here.

@@ -31,10 +31,12 @@ enum LinkEvent: Sendable, Equatable {
 
 /// Takes what comes over the links; everything but `relayArrived` is called on the link loop.
 protocol LinkReceiver: AnyObject, Sendable {
-    /// Takes messages for a part (or answers for the loop of that index), in their order, from the front.
+    /// Takes messages for a part, in their order, from the front.
     ///
-    /// What stays in the array was not taken: its questions are answered as busy, and answers are offered again.
+    /// What stays in the array was not taken: its questions are answered as busy.
     func receive(_ messages: inout [LoopMessage], forPart part: Int)
+    /// Takes answers to what a host of this gateway asked; false when its mailbox is full, and they are offered again.
+    func receive(_ answers: AnswerBatch, forHost host: Int) -> Bool
     /// Another gateway tells every loop of this one.
     func receive(_ news: GatewayNews)
     func linkChanged(_ event: LinkEvent)
@@ -151,13 +153,22 @@ final class PeerConnections {
     private struct Inbox {
         var messages: [LoopMessage] = []
         var senders: [IncomingLink?] = []
-        var answers: AnswerBatch?
         /// What its mailbox had no room for and nobody may lose.
         var kept: [LoopMessage] = []
     }
 
+    /// Answers to what one host of this gateway asked.
+    private struct HostInbox {
+        var open: AnswerBatch?
+        /// Those that its mailbox had no room for.
+        var kept: [AnswerBatch] = []
+    }
+
     private var inboxes: [Inbox]
     private var touched: Set<Int> = []
+    /// By the numbers of this gateway's hosts.
+    private var hostInboxes = Array(repeating: HostInbox(), count: Route.loopLimit)
+    private var touchedHosts: Set<Int> = []
     private var isPaused = false
 
     init(
@@ -363,27 +374,32 @@ final class PeerConnections {
 
     /// Takes an answer for one of this gateway's own loops.
     func deliver(_ answer: LoopAnswer) {
-        guard let target = Route(answer.origin.route)?.loop, inboxes.indices.contains(target) else { return }
-        let batch = inboxes[target].answers ?? batches.takeAnswers()
+        guard let host = Route(answer.origin.route)?.loop else { return }
+        let batch = hostInboxes[host].open ?? batches.takeAnswers()
         batch.append(answer)
-        inboxes[target].answers = batch
-        touched.insert(target)
+        hostInboxes[host].open = batch
+        touchedHosts.insert(host)
     }
 
     /// Hands over what the turn gathered: a part's mailbox gets it at once.
     private func handOver() {
-        guard !touched.isEmpty else { return }
+        guard !touched.isEmpty || !touchedHosts.isEmpty else { return }
+        for host in touchedHosts { handOver(toHost: host) }
         for part in touched.sorted() { handOver(part) }
-        touched = []
+        (touched, touchedHosts) = ([], [])
         pauseOrResume()
     }
 
+    private func handOver(toHost host: Int) {
+        // What waited before comes first.
+        var batches = hostInboxes[host].kept
+        if let open = hostInboxes[host].open { batches.append(open) }
+        var taken = 0
+        while taken < batches.count, receiver?.receive(batches[taken], forHost: host) ?? true { taken += 1 }
+        hostInboxes[host] = HostInbox(kept: Array(batches[taken...]))
+    }
+
     private func handOver(_ part: Int) {
-        if let answers = inboxes[part].answers {
-            inboxes[part].answers = nil
-            inboxes[part].messages.append(.answers(answers))
-            inboxes[part].senders.append(nil)
-        }
         var kept: [LoopMessage] = []
         swap(&kept, &inboxes[part].kept)
         let keptCount = kept.count
@@ -400,7 +416,6 @@ final class PeerConnections {
         for (index, message) in messages.enumerated() {
             let place = takenCount + index - keptCount
             switch message {
-            case .answers: inboxes[part].kept.append(message)
             case .request where message.isNotice: inboxes[part].kept.append(message)
             default: if place >= 0, let sender = senders[place] { answerBusy(message, to: sender) }
             }
@@ -420,7 +435,7 @@ final class PeerConnections {
 
     /// Reads nothing more while loops do not take what was read.
     private func pauseOrResume() {
-        let waiting = inboxes.reduce(0) { $0 + $1.kept.count }
+        let waiting = inboxes.reduce(0) { $0 + $1.kept.count } + hostInboxes.reduce(0) { $0 + $1.kept.count }
         let mustPause = waiting > LinkLimits.undeliveredCount
         guard mustPause != isPaused else { return }
         isPaused = mustPause
@@ -437,6 +452,7 @@ final class PeerConnections {
         for link in incoming.values { link.tick(now) }
         tellNews()
         for part in inboxes.indices where !inboxes[part].kept.isEmpty { touched.insert(part) }
+        for host in hostInboxes.indices where !hostInboxes[host].kept.isEmpty { touchedHosts.insert(host) }
     }
 
     private func stop() {

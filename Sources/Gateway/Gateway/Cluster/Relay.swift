@@ -91,7 +91,7 @@ final class Relay: StreamDelegate {
         guard part != nil, trunk != nil, endsAt != nil || !isOpen || sentAt + Self.silenceMilliseconds > now else {
             return false
         }
-        endsAt = endsAt ?? now + GatewayLoop.halfClosedMilliseconds
+        endsAt = endsAt ?? now + EventLoopHost.halfClosedMilliseconds
         if isOpen { awaitSilence(stream) }
         return true
     }

@@ -2,9 +2,9 @@ internal import Delivery
 internal import MessageStore
 internal import PushAPI
 
-/// Folds the counters of days gone by, on the loop that owns the gateway's own rows; see `CounterFold`.
+/// Folds the counters of days gone by, on the partition of the gateway's own rows; see `CounterFold`.
 final class CounterMaintenance {
-    private unowned let owner: GatewayLoop
+    private unowned let owner: Partition
     private var fold: CounterFold
     private var nextLookAt: GatewayTime = 0
     private var isUnderWay = false
@@ -12,7 +12,7 @@ final class CounterMaintenance {
     private static let lookMilliseconds: Int64 = 600_000
     private static let retryMilliseconds: Int64 = 5_000
 
-    init(_ owner: GatewayLoop, _ fold: CounterFold) { (self.owner, self.fold) = (owner, fold) }
+    init(_ owner: Partition, _ fold: CounterFold) { (self.owner, self.fold) = (owner, fold) }
 
     /// Which days count by their sums alone.
     var folded: FoldedDays { fold.folded }
@@ -26,8 +26,9 @@ final class CounterMaintenance {
         nextLookAt = owner.now + Self.lookMilliseconds
         // Each loop answers when all it has counted so far is durable.
         let today = CountersRow.day(of: owner.now)
-        owner.campaigns.coordinator.askAll({ _ in .foldable(today: today) }) { [weak self] answers in
-            self?.take(answers, today)
+        owner.coordinator.askAll({ _ in .foldable(today: today) }) { [weak self] answers in
+            guard let self, owner.isServing else { return }
+            take(answers, today)
         }
     }
 
@@ -51,7 +52,7 @@ final class CounterMaintenance {
         guard !change.removed.isEmpty else { return end(lookIn: delay) }
         let isCluster = owner.context.cluster != nil
         if isCluster { owner.withShard { $0.takeFold(change.days, now: owner.now) } }
-        owner.campaigns.coordinator.askAll({ .removeCounters(change.removed, $0, isCounted: isCluster) }) {
+        owner.coordinator.askAll({ .removeCounters(change.removed, $0, isCounted: isCluster) }) {
             [weak self] answers in
             let isWhole = answers.allSatisfy { if case .done = $0 { true } else { false } }
             self?.end(lookIn: isWhole ? delay : Self.retryMilliseconds)

@@ -5,9 +5,9 @@ internal import Wire
 
 /// Tells pushes to aliases whom they are for, by an operation of the directory.
 final class DirectoryAliases: AliasResolver {
-    private unowned let owner: GatewayLoop
+    private unowned let owner: EventLoopHost
 
-    init(_ owner: GatewayLoop) { self.owner = owner }
+    init(_ owner: EventLoopHost) { self.owner = owner }
 
     func resolve(_ names: [AliasName], of app: AppKey, completion: @escaping ([ResolvedAlias]?) -> Void) {
         let isTaken = owner.directoryHandler.run(.resolve(names), app: app) { operation in

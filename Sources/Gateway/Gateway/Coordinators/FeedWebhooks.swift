@@ -4,7 +4,7 @@ internal import EventLoops
 internal import PushAPI
 internal import Wire
 
-/// The webhooks of the feeds whose home is this loop: reads a page, has it posted, acks it, and goes on.
+/// The webhooks of the feeds whose home is this partition: reads a page, has it posted, acks it, and goes on.
 ///
 /// It is one more consumer with the feed's one cursor. When the home moves to another gateway, that one's loop goes on from
 /// the cursor; a page that was posted and not acked is posted again.
@@ -27,13 +27,12 @@ final class FeedWebhooks {
     private static let waitMilliseconds: Int64 = 20_000
     private static let restMilliseconds: UInt64 = 1_000
 
-    private unowned let owner: GatewayLoop
+    private unowned let owner: Partition
     private var runners: [FeedName: Runner] = [:]
-    private var lastNumber: UInt64 = 0
 
-    init(_ owner: GatewayLoop) { self.owner = owner }
+    init(_ owner: Partition) { self.owner = owner }
 
-    /// Starts and ends runners as the configuration and the part's seat say; about once a second.
+    /// Starts and ends runners as the configuration says, while the partition is served here; about once a second.
     func tick() {
         let wanted = owner.snapshot.webhooks
         guard !wanted.isEmpty || !runners.isEmpty else { return }
@@ -44,9 +43,10 @@ final class FeedWebhooks {
         }
         guard mayRun else { return }
         for (feed, hook) in wanted where runners[feed] == nil && isHome(feed) {
-            lastNumber += 1
-            runners[feed] = Runner(hook: hook, name: name(feed), step: .reading, number: lastNumber)
-            read(feed, lastNumber)
+            // At random, so that it names no runner of an earlier owner's.
+            let number = UInt64.random(in: .min ... .max)
+            runners[feed] = Runner(hook: hook, name: name(feed), step: .reading, number: number)
+            read(feed, number)
         }
         for (feed, runner) in runners {
             if case .resting(let until) = runner.step, until <= owner.loop.now {
@@ -56,9 +56,14 @@ final class FeedWebhooks {
         }
     }
 
+    /// The partition leaves: its next owner goes on.
+    func stop() {
+        for runner in runners.values { owner.context.feedPoster?.cancel(runner.name) }
+        runners = [:]
+    }
+
     private func isHome(_ feed: FeedName) -> Bool {
-        let home = feed.home.loop(of: owner.loopCount)
-        return home == owner.index && owner.isHere(home)
+        owner.isServing && feed.home.loop(of: owner.context.partitionCount) == owner.number
     }
 
     private func name(_ feed: FeedName) -> String { "\(owner.registry.appID(of: feed.app)).\(feed.kind.name)" }
@@ -75,8 +80,8 @@ final class FeedWebhooks {
             feed, after: nil, limit: runner.hook.batchJobs, waitMilliseconds: Self.waitMilliseconds)
         let asked = owner.loop.now
         // In a turn of its own: an answer may come at once.
-        owner.inNextTurn { member in
-            member.feeds.ask(.read(read)) { [weak self] answer in
+        owner.inNextTurn { partition in
+            partition.host.feeds.ask(.read(read)) { [weak self] answer in
                 guard let self, isCurrent(feed, number) else { return }
                 guard case .page(let page)? = answer else { return rest(feed) }
                 guard !page.isEmpty else {
@@ -94,11 +99,18 @@ final class FeedWebhooks {
             page, of: feed, registry: owner.registry,
             type: feed.kind == .upstream ? "longwire.upstream" : "longwire.events")
         let first = page.first - page.missed
-        let member = owner.context.members[owner.index]
+        let (host, partition) = (owner.context.hosts[owner.host.index], owner.number)
         let post = FeedPoster.Post(
             feed: runner.name, id: "\(runner.name).\(first)-\(page.next)", body: body, hook: runner.hook
         ) { isTaken in
-            member.submit { $0.webhooks.posted(feed, upTo: page.next, number, isTaken: isTaken) }
+            host.submit { host in
+                if let present = host.partition(partition) {
+                    present.webhooks.posted(feed, upTo: page.next, number, isTaken: isTaken)
+                } else if isTaken {
+                    // The feed's new home learns what the receiver has.
+                    host.feeds.ask(.acknowledge(feed, upTo: page.next)) { _ in }
+                }
+            }
         }
         runners[feed]?.step = .posting
         if !poster.post(post) { rest(feed) }
@@ -115,7 +127,7 @@ final class FeedWebhooks {
     /// Also where the runner has ended meanwhile: the feed's new home is told what the receiver has.
     private func acknowledge(_ feed: FeedName, upTo cursor: UInt64, _ number: UInt64) {
         if isCurrent(feed, number) { runners[feed]?.step = .acking }
-        owner.feeds.ask(.acknowledge(feed, upTo: cursor)) { [weak self] answer in
+        owner.host.feeds.ask(.acknowledge(feed, upTo: cursor)) { [weak self] answer in
             guard let self, isCurrent(feed, number) else { return }
             // What was not acked is read, and posted, again.
             guard case .acknowledged? = answer else { return rest(feed) }

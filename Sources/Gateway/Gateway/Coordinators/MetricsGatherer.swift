@@ -4,12 +4,12 @@ internal import MessageStore
 internal import Platform
 internal import Wire
 
-/// Gathers `/metrics`: each loop hands out a copy of its figures on its own thread, the asking loop renders the page.
+/// Gathers `/metrics`: each host hands out a copy of its figures on its own thread, the asking one renders the page.
 enum MetricsGatherer {
-    /// Asks every loop; `complete` gets the page on the asking loop.
+    /// Asks every host; `complete` gets the page on the asking one's thread.
     ///
     /// `scope`: the apps that the page may name; `nil`: all.
-    static func gather(_ asker: GatewayLoop, scope: Set<AppKey>?, complete: @escaping ([UInt8]) -> Void) {
+    static func gather(_ asker: EventLoopHost, scope: Set<AppKey>?, complete: @escaping ([UInt8]) -> Void) {
         let context = asker.context
         let seen = asker.snapshot.settings.filter { scope?.contains($0.key) ?? true }
         // Disabled apps are listed only where there is room.
@@ -18,7 +18,7 @@ enum MetricsGatherer {
         let (keys, ids) = (apps.map(\.key), apps.map(\.appID))
         asker.askAll({ $0.figures(of: keys) }) { parts in
             var figures = context.figures
-            (figures.loops, figures.appIDs) = (parts, ids)
+            (figures.loops, figures.appIDs) = (parts.flatMap(\.self), ids)
             figures.limits = limits
             complete(MetricsPage.render(figures))
         }
@@ -48,35 +48,41 @@ extension GatewayContext {
     }
 }
 
-extension GatewayLoop {
-    /// What this loop has of a page, with the figures of these apps; on its thread.
+extension EventLoopHost {
+    /// This host's entry of a page and one of each of its partitions, with the figures of these apps; on its thread.
+    fileprivate func figures(of apps: [AppKey]) -> [LoopFigures] {
+        var own = LoopFigures()
+        own.metrics = metrics
+        own.shard = endedFigures.shard
+        own.apps = apps.map { endedFigures.apps[$0] ?? AppStatistics() }
+        own.senderSessions = senders.count
+        (own.waitingNewcomers, own.newcomerCost) = (welcomes.unheardCount, Int(welcomes.cost))
+        if let gate = loop.handshakeGate {
+            (own.waitingHandshakes, own.gatedHandshakes) = (gate.waitingCount, gate.underWayCount)
+        }
+        (own.httpConnections, own.adminConnections) = (publicRoom.count, adminRoom.count)
+        (own.httpDisplaced, own.adminDisplaced) = (publicRoom.displacedCount, adminRoom.displacedCount)
+        (own.httpTurnedAway, own.adminTurnedAway) = (publicRoom.refusedCount, adminRoom.refusedCount)
+        own.waitingLongPolls = handoff.waitingCount
+        own.mailboxItems = mailboxes[index].count
+        var all = [own]
+        forEachPartition { all.append($0.figures(of: apps)) }
+        return all
+    }
+}
+
+extension Partition {
     fileprivate func figures(of apps: [AppKey]) -> LoopFigures {
         var figures = LoopFigures()
-        figures.metrics = metrics
         figures.shard = statistics
-        figures.shard.addCounters(of: endedFigures.shard)
-        figures.apps = core.pointee.seat.statistics(of: apps)
-        for (place, app) in apps.enumerated() {
-            if let earlier = endedFigures.apps[app] { figures.apps[place].addCounters(of: earlier) }
-        }
-        (figures.deviceSessions, figures.senderSessions) = (sessions.count, senders.count)
-        if welcomes.belongs(to: self) {
-            (figures.waitingNewcomers, figures.newcomerCost) = (welcomes.unheardCount, Int(welcomes.cost))
-            if let gate = loop.handshakeGate {
-                (figures.waitingHandshakes, figures.gatedHandshakes) = (gate.waitingCount, gate.underWayCount)
-            }
-        }
-        (figures.httpConnections, figures.adminConnections) = (publicRoom.count, adminRoom.count)
-        (figures.httpDisplaced, figures.adminDisplaced) = (publicRoom.displacedCount, adminRoom.displacedCount)
-        (figures.httpTurnedAway, figures.adminTurnedAway) = (publicRoom.refusedCount, adminRoom.refusedCount)
-        figures.waitingLongPolls = handoff.waitingCount
-        figures.mailboxItems = mailboxes[index].count
+        figures.apps = core.pointee.shard.statistics(of: apps)
+        figures.deviceSessions = sessions.count
         figures.youngRows = store.youngRowCount
         return figures
     }
 }
 
-/// What the shards counted that a loop served before its present one.
+/// What the shards counted that a host had.
 struct EndedFigures {
     private(set) var shard = ShardStatistics()
     private(set) var apps: [AppKey: AppStatistics] = [:]

@@ -130,8 +130,8 @@ extension SharedRates.State {
     }
 }
 
-extension GatewayLoop {
-    /// Tells the counter what was used here, and learns what all gateways have used; on the loop of part 0, seated or not.
+extension EventLoopHost {
+    /// Tells the counter what was used here, and learns what all gateways have used; on the host of partition 0, whoever owns that.
     func exchangeRates() {
         guard index == 0 else { return }
         if let cluster = context.cluster {
@@ -139,7 +139,7 @@ extension GatewayLoop {
             context.quotas.setGatewayCount(cluster.gatewayCount)
         }
         guard let reports = context.rates.beginExchange(now: now) else { return }
-        guard !isHere(0) else {
+        guard servingPartition(0) == nil else {
             return context.rates.endExchange(context.rates.count(reports, now: now), now: now)
         }
         ask(CountRates(reports: reports), of: Bucket(0)) { [unowned self] totals in

@@ -83,32 +83,9 @@ struct PublishPermit: Sendable {
     func covers(_ app: AppKey) -> Bool { self.app == nil || self.app == app }
 }
 
-extension GatewayLoop {
-    /// Tells what this part has of the apps whose holdings are bound; in each tick.
-    func noteHoldings() {
-        let apps = snapshot.boundApps
-        guard !apps.isEmpty, isHere(index) else {
-            if isHoldingNoted { context.quotas.forget(part: index) }
-            isHoldingNoted = false
-            return
-        }
-        if !isHoldingNoted, index == 0 { context.quotas.beginCounting() }
-        isHoldingNoted = true
-        var holdings: [AppKey: QuotaHolding] = [:]
-        holdings.reserveCapacity(apps.count)
-        for (app, figures) in zip(apps, core.pointee.seat.statistics(of: apps)) {
-            // Those about to be sent away count no longer, as in `connectedDevices(of:)`.
-            let devices = max(0, figures.connectedDevices - (surplusDevices[app] ?? 0))
-            holdings[app] = QuotaHolding(
-                devices: devices, queued: Int(figures.queuedMessages), queuedBytes: Int(figures.queuedBytes),
-                retainedBytes: Int(figures.retainedBytes))
-        }
-        // Once for all apps: each publish of one that has quotas takes the same lock.
-        context.quotas.note(part: index, holdings)
-    }
-
+extension EventLoopHost {
     /// Tells the owner of part 0 what this gateway's parts have queued of the apps with such a quota, and learns what the others have;
-    /// on the loop of part 0, seated or not.
+    /// on the host of partition 0, whoever owns that.
     ///
     /// A message may be another gateway's whose caller is here, so no gateway can grant a share: what it accepts it may never count.
     func exchangeQueues() {
@@ -117,7 +94,7 @@ extension GatewayLoop {
         else { return }
         nextQueueExchange = loop.now + QueueLedger.exchangeMilliseconds
         let told = context.quotas.queues(of: Array(snapshot.storeBoundApps.prefix(QueueLedger.appLimit)))
-        guard !isHere(0) else {
+        guard servingPartition(0) == nil else {
             guard let elsewhere = context.quotas.count(told, of: cluster.node, now: loop.now) else { return }
             return context.quotas.hear(elsewhere, now: loop.now)
         }
@@ -154,6 +131,38 @@ extension GatewayLoop {
     /// For the messages of a task whose row is durable: the call that gave it its devices, or made the broadcast, was counted.
     var permitOfKeptTask: PublishPermit { PublishPermit(nil) }
 
+    /// When a device comes again whose app has all it may have.
+    static let quotaWindow: (UInt32, UInt32) = (30_000, 60_000)
+    static let storeReason: StaticString =
+        "the app's quota storedBytes is used up, so no new device can register; come back later"
+    static let quotaReason: StaticString =
+        "the app has as many devices connected as its quota devices allows this gateway; come back later"
+}
+
+extension Partition {
+    /// Notes what this partition has of the apps whose holdings are bound; in each tick.
+    func noteHoldings() {
+        let apps = snapshot.boundApps
+        guard !apps.isEmpty, isServing else {
+            if isHoldingNoted { context.quotas.forget(part: number) }
+            isHoldingNoted = false
+            return
+        }
+        if !isHoldingNoted, number == 0 { context.quotas.beginCounting() }
+        isHoldingNoted = true
+        var holdings: [AppKey: QuotaHolding] = [:]
+        holdings.reserveCapacity(apps.count)
+        for (app, figures) in zip(apps, core.pointee.shard.statistics(of: apps)) {
+            // Those about to be sent away count no longer, as in `connectedDevices(of:)`.
+            let devices = max(0, figures.connectedDevices - (surplusDevices[app] ?? 0))
+            holdings[app] = QuotaHolding(
+                devices: devices, queued: Int(figures.queuedMessages), queuedBytes: Int(figures.queuedBytes),
+                retainedBytes: Int(figures.retainedBytes))
+        }
+        // Once for all apps: each publish of one that has quotas takes the same lock.
+        context.quotas.note(part: number, holdings)
+    }
+
     enum QuotaAdmission {
         case free
         /// The quota counts it: it is asked again before the Welcome (`isSurplus`).
@@ -168,14 +177,14 @@ extension GatewayLoop {
             context.quotas.registrationRefusal(app: app.key, quotas: app.quotas, now: loop.now) != nil
         {
             metrics.count(.over(.storedBytes))
-            return .refused(Self.storeReason)
+            return .refused(EventLoopHost.storeReason)
         }
-        guard app.quotas[.devices] > 0, !core.pointee.seat.isConnected(cid) else { return .free }
+        guard app.quotas[.devices] > 0, !core.pointee.shard.isConnected(cid) else { return .free }
         let isRoom = context.quotas.admitsDevice(
-            app: app.key, part: index, connected: connectedDevices(of: app.key), quotas: app.quotas)
+            app: app.key, part: number, connected: connectedDevices(of: app.key), quotas: app.quotas)
         guard !isRoom else { return .counted }
         metrics.count(.over(.devices))
-        return .refused(Self.quotaReason)
+        return .refused(EventLoopHost.quotaReason)
     }
 
     /// Whether a device that is connected and has no Welcome yet is one too many; then `surplusLeft` is owed.
@@ -185,7 +194,7 @@ extension GatewayLoop {
     func isSurplus(of key: AppKey) -> Bool {
         guard let quotas = registry[key]?.quotas, quotas[.devices] > 0,
             context.quotas.hasSurplusDevice(
-                app: key, part: index, connected: connectedDevices(of: key), quotas: quotas)
+                app: key, part: number, connected: connectedDevices(of: key), quotas: quotas)
         else { return false }
         metrics.count(.over(.devices))
         surplusDevices[key, default: 0] += 1
@@ -198,18 +207,11 @@ extension GatewayLoop {
         surplusDevices[key] = left > 0 ? left : nil
     }
 
-    /// Connected devices of an app on this loop, without those that are about to be sent away.
+    /// Connected devices of an app of this partition, without those that are about to be sent away.
     private func connectedDevices(of key: AppKey) -> Int {
-        let connected = core.pointee.seat.statistics(of: [key]).first?.connectedDevices ?? 0
+        let connected = core.pointee.shard.statistics(of: [key]).first?.connectedDevices ?? 0
         return connected - (surplusDevices[key] ?? 0)
     }
-
-    /// When a device comes again whose app has all it may have.
-    static let quotaWindow: (UInt32, UInt32) = (30_000, 60_000)
-    static let storeReason: StaticString =
-        "the app's quota storedBytes is used up, so no new device can register; come back later"
-    static let quotaReason: StaticString =
-        "the app has as many devices connected as its quota devices allows this gateway; come back later"
 }
 
 extension LoopCounter {

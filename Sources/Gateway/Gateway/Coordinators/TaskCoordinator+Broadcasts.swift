@@ -10,15 +10,16 @@ extension TaskCoordinator {
     final class BroadcastRun {
         var record: TaskRecord
         let purpose: BroadcastScan.Purpose
-        /// The shard on whose behalf it runs: the broadcast's home, until the part leaves.
-        let seat: Int
+        /// The broadcast's home, on whose behalf it runs until that leaves.
+        let home: Partition
         /// Where the scan is, and how far that is written down.
         var position: Int
         var written: Int
         let done: (Bool) -> Void
 
-        init(_ record: TaskRecord, _ purpose: BroadcastScan.Purpose, seat: Int, done: @escaping (Bool) -> Void) {
-            (self.record, self.purpose, self.seat, self.done) = (record, purpose, seat, done)
+        init(_ record: TaskRecord, _ purpose: BroadcastScan.Purpose, of home: Partition, done: @escaping (Bool) -> Void)
+        {
+            (self.record, self.purpose, self.home, self.done) = (record, purpose, home, done)
             position = record.broadcast?.position ?? 0
             written = position
         }
@@ -30,15 +31,14 @@ extension TaskCoordinator {
     static let bucketsPerWrite = 64
 
     /// A broadcast's home says what is to be done for it now.
-    func broadcastDue(_ record: TaskRecord, done: @escaping (TaskAnswer) -> Void) {
-        let seat = owner.seatNumber
+    func broadcastDue(_ record: TaskRecord, of home: Partition, done: @escaping (TaskAnswer) -> Void) {
         switch record.state {
         case .open:
-            run(BroadcastRun(record, record.isStreamed ? .enumerate : .deal, seat: seat) { _ in done(.done) })
+            run(BroadcastRun(record, record.isStreamed ? .enumerate : .deal, of: home) { _ in done(.done) })
         case .ending:
             guard record.isStreamed else { return finish(record, .ended, done) }
             run(
-                BroadcastRun(record, .close(.expired), seat: seat) { [weak self] isWhole in
+                BroadcastRun(record, .close(.expired), of: home) { [weak self] isWhole in
                     guard let self, isWhole else { return done(.busy) }
                     finish(record, .ended, done)
                 })
@@ -49,7 +49,7 @@ extension TaskCoordinator {
                     return finish(record, .stopped, done)
                 }
                 run(
-                    BroadcastRun(record, .close(.revoked), seat: seat) { [weak self] isWhole in
+                    BroadcastRun(record, .close(.revoked), of: home) { [weak self] isWhole in
                         guard let self, isWhole else { return done(.busy) }
                         finish(record, .stopped, done)
                     })
@@ -83,13 +83,13 @@ extension TaskCoordinator {
     // MARK: Steps
 
     private func run(_ run: BroadcastRun) {
-        guard goesOn(run.seat) else { return run.done(false) }
+        guard mayContinue(run.home) else { return run.done(false) }
         guard run.position < Bucket.count else { return write(run) }
         var isPaced = run.record.broadcast?.speed ?? 0 > 0
         if case .close = run.purpose { isPaced = false }
         if run.purpose == .enumerate, run.record.broadcast?.expiresAt ?? 0 <= owner.now { return run.done(false) }
         let range = run.position..<min(Bucket.count, run.position + (isPaced ? 1 : Self.bucketsPerStep))
-        let count = owner.loopCount
+        let count = owner.partitionCount
         let loops = Set(range.map { $0 % count }).sorted()
         let gathering = Gathering<TaskAnswer>(count: loops.count) { [weak self] answers in
             self?.stepped(run, answers, to: range.upperBound)
@@ -153,7 +153,7 @@ extension TaskCoordinator {
 
     /// Writes down where the scan is; a task that was stopped or has ended meanwhile ends the scan.
     private func write(_ run: BroadcastRun, then goOn: (() -> Void)? = nil) {
-        guard goesOn(run.seat) else { return run.done(false) }
+        guard mayContinue(run.home) else { return run.done(false) }
         let place = TaskCommand.advance(
             run.record.id, run.record.app, position: run.position, during: run.record.state)
         ask(home: run.record.id, place) { [weak self] answer in

@@ -24,12 +24,12 @@ final class TaskCoordinator {
     /// A stop is told to all gateways, but a broken link may lose the word: no copy counts for longer.
     static let cacheMilliseconds: UInt64 = 5_000
 
-    unowned let owner: GatewayLoop
+    unowned let owner: EventLoopHost
     private var lists = StampedTable<PendingList>(limit: TaskCoordinator.pendingLimit)
     private var cache: [TaskID: (record: TaskRecord, until: UInt64)] = [:]
     private var cacheOrder: [TaskID] = []
-    /// Tasks that this loop is sending or stopping on its own account.
-    private var underWay: Set<Work> = []
+    /// Tasks that this host is sending or stopping on its partitions' account.
+    private var underWay: [Work: ObjectIdentifier] = [:]
     /// Steps that wait for their time (monotonic ms).
     private var delayed: [(at: UInt64, step: () -> Void)] = []
 
@@ -38,7 +38,7 @@ final class TaskCoordinator {
         var state: TaskState
     }
 
-    init(_ owner: GatewayLoop) { self.owner = owner }
+    init(_ owner: EventLoopHost) { self.owner = owner }
 
     var hasWorkUnderWay: Bool { lists.count > 0 }
 
@@ -62,12 +62,12 @@ final class TaskCoordinator {
     }
 
     func ask(home task: TaskID, _ command: TaskCommand, told: @escaping (TaskAnswer) -> Void) {
-        ask(task.home.loop(of: owner.loopCount), command, told: told)
+        ask(task.home.loop(of: owner.partitionCount), command, told: told)
     }
 
     /// Asks every loop; `told` gets all answers.
     func askAll(_ command: (LoopShare) -> TaskCommand, told: @escaping ([TaskAnswer]) -> Void) {
-        let count = owner.loopCount
+        let count = owner.partitionCount
         let gathering = Gathering(count: count, done: told)
         for loop in 0..<count {
             ask(loop, command(LoopShare(index: loop, count: count))) { gathering.take($0, at: loop) }
@@ -133,13 +133,13 @@ final class TaskCoordinator {
         let route = owner.route(.list, slot, stamp)
         let parts = ListRun.deal(
             targets, task: sending.task, app: sending.app, createdAt: sending.createdAt, content: sending.content,
-            isBulk: sending.isBulk, route: route.word, loopCount: owner.loopCount)
-        // The own part last: it works on this loop, and the others can begin meanwhile.
-        for (loop, fanout) in parts where loop != owner.index {
-            owner.publish(fanout, on: loop, sending.permit)
+            isBulk: sending.isBulk, route: route.word, loopCount: owner.partitionCount)
+        // Partitions of this host last: they work on this loop, and the others can begin meanwhile.
+        for (partition, fanout) in parts where owner.servingPartition(partition) == nil {
+            owner.publish(fanout, to: partition, sending.permit)
         }
-        for (loop, fanout) in parts where loop == owner.index {
-            owner.publish(fanout, on: loop, sending.permit)
+        for (partition, fanout) in parts where owner.servingPartition(partition) != nil {
+            owner.publish(fanout, to: partition, sending.permit)
         }
     }
 
@@ -228,38 +228,42 @@ final class TaskCoordinator {
             let gathering = Gathering<TaskAnswer>(count: siblings.count) { [weak self] answers in
                 let isWhole = answers.allSatisfy { if case .swept = $0 { true } else { false } }
                 guard let self, isWhole else { return }
-                ask(bucket.loop(of: owner.loopCount), .settleFirstAck(first)) { _ in }
+                ask(bucket.loop(of: owner.partitionCount), .settleFirstAck(first)) { _ in }
             }
             for sibling in siblings {
                 let command = TaskCommand.endSibling(
                     first.task, first.app, cid: sibling.cid, bucket: sibling.bucket, digest: sibling.digest)
-                ask(sibling.bucket.loop(of: owner.loopCount), command) { gathering.take($0) }
+                ask(sibling.bucket.loop(of: owner.partitionCount), command) { gathering.take($0) }
             }
         }
     }
 
     // MARK: A task's time
 
-    /// The part has left: the work of its tasks is the next owner's.
+    /// The partition has left: the work of its tasks is the next owner's.
     ///
-    /// Each run looks before its next step whether the shard that began it is still here (`goesOn`).
-    func seatLeft() { underWay.removeAll() }
+    /// Each run looks before its next step whether the partition that began it is still served (`mayContinue`).
+    func partitionLeft(_ partition: Partition) {
+        let left = ObjectIdentifier(partition)
+        underWay = underWay.filter { $0.value != left }
+    }
 
     /// True while work that a task's home began may go on.
-    func goesOn(_ seat: Int) -> Bool { !owner.context.isStopping && owner.isStill(seat) }
+    func mayContinue(_ home: Partition) -> Bool { !owner.context.isStopping && home.isServing }
 
-    /// The home of a task says that it is due, or was left half done.
-    func taskDue(_ record: TaskRecord) {
-        let (work, seat) = (Work(task: record.id, state: record.state), owner.seatNumber)
-        guard !owner.context.isStopping, underWay.insert(work).inserted else { return }
+    /// Begins the work of a task that is due, or was left half done.
+    func taskDue(_ record: TaskRecord, of home: Partition) {
+        let work = Work(task: record.id, state: record.state)
+        guard !owner.context.isStopping, underWay[work] == nil else { return }
+        underWay[work] = ObjectIdentifier(home)
         let done: (TaskAnswer) -> Void = { [weak self] _ in
-            guard let self, owner.seatNumber == seat else { return }
-            underWay.remove(work)
+            // Of a partition that has left, another owner may have begun the work anew.
+            if home.isServing { self?.underWay[work] = nil }
         }
-        guard record.broadcast == nil else { return broadcastDue(record, done: done) }
+        guard record.broadcast == nil else { return broadcastDue(record, of: home, done: done) }
         switch record.state {
         case .stopping: sweep(record.id, record.app, told: done)
-        case .running: sendScheduled(record, from: 0, seat: seat, done: done)
+        case .running: sendScheduled(record, from: 0, of: home, done: done)
         case .open, .scheduled, .stopped, .cancelled, .ending, .ended: done(.done)
         }
     }
@@ -268,9 +272,9 @@ final class TaskCoordinator {
     ///
     /// Devices that have it already answer so: a repetition reaches nobody twice.
     private func sendScheduled(
-        _ record: TaskRecord, from item: UInt64, seat: Int, done: @escaping (TaskAnswer) -> Void
+        _ record: TaskRecord, from item: UInt64, of home: Partition, done: @escaping (TaskAnswer) -> Void
     ) {
-        guard goesOn(seat), let app = owner.registry[record.app] else { return done(.busy) }
+        guard mayContinue(home), let app = owner.registry[record.app] else { return done(.busy) }
         ask(home: record.id, .targets(record.id, from: item)) { [weak self] answer in
             guard let self, case .targets(let cids, let next) = answer else { return done(.busy) }
             let sending = Sending(
@@ -278,7 +282,7 @@ final class TaskCoordinator {
                 permit: owner.permitOfKeptTask)
             fanOut(sending, cids.map { app.target($0, of: record.id) }) { [weak self] outcomes in
                 guard let self, !outcomes.contains(where: { $0.code.isRetryable }) else { return done(.busy) }
-                if let next { return sendScheduled(record, from: next, seat: seat, done: done) }
+                if let next { return sendScheduled(record, from: next, of: home, done: done) }
                 ask(home: record.id, .change(record.id, record.app, .sent), told: done)
             }
         }

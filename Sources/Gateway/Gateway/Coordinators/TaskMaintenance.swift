@@ -77,16 +77,16 @@ final class OnlineHistory: Sendable {
     }
 }
 
-/// Counts connected devices every second and keeps the rates' use, on the loop that owns the gateway's own rows.
+/// Counts connected devices every second and keeps the rates' use, on the partition of the gateway's own rows.
 final class TaskMaintenance {
-    private unowned let owner: GatewayLoop
+    private unowned let owner: Partition
     private var lastPoint: GatewayTime = 0
     /// A question to the loops is under way until then.
     private var asksAgainAt: GatewayTime = 0
     private static let retryDelay: Int64 = 10_000
     private var written: [String: Int] = [:]
 
-    init(_ owner: GatewayLoop) { self.owner = owner }
+    init(_ owner: Partition) { self.owner = owner }
 
     /// About once a second.
     func tick() {
@@ -95,8 +95,8 @@ final class TaskMaintenance {
         // An answer that does not come, of a loop that is busy, costs one second's look.
         guard owner.now >= asksAgainAt else { return }
         asksAgainAt = owner.now + Self.retryDelay
-        owner.campaigns.coordinator.askAll({ _ in .online }) { [weak self] answers in
-            guard let self else { return }
+        owner.coordinator.askAll({ _ in .online }) { [weak self] answers in
+            guard let self, owner.isServing else { return }
             var counts: [AppKey: Int] = [:]
             for app in owner.snapshot.settings where app.isServed { counts[app.key] = 0 }
             for answer in answers {
@@ -139,7 +139,7 @@ final class TaskMaintenance {
 
     /// What a crash can forget of a day's quota is one second's use.
     func writeRates() {
-        owner.exchangeRates()
+        owner.host.exchangeRates()
         for use in owner.context.rates.dayCounts() {
             let name = "\(use.app.word) \(use.kind.rawValue) \(use.day)"
             guard written[name] != use.count else { continue }

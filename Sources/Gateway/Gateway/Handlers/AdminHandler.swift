@@ -10,14 +10,14 @@ final class AdminHandler {
     static let busy = APIResponse.adminUnavailable("too many requests wait here, retry")
 
     // The loop outlives all that belongs to it: it ends its streams and servers before it goes.
-    private unowned(unsafe) let owner: GatewayLoop
+    private unowned(unsafe) let owner: EventLoopHost
     private let api: AdminAPI
     private let inspections: InspectionHandler
     private let apps: AppHandler
     /// Questions of operators that wait for their answers.
     private var pendingCount = 0
 
-    init(_ owner: GatewayLoop) {
+    init(_ owner: EventLoopHost) {
         self.owner = owner
         inspections = InspectionHandler(owner)
         apps = AppHandler(owner)

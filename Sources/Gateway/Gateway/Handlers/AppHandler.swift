@@ -5,9 +5,9 @@ internal import Wire
 
 /// What operators ask and do about apps: the owner of the gateway's own rows decides, every gateway follows.
 struct AppHandler {
-    private unowned let owner: GatewayLoop
+    private unowned let owner: EventLoopHost
 
-    init(_ owner: GatewayLoop) { self.owner = owner }
+    init(_ owner: EventLoopHost) { self.owner = owner }
 
     func handle(_ request: AppRequest, respond: @escaping (APIResponse) -> Void) {
         switch request {

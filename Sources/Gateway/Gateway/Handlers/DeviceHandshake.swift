@@ -20,8 +20,10 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         case closed
     }
 
-    // The loop outlives all that belongs to it: it ends its streams and servers before it goes.
-    private unowned(unsafe) let owner: GatewayLoop
+    // The host outlives all that belongs to it: it ends its streams and servers before it goes.
+    private unowned(unsafe) let owner: EventLoopHost
+    /// The device's, while the session belongs to this handshake.
+    private var partition: Partition?
     private var stream: ByteStream?
     private var session = SessionRef.none
     /// The device, once its Hello was read.
@@ -42,18 +44,18 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
     /// Frames of a WebSocket that carried nothing, before the Hello.
     private var emptyFrameCount = 0
 
-    private init(owner: GatewayLoop, isSecure: Bool) {
+    private init(owner: EventLoopHost, isSecure: Bool) {
         (self.owner, self.isSecure) = (owner, isSecure)
     }
 
     /// Takes a fresh connection from a listener, which may have to wait for its turn.
-    static func accept(_ connection: DetachedConnection, tls: TLSContext?, on owner: GatewayLoop) {
+    static func accept(_ connection: DetachedConnection, tls: TLSContext?, on owner: EventLoopHost) {
         owner.metrics.count(.deviceAccepted)
         owner.welcomes.arrive(connection, tls: tls)
     }
 
     /// It is the turn of a connection that was admitted.
-    static func begin(_ connection: DetachedConnection, tls: TLSContext?, on owner: GatewayLoop) {
+    static func begin(_ connection: DetachedConnection, tls: TLSContext?, on owner: EventLoopHost) {
         let device = DeviceHandshake(owner: owner, isSecure: tls != nil)
         device.stream = ByteStream(
             attaching: connection, on: owner.loop, delegate: device, outboxByteLimit: owner.limits.outboxBytes,
@@ -62,15 +64,15 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
     }
 
     /// Takes a connection whose Hello was read on another loop.
-    static func adopt(_ adopted: AdoptedConnection, on owner: GatewayLoop) {
+    static func adopt(_ adopted: AdoptedConnection, on owner: EventLoopHost) {
         owner.welcomes.charge { take(adopted, on: owner) }
     }
 
-    private static func take(_ adopted: AdoptedConnection, on owner: GatewayLoop) {
+    private static func take(_ adopted: AdoptedConnection, on owner: EventLoopHost) {
         if adopted.isRelayed {
             owner.metrics.count(.deviceAccepted)
             if let window = owner.welcomes.windowForRelayed() {
-                return owner.turnAway(adopted.connection, isSecure: false, window: window, reason: GatewayLoop.storm)
+                return owner.turnAway(adopted.connection, isSecure: false, window: window, reason: EventLoopHost.storm)
             }
             guard owner.admitRelayed() else { return owner.turnAway(adopted.connection, isSecure: true) }
         }
@@ -80,18 +82,18 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
             attaching: adopted.connection, on: owner.loop, delegate: device,
             outboxByteLimit: owner.limits.outboxBytes)
         guard !adopted.isRelayed || device.isOnce(adopted.hello) else { return }
-        device.enter(adopted.hello)
+        device.enter(adopted.hello, owner.servingPartition(adopted.hello.bucket.loop(of: owner.partitionCount)))
     }
 
     /// Takes a connection of the console's, which becomes a WebSocket with this answer.
     ///
     /// - Returns: the status that was answered.
-    static func accept(upgrading exchange: HTTPExchange, on owner: GatewayLoop) -> Int {
+    static func accept(upgrading exchange: HTTPExchange, on owner: EventLoopHost) -> Int {
         let peer = exchange.peer
         owner.metrics.count(.deviceAccepted)
         guard owner.admit(.device, from: peer) else {
             owner.metrics.count(.closed(.overloaded))
-            return exchange.upgrade { _ in .refuse(status: 503, GatewayLoop.noRoom) }.status
+            return exchange.upgrade { _ in .refuse(status: 503, EventLoopHost.noRoom) }.status
         }
         let (status, upgraded) = exchange.upgrade { request in
             request.isSameOrigin ? .accept : .refuse(status: 403, "only the console's own page may be a device here")
@@ -248,15 +250,16 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         adopted.bucket = app.bucket(of: adopted.cid)
         // A registration's or a known device's alike: it is told where to go before anything is done for it.
         if owner.context.isEmptying { return sendAway() }
-        let target = adopted.bucket.loop(of: owner.loopCount)
-        var otherCluster = owner.isHere(target) ? nil : owner.context.cluster
+        let target = adopted.bucket.loop(of: owner.partitionCount)
+        let here = owner.servingPartition(target)
+        var otherCluster = here == nil ? owner.context.cluster : nil
         if let cluster = otherCluster, cluster.owner(of: target) == cluster.node { otherCluster = nil }
         // Another gateway judges what is for it, wherever the Hello comes from.
         guard otherCluster != nil || isOnce(adopted) else { return }
         owner.endHandshake(self)
         phase = .awaitingWelcome
         stream?.isNewcomer = false
-        if owner.isHere(target) { return enter(adopted) }
+        if let here { return enter(adopted, here) }
         if let cluster = otherCluster {
             return leave(adopted, for: cluster.owner(of: target), of: cluster, after: rest)
         }
@@ -294,7 +297,7 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         guard adopted.newSecret != nil else { return true }
         let (now, tolerance) = (owner.now, owner.limits.shardLimits.clockTolerance)
         // Which registrations an earlier owner of the part has taken, this gateway does not know.
-        let seatedAt = owner.context.cluster?.seatedAt(adopted.bucket.loop(of: owner.loopCount)) ?? 0
+        let seatedAt = owner.context.cluster?.seatedAt(adopted.bucket.loop(of: owner.partitionCount)) ?? 0
         let verdict = owner.context.replays.withLock {
             $0.take(
                 adopted.hello.proof, timestamp: adopted.hello.timestamp, now: now, tolerance: tolerance,
@@ -335,11 +338,11 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
     /// Gives the session its slot and the shard its Hello.
     ///
     /// The connection is on its device's loop now.
-    private func enter(_ adopted: AdoptedHello) {
+    private func enter(_ adopted: AdoptedHello, _ target: Partition?) {
         guard !owner.context.isStopping else {
             return close(.shuttingDown, reason: "the gateway is stopping")
         }
-        guard owner.isHere(owner.index), owner.welcomesDevices else {
+        guard let partition = target, partition.welcomesDevices else {
             return close(.moved, reason: "another gateway is taking this device over; come back")
         }
         // Another gateway may have heard of the app, or of its end, a moment earlier than this one.
@@ -347,26 +350,26 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
             guard owner.registry.known(adopted.hello.appID) != nil else {
                 return close(.moved, reason: "this gateway is told of the app in a moment; come back")
             }
-            return close(.appDisabled, reason: GatewayLoop.disabledReason)
+            return close(.appDisabled, reason: EventLoopHost.disabledReason)
         }
         cid = adopted.cid
         let now = Int64(owner.loop.now)
         let delay = owner.context.flaps.withLock { $0.delay(of: adopted.cid, now: now) }
         guard delay == 0 else { return slow(by: delay) }
-        guard !owner.isStandingStill || owner.welcomes.standingRoom > 0 else {
+        guard !partition.isStandingStill || owner.welcomes.standingRoom > 0 else {
             return refuse(Self.standing, window: owner.retryWindow(for: .overloaded))
         }
-        switch owner.admission(of: adopted.cid, of: app, isRegistration: adopted.newSecret != nil) {
+        switch partition.admission(of: adopted.cid, of: app, isRegistration: adopted.newSecret != nil) {
         case .free: break
         case .counted: countedApp = app.key
-        case .refused(let reason): return refuse(reason, window: GatewayLoop.quotaWindow)
+        case .refused(let reason): return refuse(reason, window: EventLoopHost.quotaWindow)
         }
-        guard let admitted = owner.sessions.admit(self) else {
+        guard let admitted = partition.sessions.admit(self) else {
             return close(.overloaded, reason: "the gateway holds as many connections as it may; come back later")
         }
-        session = admitted
+        (session, self.partition) = (admitted, partition)
         isKnownToShard = true
-        owner.hello(adopted.command(session: session))
+        partition.hello(adopted.command(session: session))
     }
 
     /// The device connects and leaves over and over: its next Hello is welcome after that time.
@@ -380,7 +383,7 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
     func refuseAsSurplus() {
         guard phase == .awaitingWelcome else { return }
         isRefused = true
-        refuse(GatewayLoop.quotaReason, window: GatewayLoop.quotaWindow)
+        refuse(EventLoopHost.quotaReason, window: EventLoopHost.quotaWindow)
     }
 
     /// Nothing is committed for the device's part now, and its Hello would keep others waiting.
@@ -393,7 +396,7 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
     /// The device sends no more: the Welcome, and what comes after it, is still for it.
     override func peerEnded(_ stream: ByteStream) -> Bool {
         guard phase == .awaitingWelcome else { return false }
-        stream.setTimeout(afterMilliseconds: GatewayLoop.halfClosedMilliseconds)
+        stream.setTimeout(afterMilliseconds: EventLoopHost.halfClosedMilliseconds)
         return true
     }
 
@@ -419,14 +422,14 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
                 hasWaitedLonger = true
                 return owner.beginHandshake(self, from: stream.peer)
             }
-            return close(.overloaded, reason: GatewayLoop.storm)
+            return close(.overloaded, reason: EventLoopHost.storm)
         }
         close(.helloTimeout, reason: "no Hello came in time")
     }
 
     func handshakeDisplaced() {
         guard phase == .awaitingHello else { return }
-        close(.overloaded, reason: GatewayLoop.noRoom)
+        close(.overloaded, reason: EventLoopHost.noRoom)
     }
 
     var kind: ConnectionKind { .device }
@@ -437,7 +440,7 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         guard phase == .awaitingWelcome, let stream, stream.isOpen else { return nil }
         stream.clearTimeout()
         phase = .closed
-        (isKnownToShard, session) = (false, .none)
+        (isKnownToShard, session, partition) = (false, .none, nil)
         return stream
     }
 
@@ -459,13 +462,13 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
 
     /// Writes the Close frame.
     static func write(
-        _ code: CloseCode, reason: StaticString, to stream: ByteStream, _ owner: GatewayLoop, isRefusal: Bool = false
+        _ code: CloseCode, reason: StaticString, to stream: ByteStream, _ owner: EventLoopHost, isRefusal: Bool = false
     ) {
         _ = owner.closeFrame(code, reason: reason, isRefusal: isRefusal).withUnsafeBytes { stream.write($0) }
         note(code, reason, owner)
     }
 
-    static func note(_ code: CloseCode, _ reason: StaticString, _ owner: GatewayLoop) {
+    static func note(_ code: CloseCode, _ reason: StaticString, _ owner: EventLoopHost) {
         owner.log.write(.debug, .connectionClosed, [.code: LogValue(code.rawValue), .reason: .text("\(reason)")])
     }
 
@@ -483,13 +486,16 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
 
     /// Gives the slot back and tells the shard, once.
     private func leave() {
-        guard session != .none else { return }
-        owner.sessions.remove(session)
+        guard session != .none, let partition else { return }
+        partition.sessions.remove(session)
         if isKnownToShard {
-            if isRefused { owner.sessionRefused(session) } else { owner.sessionEnded(session, announced: false) }
+            if isRefused {
+                partition.sessionRefused(session)
+            } else {
+                partition.sessionEnded(session, announced: false)
+            }
         }
-        isKnownToShard = false
-        session = .none
+        (isKnownToShard, session, self.partition) = (false, .none, nil)
     }
 
     override func outboxFilled(_ stream: ByteStream) {
@@ -521,16 +527,16 @@ extension WebSocketCode {
     init(_ code: CloseCode) { self.init(rawValue: UInt16(4_000 + code.rawValue)) }
 }
 
-extension GatewayLoop {
+extension EventLoopHost {
     /// A new cid; in a cluster one of the part that the proof names, so that one gateway is asked whether it was taken before.
     ///
     /// Without the app's secret nobody can choose a proof, so registrations go to all parts alike.
     fileprivate func mintDevice(of app: App, for proof: [UInt8]) -> DeviceID {
-        let wanted = Int(proof.prefix(4).reduce(UInt32(0)) { $0 << 8 | UInt32($1) }) % loopCount
+        let wanted = Int(proof.prefix(4).reduce(UInt32(0)) { $0 << 8 | UInt32($1) }) % partitionCount
         while true {
             let (high, low) = SecureRandom.words()
             let cid = DeviceID(high: high, low: low)
-            if context.cluster == nil || app.bucket(of: cid).loop(of: loopCount) == wanted { return cid }
+            if context.cluster == nil || app.bucket(of: cid).loop(of: partitionCount) == wanted { return cid }
         }
     }
 }

@@ -4,7 +4,7 @@ internal import Platform
 internal import Structures
 internal import Wire
 
-/// The sessions of one loop's devices: 24 bytes each, no object.
+/// The sessions of one partition's devices: 24 bytes each, no object.
 ///
 /// A session has its slot from the moment the shard is asked about its Hello; until the Welcome is out its connection is a
 /// `DeviceHandshake`. From then on its stream belongs to this one delegate, and the stream's tag is the session's slot.
@@ -29,8 +29,8 @@ final class DeviceSessions: StreamDelegate {
         var hasReported = false
     }
 
-    // The loop outlives all that belongs to it: it ends its streams and servers before it goes.
-    private unowned(unsafe) let owner: GatewayLoop
+    // Streams may outlive the partition: whatever they call finds no session then, and the partition is not touched.
+    private unowned(unsafe) let owner: Partition
     /// Behind a pointer, where Swift does not check each access for overlaps.
     private let table: UnsafeMutablePointer<Table>
 
@@ -39,9 +39,10 @@ final class DeviceSessions: StreamDelegate {
         var slotCount: UInt32 = 0
         var free: [UInt32] = []
         var openings: [UInt32: DeviceHandshake] = [:]
+        var hasEnded = false
     }
 
-    init(_ owner: GatewayLoop) {
+    init(_ owner: Partition) {
         self.owner = owner
         table = .allocate(capacity: 1)
         table.initialize(to: Table())
@@ -72,7 +73,7 @@ final class DeviceSessions: StreamDelegate {
         (record.pointee.isEnding, record.pointee.hasReported) = (false, false)
         record.pointee.budget = FrameBudget()
         table.pointee.openings[slot] = handshake
-        owner.welcomes.began()
+        owner.host.welcomes.began()
         return SessionRef(slot: slot, stamp: record.pointee.stamp)
     }
 
@@ -92,7 +93,7 @@ final class DeviceSessions: StreamDelegate {
         guard let record = record(session) else { return }
         if record.pointee.phase == .opening {
             table.pointee.openings[session.slot] = nil
-            owner.welcomes.settled()
+            owner.host.welcomes.settled()
         }
         let next = (session.stamp &+ 1) & 0xF_FFFF
         record.pointee.stamp = next == 0 ? 1 : next
@@ -125,6 +126,9 @@ final class DeviceSessions: StreamDelegate {
         return SessionRef(slot: tag, stamp: record.pointee.stamp)
     }
 
+    /// The partition ends, and its sessions have ended; some of their streams may be closing still.
+    func end() { table.pointee.hasEnded = true }
+
     /// Every session is told that it ends, and why.
     func closeAll(_ code: CloseCode = .shuttingDown, reason: StaticString = "the gateway is stopping") {
         for slot in 0..<table.pointee.slotCount {
@@ -140,7 +144,7 @@ final class DeviceSessions: StreamDelegate {
     /// - Returns: the slot to go on at, the first again behind the last; and how many were told.
     func sendAway(_ count: Int, from first: UInt32, alternate: String) -> (next: UInt32, told: Int) {
         var (slot, left, looks) = (first, count, table.pointee.slotCount)
-        let frame = owner.closeFrame(
+        let frame = owner.host.closeFrame(
             .shuttingDown, reason: Emptying.reason, alternate: alternate, window: Emptying.window)
         while left > 0, looks > 0 {
             if slot >= table.pointee.slotCount { slot = 0 }
@@ -151,7 +155,7 @@ final class DeviceSessions: StreamDelegate {
             // One that is being opened is met again in a later round, as a session.
             guard record.pointee.phase == .open, let stream = stream(of: session), stream.peer != nil else { continue }
             _ = frame.withUnsafeBytes { stream.write($0) }
-            DeviceHandshake.note(.shuttingDown, Emptying.reason, owner)
+            DeviceHandshake.note(.shuttingDown, Emptying.reason, owner.host)
             finish(session, .shuttingDown)
             left -= 1
         }
@@ -171,7 +175,7 @@ final class DeviceSessions: StreamDelegate {
         defer { owner.metrics.count(.bytesReceived, offset) }
         while offset < bytes.count {
             guard record(session) != nil else { return bytes.count }
-            switch FrameCut(bytes, from: offset, bodyLimit: owner.deviceFrameByteLimit, mustBeHello: false) {
+            switch FrameCut(bytes, from: offset, bodyLimit: owner.host.deviceFrameByteLimit, mustBeHello: false) {
             case .incomplete: return offset
             case .refused(let code, let reason):
                 close(session, code, reason: reason)
@@ -217,7 +221,7 @@ final class DeviceSessions: StreamDelegate {
             let nonce = try Ping(decoding: body.bytes).nonce
             // A Pong confirms that all reports before its Ping are recorded.
             if let record = record(session), record.pointee.hasReported {
-                guard !owner.core.pointee.seat.hasReports(session) else { return owner.ping(session, nonce: nonce) }
+                guard !owner.core.pointee.shard.hasReports(session) else { return owner.ping(session, nonce: nonce) }
                 record.pointee.hasReported = false
             }
             write(HeartbeatFrame.pong(nonce: nonce), to: stream)
@@ -249,7 +253,7 @@ final class DeviceSessions: StreamDelegate {
     /// Says Welcome: from here on the session's stream is this object's.
     func welcome(_ session: SessionRef, _ effect: WelcomeEffect) {
         noteWelcome(effect.cid)
-        owner.welcomes.charge { open(session, effect) }
+        owner.host.welcomes.charge { open(session, effect) }
     }
 
     private func open(_ session: SessionRef, _ effect: WelcomeEffect) {
@@ -265,7 +269,7 @@ final class DeviceSessions: StreamDelegate {
         }
         guard let stream = handshake.handOver() else { return }
         table.pointee.openings[session.slot] = nil
-        owner.welcomes.settled()
+        owner.host.welcomes.settled()
         record.pointee.phase = .open
         record.pointee.stream = stream.reference
         stream.pass(to: self, tag: session.slot)
@@ -291,8 +295,8 @@ final class DeviceSessions: StreamDelegate {
     override func foresee(_ tag: UInt32) {
         guard let record = table.pointee.records.existing(tag) else { return }
         prefetch(record, byteCount: MemoryLayout<Record>.size)
-        if let place = owner.core.pointee.seat.place(ofSession: tag)?.baseAddress {
-            prefetch(place, byteCount: GatewayLoop.recordByteCount)
+        if !table.pointee.hasEnded, let place = owner.core.pointee.shard.place(ofSession: tag)?.baseAddress {
+            prefetch(place, byteCount: EventLoopHost.recordByteCount)
         }
     }
 
@@ -362,10 +366,10 @@ final class DeviceSessions: StreamDelegate {
     override func peerEnded(_ stream: ByteStream) -> Bool {
         guard let session = session(of: stream, tag: stream.tag), let record = record(session) else { return false }
         guard !record.pointee.isEnding else { return true }
-        let isOwed = owner.upstream.owesResults(session) || owner.core.pointee.seat.owesAnswers(session)
+        let isOwed = owner.upstream.owesResults(session) || owner.core.pointee.shard.owesAnswers(session)
         guard isOwed else { return false }
         record.pointee.isEnding = true
-        stream.setTimeout(afterMilliseconds: GatewayLoop.halfClosedMilliseconds)
+        stream.setTimeout(afterMilliseconds: EventLoopHost.halfClosedMilliseconds)
         // In a later turn: effects of a call of the shard may be under way.
         owner.inNextTurn { $0.finish(session) }
         return true
@@ -374,7 +378,7 @@ final class DeviceSessions: StreamDelegate {
     /// A part of what an ending session is owed is out: the session ends with the last part.
     func settled(_ session: SessionRef) {
         guard let record = record(session), record.pointee.isEnding, !owner.upstream.owesResults(session),
-            !owner.core.pointee.seat.owesAnswers(session)
+            !owner.core.pointee.shard.owesAnswers(session)
         else { return }
         owner.inNextTurn { $0.sessions.endIfEnding(session) }
     }
@@ -397,7 +401,7 @@ final class DeviceSessions: StreamDelegate {
             table.pointee.openings[session.slot]?.close(code, reason: reason, isForgotten: isForgotten)
             return
         }
-        if let stream = stream(of: session) { DeviceHandshake.write(code, reason: reason, to: stream, owner) }
+        if let stream = stream(of: session) { DeviceHandshake.write(code, reason: reason, to: stream, owner.host) }
         finish(session, code, isForgotten: isForgotten)
     }
 
@@ -413,7 +417,7 @@ final class DeviceSessions: StreamDelegate {
         remove(session)
         owner.upstream.forget(session)
         if !isForgotten { owner.sessionEnded(session, announced: announced) }
-        owner.endConnection(.device)
+        owner.host.endConnection(.device)
     }
 
     override func outboxFilled(_ stream: ByteStream) {

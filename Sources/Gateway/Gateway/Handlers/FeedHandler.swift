@@ -5,9 +5,9 @@ internal import Wire
 
 /// The admin listener's requests about feeds: each is one question to the loop of the app's home.
 final class FeedHandler {
-    private unowned let owner: GatewayLoop
+    private unowned let owner: EventLoopHost
 
-    init(_ owner: GatewayLoop) { self.owner = owner }
+    init(_ owner: EventLoopHost) { self.owner = owner }
 
     /// Answers a request; a reader that waits is looked after until `isCallerPresent` says that nobody does any more.
     func handle(
@@ -64,7 +64,7 @@ final class FeedHandler {
 
     /// Asks the feed's home; `then` gets `nil` when it cannot answer now.
     func ask(_ command: FeedCommand, then: @escaping (FeedAnswer?) -> Void) {
-        let home = command.feed.home.loop(of: owner.loopCount)
+        let home = command.feed.home.loop(of: owner.partitionCount)
         owner.campaigns.coordinator.ask(home, .feed(command)) { answer in
             if case .feed(let answer) = answer { then(answer) } else { then(nil) }
         }

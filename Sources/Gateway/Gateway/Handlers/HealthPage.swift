@@ -24,7 +24,7 @@ enum HealthPage {
             writer.member("status", word)
             writer.member("configuration", status.configurationVersion)
             writer.member("durability", context.isFsync ? "fsync" : "os")
-            writer.member("loops", context.loopCount)
+            writer.member("loops", context.partitionCount)
             writer.member("queueEpoch", "\(context.queueEpoch)")
             if let cluster { write(cluster, to: &writer) }
             let offset = status.clockOffset

@@ -9,11 +9,11 @@ internal import Wire
 final class InspectionHandler {
     typealias Respond = (APIResponse) -> Void
 
-    private unowned let owner: GatewayLoop
+    private unowned let owner: EventLoopHost
     private var coordinator: TaskCoordinator { owner.campaigns.coordinator }
     private var registry: AppRegistry { owner.registry }
 
-    init(_ owner: GatewayLoop) { self.owner = owner }
+    init(_ owner: EventLoopHost) { self.owner = owner }
 
     func handle(_ request: InspectionRequest, respond: @escaping Respond) {
         switch request {
@@ -36,7 +36,7 @@ final class InspectionHandler {
     }
 
     private func ask(_ bucket: Bucket, _ inspection: Inspection, told: @escaping (TaskAnswer) -> Void) {
-        coordinator.ask(bucket.loop(of: owner.loopCount), .inspect(inspection), told: told)
+        coordinator.ask(bucket.loop(of: owner.partitionCount), .inspect(inspection), told: told)
     }
 
     /// Asks all loops; `told` gets their answers, or none when one of them could not answer.

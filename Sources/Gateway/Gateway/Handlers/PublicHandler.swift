@@ -26,7 +26,7 @@ final class PublicHandler {
     static let pendingLimit = 65_536
 
     // The loop outlives all that belongs to it: it ends its streams and servers before it goes.
-    unowned(unsafe) let owner: GatewayLoop
+    unowned(unsafe) let owner: EventLoopHost
     let api: PublicAPI
     private var pushes = StampedTable<PendingPush>(limit: PublicHandler.pendingLimit)
     /// Requests whose callers have taken their shares of the turn, by place in `AppShares`, in the order in which they came.
@@ -41,7 +41,7 @@ final class PublicHandler {
     /// Void tokens that had expired before their rows were read here.
     private var expiredRows: [TokenID] = []
 
-    init(_ owner: GatewayLoop) {
+    init(_ owner: EventLoopHost) {
         self.owner = owner
         api = PublicAPI(
             registry: owner.registry,
@@ -73,7 +73,7 @@ final class PublicHandler {
     func learnRevoked(_ tokens: [TokenID]) {
         let now = owner.now
         for token in tokens where token.expiresAt > now { api.tokens.revoke(token) }
-        // Their rows are removed once the part that has them is seated here.
+        // Their rows are removed once this gateway has their partition.
         if owner.index == 0 { expiredRows += tokens.filter { $0.expiresAt <= now } }
         api.tokens.knowsRevoked()
     }
@@ -87,15 +87,15 @@ final class PublicHandler {
 
     /// Forgets some void tokens whose day is over, and removes their rows where those are written.
     func forgetExpiredTokens() {
-        let isOwner = owner.isHere(0)
-        if isOwner, !expiredRows.isEmpty {
-            for token in expiredRows.suffix(Self.expiredTokensAtOnce) { MetaRows.delete(token, on: owner) }
+        let rows = owner.servingPartition(0)
+        if let rows, !expiredRows.isEmpty {
+            for token in expiredRows.suffix(Self.expiredTokensAtOnce) { MetaRows.delete(token, on: rows) }
             expiredRows.removeLast(min(expiredRows.count, Self.expiredTokensAtOnce))
         }
         guard api.tokens.hasExpired(now: owner.now) else { return }
         let expired = api.tokens.forgetExpired(now: owner.now, limit: Self.expiredTokensAtOnce)
-        guard isOwner else { return }
-        for token in expired { MetaRows.delete(token, on: owner) }
+        guard let rows else { return }
+        for token in expired { MetaRows.delete(token, on: rows) }
     }
 
     /// Tokens removed in a second, one batch each.
@@ -274,7 +274,7 @@ final class PublicHandler {
         let isCrowded = waitingCount > owner.publicRoom.limit / 4 * 3
         guard isCrowded != self.isCrowded else { return }
         self.isCrowded = isCrowded
-        for listener in owner.publicListeners {
+        for listener in owner.listeners.publicHTTP {
             if isCrowded { listener.pause() } else { listener.resume() }
         }
     }

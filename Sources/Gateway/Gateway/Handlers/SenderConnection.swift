@@ -14,7 +14,7 @@ final class SenderConnection: StreamDelegate, Handshaking {
     private enum Phase { case awaitingHello, open, closed }
 
     // The loop outlives all that belongs to it: it ends its streams and servers before it goes.
-    private unowned(unsafe) let owner: GatewayLoop
+    private unowned(unsafe) let owner: EventLoopHost
     private var stream: ByteStream?
     private var phase = Phase.awaitingHello
     private var sender: NativeSender?
@@ -39,9 +39,9 @@ final class SenderConnection: StreamDelegate, Handshaking {
 
     static let unansweredLimit = 16_384
 
-    private init(owner: GatewayLoop) { self.owner = owner }
+    private init(owner: EventLoopHost) { self.owner = owner }
 
-    static func accept(_ connection: DetachedConnection, tls: TLSContext?, on owner: GatewayLoop) {
+    static func accept(_ connection: DetachedConnection, tls: TLSContext?, on owner: EventLoopHost) {
         owner.metrics.count(.senderAccepted)
         guard owner.admit(.sender, from: connection.peer) else {
             return owner.turnAway(connection, isSecure: tls != nil)
@@ -283,7 +283,7 @@ final class SenderConnection: StreamDelegate, Handshaking {
         guard phase == .open, unanswered > 0 else { return false }
         if !isEnding {
             isEnding = true
-            stream?.setTimeout(afterMilliseconds: GatewayLoop.halfClosedMilliseconds)
+            stream?.setTimeout(afterMilliseconds: EventLoopHost.halfClosedMilliseconds)
         }
         return true
     }
@@ -317,7 +317,7 @@ final class SenderConnection: StreamDelegate, Handshaking {
 
     func handshakeDisplaced() {
         guard phase == .awaitingHello else { return }
-        close(.overloaded, reason: GatewayLoop.noRoom)
+        close(.overloaded, reason: EventLoopHost.noRoom)
     }
 
     var kind: ConnectionKind { .sender }

@@ -7,12 +7,12 @@ internal import Wire
 
 /// The push listener's requests about tasks: carries each through the coordinator and renders its answer.
 final class TaskHandler {
-    private unowned let owner: GatewayLoop
+    private unowned let owner: EventLoopHost
     let coordinator: TaskCoordinator
     /// Where aliases are looked up.
     private lazy var aliases: any AliasResolver = DirectoryAliases(owner)
 
-    init(_ owner: GatewayLoop) {
+    init(_ owner: EventLoopHost) {
         self.owner = owner
         coordinator = TaskCoordinator(owner)
     }
@@ -74,7 +74,7 @@ final class TaskHandler {
             }
             // A repetition writes the same row again: the first may have died before it.
             coordinator.ask(
-                group.bucket.loop(of: owner.loopCount), .joinGroup(id, bucket: group.bucket, owner: group.owner)
+                group.bucket.loop(of: owner.partitionCount), .joinGroup(id, bucket: group.bucket, owner: group.owner)
             ) { [weak self] joined in
                 guard let self else { return }
                 guard case .done = joined else { return respond(.busy) }
@@ -213,7 +213,7 @@ final class TaskHandler {
         guard key != CallKey(high: 0, low: 0), targets.count <= TaskBounds.callTargets else {
             return coordinator.fanOut(sending, targets) { told(.outcomes(sending.task, $0)) }
         }
-        let home = key.bucket.loop(of: owner.loopCount)
+        let home = key.bucket.loop(of: owner.partitionCount)
         coordinator.ask(home, .begin(key, digest: digest, sending.task, targets.map(\.cid))) { [weak self] answer in
             guard let self else { return }
             switch answer {
@@ -284,7 +284,7 @@ final class TaskHandler {
                 guard let self else { return }
                 guard case .conflict = result else { return told(Self.result(result)) }
                 // The id may have been used for another alias, which is another request.
-                coordinator.ask(push.key.bucket.loop(of: owner.loopCount), .inspect(.call(push.key))) {
+                coordinator.ask(push.key.bucket.loop(of: owner.partitionCount), .inspect(.call(push.key))) {
                     [weak self] (answer: TaskAnswer) in
                     guard let self else { return }
                     guard case .inspected(.call(let task)) = answer else { return told(CampaignAnswer.busyResult) }
@@ -404,7 +404,7 @@ final class TaskHandler {
     /// time, a broadcast whose time was over before it went out.
     private func totals(of task: TaskID, _ app: AppKey, told: @escaping (Found<TaskTotals>) -> Void) {
         if task.kind == .single {
-            let share = LoopShare(index: task.home.loop(of: owner.loopCount), count: owner.loopCount)
+            let share = LoopShare(index: task.home.loop(of: owner.partitionCount), count: owner.partitionCount)
             coordinator.ask(home: task, .totals(task, app, share)) { answer in
                 switch answer {
                 case .totals(let totals): told(.found(totals))
@@ -434,7 +434,7 @@ final class TaskHandler {
 
     private func report(_ query: GroupReportQuery, _ respond: @escaping Respond) {
         let command = TaskCommand.group(bucket: query.place.bucket, owner: query.place.owner)
-        coordinator.ask(query.place.bucket.loop(of: owner.loopCount), command) { [weak self] answer in
+        coordinator.ask(query.place.bucket.loop(of: owner.partitionCount), command) { [weak self] answer in
             guard let self else { return }
             guard case .group(let all) = answer else { return respond(.busy) }
             let tasks = all.filter { query.asks(for: $0) }

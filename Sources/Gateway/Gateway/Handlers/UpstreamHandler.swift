@@ -3,7 +3,7 @@ internal import EventLoops
 internal import PushAPI
 internal import Wire
 
-/// Messages from the devices of one loop, on their way to their app's home: one of a session at a time, so that they are
+/// Messages from the devices of one partition, on their way to their app's home: one of a session at a time, so that they are
 /// taken in the order in which the device sent them.
 ///
 /// When one is refused with an order to come again, those behind it in the session are refused, too, until it has come again:
@@ -60,14 +60,14 @@ final class UpstreamHandler {
     /// Messages of one session that wait here; a client that follows the protocol has fewer out.
     static let waitingLimit = 64
 
-    private unowned let owner: GatewayLoop
+    private unowned let owner: Partition
     private var lanes: [SessionRef: Lane] = [:]
     private var holds: [SessionRef: Hold] = [:]
 
     /// Twice the longest time after which the codes let a client send again.
     private static let holdMilliseconds: UInt64 = 120_000
 
-    init(_ owner: GatewayLoop) { self.owner = owner }
+    init(_ owner: Partition) { self.owner = owner }
 
     /// Takes a frame of an open session; the result follows as a frame.
     func take(_ upstream: Upstream, of session: SessionRef) {
@@ -80,7 +80,7 @@ final class UpstreamHandler {
             }
             holds[session] = nil
         }
-        guard let source = owner.core.pointee.seat.source(of: session) else {
+        guard let source = owner.core.pointee.shard.source(of: session) else {
             return refuse(upstream, of: session, .noConsumer)
         }
         if let refusal = refusal(of: source.app) { return refuse(upstream, of: session, refusal) }
@@ -130,24 +130,30 @@ final class UpstreamHandler {
     }
 
     private func send(_ parcel: Parcel, of session: SessionRef) {
-        guard let source = owner.core.pointee.seat.source(of: session) else {
-            return settle(parcel, of: session, .noConsumer)
+        guard let source = owner.core.pointee.shard.source(of: session) else {
+            return settle(unsent: parcel, of: session, .noConsumer)
         }
-        if let refusal = refusal(of: source.app) { return settle(parcel, of: session, refusal) }
+        if let refusal = refusal(of: source.app) { return settle(unsent: parcel, of: session, refusal) }
         let message = UpstreamMessage(
             app: source.app, cid: source.cid, request: parcel.upstream.request, payload: parcel.upstream.payload,
             task: parcel.upstream.taskID)
-        let home = source.app.home.loop(of: owner.loopCount)
+        let home = source.app.home.loop(of: owner.context.partitionCount)
         // In a turn of its own: an answer from this loop itself may come at once.
-        owner.inNextTurn { member in
-            member.campaigns.coordinator.ask(home, .feed(.upstream(message))) { answer in
-                member.upstream.settle(parcel, of: session, Code(answer))
+        owner.host.inNextTurn { [weak self] host in
+            host.campaigns.coordinator.ask(home, .feed(.upstream(message))) { answer in
+                host.context.peerBudget.giveBack(parcel.share)
+                self?.settle(parcel, of: session, Code(answer))
             }
         }
     }
 
-    private func settle(_ parcel: Parcel, of session: SessionRef, _ code: Code) {
+    private func settle(unsent parcel: Parcel, of session: SessionRef, _ code: Code) {
         owner.context.peerBudget.giveBack(parcel.share)
+        settle(parcel, of: session, code)
+    }
+
+    /// Answers a message whose room is given back, and sends the session's next one.
+    private func settle(_ parcel: Parcel, of session: SessionRef, _ code: Code) {
         guard var lane = lanes[session] else { return }
         tell(session, parcel.upstream, code)
         if code.comesAgain {

@@ -18,11 +18,11 @@ final class Gateway {
     private let descriptors: DescriptorBudget
     private var clock: GatewayClock
     private let time: SharedTime
-    /// One for each event loop, or in a cluster for each part; several share an event loop then.
-    let members: [GatewayLoop]
+    /// One for each event loop.
+    let hosts: [EventLoopHost]
     /// This gateway's side of its cluster.
     private let node: ClusterNode?
-    private let partMailboxes: [Mailbox<LoopMessage>]
+    private let mailboxes: [Mailbox<Mail>]
     private var hook: HookSender?
     private var listeners: [(loop: EventLoop, close: () -> Void)] = []
     private var deviceTLS: Lock<TLSContext>?
@@ -80,20 +80,19 @@ final class Gateway {
         do {
             let snapshot = start.context.apps.begin(
                 configuration, descriptors, now: start.clock.mapping.time(atBoot: ClockReader.boot()), log: log)
-            let seats = start.loops.map { _ in LoopPartitions() }
-            members = start.starts.enumerated().map { index, first in
-                GatewayLoop(
-                    index: index, loop: start.loops[index % start.loops.count], context: start.context,
-                    snapshot: snapshot, clock: start.clock.mapping, start: first,
-                    seats: seats[index % seats.count])
+            hosts = start.loops.enumerated().map { index, loop in
+                EventLoopHost(
+                    index: index, loop: loop, context: start.context, snapshot: snapshot, clock: start.clock.mapping)
             }
-            let mailboxes = members.map { $0.openMailbox() }
-            partMailboxes = mailboxes
-            for member in members { member.connect(mailboxes) }
-            context.setMembers(members.map { GatewayMember($0) })
-            for member in members { member.loop.closingStreamLimit = descriptors.closingPerLoop }
+            let mailboxes = hosts.map { $0.openMailbox() }
+            self.mailboxes = mailboxes
+            for host in hosts { host.connect(mailboxes) }
+            // A partition belongs to one event loop for good.
+            for (number, first) in start.partitions.enumerated() { hosts[number].open(number, first) }
+            context.setHosts(hosts.map { HostHandle($0) })
+            for host in hosts { host.loop.closingStreamLimit = descriptors.closingPerLoop }
             context.status.withLock { ($0.connections, $0.startedAt) = (snapshot.connections, ClockReader.wall()) }
-            if let meta = start.meta { context.members[0].submit { meta.write(on: $0) } }
+            if let meta = start.meta { context.submit(to: 0) { meta.write(on: $0) } }
             context.addresses.set(configuration.addressRules, exempt: configuration.exemptAddresses)
             let flapping = FlapDamping.Rules(connects: configuration.limits.flappingConnects)
             context.flaps.withLock { $0.rules = flapping }
@@ -175,18 +174,17 @@ final class Gateway {
     private func open(
         _ sockets: [ListeningSocket.Handle], _ name: String,
         _ path: KeyPath<GatewayConfiguration, GatewayConfiguration.Listener>,
-        isSecure: Bool = false, accept: @escaping (GatewayLoop, DetachedConnection) -> Void
+        isSecure: Bool = false, accept: @escaping (EventLoopHost, DetachedConnection) -> Void
     ) throws -> String {
-        // The first parts of a cluster's gateway are on one event loop each.
-        for (member, socket) in zip(members, sockets) {
-            let door = Listener.Door(context.addresses) { [unowned member] connection, refusal in
-                member.turnAway(connection, isSecure: isSecure, refused: refusal)
+        for (host, socket) in zip(hosts, sockets) {
+            let door = Listener.Door(context.addresses) { [unowned host] connection, refusal in
+                host.turnAway(connection, isSecure: isSecure, refused: refusal)
             }
             let listener = try Listener(
-                on: member.loop, socket: socket.take(), balancers: configuration[keyPath: path].balancers, door: door
-            ) { [unowned member] connection in accept(member, connection) }
-            member.watch(listener)
-            listeners.append((member.loop, { listener.close() }))
+                on: host.loop, socket: socket.take(), balancers: configuration[keyPath: path].balancers, door: door
+            ) { [unowned host] connection in accept(host, connection) }
+            host.listeners.add(listener)
+            listeners.append((host.loop, { listener.close() }))
         }
         let bound = sockets[0].address.description
         log.write(.info, .listening, [.listener: .text(name), .address: .text(bound)])
@@ -201,18 +199,17 @@ final class Gateway {
     private func openHTTP(
         _ sockets: [ListeningSocket.Handle], _ name: String, tls: TLSContext?, _ service: HTTPService
     ) throws -> String {
-        for (member, socket) in zip(members, sockets) {
-            let server = httpServer(on: member, service, tls: tls)
+        for (host, socket) in zip(hosts, sockets) {
+            let server = httpServer(on: host, service, tls: tls)
             let settings = service == .admin ? configuration.admin : configuration.http
             // Operators look and act while their own address is held back.
             try server.listen(
                 socket.take(), balancers: settings.balancers, addresses: service == .admin ? nil : context.addresses)
             if let listener = server.listener {
-                member.watch(listener)
-                if service == .publicHTTP { member.publicListeners.append(listener) }
+                host.listeners.add(listener, isPublicHTTP: service == .publicHTTP)
             }
-            listeners.append((member.loop, { server.stopAccepting() }))
-            if tls != nil { httpTLS.append((member.loop, service, LoopBound(server, on: member.loop))) }
+            listeners.append((host.loop, { server.stopAccepting() }))
+            if tls != nil { httpTLS.append((host.loop, service, LoopBound(server, on: host.loop))) }
         }
         let bound = sockets[0].address.description
         log.write(.info, .listening, [.listener: .text(name), .address: .text(bound)])
@@ -220,7 +217,7 @@ final class Gateway {
     }
 
     /// A server of one loop that listens nowhere yet.
-    func httpServer(on member: GatewayLoop, _ service: HTTPService, tls: TLSContext?) -> HTTPServer {
+    func httpServer(on host: EventLoopHost, _ service: HTTPService, tls: TLSContext?) -> HTTPServer {
         var settings = HTTPServer.Configuration()
         settings.headerByteLimit = configuration.limits.httpHeaderBytes
         settings.budget = context.peerBudget
@@ -231,19 +228,19 @@ final class Gateway {
         settings.tls = tls
         let isAdmin = service == .admin
         return HTTPServer(
-            on: member.loop, configuration: settings, room: isAdmin ? member.adminRoom : member.publicRoom,
-            judge: { [unowned member] head in
-                isAdmin ? member.adminHandler.judge(head) : member.publicHandler.judge(head)
+            on: host.loop, configuration: settings, room: isAdmin ? host.adminRoom : host.publicRoom,
+            judge: { [unowned host] head in
+                isAdmin ? host.adminHandler.judge(head) : host.publicHandler.judge(head)
             },
-            handler: { [unowned member] exchange in
-                if isAdmin { member.adminHandler.handle(exchange) } else { member.publicHandler.handle(exchange) }
+            handler: { [unowned host] exchange in
+                if isAdmin { host.adminHandler.handle(exchange) } else { host.publicHandler.handle(exchange) }
             })
     }
 
     /// Sets the loops' clocks, and the store's, from the thread that runs the loops.
     func setClock(_ mapping: ClockMapping) {
         time.set(mapping)
-        for member in members { member.setClock(mapping) }
+        for host in hosts { host.setClock(mapping) }
     }
 
     // MARK: Start and stop
@@ -257,7 +254,7 @@ final class Gateway {
         let loops = self.loops
         let passages = loops.compactMap(\.passage)
         for loop in loops { try loop.start(sendingThrough: passages) }
-        if let node { try node.start(context, mailboxes: partMailboxes) }
+        if let node { try node.start(context, mailboxes: mailboxes) }
     }
 
     /// To be called about once a second by the control thread.
@@ -313,12 +310,12 @@ final class Gateway {
             lastLook = reading.boot
             look()
             // A word of the owner's may have been lost.
-            if node != nil { context.members[0].submit { $0.followApps() } }
+            if node != nil { context.hosts[0].submit { $0.followApps() } }
         }
         if reading.boot - lastClockRecord > 10_000 {
             lastClockRecord = reading.boot
             let record = clock.record(reading)
-            if node == nil { context.members[0].submit { MetaRows.write(record, on: $0) } }
+            if node == nil { context.submit(to: 0) { MetaRows.write(record, on: $0) } }
         }
     }
 
@@ -347,12 +344,7 @@ final class Gateway {
     /// Whether the event loops answer, for the service manager's watchdog.
     private(set) lazy var pulse = WatchdogTick(loops)
 
-    /// Every event loop once.
-    private var loops: [EventLoop] {
-        var loops: [EventLoop] = []
-        for member in members where !loops.contains(where: { $0 === member.loop }) { loops.append(member.loop) }
-        return loops
-    }
+    private var loops: [EventLoop] { hosts.map(\.loop) }
 
     /// New connections of a listener use these certificates from now on.
     private func renew(_ listener: String, _ tls: TLSContext) {
@@ -438,7 +430,7 @@ final class Gateway {
         if node == nil {
             let record = clock.record(ClockReader.reading())
             let isWritten = Flag()
-            context.members[0].submit { MetaRows.write(record, on: $0) { isWritten.set() } }
+            context.submit(to: 0) { MetaRows.write(record, on: $0) { isWritten.set() } }
             let written = max(deadline, ClockReader.monotonic() + 1_000)
             while ClockReader.monotonic() < written, !isWritten.isSet { usleep(5_000) }
         }
@@ -453,14 +445,14 @@ final class Gateway {
     }
 
     /// Asks every loop; one that does not answer within a second counts as a yes.
-    private func isAnyLoop(_ condition: @escaping @Sendable (GatewayLoop) -> Bool) -> Bool {
+    private func isAnyLoop(_ condition: @escaping @Sendable (EventLoopHost) -> Bool) -> Bool {
         let answers = Lock((count: 0, hasYes: false))
         context.tellAll { loop in
             let isTrue = condition(loop)
             answers.withLock { $0 = ($0.count + 1, $0.hasYes || isTrue) }
         }
         let deadline = ClockReader.monotonic() + 1_000
-        while answers.withLock({ $0.count }) < members.count {
+        while answers.withLock({ $0.count }) < hosts.count {
             guard ClockReader.monotonic() < deadline else { return true }
             usleep(2_000)
         }

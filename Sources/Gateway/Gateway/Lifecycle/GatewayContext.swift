@@ -9,10 +9,10 @@ internal import Synchronization
 ///
 /// Nothing here changes after the start, but for what is a lock itself.
 final class GatewayContext: Sendable {
-    /// Loops, which in a cluster are the parts of all gateways together.
-    let loopCount: Int
-    /// Event loops; each listens, on behalf of the first `GatewayLoop` on it.
-    let eventLoopCount: Int
+    /// Partitions, in a cluster those of all gateways together.
+    let partitionCount: Int
+    /// Event loops of this gateway, each with its `EventLoopHost`.
+    let hostCount: Int
     /// Set where the store is shared with other gateways.
     let cluster: ClusterContext?
     let log: Log
@@ -62,10 +62,10 @@ final class GatewayContext: Sendable {
     private let empties = Atomic<Bool>(false)
     private let ready = Atomic<Bool>(false)
     private let stopping = Atomic<Bool>(false)
-    private let boxedMembers = Lock<[GatewayMember]>([])
+    private let boxedHosts = Lock<[HostHandle]>([])
 
     init(
-        loopCount: Int, eventLoopCount: Int, cluster: ClusterContext?, log: Log, store: any StoreService, isFsync: Bool,
+        partitionCount: Int, hostCount: Int, cluster: ClusterContext?, log: Log, store: any StoreService, isFsync: Bool,
         queueEpoch: UInt64, history: StoreHistory,
         tokenKey: [UInt8],
         revokedTokens: RevokedTokens, startedAt: GatewayTime, peerBudget: PeerBudget,
@@ -76,7 +76,7 @@ final class GatewayContext: Sendable {
         apps = SharedApps(isKnown: cluster == nil)
         replays = Lock(ReplayGuard(startedAt: startedAt))
         self.startedAt = startedAt
-        (self.loopCount, self.eventLoopCount, self.cluster) = (loopCount, eventLoopCount, cluster)
+        (self.partitionCount, self.hostCount, self.cluster) = (partitionCount, hostCount, cluster)
         (self.log, self.store, self.isFsync) = (log, store, isFsync)
         (self.queueEpoch, storedTokenKey, self.revokedTokens) = (queueEpoch, tokenKey, revokedTokens)
         (self.peerBudget, self.spares, boxedHistory) = (peerBudget, spares, Lock(history))
@@ -91,17 +91,25 @@ final class GatewayContext: Sendable {
     /// Begins another history, from any thread.
     func begin(_ history: StoreHistory) {
         boxedHistory.withLock { $0 = history }
-        for member in members { member.submit { $0.begin(history) } }
+        tellAll { $0.begin(history) }
     }
 
     /// This gateway's number in its cluster; 0 where there is none.
     var node: Int { cluster?.node ?? 0 }
 
-    /// Every loop's handle, in order; set once before the loops run.
-    var members: [GatewayMember] { boxedMembers.withLock { $0 } }
-    func setMembers(_ members: [GatewayMember]) {
-        boxedMembers.withLock { $0 = members }
-        guard let cluster, let first = members.first else { return }
+    /// Every host's handle, in order; set once before the loops run.
+    var hosts: [HostHandle] { boxedHosts.withLock { $0 } }
+    /// The host that has a partition, or would.
+    func host(of partition: Int) -> HostHandle { hosts[partition % hostCount] }
+    /// Runs `work` on a partition, if this gateway has it by then; from any thread.
+    func submit(to number: Int, _ work: @escaping @Sendable (Partition) -> Void) {
+        host(of: number).submit { host in
+            if let partition = host.partition(number) { work(partition) }
+        }
+    }
+    func setHosts(_ hosts: [HostHandle]) {
+        boxedHosts.withLock { $0 = hosts }
+        guard let cluster, let first = hosts.first else { return }
         rates.setGatewayCount(cluster.gatewayCount)
         quotas.setGatewayCount(cluster.gatewayCount)
         rates.onExchangeDue { first.submit { $0.exchangeRates() } }

@@ -8,8 +8,8 @@ internal import Wire
 /// What a gateway is made of before anything runs: store, event loops, what each shard starts with, the time.
 struct GatewayStart {
     let loops: [EventLoop]
-    /// One for each `GatewayLoop`.
-    let starts: [ShardStart]
+    /// The partitions that the gateway has from the start: all, or in a cluster none.
+    let partitions: [PartitionStart]
     let clock: GatewayClock
     let context: GatewayContext
     /// The gateway's own rows, where this gateway alone owns the store.
@@ -55,7 +55,7 @@ struct GatewayStart {
             time.set(clock.mapping)
             meta.complete()
             context = try GatewayContext(
-                loopCount: count, eventLoopCount: count, cluster: nil, log: log, store: store,
+                partitionCount: count, hostCount: count, cluster: nil, log: log, store: store,
                 isFsync: configuration.durability == .fsync, queueEpoch: meta.queueEpoch, history: store.history,
                 tokenKey: meta.tokenKey, revokedTokens: RevokedTokens(meta.revoked),
                 startedAt: clock.mapping.time(atBoot: ClockReader.boot()),
@@ -69,14 +69,14 @@ struct GatewayStart {
             var broadcasts = BroadcastStart()
             for part in set.stores { try part.loadAll(table: .broadcast) { broadcasts.take($0) } }
             let now = clock.mapping.time(atBoot: ClockReader.boot())
-            var starts: [ShardStart] = []
+            var starts: [PartitionStart] = []
             for index in 0..<count {
                 starts.append(
-                    try ShardStart(
+                    try PartitionStart(
                         set.stores[index], LoopShare(index: index, count: count), broadcasts: broadcasts,
                         fold: meta.fold, now: now))
             }
-            (loops, self.starts, self.clock, self.meta, node) = (set.loops, starts, clock, meta, nil)
+            (loops, partitions, self.clock, self.meta, node) = (set.loops, starts, clock, meta, nil)
         } catch {
             set.close()
             store.close()
@@ -105,14 +105,13 @@ struct GatewayStart {
             let now = clock.mapping.time(atBoot: ClockReader.boot())
             let count = node.partCount
             context = try GatewayContext(
-                loopCount: count, eventLoopCount: set.loops.count, cluster: node.context, log: log, store: node.engine,
+                partitionCount: count, hostCount: set.loops.count, cluster: node.context, log: log, store: node.engine,
                 isFsync: true,
                 queueEpoch: node.queueEpoch, history: node.history, tokenKey: node.tokenKey,
                 revokedTokens: RevokedTokens(), startedAt: now, peerBudget: PeerBudget(configuration.limits.peerRules),
                 spares: spares)
             loops = set.loops
-            starts = (0..<count).map { ShardStart(vacant: now, LoopShare(index: $0, count: count)) }
-            (self.clock, meta, self.node) = (clock, nil, node)
+            (partitions, self.clock, meta, self.node) = ([], clock, nil, node)
         } catch {
             joined?.stop()
             set.close()
@@ -153,7 +152,7 @@ struct GatewayStart {
 
     /// Undoes a start that goes no further; before any loop was started.
     func close() {
-        for start in starts { start.store.close() }
+        for start in partitions { start.store.close() }
         for loop in loops { loop.stop() }
         node?.stop()
         context.store.close()

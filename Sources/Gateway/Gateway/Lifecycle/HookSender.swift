@@ -68,7 +68,7 @@ final class HookSender: Sendable {
             return state.batchJobs
         }
         guard limit > 0 else { return }
-        context.members[0].submit { loop in
+        context.hosts[0].submit { loop in
             let call = HandoffCoordinator.LeaseCall(
                 channel: Self.channel, apps: nil, limit: limit, leaseMilliseconds: Self.leaseMilliseconds,
                 deadline: Int64(loop.loop.now) + Self.waitMilliseconds, leaseID: SecureRandom.words(),
@@ -111,7 +111,7 @@ final class HookSender: Sendable {
 
     /// Tells the parts; what a part cannot take now it is told again, for as long as a lease may last.
     private func settle(_ results: [JobResult]) {
-        context.members[0].submit { loop in
+        context.hosts[0].submit { loop in
             let kept = loop.handoff.kept
             kept.givenUp = { [unowned loop] count in
                 loop.log.write(
@@ -133,7 +133,7 @@ final class HookSender: Sendable {
             return due
         }
         guard !due.isEmpty else { return }
-        context.members[0].submit { loop in
+        context.hosts[0].submit { loop in
             for (id, items) in due {
                 let isSent = loop.handoff.extend(items, milliseconds: Self.leaseMilliseconds, apps: nil) { verdicts in
                     if verdicts.contains(where: { $0.verdict == .storeFailed }) { self.prolongSoon(id) }

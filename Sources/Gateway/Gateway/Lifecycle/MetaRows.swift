@@ -84,55 +84,55 @@ package struct MetaRows: Sendable {
         numbers.flatMap { number in (0..<8).map { UInt8(truncatingIfNeeded: number >> UInt64(56 - 8 * $0)) } }
     }
 
-    static func writeOnline(_ count: Int, app: AppKey, at time: Int64, on loop: GatewayLoop) {
-        loop.putMeta(
+    static func writeOnline(_ count: Int, app: AppKey, at time: Int64, on partition: Partition) {
+        partition.putMeta(
             high: Kind.onlinePoint.rawValue, low: app.word, item: UInt64(bitPattern: time), bytes([UInt64(count)])
         ) {}
     }
 
-    static func deleteOnline(app: AppKey, at time: Int64, on loop: GatewayLoop) {
-        loop.deleteMeta(high: Kind.onlinePoint.rawValue, low: app.word, item: UInt64(bitPattern: time))
+    static func deleteOnline(app: AppKey, at time: Int64, on partition: Partition) {
+        partition.deleteMeta(high: Kind.onlinePoint.rawValue, low: app.word, item: UInt64(bitPattern: time))
     }
 
-    static func writePeak(_ count: Int, app: AppKey, day: UInt32, on loop: GatewayLoop) {
-        loop.putMeta(high: Kind.onlinePeak.rawValue, low: app.word, item: UInt64(day), bytes([UInt64(count)])) {}
+    static func writePeak(_ count: Int, app: AppKey, day: UInt32, on partition: Partition) {
+        partition.putMeta(high: Kind.onlinePeak.rawValue, low: app.word, item: UInt64(day), bytes([UInt64(count)])) {}
     }
 
-    static func deletePeak(app: AppKey, day: UInt32, on loop: GatewayLoop) {
-        loop.deleteMeta(high: Kind.onlinePeak.rawValue, low: app.word, item: UInt64(day))
+    static func deletePeak(app: AppKey, day: UInt32, on partition: Partition) {
+        partition.deleteMeta(high: Kind.onlinePeak.rawValue, low: app.word, item: UInt64(day))
     }
 
-    static func writeRate(_ count: Int, app: AppKey, kind: UInt64, day: Int64, on loop: GatewayLoop) {
-        loop.putMeta(
+    static func writeRate(_ count: Int, app: AppKey, kind: UInt64, day: Int64, on partition: Partition) {
+        partition.putMeta(
             high: Kind.rate.rawValue, low: app.word, item: kind, bytes([UInt64(max(0, day)), UInt64(count)])
         ) {}
     }
 
-    static func deleteRate(app: AppKey, kind: UInt64, on loop: GatewayLoop) {
-        loop.deleteMeta(high: Kind.rate.rawValue, low: app.word, item: kind)
+    static func deleteRate(app: AppKey, kind: UInt64, on partition: Partition) {
+        partition.deleteMeta(high: Kind.rate.rawValue, low: app.word, item: kind)
     }
 
     /// Writes or removes the row of a test device.
-    static func write(_ change: TestDeviceChange, app: AppKey, on loop: GatewayLoop) {
+    static func write(_ change: TestDeviceChange, app: AppKey, on partition: Partition) {
         switch change {
         case .put(let device):
-            loop.putMeta(high: Kind.testDevice.rawValue, low: app.word, item: device.cid.low, device.bytes) {}
+            partition.putMeta(high: Kind.testDevice.rawValue, low: app.word, item: device.cid.low, device.bytes) {}
         case .remove(let cid):
-            loop.deleteMeta(high: Kind.testDevice.rawValue, low: app.word, item: cid.low)
+            partition.deleteMeta(high: Kind.testDevice.rawValue, low: app.word, item: cid.low)
         }
     }
 
     /// Writes an app's row, or removes it; the book's version outlives the app.
     static func write(
-        _ app: ManagedApp, isDeleted: Bool, on loop: GatewayLoop, done: @escaping () -> Void,
+        _ app: ManagedApp, isDeleted: Bool, on partition: Partition, done: @escaping () -> Void,
         failed: @escaping () -> Void
     ) {
-        loop.putMeta(high: Kind.appsVersion.rawValue, low: 0, item: 0, bytes([app.version])) {}
+        partition.putMeta(high: Kind.appsVersion.rawValue, low: 0, item: 0, bytes([app.version])) {}
         if isDeleted {
-            loop.deleteMeta(high: Kind.app.rawValue, low: app.key.word, item: 0)
-            loop.afterMeta(done, failed: failed)
+            partition.deleteMeta(high: Kind.app.rawValue, low: app.key.word, item: 0)
+            partition.afterMeta(done, failed: failed)
         } else {
-            loop.putMeta(high: Kind.app.rawValue, low: app.key.word, item: 0, app.row, done: done, failed: failed)
+            partition.putMeta(high: Kind.app.rawValue, low: app.key.word, item: 0, app.row, done: done, failed: failed)
         }
     }
 
@@ -152,21 +152,21 @@ package struct MetaRows: Sendable {
     ///
     /// The gateway is ready when it is durable: tokens signed with a key that is lost
     /// would all die with the process.
-    func write(on loop: GatewayLoop) {
-        guard isNew else { return loop.context.setReady() }
+    func write(on partition: Partition) {
+        guard isNew else { return partition.context.setReady() }
         let epoch = (0..<8).map { UInt8(truncatingIfNeeded: queueEpoch >> UInt64(56 - 8 * $0)) }
-        loop.putMeta(high: Kind.tokenKey.rawValue, low: 0, item: 0, tokenKey) {}
-        loop.putMeta(high: Kind.queueEpoch.rawValue, low: 0, item: 0, epoch) { loop.context.setReady() }
+        partition.putMeta(high: Kind.tokenKey.rawValue, low: 0, item: 0, tokenKey) {}
+        partition.putMeta(high: Kind.queueEpoch.rawValue, low: 0, item: 0, epoch) { partition.context.setReady() }
     }
 
-    static func write(_ record: ClockRecord, on loop: GatewayLoop, done: @escaping () -> Void = {}) {
-        loop.putMeta(high: Kind.clock.rawValue, low: 0, item: 0, record.bytes, done: done, failed: done)
+    static func write(_ record: ClockRecord, on partition: Partition, done: @escaping () -> Void = {}) {
+        partition.putMeta(high: Kind.clock.rawValue, low: 0, item: 0, record.bytes, done: done, failed: done)
     }
 
     static func write(
-        _ token: TokenID, on loop: GatewayLoop, done: @escaping () -> Void, failed: @escaping () -> Void
+        _ token: TokenID, on partition: Partition, done: @escaping () -> Void, failed: @escaping () -> Void
     ) {
-        loop.putMeta(
+        partition.putMeta(
             high: Kind.revokedToken.rawValue, low: token.random, item: UInt64(bitPattern: token.expiresAt), [1],
             done: done, failed: failed)
     }
@@ -174,8 +174,8 @@ package struct MetaRows: Sendable {
 
 extension MetaRows {
     /// Removes the row of a void token that has expired.
-    static func delete(_ token: TokenID, on loop: GatewayLoop) {
-        loop.deleteMeta(
+    static func delete(_ token: TokenID, on partition: Partition) {
+        partition.deleteMeta(
             high: Kind.revokedToken.rawValue, low: token.random, item: UInt64(bitPattern: token.expiresAt))
     }
 }
@@ -184,21 +184,21 @@ extension MetaRows {
 struct MetaWaiter {
     var ticket: Ticket
     var done: () -> Void
-    /// The part has left, and whether the row is durable is not known.
+    /// The partition has left, and whether the row is durable is not known.
     var failed: () -> Void = {}
 }
 
-extension GatewayLoop {
-    /// Writes a row of the table `meta`; only on the loop that owns bucket 0.
+extension Partition {
+    /// Writes a row of the table `meta`; only on the partition of bucket 0.
     ///
-    /// `done` runs when it is durable; `failed` when the part left before that was known.
+    /// `done` runs when it is durable; `failed` when the partition left before that was known.
     func putMeta(
         high: UInt64, low: UInt64, item: UInt64, _ value: [UInt8], done: @escaping () -> Void,
         failed: @escaping () -> Void = {}
     ) {
         let bucket = Bucket(0)
-        precondition(bucket.loop(of: loopCount) == index, "meta rows belong to bucket 0")
-        guard isHere(index) else { return failed() }
+        precondition(number == 0, "meta rows belong to bucket 0")
+        guard isServing else { return failed() }
         store.beginBatch(bucket)
         store.put(
             StoreKey(bucket, .meta, ownerHigh: high, ownerLow: low, item: item), wakeAt: 0, prior: .maybe(wakeAt: 0),
@@ -209,7 +209,7 @@ extension GatewayLoop {
 
     /// Removes such a row.
     func deleteMeta(high: UInt64, low: UInt64, item: UInt64) {
-        guard isHere(index) else { return }
+        guard isServing else { return }
         store.beginBatch(Bucket(0))
         store.delete(
             StoreKey(Bucket(0), .meta, ownerHigh: high, ownerLow: low, item: item), prior: .maybe(wakeAt: 0))

@@ -58,12 +58,12 @@ package final class SteppedGateway {
             log.close()
             throw error
         }
-        self.time = max(time, gateway.members[0].now)
-        for member in gateway.members {
+        self.time = max(time, gateway.hosts[0].now)
+        for host in gateway.hosts {
             servers.append(
                 (
-                    gateway.httpServer(on: member, .publicHTTP, tls: nil),
-                    gateway.httpServer(on: member, .admin, tls: nil)
+                    gateway.httpServer(on: host, .publicHTTP, tls: nil),
+                    gateway.httpServer(on: host, .admin, tls: nil)
                 ))
         }
         setClocks()
@@ -73,12 +73,12 @@ package final class SteppedGateway {
 
     /// Says that the calling thread drives the gateway from now on.
     package func takeOver() {
-        for member in gateway.members { member.loop.takeOver() }
+        for host in gateway.hosts { host.loop.takeOver() }
     }
 
     // MARK: Driving
 
-    package var loopCount: Int { gateway.members.count }
+    package var loopCount: Int { gateway.hosts.count }
 
     /// Connects to a door on one of the loops.
     ///
@@ -91,19 +91,19 @@ package final class SteppedGateway {
         }
         guard result == 0 else { throw SystemError.last("socketpair") }
         let connection = DetachedConnection(adopting: ends.0)
-        let member = gateway.members[loop]
+        let host = gateway.hosts[loop]
         switch door {
         case .http: servers[loop].http.accept(connection)
         case .admin: servers[loop].admin.accept(connection)
-        case .device: DeviceHandshake.accept(connection, tls: nil, on: member)
-        case .senders: SenderConnection.accept(connection, tls: nil, on: member)
+        case .device: DeviceHandshake.accept(connection, tls: nil, on: host)
+        case .senders: SenderConnection.accept(connection, tls: nil, on: host)
         }
         return ends.1
     }
 
     /// Runs one turn of every loop with what is there.
     package func turn() {
-        for member in gateway.members { member.loop.step(at: monotonic, isTick: false) }
+        for host in gateway.hosts { host.loop.step(at: monotonic, isTick: false) }
     }
 
     /// Sleeps until a thread of the store has work for a loop that came after the last call, at most so long.
@@ -117,7 +117,7 @@ package final class SteppedGateway {
         time += milliseconds
         monotonic += UInt64(milliseconds)
         setClocks()
-        for member in gateway.members { member.loop.step(at: monotonic, isTick: true) }
+        for host in gateway.hosts { host.loop.step(at: monotonic, isTick: true) }
     }
 
     private func setClocks() {
@@ -145,19 +145,21 @@ package final class SteppedGateway {
     package var isReady: Bool { gateway.context.isReady }
 
     /// A caller waits for an answer that is not out yet.
-    package var hasWorkUnderWay: Bool { gateway.members.contains { $0.hasWorkUnderWay } }
+    package var hasWorkUnderWay: Bool { gateway.hosts.contains { $0.hasWorkUnderWay } }
 
     /// What `/readyz` would say of the store.
     package var acceptsWrites: Bool { gateway.context.store.acceptsWrites }
 
     package var books: Books {
         var books = Books()
-        for member in gateway.members {
-            let statistics = member.statistics
-            books.accepted += statistics.accepted
-            books.pending += statistics.pending
-            books.damagedRows += statistics.damagedRows
-            for state in FinalState.allCases { books.ended += statistics.ended(state) }
+        for host in gateway.hosts {
+            host.forEachPartition { partition in
+                let statistics = partition.statistics
+                books.accepted += statistics.accepted
+                books.pending += statistics.pending
+                books.damagedRows += statistics.damagedRows
+                for state in FinalState.allCases { books.ended += statistics.ended(state) }
+            }
         }
         return books
     }
@@ -166,7 +168,7 @@ package final class SteppedGateway {
     package func close() {
         guard isOpen else { return }
         isOpen = false
-        for member in gateway.members { member.loop.stop() }
+        for host in gateway.hosts { host.loop.stop() }
         gateway.context.backups.stop()
         gateway.context.store.close()
         log.close()

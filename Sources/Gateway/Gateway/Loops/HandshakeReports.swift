@@ -2,7 +2,7 @@ internal import Cryptography
 internal import EventLoops
 
 /// Counts what became of TLS handshakes, and tells the operator of clients whose certificates were refused.
-extension GatewayLoop {
+extension EventLoopHost {
     /// To be called for one part of an event loop, which stays as long as that does.
     func openHandshakeGate() {
         loop.handshakeGate = HandshakeGate(on: loop, rules: handshakeRules)

@@ -5,25 +5,39 @@ internal import EventLoops
 internal import PushAPI
 internal import Wire
 
-/// What one loop says to another.
+/// A message from one host to another, of this gateway or over a link.
 enum LoopMessage: Sendable {
-    /// Publishes for devices of the receiving loop.
+    // For a partition.
+
+    /// Publishes for devices of one partition.
     case publishes(CommandBatch)
-    /// Answers to what the receiving loop asked.
-    case answers(AnswerBatch)
-    /// A connection whose Hello names a device of the receiving loop.
-    case adopt(AdoptedConnection)
     /// A question, and where its answer goes.
     case request(any PartitionRequest, Origin)
-    /// A list's devices of the receiving loop.
+    /// A list's devices of one partition.
     case list(Fanout)
-    /// Something that every loop of the receiving gateway is told.
+
+    // For the host.
+
+    /// Answers to what the receiving host asked.
+    case answers(AnswerBatch)
+    /// A connection whose Hello names a device of one of the host's partitions.
+    case adopt(AdoptedConnection)
+    /// News for every host of the receiving gateway.
     case news(GatewayNews)
 }
 
-/// What all loops of all gateways are told: their fronts, whatever shards they have.
+/// An item of a host's mailbox.
+struct Mail: Sendable {
+    var message: LoopMessage
+    /// The partition that the message is for; means nothing for a message to the host.
+    var partition: Int
+
+    init(_ message: LoopMessage, partition: Int = 0) { (self.message, self.partition) = (message, partition) }
+}
+
+/// News for all hosts of all gateways, whatever partitions they have.
 enum GatewayNews: Sendable, Codable, Hashable {
-    /// A part has due jobs of the channel where it had none of an app.
+    /// A partition has due jobs of the channel where it had none of an app.
     case jobsAvailable(VendorChannel, part: Int)
     /// The task does not take devices as its cached record says.
     case taskChanged(TaskID)
@@ -55,7 +69,7 @@ enum LoopAnswer: Sendable {
     }
 }
 
-/// A connection that has said Hello, between its accepting loop and its device's loop.
+/// A connection that has said Hello, between its accepting host and the host of its device's partition.
 struct AdoptedConnection: Sendable {
     var connection: DetachedConnection
     var isSecure: Bool
@@ -83,5 +97,57 @@ struct AdoptedHello: Sendable {
         HelloCommand(
             session: session, app: app, bucket: bucket, cid: cid, newSecret: newSecret, transcript: transcript,
             proof: hello.proof, hello: hello)
+    }
+}
+
+extension LoopMessage {
+    /// Whether the message has no answer, and its sender sends it again.
+    var isNotice: Bool {
+        if case .request(let request, _) = self { type(of: request).isNotice } else { false }
+    }
+
+    /// Whether a full mailbox refuses the message at once; another one waits for room.
+    var isRefusedWhenFull: Bool {
+        switch self {
+        case .publishes, .list: true
+        case .request(let request, _): type(of: request).isRefusedWhenFull
+        case .answers, .adopt, .news: false
+        }
+    }
+
+    /// Visits the busy answer of each question in the message.
+    func forEachBusyAnswer(_ body: (LoopAnswer) -> Void) {
+        switch self {
+        case .publishes(let batch): batch.forEach { body(.busy($0)) }
+        case .list(let fanout): fanout.forEach { body(.busy($0)) }
+        case .request(_, let origin): if origin != .none { body(.answered(origin, nil)) }
+        // The device reconnects after its own backoff.
+        case .adopt, .answers, .news: break
+        }
+    }
+
+    /// The same, gathered.
+    var busyAnswers: [LoopAnswer] {
+        var answers: [LoopAnswer] = []
+        forEachBusyAnswer { answers.append($0) }
+        return answers
+    }
+
+    /// Writes into every question of the message which other gateway asked it.
+    mutating func setAsker(_ node: Int) {
+        switch self {
+        case .publishes(let batch): batch.setAsker(node)
+        case .list(let fanout): self = .list(fanout.asked(by: node))
+        case .request(let request, let origin): self = .request(request, origin.asked(by: node))
+        case .answers, .adopt, .news: break
+        }
+    }
+}
+
+extension Fanout {
+    fileprivate func asked(by node: Int) -> Fanout {
+        Fanout(
+            task: task, app: app, createdAt: createdAt, content: content, isBulk: isBulk,
+            route: Origin(route: route, request: 0).asked(by: node).route, targets: targets)
     }
 }

@@ -38,7 +38,7 @@ package struct MetricFigures: Sendable {
     package init() {}
 }
 
-/// One loop's part of a page.
+/// What one host has of a page, or one partition.
 package struct LoopFigures: Sendable {
     package var metrics = LoopMetrics()
     package var shard = ShardStatistics()

@@ -18,7 +18,10 @@ struct ChangeApp: PartitionRequest {
         return app.version < ManagedApps.versionLimit
     }
 
-    func perform(on loop: GatewayLoop, _ origin: Origin) { loop.appService.take(change, origin) }
+    func perform(on partition: Partition, _ origin: Origin) {
+        guard let rows = partition.ownRows else { return partition.replyBusy(to: origin) }
+        rows.apps.take(change, origin)
+    }
 }
 
 /// Asks which apps of the admin API changed since a version; `nil`: the answering gateway does not know them yet.
@@ -32,9 +35,9 @@ struct AppNewsRequest: PartitionRequest {
 
     static func isValid(_ answer: AppNews?) -> Bool { answer?.isSound ?? true }
 
-    func perform(on loop: GatewayLoop, _ origin: Origin) {
+    func perform(on partition: Partition, _ origin: Origin) {
         // A gateway that becomes the owner of the rows has not read them yet.
-        guard loop.context.apps.isKnown else { return loop.replyBusy(to: origin) }
-        loop.reply(Optional(loop.context.apps.news(since: since, of: loop.context.history)), to: origin)
+        guard partition.context.apps.isKnown else { return partition.replyBusy(to: origin) }
+        partition.reply(Optional(partition.context.apps.news(since: since, of: partition.context.history)), to: origin)
     }
 }

@@ -8,7 +8,7 @@ struct LaunchBroadcast: PartitionRequest {
     var record: TaskRecord
 
     func isValid(in share: LoopShare) -> Bool { record.isValid }
-    func perform(on loop: GatewayLoop, _ origin: Origin) { loop.launch(record) }
+    func perform(on partition: Partition, _ origin: Origin) { partition.launch(record) }
 }
 
 /// The logs of a partition's own apps' broadcasts, whole, for another partition.
@@ -23,7 +23,7 @@ struct TellBroadcasts: PartitionRequest {
         0..<share.count ~= home && logs.allSatisfy { $0.app.home.loop(of: share.count) == home && $0.isValid }
     }
 
-    func perform(on loop: GatewayLoop, _ origin: Origin) { loop.learn(logs, of: home) }
+    func perform(on partition: Partition, _ origin: Origin) { partition.learn(logs, of: home) }
 }
 
 /// A partition has more of its apps' broadcasts than one message holds: the receiver is to ask for them.
@@ -33,7 +33,7 @@ struct OfferBroadcasts: PartitionRequest {
     var home: Int
 
     func isValid(in share: LoopShare) -> Bool { 0..<share.count ~= home }
-    func perform(on loop: GatewayLoop, _ origin: Origin) { loop.learnBroadcasts(of: home) }
+    func perform(on partition: Partition, _ origin: Origin) { partition.learnBroadcasts(of: home) }
 }
 
 extension AppBroadcasts {

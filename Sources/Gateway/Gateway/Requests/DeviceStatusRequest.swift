@@ -10,9 +10,9 @@ struct DeviceStatusRequest: PartitionRequest {
 
     func isValid(in share: LoopShare) -> Bool { share.contains(device.bucket) }
 
-    func perform(on loop: GatewayLoop, _ origin: Origin) {
-        loop.withShard {
-            $0.status(of: device.cid, bucket: device.bucket, app: device.app, origin: origin, now: loop.now)
+    func perform(on partition: Partition, _ origin: Origin) {
+        partition.withShard {
+            $0.status(of: device.cid, bucket: device.bucket, app: device.app, origin: origin, now: partition.now)
         }
     }
 }

@@ -19,9 +19,9 @@ extension DirectoryCommand: PartitionRequest {
         }
     }
 
-    func perform(on loop: GatewayLoop, _ origin: Origin) {
+    func perform(on partition: Partition, _ origin: Origin) {
         var command = self
         command.origin = origin
-        loop.withShard { $0.directory(command, now: loop.now) }
+        partition.withShard { $0.directory(command, now: partition.now) }
     }
 }

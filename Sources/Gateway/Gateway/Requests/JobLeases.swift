@@ -23,12 +23,12 @@ extension LeaseCommand: PartitionRequest {
         0...HandoffBounds.jobCount ~= limit && leaseMilliseconds >= 0
     }
 
-    func perform(on loop: GatewayLoop, _ origin: Origin) {
+    func perform(on partition: Partition, _ origin: Origin) {
         // A lease is answered once it is durable. While the log is stuck, the round asks the other parts.
-        guard !loop.store.isStuck else { return loop.replyBusy(to: origin) }
+        guard !partition.store.isStuck else { return partition.replyBusy(to: origin) }
         var command = self
         command.origin = origin
-        loop.withShard { $0.lease(command, now: loop.now) }
+        partition.withShard { $0.lease(command, now: partition.now) }
     }
 }
 
@@ -48,8 +48,8 @@ struct SettleJobs: PartitionRequest {
             }
     }
 
-    func perform(on loop: GatewayLoop, _ origin: Origin) {
-        loop.withShard { $0.settle(results, apps: apps, origin: origin, now: loop.now) }
+    func perform(on partition: Partition, _ origin: Origin) {
+        partition.withShard { $0.settle(results, apps: apps, origin: origin, now: partition.now) }
     }
 }
 
@@ -66,9 +66,11 @@ struct ExtendLeases: PartitionRequest {
         items.count <= HandoffBounds.jobCount && milliseconds >= 0 && items.allSatisfy { share.contains($0.job.bucket) }
     }
 
-    func perform(on loop: GatewayLoop, _ origin: Origin) {
+    func perform(on partition: Partition, _ origin: Origin) {
         let items = items.map { ($0.job, $0.leaseID) }
-        loop.withShard { $0.extend(items, milliseconds: milliseconds, apps: apps, origin: origin, now: loop.now) }
+        partition.withShard {
+            $0.extend(items, milliseconds: milliseconds, apps: apps, origin: origin, now: partition.now)
+        }
     }
 }
 

@@ -10,8 +10,8 @@ struct MessageTraceRequest: PartitionRequest {
 
     func isValid(in share: LoopShare) -> Bool { share.contains(message.bucket) }
 
-    func perform(on loop: GatewayLoop, _ origin: Origin) {
-        loop.withShard { $0.trace(of: message, origin: origin, now: loop.now) }
+    func perform(on partition: Partition, _ origin: Origin) {
+        partition.withShard { $0.trace(of: message, origin: origin, now: partition.now) }
     }
 }
 
@@ -28,9 +28,9 @@ struct TaskMessageRequest: PartitionRequest {
 
     func isValid(in share: LoopShare) -> Bool { share.contains(bucket) }
 
-    func perform(on loop: GatewayLoop, _ origin: Origin) {
-        loop.withShard {
-            $0.trace(of: task, app, cid: cid, bucket: bucket, digest: digest, origin: origin, now: loop.now)
+    func perform(on partition: Partition, _ origin: Origin) {
+        partition.withShard {
+            $0.trace(of: task, app, cid: cid, bucket: bucket, digest: digest, origin: origin, now: partition.now)
         }
     }
 }

@@ -16,9 +16,9 @@ struct OnlinePointsRequest: PartitionRequest {
 
     func isValid(in share: LoopShare) -> Bool { share.hasGatewayRows }
 
-    func perform(on loop: GatewayLoop, _ origin: Origin) {
-        let points = loop.context.online.points(of: app).map { OnlinePoint(time: $0.time, count: $0.count) }
-        loop.reply(Optional(points), to: origin)
+    func perform(on partition: Partition, _ origin: Origin) {
+        let points = partition.context.online.points(of: app).map { OnlinePoint(time: $0.time, count: $0.count) }
+        partition.reply(Optional(points), to: origin)
     }
 }
 
@@ -32,7 +32,7 @@ struct OnlinePeakRequest: PartitionRequest {
 
     func isValid(in share: LoopShare) -> Bool { share.hasGatewayRows }
 
-    func perform(on loop: GatewayLoop, _ origin: Origin) {
-        loop.reply(Optional(loop.context.online.peak(of: app, day: day)), to: origin)
+    func perform(on partition: Partition, _ origin: Origin) {
+        partition.reply(Optional(partition.context.online.peak(of: app, day: day)), to: origin)
     }
 }

@@ -7,7 +7,7 @@ internal import Wire
 
 /// A question to one partition, on any gateway of the cluster, with one answer.
 ///
-/// Callers use `GatewayLoop.ask`. Publishes, lists and their answers have batches of their own (`CommandBatch`, `Fanout`).
+/// Callers use `Partitions.ask`. Publishes, lists and their answers have batches of their own (`CommandBatch`, `Fanout`).
 protocol PartitionRequest: Codable, Sendable {
     associatedtype Answer: Codable, Sendable
 
@@ -19,11 +19,11 @@ protocol PartitionRequest: Codable, Sendable {
     func isValid(in share: LoopShare) -> Bool
     /// Whether a caller may take the answer from another gateway.
     static func isValid(_ answer: Answer) -> Bool
-    /// Does the work on the loop of the partition, which answers once: through its shard's effects, or with `GatewayLoop.reply`.
-    func perform(on loop: GatewayLoop, _ origin: Origin)
+    /// Does the work, on the partition's event loop; answered once, through its shard's effects or with `Partition.reply`.
+    func perform(on partition: Partition, _ origin: Origin)
     /// Whether a full mailbox refuses the question at once. Otherwise the question waits for room, a second at most.
     static var isRefusedWhenFull: Bool { get }
-    /// True for a request without an answer. For a part that missed one, its sender calls `GatewayLoop.announceBroadcasts`.
+    /// True for a request without an answer. For a partition that missed one, its sender calls `Partition.announceBroadcasts`.
     static var isNotice: Bool { get }
 }
 
@@ -64,7 +64,7 @@ extension LoopShare {
     func isSame(as other: LoopShare) -> Bool { other == LoopShare(index: index, count: count) }
 }
 
-/// The questions of one loop that wait for their answers.
+/// The questions of one host that wait for their answers.
 struct PendingRequests {
     /// More than this of one kind at once are answered as busy, so that no kind crowds the others out.
     static let kindLimit = 1 << 16
@@ -106,7 +106,7 @@ struct PendingRequests {
     }
 }
 
-/// All partitions of the cluster, whichever gateway and loop has each: the part of a loop that a handler needs.
+/// All partitions of the cluster, whichever gateway and host has each: what a handler needs of its host.
 protocol Partitions: AnyObject {
     var partitionCount: Int { get }
     /// Asks a partition; `completion` runs on the asker's thread, once. Without an answer it gets the request's `busy`.
@@ -123,8 +123,8 @@ extension Partitions {
     }
 }
 
-extension GatewayLoop: Partitions {
-    var partitionCount: Int { context.loopCount }
+extension EventLoopHost: Partitions {
+    var partitionCount: Int { context.partitionCount }
 
     /// Asks a partition, here or on another gateway; `completion` runs on this loop, once.
     func ask<Request: PartitionRequest>(
@@ -142,19 +142,7 @@ extension GatewayLoop: Partitions {
     }
 
     private func pass(_ request: some PartitionRequest, to partition: Int, _ origin: Origin) {
-        guard isHere(partition) else { return send(.request(request, origin), to: partition) }
-        request.perform(on: self, origin)
-    }
-
-    /// Answers a question that no shard answers.
-    func reply(_ answer: any Codable & Sendable, to origin: Origin) {
-        self.answer(.answered(origin, answer))
-        answerDeferredSoon()
-    }
-
-    /// Answers a question of which nothing was done.
-    func replyBusy(to origin: Origin) {
-        answer(.answered(origin, nil))
-        answerDeferredSoon()
+        guard let here = servingPartition(partition) else { return send(.request(request, origin), to: partition) }
+        request.perform(on: here, origin)
     }
 }

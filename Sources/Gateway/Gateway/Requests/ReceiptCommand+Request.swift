@@ -13,9 +13,9 @@ extension ReceiptCommand: PartitionRequest {
         share.contains(bucket) && events.count <= PushAPI.Limits.receiptEventCount
     }
 
-    func perform(on loop: GatewayLoop, _ origin: Origin) {
+    func perform(on partition: Partition, _ origin: Origin) {
         var command = self
         command.origin = origin
-        loop.withShard { $0.receipt(command, now: loop.now) }
+        partition.withShard { $0.receipt(command, now: partition.now) }
     }
 }

@@ -11,16 +11,16 @@ struct RevokeToken: PartitionRequest {
 
     func isValid(in share: LoopShare) -> Bool { share.hasGatewayRows }
 
-    func perform(on loop: GatewayLoop, _ origin: Origin) {
-        guard loop.publicHandler.hasRoomForRevoked, loop.store.acceptsWrites else {
-            return loop.replyBusy(to: origin)
+    func perform(on partition: Partition, _ origin: Origin) {
+        guard partition.host.publicHandler.hasRoomForRevoked, partition.store.acceptsWrites else {
+            return partition.replyBusy(to: origin)
         }
-        MetaRows.write(token, on: loop) { [unowned loop] in
-            loop.context.tellEveryGateway(.tokenRevoked(token))
+        MetaRows.write(token, on: partition) { [host = partition.host] in
+            host.context.tellEveryGateway(.tokenRevoked(token))
             // Behind the revocation in every loop's queue, the asking one's included.
-            loop.inNextTurn { $0.reply(true, to: origin) }
-        } failed: { [unowned loop] in
-            loop.replyBusy(to: origin)
+            host.inNextTurn { $0.reply(true, to: origin) }
+        } failed: { [host = partition.host] in
+            host.replyBusy(to: origin)
         }
     }
 }

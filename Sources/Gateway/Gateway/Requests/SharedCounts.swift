@@ -16,8 +16,8 @@ struct CountRates: PartitionRequest {
 
     static func isValid(_ answer: [RateTotal]?) -> Bool { answer?.allSatisfy(\.isSound) ?? true }
 
-    func perform(on loop: GatewayLoop, _ origin: Origin) {
-        loop.reply(Optional(loop.context.rates.count(reports, now: loop.now)), to: origin)
+    func perform(on partition: Partition, _ origin: Origin) {
+        partition.reply(Optional(partition.context.rates.count(reports, now: partition.now)), to: origin)
     }
 }
 
@@ -34,11 +34,11 @@ struct CountQueues: PartitionRequest {
 
     static func isValid(_ answer: [AppQueue]?) -> Bool { answer?.allSatisfy(\.isSound) ?? true }
 
-    func perform(on loop: GatewayLoop, _ origin: Origin) {
+    func perform(on partition: Partition, _ origin: Origin) {
         // The link wrote the asking gateway's number into the route: no gateway can report another one's queues.
         guard let node = Route(origin.route)?.node, node != 0,
-            let elsewhere = loop.context.quotas.count(queues, of: node, now: loop.loop.now)
-        else { return loop.replyBusy(to: origin) }
-        loop.reply(Optional(elsewhere), to: origin)
+            let elsewhere = partition.context.quotas.count(queues, of: node, now: partition.loop.now)
+        else { return partition.replyBusy(to: origin) }
+        partition.reply(Optional(elsewhere), to: origin)
     }
 }

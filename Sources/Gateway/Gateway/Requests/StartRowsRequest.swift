@@ -19,10 +19,11 @@ struct StartRowsRequest: PartitionRequest {
 
     func isValid(in share: LoopShare) -> Bool { share.hasGatewayRows }
 
-    func perform(on loop: GatewayLoop, _ origin: Origin) {
+    func perform(on partition: Partition, _ origin: Origin) {
         let rows = Rows(
-            folded: loop.counterMaintenance?.folded ?? FoldedDays(), revoked: loop.publicHandler.revokedTokens,
-            appsVersion: loop.context.apps.version)
-        loop.reply(Optional(rows), to: origin)
+            folded: partition.ownRows?.counters.folded ?? FoldedDays(),
+            revoked: partition.host.publicHandler.revokedTokens,
+            appsVersion: partition.context.apps.version)
+        partition.reply(Optional(rows), to: origin)
     }
 }

@@ -7,8 +7,8 @@ extension TaskCommand: PartitionRequest {
     static let number: UInt8 = 8
     var busy: TaskAnswer { .busy }
 
-    func perform(on loop: GatewayLoop, _ origin: Origin) {
-        loop.withShard { $0.task(self, origin: origin, now: loop.now) }
+    func perform(on partition: Partition, _ origin: Origin) {
+        partition.withShard { $0.task(self, origin: origin, now: partition.now) }
     }
 
     func isValid(in share: LoopShare) -> Bool {

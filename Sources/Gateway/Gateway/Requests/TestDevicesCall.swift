@@ -16,14 +16,15 @@ struct TestDevicesCall: PartitionRequest {
     /// Carries requests out one after another.
     ///
     /// A request may see changes of an earlier one that are not durable yet, so each answer waits until all changes are.
-    func perform(on loop: GatewayLoop, _ origin: Origin) {
-        guard request.isQuestion || loop.store.acceptsWrites else { return loop.replyBusy(to: origin) }
-        let (changes, result) = loop.context.testDevices.perform(request, known: known, limit: limit, now: loop.now)
-        for change in changes { MetaRows.write(change, app: request.app, on: loop) }
-        loop.afterMeta { [unowned loop] in
-            loop.reply(Optional(result), to: origin)
-        } failed: { [unowned loop] in
-            loop.replyBusy(to: origin)
+    func perform(on partition: Partition, _ origin: Origin) {
+        guard request.isQuestion || partition.store.acceptsWrites else { return partition.replyBusy(to: origin) }
+        let (changes, result) = partition.context.testDevices.perform(
+            request, known: known, limit: limit, now: partition.now)
+        for change in changes { MetaRows.write(change, app: request.app, on: partition) }
+        partition.afterMeta { [host = partition.host] in
+            host.reply(Optional(result), to: origin)
+        } failed: { [host = partition.host] in
+            host.replyBusy(to: origin)
         }
     }
 }

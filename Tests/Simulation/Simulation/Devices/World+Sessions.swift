@@ -2,7 +2,7 @@ internal import Cryptography
 internal import Delivery
 internal import Wire
 
-// The gateway's edge: what `DeviceHandshake`, `DeviceSessions` and `GatewayLoop` do between the bytes of a connection and
+// The gateway's edge: what `DeviceHandshake`, `DeviceSessions` and `EventLoopHost` do between the bytes of a connection and
 // the shard.
 extension World {
     private static let frameLimit = 64 << 10

@@ -36,20 +36,20 @@ final class LinkProbe: LinkReceiver, @unchecked Sendable {
         let taken: [LoopMessage] = seen.broadcast { seen in
             let count = min(messages.count, seen.room)
             if seen.room < .max { seen.room -= count }
-            for message in messages[..<count] {
-                if case .answers(let batch) = message {
-                    batch.forEach { seen.answers.append((part, $0)) }
-                } else {
-                    seen.messages.append((part, message))
-                }
-            }
+            for message in messages[..<count] { seen.messages.append((part, message)) }
             return Array(messages[..<count])
         }
         messages.removeFirst(taken.count)
         let body = onMessage.withLock { $0 }
-        for message in taken {
-            if case .answers = message { continue }
-            body(part, message)
+        for message in taken { body(part, message) }
+    }
+
+    func receive(_ answers: AnswerBatch, forHost host: Int) -> Bool {
+        seen.broadcast { seen in
+            guard seen.room > 0 else { return false }
+            if seen.room < .max { seen.room -= 1 }
+            answers.forEach { seen.answers.append((host, $0)) }
+            return true
         }
     }
 

@@ -2,33 +2,8 @@ internal import Delivery
 internal import EventLoops
 internal import Wire
 
-// What connections have to do with their loop: being let in, timed and counted, and what their frames say to the shard.
-extension GatewayLoop {
-    /// Lets the log tell when this listener's accepts fail.
-    func watch(_ listener: Listener) { listeners.append(listener) }
-
-    func reportAcceptFailures() {
-        let count = listeners.reduce(0) { $0 + $1.exhaustedCount }
-        guard count > reportedAcceptFailures else { return }
-        log.write(.error, .acceptFailed, [.loop: LogValue(index), .count: LogValue(count - reportedAcceptFailures)])
-        reportedAcceptFailures = count
-    }
-
-    /// At most a line a second, whatever a balancer sends.
-    func reportRefusedHeaders() {
-        let probes = listeners.reduce(0) { $0 + $1.probeCount }
-        metrics.count(.balancerProbes, Int(probes - reportedProbes))
-        reportedProbes = probes
-        let count = listeners.reduce(0) { $0 + $1.refusedHeaderCount }
-        guard count > reportedHeaders else { return }
-        metrics.count(.proxyHeadersRefused, Int(count - reportedHeaders))
-        let reason = listeners.max { $0.refusedHeaderAt < $1.refusedHeaderAt }?.lastRefusedHeader ?? ""
-        log.write(
-            .warning, .proxyHeaderRefused,
-            [.loop: LogValue(index), .count: LogValue(count - reportedHeaders), .reason: .text(reason)])
-        reportedHeaders = count
-    }
-
+// Connections of an event loop before their sessions: let in, timed and counted.
+extension EventLoopHost {
     /// Counts a newcomer in; false when there are too many and nobody can make room.
     ///
     /// The longest waiting connection that has not said Hello makes room: strangers who connect and say nothing do not keep
@@ -125,7 +100,7 @@ extension GatewayLoop {
     ///   - reason: for people.
     func turnAway(
         _ connection: DetachedConnection, isSecure: Bool, window: (UInt32, UInt32)? = nil,
-        _ code: CloseCode = .overloaded, reason: StaticString = GatewayLoop.noRoom
+        _ code: CloseCode = .overloaded, reason: StaticString = EventLoopHost.noRoom
     ) {
         log.write(.debug, .connectionClosed, [.code: LogValue(code.rawValue), .reason: .text("\(reason)")])
         metrics.count(.closed(code))
@@ -210,56 +185,41 @@ extension GatewayLoop {
 
     /// How long a peer that has closed its half gets the answers to what it sent before.
     static let halfClosedMilliseconds: UInt64 = 10_000
+}
 
-    // MARK: What a session says
+/// The listeners of one event loop, and what the log was last told of them.
+struct HostListeners {
+    private var all: [Listener] = []
+    /// Those of `publicHandler`'s servers.
+    private(set) var publicHTTP: [Listener] = []
+    private var reportedAcceptFailures: UInt64 = 0
+    private var reportedHeaders: UInt64 = 0
+    private var reportedProbes: UInt64 = 0
 
-    func hello(_ command: HelloCommand) {
-        withShard { $0.hello(command, now: now) }
+    mutating func add(_ listener: Listener, isPublicHTTP: Bool = false) {
+        all.append(listener)
+        if isPublicHTTP { publicHTTP.append(listener) }
     }
 
-    func heard(_ session: SessionRef) {
-        withQuietShard { $0.heard(session, now: now) }
-    }
-
-    func acknowledge(_ session: SessionRef, _ ack: borrowing AckView) {
-        withShard { shard in
-            ack.withRanges { shard.acknowledge(session, cumulative: ack.sequence, ranges: $0, now: now) }
+    /// Logs and counts failed accepts, refused PROXY headers and balancers' probes; once a second, whatever peers send.
+    mutating func report(to host: EventLoopHost) {
+        let failures = all.reduce(0) { $0 + $1.exhaustedCount }
+        if failures > reportedAcceptFailures {
+            host.log.write(
+                .error, .acceptFailed,
+                [.loop: LogValue(host.index), .count: LogValue(failures - reportedAcceptFailures)])
+            reportedAcceptFailures = failures
         }
-        if ack.hasBroadcasts {
-            withShard {
-                $0.acknowledgeBroadcasts(
-                    session, cumulative: ack.broadcastSequence, ranges: ack.broadcastRanges, now: now)
-            }
-        }
-        for rejected in ack.rejected where rejected.stream <= 1 {
-            withShard {
-                $0.reject(
-                    session, stream: rejected.stream, sequence: rejected.sequence, reason: rejected.reason, now: now)
-            }
-        }
-    }
-
-    func update(_ session: SessionRef, _ update: DeviceUpdate) {
-        withShard { $0.update(session, update, now: now) }
-    }
-
-    func feedback(_ session: SessionRef, _ feedback: Feedback) {
-        withShard { $0.feedback(session, feedback, now: now) }
-    }
-
-    func ping(_ session: SessionRef, nonce: UInt64) {
-        withShard { $0.ping(session, nonce: nonce, now: now) }
-    }
-
-    func finish(_ session: SessionRef) {
-        withShard { $0.finish(session, now: now) }
-    }
-
-    func sessionRefused(_ session: SessionRef) {
-        withShard { $0.sessionRefused(session, now: now) }
-    }
-
-    func sessionEnded(_ session: SessionRef, announced: Bool) {
-        withShard { $0.sessionEnded(session, announced: announced, now: now) }
+        let probes = all.reduce(0) { $0 + $1.probeCount }
+        host.metrics.count(.balancerProbes, Int(probes - reportedProbes))
+        reportedProbes = probes
+        let headers = all.reduce(0) { $0 + $1.refusedHeaderCount }
+        guard headers > reportedHeaders else { return }
+        host.metrics.count(.proxyHeadersRefused, Int(headers - reportedHeaders))
+        let reason = all.max { $0.refusedHeaderAt < $1.refusedHeaderAt }?.lastRefusedHeader ?? ""
+        host.log.write(
+            .warning, .proxyHeaderRefused,
+            [.loop: LogValue(host.index), .count: LogValue(headers - reportedHeaders), .reason: .text(reason)])
+        reportedHeaders = headers
     }
 }

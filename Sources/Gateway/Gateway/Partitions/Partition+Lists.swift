@@ -3,25 +3,20 @@ internal import Delivery
 internal import EventLoops
 internal import MessageStore
 
-// Lists for this loop's devices: published in portions, while the store has room for more than single publishes.
-extension GatewayLoop {
-    /// Devices of lists that may wait on one loop: a hundred megabytes of addresses.
+// Lists for the partition's devices: published in portions, while the store has room for more than single publishes.
+extension Partition {
+    /// Devices of lists that may wait in one partition: a hundred megabytes of addresses.
     static let waitingListTargetLimit = 1_000_000
     /// Devices that one turn publishes for lists.
     private static let listSliceCount = 512
     /// How long a list waits for room before the rest of it is refused as busy; below the timeouts of most HTTP clients.
     private static let listTimeoutMilliseconds: UInt64 = 8_000
 
-    func publish(_ fanout: Fanout, on target: Int, _ permit: PublishPermit) {
-        guard isHere(target) else { return send(.list(fanout), to: target) }
-        take(fanout)
-    }
-
-    /// Takes the part of a list that is for this loop's devices.
+    /// Takes the part of a list that is for this partition's devices.
     func take(_ fanout: Fanout) {
         guard lists.append(fanout, deadline: loop.now + Self.listTimeoutMilliseconds) else {
             fanout.forEach { answerBusy($0) }
-            return answerDeferredSoon()
+            return host.answerDeferredSoon()
         }
         dealLists()
     }
@@ -29,19 +24,19 @@ extension GatewayLoop {
     /// The next portion for which there is room: a list waits where its app's single publishes would be refused.
     private func nextPortion() -> FanoutQueue.Portion? {
         guard store.hasRoomForLists else { return nil }
-        return lists.popPortion { core.pointee.seat.mayAccept($0) }
+        return lists.popPortion { core.pointee.shard.mayAccept($0) }
     }
 
     /// Publishes what the store has room for; goes on in the next turn, or when something was committed.
     func dealLists() {
         // What goes on later waits for the end of a pause, whatever is committed meanwhile.
-        guard !isDealing, !(isPausing && isDealingLater) else { return }
+        guard !isDealing, !(host.isPausing && isDealingLater) else { return }
         isDealing = true
-        let slice = core.pointee.shares.isContended ? AppShares.publishesPerTurn : Self.listSliceCount
+        let slice = host.core.pointee.shares.isContended ? AppShares.publishesPerTurn : Self.listSliceCount
         var count = 0
         while count < slice, let portion = nextPortion() {
             count += portion.part.count
-            portion.forEach { publishHere($0) }
+            portion.forEach { publish($0) }
         }
         isDealing = false
         // Short of the slice, there was no room: the next commit or tick goes on.
@@ -51,11 +46,11 @@ extension GatewayLoop {
     }
 
     private func dealLater() {
-        inNextTurn { member in
+        inNextTurn { partition in
             // The turn that ends the pause goes on.
-            guard !member.isPausing else { return }
-            member.isDealingLater = false
-            member.dealLists()
+            guard !partition.host.isPausing else { return }
+            partition.isDealingLater = false
+            partition.dealLists()
         }
     }
 
@@ -68,17 +63,11 @@ extension GatewayLoop {
     func tickLists() {
         guard !lists.isEmpty else { return }
         for portion in lists.popOverdue(now: loop.now) { portion.forEach { answerBusy($0) } }
-        answerDeferred()
+        host.answerDeferred()
         dealLists()
     }
 
     func answerBusy(_ command: PublishCommand) {
-        answer(.published(command.origin, PublishOutcome(code: .busy, cid: command.cid, task: command.task)))
-    }
-
-    /// Takes answers to this loop itself once the caller has returned.
-    func answerDeferredSoon() {
-        guard !core.pointee.deferred.isEmpty else { return }
-        inNextTurn { $0.answerDeferred() }
+        host.answer(.published(command.origin, PublishOutcome(code: .busy, cid: command.cid, task: command.task)))
     }
 }

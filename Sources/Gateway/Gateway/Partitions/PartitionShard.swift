@@ -2,22 +2,16 @@ internal import Delivery
 internal import Platform
 internal import Wire
 
-// The only file that touches a loop's shard. The bytes that an effect points to are valid until the shard's next call,
-// so a loop performs the effects of each call at once. `withShard` does both: no caller can forget the second half.
+// The only file that touches a partition's shard. The bytes that an effect points to are valid until the shard's next call,
+// so the partition performs the effects of each call at once. `withShard` does both: no caller can forget the second half.
 
-/// A loop's shard and the effects that the loop performs now.
-struct ShardOwnership: ~Copyable {
+/// A partition's shard and the effects that are performed now.
+struct PartitionShard: ~Copyable {
     fileprivate var shard: Shard
-    /// Empty except while the loop performs effects.
+    /// Empty except while effects are performed.
     fileprivate var effects: [Effect] = []
 
     init(_ shard: consuming Shard) { self.shard = shard }
-
-    /// Ends the present shard; what it has not told is dropped.
-    mutating func replace(with shard: consuming Shard) {
-        self.shard = shard
-        effects.removeAll()
-    }
 
     mutating func setLimits(_ limits: ShardLimits) { shard.setLimits(limits) }
 
@@ -57,16 +51,16 @@ struct ShardOwnership: ~Copyable {
     }
 }
 
-extension GatewayLoop {
+extension Partition {
     /// Calls the shard, then performs everything that the call wants done.
     ///
-    /// `body` makes one call: a second one would end what the first one's effects point to. While the loop performs
-    /// effects nothing may call the shard. An answer for this loop itself may lead to the next command, so it waits
+    /// `body` makes one call: a second one would end what the first one's effects point to. While effects are performed
+    /// nothing may call the shard. An answer for this event loop itself may lead to the next command, so it waits
     /// until all effects are performed.
     @inline(__always)
     func withShard(_ body: (inout Shard) -> Void) {
-        assert(core.pointee.seat.effects.isEmpty, "an effect calls the shard while the loop performs effects")
-        body(&core.pointee.seat.shard)
+        assert(core.pointee.shard.effects.isEmpty, "an effect calls the shard while effects are performed")
+        body(&core.pointee.shard.shard)
         perform()
     }
 
@@ -75,34 +69,34 @@ extension GatewayLoop {
     /// `body` returns what the call says of itself: whether there are effects.
     @inline(__always)
     func withQuietShard(_ body: (inout Shard) -> Bool) {
-        assert(core.pointee.seat.effects.isEmpty, "an effect calls the shard while the loop performs effects")
-        if body(&core.pointee.seat.shard) { perform() }
+        assert(core.pointee.shard.effects.isEmpty, "an effect calls the shard while effects are performed")
+        if body(&core.pointee.shard.shard) { perform() }
     }
 
     /// `withShard` for a publish: a closure cannot capture the command, which is borrowed.
     @inline(__always)
-    func publishHere(_ command: borrowing PublishCommand) {
-        assert(core.pointee.seat.effects.isEmpty, "an effect calls the shard while the loop performs effects")
-        core.pointee.seat.shard.publish(command, now: now)
+    func publish(_ command: borrowing PublishCommand) {
+        assert(core.pointee.shard.effects.isEmpty, "an effect calls the shard while effects are performed")
+        core.pointee.shard.shard.publish(command, now: now)
         perform()
     }
 
     /// Performs everything that the shard wants done, then what must wait for the end of that.
     private func perform() {
-        core.pointee.seat.shard.takeEffects(into: &core.pointee.seat.effects)
-        let count = core.pointee.seat.effects.count
+        core.pointee.shard.shard.takeEffects(into: &core.pointee.shard.effects)
+        let count = core.pointee.shard.effects.count
         for index in 0..<count {
             if index + 2 < count { foresee(index + 2, isNext: true) }
             if index + 6 < count { foresee(index + 6, isNext: false) }
-            perform(core.pointee.seat.effects[index])
+            perform(core.pointee.shard.effects[index])
         }
-        core.pointee.seat.effects.removeAll(keepingCapacity: true)
+        core.pointee.shard.effects.removeAll(keepingCapacity: true)
         performed()
     }
 
     /// Fetches what an effect will use: its session's record first, and when that is here the stream.
     private func foresee(_ index: Int, isNext: Bool) {
-        guard case .deliver(let session, let deliver) = core.pointee.seat.effects[index] else { return }
+        guard case .deliver(let session, let deliver) = core.pointee.shard.effects[index] else { return }
         if isNext {
             sessions.foreseeStream(session)
         } else {

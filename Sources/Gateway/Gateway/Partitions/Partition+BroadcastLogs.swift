@@ -32,16 +32,15 @@ final class BroadcastTurns: Sendable {
     }
 }
 
-extension GatewayLoop {
+extension Partition {
     /// Tells a part that is served elsewhere now what this part has of its apps' broadcasts, or to ask for it.
     func announceBroadcasts(to part: Int) {
-        guard core.pointee.isOwned else { return }
-        let share = LoopShare(index: index, count: loopCount)
-        campaigns.coordinator.ask(index, .liveBroadcasts(share, BroadcastPiece())) { [unowned self] answer in
-            guard case .liveBroadcasts(let logs, let next) = answer else { return }
+        guard isServing else { return }
+        coordinator.ask(number, .liveBroadcasts(share, BroadcastPiece())) { [weak self] answer in
+            guard let self, case .liveBroadcasts(let logs, let next) = answer else { return }
             // No broadcasts are news, too: until then the part takes no registrations of these apps.
-            guard next == nil else { return tell(OfferBroadcasts(home: index), to: part) }
-            tell(TellBroadcasts(home: index, logs: logs), to: part)
+            guard next == nil else { return host.tell(OfferBroadcasts(home: number), to: part) }
+            host.tell(TellBroadcasts(home: number, logs: logs), to: part)
         }
     }
 
@@ -49,7 +48,7 @@ extension GatewayLoop {
     @discardableResult
     func learn(_ logs: [AppBroadcasts], of home: Int, isLast: Bool = true) -> Bool {
         var isWhole = true
-        withShard { isWhole = $0.learn(logs, of: home, isLast: isLast, loopCount: loopCount, now: now) }
+        withShard { isWhole = $0.learn(logs, of: home, isLast: isLast, loopCount: context.partitionCount, now: now) }
         continueWork()
         return isWhole
     }
@@ -61,9 +60,9 @@ extension GatewayLoop {
     /// A word of the last one may be lost, and then nothing else says that there is one. Each part is compared with about
     /// every sixteen seconds, however many there are.
     func compareBroadcasts() {
-        guard let cluster = context.cluster, core.pointee.isOwned, loopCount > 1 else { return }
-        for _ in 0..<max(1, loopCount / Self.comparisonSeconds) {
-            compared = (compared + 1) % loopCount
+        guard let cluster = context.cluster, isServing, context.partitionCount > 1 else { return }
+        for _ in 0..<max(1, context.partitionCount / Self.comparisonSeconds) {
+            compared = (compared + 1) % context.partitionCount
             // Nothing is lost between the loops of one gateway.
             guard ![0, cluster.node].contains(cluster.owner(of: compared)) else { continue }
             compareBroadcasts(with: compared)
@@ -74,11 +73,10 @@ extension GatewayLoop {
 
     /// Asks a part how far its apps' logs go, and for the whole of them where one goes further than is known here.
     func compareBroadcasts(with home: Int) {
-        let seat = seatNumber
-        campaigns.coordinator.ask(home, .broadcastHeads(LoopShare(index: home, count: loopCount))) {
-            [unowned self] answer in
-            // A part on its way tells of its broadcasts when it is served again.
-            guard isStill(seat), case .liveBroadcasts(let heads, _) = answer else { return }
+        coordinator.ask(home, .broadcastHeads(LoopShare(index: home, count: context.partitionCount))) {
+            [weak self] answer in
+            // A partition on its way announces its broadcasts when it is served again.
+            guard let self, isServing, case .liveBroadcasts(let heads, _) = answer else { return }
             var isBehind = false
             withQuietShard { shard in
                 isBehind = heads.contains { $0.head > shard.broadcastHead(of: $0.app) }
@@ -93,13 +91,12 @@ extension GatewayLoop {
     /// Asks a part for its apps' broadcasts until it has told of them; `tried` runs when it has, or did not answer once.
     func learnBroadcasts(of home: Int, tried: @escaping () -> Void = {}) {
         guard learning.updateValue(true, forKey: home) == nil else { return tried() }
-        askForBroadcasts(BroadcastLesson(home: home, seat: seatNumber), tried: tried)
+        askForBroadcasts(BroadcastLesson(home: home), tried: tried)
     }
 
     /// How far a part is in learning another one's logs.
     private struct BroadcastLesson {
         let home: Int
-        let seat: Int
         var next: BroadcastPlace?
         var delay = Self.leastDelay
 
@@ -121,25 +118,22 @@ extension GatewayLoop {
     private static let turnPause: Int64 = 10
 
     private func askForBroadcasts(_ lesson: BroadcastLesson, tried: @escaping () -> Void = {}) {
-        guard isStill(lesson.seat) else { return tried() }
+        guard isServing else { return tried() }
         let owner = context.cluster?.owner(of: lesson.home) ?? 0
         guard context.cluster?.broadcastTurns.take(owner) ?? true else {
-            return campaigns.coordinator.later(Self.turnPause) { [unowned self] in
-                askForBroadcasts(lesson, tried: tried)
-            }
+            return coordinator.later(Self.turnPause) { [weak self] in self?.askForBroadcasts(lesson, tried: tried) }
         }
         var hasTurn = true
-        let endTurn: () -> Void = { [unowned self] in
+        let endTurn: () -> Void = { [context] in
             if hasTurn { context.cluster?.broadcastTurns.giveBack(owner) }
             hasTurn = false
         }
-        campaigns.coordinator.later(Self.turnMilliseconds, endTurn)
+        coordinator.later(Self.turnMilliseconds, endTurn)
         if lesson.next == nil { learning[lesson.home] = false }
-        let share = LoopShare(index: lesson.home, count: loopCount)
-        campaigns.coordinator.ask(lesson.home, .liveBroadcasts(share, BroadcastPiece(from: lesson.next))) {
-            [unowned self] answer in
+        let share = LoopShare(index: lesson.home, count: context.partitionCount)
+        coordinator.ask(lesson.home, .liveBroadcasts(share, BroadcastPiece(from: lesson.next))) { [weak self] answer in
             endTurn()
-            guard isStill(lesson.seat) else { return tried() }
+            guard let self, isServing else { return tried() }
             learn(answer, in: lesson, tried: tried)
         }
     }
@@ -149,7 +143,7 @@ extension GatewayLoop {
         func again() {
             let later = lesson
             lesson.wait()
-            campaigns.coordinator.later(later.delay) { [unowned self, lesson] in askForBroadcasts(lesson) }
+            coordinator.later(later.delay) { [weak self, lesson] in self?.askForBroadcasts(lesson) }
         }
         guard case .liveBroadcasts(let logs, let next) = answer else {
             // Nobody has the part, or its owner cannot be reached: it tells when it is served again.
@@ -169,6 +163,6 @@ extension GatewayLoop {
         tried()
         // One came meanwhile that these logs may not have.
         guard learning[lesson.home] ?? false else { return learning[lesson.home] = nil }
-        askForBroadcasts(BroadcastLesson(home: lesson.home, seat: lesson.seat))
+        askForBroadcasts(BroadcastLesson(home: lesson.home))
     }
 }

@@ -1,0 +1,45 @@
+internal import EventLoops
+
+// What one host wants of the others of its own process, such as their figures: the only file that submits work to a loop
+// and has the answer come back. A closure cannot cross a link. What any gateway may be asked is a `PartitionRequest`.
+extension EventLoopHost {
+    /// Runs `work` on a loop, then `then` with its answer on this one; each in a turn of its own.
+    func ask<Answer: Sendable>(
+        _ target: Int, _ work: @escaping @Sendable (EventLoopHost) -> Answer, then: @escaping (Answer) -> Void
+    ) {
+        ask(target, waiting: { member, reply in reply(work(member)) }, then: then)
+    }
+
+    /// The same where the answer comes later: `work` keeps `reply` and calls it once.
+    func ask<Answer: Sendable>(
+        _ target: Int,
+        waiting work: @escaping @Sendable (EventLoopHost, _ reply: @escaping @Sendable (Answer) -> Void) -> Void,
+        then: @escaping (Answer) -> Void
+    ) {
+        let (asker, bound) = (loop, LoopBound(then, on: loop))
+        context.hosts[target].submit { member in
+            work(member) { answer in asker.submit { bound.wrapped(answer) } }
+        }
+    }
+
+    /// Asks every host, this one included; `then` gets all answers, in the order of the hosts.
+    func askAll<Answer: Sendable>(
+        _ work: @escaping @Sendable (EventLoopHost) -> Answer, then: @escaping ([Answer]) -> Void
+    ) {
+        let gathering = Gathering(count: context.hostCount, done: then)
+        for target in 0..<context.hostCount { ask(target, work) { gathering.take($0, at: target) } }
+    }
+
+    /// Runs `work` on this loop in its next turn, when the caller has returned.
+    func inNextTurn(_ work: @escaping (EventLoopHost) -> Void) {
+        let bound = LoopBound((member: self, work: work), on: loop)
+        loop.submit { bound.wrapped.work(bound.wrapped.member) }
+    }
+}
+
+extension GatewayContext {
+    /// Runs `work` on every loop; from any thread, which waits for nothing.
+    func tellAll(_ work: @escaping @Sendable (EventLoopHost) -> Void) {
+        for member in hosts { member.submit(work) }
+    }
+}

@@ -1,0 +1,277 @@
+internal import Delivery
+internal import EventLoops
+internal import Platform
+internal import PushAPI
+internal import Quotas
+internal import Wire
+
+// Messages on their way to a partition, of this loop, of another one or of another gateway, and answers on their way back.
+// A new `LoopMessage` needs its lines here and nowhere else. A new question needs none: it is a `PartitionRequest`.
+extension EventLoopHost {
+    func publish(_ command: borrowing PublishCommand, _ permit: PublishPermit) {
+        let isCovered = permit.covers(command.app)
+        assert(isCovered, "the quotas of another app were asked")
+        let target = command.bucket.loop(of: context.partitionCount)
+        if let partition = servingPartition(target) { return partition.publish(command) }
+        address(target)
+        let batch = core.pointee.outgoing[target].publishes ?? context.spares.takeCommands()
+        batch.append(command)
+        if batch.byteCount >= CommandBatch.byteLimit {
+            core.pointee.outgoing[target].publishes = nil
+            core.pointee.outgoing[target].messages.append(.publishes(batch))
+        } else {
+            core.pointee.outgoing[target].publishes = batch
+        }
+    }
+
+    func publish(_ fanout: Fanout, to target: Int, _ permit: PublishPermit) {
+        if let partition = servingPartition(target) { partition.take(fanout) } else { send(.list(fanout), to: target) }
+    }
+
+    /// Fetches the record of a device that a command will be about, if it is likely to be here.
+    func foresee(_ cid: DeviceID) {
+        if context.cluster == nil { partition(index)?.foresee(cid) }
+    }
+
+    /// As much of a device's record as most commands use.
+    static let recordByteCount = 128
+
+    /// Sends a connection to the host of its device's partition.
+    func move(_ adopted: AdoptedConnection, to target: Int) {
+        let other = target % context.hostCount
+        guard loop.hasOwnTable else { return send(.adopt(adopted), toHost: other) }
+        guard !context.hosts[other].pass(adopted) else { return }
+        // The connection is closed already: its client comes back after its own backoff.
+        metrics.count(.mailboxRefusals)
+        endConnection(.device)
+    }
+
+    func send(_ message: LoopMessage, to target: Int) {
+        address(target)
+        core.pointee.outgoing[target].messages.append(message)
+    }
+
+    func send(_ message: LoopMessage, toHost other: Int) { core.pointee.mail[other].items.append(Mail(message)) }
+
+    private func address(_ target: Int) {
+        if core.pointee.outgoing[target].isEmpty { core.pointee.addressed.append(target) }
+    }
+
+    // MARK: Out
+
+    /// Sends what the turn gathered to the hosts of its partitions, here and on other gateways.
+    private func dispatchPartitions() {
+        guard !core.pointee.addressed.isEmpty else { return }
+        let targets = core.pointee.addressed
+        core.pointee.addressed.removeAll(keepingCapacity: true)
+        for target in targets {
+            if let batch = core.pointee.outgoing[target].publishes {
+                core.pointee.outgoing[target].publishes = nil
+                core.pointee.outgoing[target].messages.append(.publishes(batch))
+            }
+            if let cluster = context.cluster, cluster.owner(of: target) != cluster.node {
+                dispatch(to: target, at: cluster.owner(of: target), of: cluster)
+            } else {
+                let other = target % context.hostCount
+                for message in core.pointee.outgoing[target].messages {
+                    core.pointee.mail[other].items.append(Mail(message, partition: target))
+                }
+            }
+            core.pointee.outgoing[target].messages.removeAll(keepingCapacity: true)
+        }
+    }
+
+    func dispatch() {
+        dispatchPartitions()
+        for other in core.pointee.mail.indices {
+            if let answers = core.pointee.mail[other].answers {
+                core.pointee.mail[other].answers = nil
+                core.pointee.mail[other].items.append(Mail(.answers(answers)))
+            }
+            guard !core.pointee.mail[other].items.isEmpty else { continue }
+            if mailboxes[other].send(contentsOf: &core.pointee.mail[other].items) { continue }
+            // One turn's messages may be more than a mailbox holds at all, so they go in pieces.
+            mailboxes[other].send(prefixOf: &core.pointee.mail[other].items)
+            refuse(&core.pointee.mail[other].items)
+        }
+    }
+
+    /// Sends what is for a partition to the gateway that owns it.
+    private func dispatch(to target: Int, at owner: Int, of cluster: ClusterContext) {
+        if owner != 0, cluster.links.send(&core.pointee.outgoing[target].messages, part: target, to: owner) { return }
+        for message in core.pointee.outgoing[target].messages {
+            if !message.isNotice {
+                answerBusy(message)
+            } else if owner != 0 {
+                core.pointee.untold.insert(target)
+            }
+        }
+        answerDeferredSoon()
+    }
+
+    /// Announces this host's broadcasts to partitions that a full or broken link kept them from; about once a second.
+    func tellAgain() {
+        guard !core.pointee.untold.isEmpty else { return }
+        let targets = core.pointee.untold
+        core.pointee.untold = []
+        forEachPartition { partition in
+            for target in targets where target != partition.number { partition.announceBroadcasts(to: target) }
+        }
+    }
+
+    func dispatchRemoteAnswers() {
+        for (node, batch) in core.pointee.remoteAnswers {
+            // Where the link is broken, its other end has answered the questions itself.
+            _ = context.cluster?.links.send(batch, loop: 0, to: node)
+            context.spares.keep(batch)
+        }
+        core.pointee.remoteAnswers.removeAll(keepingCapacity: true)
+    }
+
+    /// Answers what cannot be asked now, so that the caller asks again.
+    func answerBusy(_ message: LoopMessage) { message.forEachBusyAnswer { answer($0) } }
+
+    /// The mailbox is full: publishes are answered as busy, the rest waits for a later turn, at most until the next tick.
+    private func refuse(_ items: inout [Mail]) {
+        guard !items.isEmpty else { return }
+        metrics.count(.mailboxRefusals)
+        items.removeAll { mail in
+            guard mail.message.isRefusedWhenFull else { return false }
+            answerBusy(mail.message)
+            return true
+        }
+        answerDeferredSoon()
+    }
+
+    // MARK: In
+
+    func receive(_ items: [Mail]) {
+        for mail in items {
+            switch mail.message {
+            case .publishes, .request, .list:
+                guard let partition = servingPartition(mail.partition) else {
+                    // The partition was given away while the message was on its way.
+                    answerBusy(mail.message)
+                    answerDeferredSoon()
+                    continue
+                }
+                partition.take(mail.message)
+            case .answers(let answers):
+                answers.forEach { take($0) }
+                context.spares.keep(answers)
+            case .adopt(let adopted): DeviceHandshake.adopt(adopted, on: self)
+            case .news(let news): take(news)
+            }
+        }
+    }
+
+    // MARK: Answers
+
+    func answer(_ answer: LoopAnswer) {
+        guard let route = Route(answer.origin.route) else { return }
+        if route.node != 0 {
+            let batch = core.pointee.remoteAnswers[route.node] ?? context.spares.takeAnswers()
+            batch.append(answer)
+            core.pointee.remoteAnswers[route.node] = batch
+        } else if route.loop == index {
+            core.pointee.deferred.append(answer)
+        } else {
+            guard route.loop < context.hostCount else { return }
+            let batch = core.pointee.mail[route.loop].answers ?? context.spares.takeAnswers()
+            batch.append(answer)
+            core.pointee.mail[route.loop].answers = batch
+        }
+    }
+
+    /// Answers a question that no shard answers.
+    func reply(_ answer: any Codable & Sendable, to origin: Origin) {
+        self.answer(.answered(origin, answer))
+        answerDeferredSoon()
+    }
+
+    /// Answers a question of which nothing was done.
+    func replyBusy(to origin: Origin) {
+        answer(.answered(origin, nil))
+        answerDeferredSoon()
+    }
+
+    /// Takes answers to this loop itself once the caller has returned.
+    func answerDeferredSoon() {
+        guard !core.pointee.deferred.isEmpty else { return }
+        inNextTurn { $0.answerDeferred() }
+    }
+
+    func answerDeferred() {
+        guard !core.pointee.isAnswering, !core.pointee.deferred.isEmpty else { return }
+        core.pointee.isAnswering = true
+        defer { core.pointee.isAnswering = false }
+        while !core.pointee.deferred.isEmpty {
+            swap(&core.pointee.round, &core.pointee.deferred)
+            for index in core.pointee.round.indices { take(core.pointee.round[index]) }
+            core.pointee.round.removeAll(keepingCapacity: true)
+        }
+    }
+
+    func take(_ answer: LoopAnswer) {
+        guard var route = Route(answer.origin.route) else { return }
+        // Over a link it comes back with this gateway's number. The next step may be for a part of this gateway's own, whose
+        // answer must not look for a link.
+        route.node = 0
+        switch answer {
+        case .published(let origin, let outcome):
+            if route.kind == .sender {
+                senders[route.slot, route.stamp]?.answer(origin.request, outcome)
+            } else if route.kind == .list {
+                campaigns.coordinator.answered(route, place: Int(origin.request), outcome)
+            } else {
+                publicHandler.answered(route, item: Int(origin.request), outcome)
+            }
+        case .answered(_, let value):
+            guard route.kind == .request, let complete = core.pointee.requests.remove(route) else { return }
+            complete(value)
+        }
+    }
+}
+
+// News for all loops of all gateways.
+extension EventLoopHost {
+    func take(_ news: GatewayNews) {
+        switch news {
+        case .jobsAvailable(let channel, let part):
+            handoff.jobsAvailable(ChannelSet(channel), in: part, now: Int64(loop.now))
+        case .taskChanged(let task): campaigns.coordinator.forget(task)
+        case .broadcastEnded(let task, let app):
+            forEachPartition { partition in partition.withShard { $0.forgetBroadcast(task, app) } }
+        case .tokenRevoked(let token): publicHandler.revoke(token)
+        case .appsChanged(let version): if index == 0 { followApps(upTo: version) }
+        // For the membership, which is no loop's.
+        case .registerChanged: break
+        }
+    }
+}
+
+extension GatewayContext {
+    /// Tells every loop here, and every other gateway as soon as a link reaches it.
+    func tellEveryGateway(_ news: GatewayNews) {
+        tellAll { $0.take(news) }
+        cluster?.links.tell(news)
+    }
+}
+
+extension Partition {
+    fileprivate func take(_ message: LoopMessage) {
+        switch message {
+        case .publishes(let batch):
+            batch.forEach(foresee: { foresee($0) }) { publish($0) }
+            context.spares.keep(batch)
+        case .request(let request, let origin): request.perform(on: self, origin)
+        case .list(let fanout): take(fanout)
+        case .answers, .adopt, .news: break
+        }
+    }
+
+    fileprivate func foresee(_ cid: DeviceID) {
+        guard let place = core.pointee.shard.place(of: cid)?.baseAddress else { return }
+        prefetch(place, byteCount: EventLoopHost.recordByteCount)
+    }
+}

@@ -1,0 +1,135 @@
+internal import Delivery
+internal import EventLoops
+internal import MessageStore
+internal import Platform
+internal import Quotas
+internal import Wire
+
+// Effects of a partition's shard: a new effect needs its lines here and nowhere else.
+extension Partition {
+    /// Does what must wait until the effects of a call are performed: it may call the shard.
+    func performed() {
+        host.answerDeferred()
+        if core.pointee.shard.hasSlicesAtHand { continueWork() }
+        if !launches.isEmpty { passLaunches() }
+        if !tokenNews.isEmpty {
+            let news = tokenNews
+            tokenNews.removeAll()
+            for item in news { host.directoryHandler.follow(item) }
+        }
+        guard !dueTasks.isEmpty || !firstAcks.isEmpty else { return }
+        let (due, first) = (dueTasks, firstAcks)
+        dueTasks.removeAll()
+        firstAcks.removeAll()
+        for record in due { coordinator.taskDue(record, of: self) }
+        for ack in first { coordinator.endSiblings(of: ack) }
+    }
+
+    /// Announces new broadcasts to every partition, to this one last: it begins at once.
+    private func passLaunches() {
+        let records = launches
+        launches.removeAll()
+        for record in records {
+            for target in 0..<context.partitionCount where target != number {
+                host.tell(LaunchBroadcast(record: record), to: target)
+            }
+            launch(record)
+        }
+    }
+
+    func perform(_ effect: Effect) {
+        switch effect {
+        case .deliver(let session, let deliver):
+            sessions.send(session, deliver)
+        case .broadcast(let session, let broadcast):
+            sessions.send(session, broadcast)
+        case .publishAnswered(let origin, let outcome):
+            if let counter = LoopCounter.refused(outcome.code) { metrics.count(counter) }
+            host.answer(.published(origin, outcome))
+        case .welcome(let session, let welcome):
+            sessions.welcome(session, welcome)
+        case .leftBeforeWelcome(let cid):
+            sessions.noteWelcome(cid)
+        case .ping(let session), .keepAlive(let session):
+            sessions.ping(session)
+        case .pong(let session, let nonce):
+            sessions.pong(session, nonce: nonce)
+        case .finished(let session):
+            sessions.settled(session)
+        case .updated(let session, let result):
+            sessions.send(session, result)
+        case .close(let session, let code, let reason):
+            sessions.close(session, code, reason: reason, isForgotten: true)
+        case .leased(let origin, let jobs):
+            // A partition that is being released says nothing of its jobs: they are its next owner's.
+            let due = isServing ? core.pointee.shard.dueChannels : .all
+            host.answer(.answered(origin, Optional(LeaseAnswer(jobs: jobs, due: due))))
+        case .settled(let origin, let verdicts):
+            host.answer(.answered(origin, verdicts))
+        case .jobsAvailable(let channel):
+            core.pointee.jobNews.insert(ChannelSet(channel))
+            let news = GatewayNews.jobsAvailable(channel, part: number)
+            for other in 0..<context.hostCount where other != host.index { host.send(.news(news), toHost: other) }
+            context.cluster?.links.tell(news)
+        case .deviceStatus(let origin, let cid, let status):
+            host.answer(.answered(origin, noting(status, of: cid)))
+        case .messageTrace(let origin, let trace):
+            host.answer(.answered(origin, trace))
+        case .directoryAnswered(let origin, let reply):
+            host.answer(.answered(origin, reply))
+        case .task(let origin, let said):
+            host.answer(.answered(origin, said))
+        case .receiptAnswered(let origin, let said):
+            host.answer(.answered(origin, said))
+        case .taskDue(let record):
+            // Begun when this turn's effects are done: it calls the shard.
+            dueTasks.append(record)
+        case .launched(let record):
+            launches.append(record)
+        case .firstAck(let first):
+            firstAcks.append(first)
+        case .tokens(let news):
+            tokenNews.append(news)
+        case .log(let event):
+            context.log.write(event)
+        }
+    }
+
+    /// With what this gateway knows of the device's coming and going.
+    private func noting(_ answer: DeviceAnswer, of cid: DeviceID) -> DeviceAnswer {
+        guard case .known(var status) = answer else { return answer }
+        let delay = context.flaps.withLock { $0.delay(of: cid, now: Int64(loop.now)) }
+        guard delay > 0 else { return answer }
+        status.slowedUntil = now + delay
+        return .known(status)
+    }
+}
+
+extension Partition: ShardStoreObserver {
+    func storeCommitted(upTo ticket: Ticket) {
+        core.pointee.shard.visitPlaces(awaiting: ticket) { place in
+            if let start = place.baseAddress {
+                prefetch(start, byteCount: min(place.count, EventLoopHost.recordByteCount))
+            }
+        }
+        withShard { $0.committed(upTo: ticket, now: now) }
+        while let first = metaWaiters.first, first.ticket <= ticket {
+            metaWaiters.removeFirst()
+            first.done()
+        }
+        if !lists.isEmpty { dealLists() }
+    }
+
+    func storeReplied(_ reply: StoreReply) {
+        metrics.count(.coldReads)
+        withShard { $0.replied(reply, now: now) }
+    }
+
+    func storeCooled(_ key: StoreKey) { withQuietShard { $0.cooled(key) } }
+
+    /// Comes within a call of the shard, which must be left alone.
+    func storeBreached(_ breach: StoreBreach) {
+        metrics.count(.storeBreaches)
+        context.log.write(LogEvent(level: .error, name: "storeBoundBreached", text: "\(breach)"))
+    }
+}

@@ -24,6 +24,12 @@ final class FakePartitions: Partitions {
             Question(request: request, partition: partition) { completion($0 as? Request.Answer ?? request.busy) })
     }
 
+    /// Takes the open questions out.
+    func takeOpen() -> [Question] {
+        defer { open = [] }
+        return open
+    }
+
     /// Answers every open question, and those that follow from the answers, as `body` says.
     func answerAll(_ body: (any PartitionRequest, _ partition: Int) -> (any Sendable)?) {
         while !open.isEmpty {

@@ -6,21 +6,36 @@ import Wire
 
 @Suite("Leases over all shards")
 struct HandoffCoordinatorTests {
-    private final class Shards {
-        var leases: [(target: Int, command: LeaseCommand)] = []
+    private final class Shards: Partitions {
+        let partitionCount: Int
+        var leases: [(target: Int, command: LeaseCommand, answer: (LeaseAnswer?) -> Void)] = []
         var settled: [JobResult] = []
         var knowsAllApps = true
         var knownApps: Set<AppKey> = [LinkSamples.job.app]
+        var now: Int64 = 0
+
+        init(count: Int = 2) { partitionCount = count }
+
+        func ask<Request: PartitionRequest>(
+            _ request: Request, of partition: Int, completion: @escaping (Request.Answer) -> Void
+        ) {
+            if let command = request as? LeaseCommand {
+                leases.append((partition, command, { completion($0 as? Request.Answer ?? request.busy) }))
+            } else if let results = (request as? SettleJobs)?.results {
+                settled += results
+            }
+        }
+
+        func answer(_ answer: LeaseAnswer?, now: Int64) throws {
+            self.now = now
+            try #require(leases.last).answer(answer)
+        }
     }
 
-    private func coordinator(_ shards: Shards, count: Int = 2) -> HandoffCoordinator {
-        let coordinator = HandoffCoordinator(loop: 0, loopCount: count)
-        coordinator.outlet = HandoffCoordinator.Outlet(
-            lease: { shards.leases.append(($0, $1)) }, settle: { _, results, _, _ in shards.settled += results },
-            extend: { _, _, _, _, _ in }, knowsAllApps: { shards.knowsAllApps },
-            knownApps: { shards.knownApps },
-            route: { Route(.request, node: 0, loop: 0, slot: $0, stamp: $1) })
-        return coordinator
+    private func coordinator(_ shards: Shards) -> HandoffCoordinator {
+        HandoffCoordinator(
+            first: 0, partitions: shards,
+            knownApps: { .init(isComplete: shards.knowsAllApps, keys: shards.knownApps) }, clock: { shards.now })
     }
 
     /// The answer of a shard that has due jobs left.
@@ -45,7 +60,7 @@ struct HandoffCoordinatorTests {
             coordinator.lease(
                 Self.call(until: 90_000) { got.append($0) }, now: 0))
         func answer(_ answer: LeaseAnswer?, _ now: Int64 = 10) throws {
-            coordinator.leased(try #require(shards.leases.last).command.origin, answer, now: now)
+            try shards.answer(answer, now: now)
         }
         var asked: [Int] {
             defer { shards.leases.removeAll() }
@@ -78,13 +93,13 @@ struct HandoffCoordinatorTests {
 
     @Test("a report during a question, or of a new owner, is followed at once")
     func hints() throws {
-        let shards = Shards()
-        let coordinator = coordinator(shards, count: 3)
+        let shards = Shards(count: 3)
+        let coordinator = coordinator(shards)
         #expect(
             coordinator.lease(
                 Self.call(until: 90_000) { _ in }, now: 0))
         func answer(due: ChannelSet = []) throws {
-            coordinator.leased(try #require(shards.leases.last).command.origin, Self.answer([], due: due), now: 10)
+            try shards.answer(Self.answer([], due: due), now: 10)
         }
         for _ in 0..<3 { try answer() }
         shards.leases.removeAll()
@@ -116,9 +131,11 @@ struct HandoffCoordinatorTests {
         for second in 1...5 as ClosedRange<Int64> { coordinator.tick(now: second * 1_000) }
         #expect(shards.leases.map(\.target) == [0, 1])
         let other = try #require(shards.leases.last)
-        coordinator.leased(other.command.origin, Self.answer([LinkSamples.job]), now: 5_100)
+        shards.now = 5_100
+        other.answer(Self.answer([LinkSamples.job]))
         #expect(got.map(\.count) == [1] && !coordinator.hasWorkUnderWay)
-        coordinator.leased(silent.command.origin, Self.answer([LinkSamples.job]), now: 9_000)
+        shards.now = 9_000
+        silent.answer(Self.answer([LinkSamples.job]))
         #expect(got.count == 1)
         #expect(shards.settled.map(\.outcome) == [.unsent])
     }
@@ -138,15 +155,17 @@ struct HandoffCoordinatorTests {
         (shards.knowsAllApps, shards.knownApps) = (true, [])
         coordinator.tick(now: 1_000)
         let asked = try #require(shards.leases.first)
-        coordinator.leased(asked.command.origin, Self.answer([LinkSamples.job]), now: 1_100)
+        shards.now = 1_100
+        asked.answer(Self.answer([LinkSamples.job]))
         #expect(got.count == 1 && shards.settled.map(\.outcome) == [.unsent])
         // It is given back once in a round: a second result under the same lease would count for nothing.
         shards.knownApps = [LinkSamples.job.app]
         #expect(try #require(shards.leases.last).command.apps == [])
         #expect(lease(deadline: 4_000))
         let next = try #require(shards.leases.last)
-        coordinator.leased(next.command.origin, Self.answer([LinkSamples.job]), now: 1_200)
-        coordinator.leased(try #require(shards.leases.last).command.origin, Self.answer([]), now: 1_300)
+        shards.now = 1_200
+        next.answer(Self.answer([LinkSamples.job]))
+        try shards.answer(Self.answer([]), now: 1_300)
         #expect(got.map(\.count) == [0, 1])
     }
 }

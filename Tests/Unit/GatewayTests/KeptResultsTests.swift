@@ -9,23 +9,22 @@ import Wire
 struct KeptResultsTests {
     /// A coordinator whose parts answer when the test says so.
     private final class Parts {
-        let coordinator = HandoffCoordinator(loop: 0, loopCount: 2)
-        var asked: [(target: Int, results: [JobResult], origin: Origin)] = []
+        private let partitions = FakePartitions(partitionCount: 2)
+        private(set) lazy var coordinator = HandoffCoordinator(
+            first: 0, partitions: partitions, knownApps: { .init(isComplete: true, keys: []) }, clock: { 0 })
 
-        init() {
-            coordinator.outlet = HandoffCoordinator.Outlet(
-                lease: { _, _ in },
-                settle: { [unowned self] target, results, _, origin in asked.append((target, results, origin)) },
-                extend: { _, _, _, _, _ in }, knowsAllApps: { true }, knownApps: { [] },
-                route: { slot, stamp in Route(.request, node: 0, loop: 0, slot: slot, stamp: stamp) })
+        var asked: [(target: Int, results: [JobResult])] {
+            partitions.open.compactMap { question in
+                (question.request as? SettleJobs).map { (question.partition, $0.results) }
+            }
         }
 
         /// Answers all that was asked; each part says what `verdict` says.
         func answer(_ verdict: (_ target: Int) -> ResultVerdict.Verdict) {
-            let now = asked
-            asked = []
-            for (target, results, origin) in now {
-                coordinator.settled(origin, results.map { ResultVerdict(job: $0.job, verdict: verdict(target)) })
+            for question in partitions.takeOpen() {
+                let results = (question.request as? SettleJobs)?.results ?? []
+                question.answer(
+                    results.map { ResultVerdict(job: $0.job, verdict: verdict(question.partition)) })
             }
         }
     }

@@ -35,10 +35,10 @@ final class AppInquiry {
         isAsking = true
         let now = owner.loop.now
         guard nextAt <= now else {
-            return owner.campaigns.coordinator.later(Int64(nextAt - now)) { [weak self] in
-                self?.isAsking = false
-                self?.nextAt = 0
-                self?.ask()
+            return owner.campaigns.coordinator.later(Int64(nextAt - now)) { [self] in
+                isAsking = false
+                nextAt = 0
+                ask()
             }
         }
         nextAt = now + UInt64(Self.pauseMilliseconds)

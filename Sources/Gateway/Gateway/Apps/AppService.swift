@@ -82,7 +82,7 @@ extension EventLoopHost {
         _ gathered: [ManagedApp], base: UInt64, since version: UInt64, of history: UInt64,
         then: @escaping (Bool) -> Void
     ) {
-        ask(AppNewsRequest(since: version), of: Bucket(0)) { [unowned self] answer in
+        ask(AppNewsRequest(since: version), of: Bucket(0)) { [self] answer in
             guard var news = answer else { return then(false) }
             guard news.since == 0 || news.history == history else {
                 return gatherApps([], base: 0, since: 0, of: news.history, then: then)

@@ -90,10 +90,10 @@ final class PartOpening: @unchecked Sendable {
     /// Asks part 0's owner until it has answered.
     private func askFold(on member: EventLoopHost, delay: Int64) {
         guard !host.isGivenUp(part, epoch: epoch) else { return isReading ? () : abandonReading() }
-        member.ask(StartRowsRequest(), of: Bucket(0)) { [unowned member] answer in
+        member.ask(StartRowsRequest(), of: Bucket(0)) { answer in
             guard let rows = answer else {
                 // The owner of part 0 is not there yet.
-                return member.campaigns.coordinator.later(delay) { [unowned member] in
+                return member.campaigns.coordinator.later(delay) {
                     self.askFold(on: member, delay: min(500, delay * 2))
                 }
             }

@@ -26,8 +26,8 @@ final class CounterMaintenance {
         nextLookAt = owner.now + Self.lookMilliseconds
         // Each loop answers when all it has counted so far is durable.
         let today = CountersRow.day(of: owner.now)
-        owner.coordinator.askAll({ _ in .foldable(today: today) }) { [weak self] answers in
-            guard let self, owner.isServing else { return }
+        owner.coordinator.askAll({ _ in .foldable(today: today) }) { [self, owner] answers in
+            guard owner.isServing else { return }
             take(answers, today)
         }
     }
@@ -42,7 +42,7 @@ final class CounterMaintenance {
         guard !change.isEmpty else { return remove(change) }
         // Its rows by bucket go only when the sum of them is on the disk.
         owner.metaWaiters.append(
-            MetaWaiter(ticket: fold.write(change, to: owner.store), done: { [weak self] in self?.remove(change) }))
+            MetaWaiter(ticket: fold.write(change, to: owner.store), done: { [self] in remove(change) }))
     }
 
     private func remove(_ change: CounterFold.Change) {
@@ -53,9 +53,10 @@ final class CounterMaintenance {
         let isCluster = owner.context.cluster != nil
         if isCluster { owner.withShard { $0.takeFold(change.days, now: owner.now) } }
         owner.coordinator.askAll({ .removeCounters(change.removed, $0, isCounted: isCluster) }) {
-            [weak self] answers in
+            [self, owner] answers in
+            guard owner.isServing else { return }
             let isWhole = answers.allSatisfy { if case .done = $0 { true } else { false } }
-            self?.end(lookIn: isWhole ? delay : Self.retryMilliseconds)
+            end(lookIn: isWhole ? delay : Self.retryMilliseconds)
         }
     }
 

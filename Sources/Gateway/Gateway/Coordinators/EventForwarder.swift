@@ -18,8 +18,8 @@ final class EventForwarder {
         owner.withShard { batches = $0.takeEvents(owner.share, now: owner.now) }
         for batch in batches {
             let feed = FeedName(batch.app, .events)
-            owner.host.feeds.ask(.append(feed, batch.items, lost: batch.lost)) { [weak owner] answer in
-                owner?.events.told(batch, answer)
+            owner.host.feeds.ask(.append(feed, batch.items, lost: batch.lost)) { [owner] answer in
+                owner.events.told(batch, answer)
             }
         }
     }
@@ -34,8 +34,8 @@ final class EventForwarder {
             if batch.items.count == FeedBounds.pageItems { tick() }
         default:
             // A home that refuses does not know the app yet, or its feed: it is asked again.
-            owner.coordinator.later(Self.retryMilliseconds) { [weak owner] in
-                guard let owner, owner.isServing else { return }
+            owner.coordinator.later(Self.retryMilliseconds) { [owner] in
+                guard owner.isServing else { return }
                 owner.withShard { $0.eventsTold(batch, isTold: false, now: owner.now) }
             }
         }

@@ -38,23 +38,11 @@ final class HandoffCoordinator {
         var wasHinted = false
     }
 
-    private struct Settlement {
-        var verdicts: [ResultVerdict]
-        /// For each shard asked, the places its verdicts take.
-        var places: [UInt64: [Int]]
-        var complete: ([ResultVerdict]) -> Void
-    }
-
-    /// Sends a command to a shard; the answer comes back through `leased` or `settled`.
-    struct Outlet {
-        var lease: (Int, LeaseCommand) -> Void
-        var settle: (Int, [JobResult], Set<AppKey>?, Origin) -> Void
-        var extend: (Int, [ExtendItem], Int64, Set<AppKey>?, Origin) -> Void
+    /// The apps that this gateway knows.
+    struct KnownApps {
         /// False while this gateway does not know all apps: it could not name the app of a job.
-        var knowsAllApps: () -> Bool
-        var knownApps: () -> Set<AppKey>
-        /// Names what waits in one of the coordinator's slots.
-        var route: (_ slot: UInt32, _ stamp: UInt32) -> Route
+        var isComplete: Bool
+        var keys: Set<AppKey>
     }
 
     /// Above any `limits.longPolls`, which the admin front keeps for its callers.
@@ -67,19 +55,27 @@ final class HandoffCoordinator {
     /// How long jobs that came too late for their round are offered to their shard again.
     private static let giveBackMilliseconds: Int64 = 120_000
 
-    private let loop: Int
-    private let loopCount: Int
+    /// The partition that each round begins with.
+    private let first: Int
+    private unowned let partitions: any Partitions
+    private let knownApps: () -> KnownApps
+    /// Monotonic milliseconds.
+    private let clock: () -> Int64
+    private let count: Int
     private var rounds = StampedTable<Round>(limit: HandoffCoordinator.roundLimit)
     private var due: DuePartitions
-    private var settlements = StampedTable<Settlement>(limit: HandoffCoordinator.settlementLimit)
-    var outlet: Outlet?
+    private var settlementCount = 0
     /// What the hook's receiver has answered.
     private(set) lazy var kept = KeptResults { [unowned self] results, complete in
         settle(results, apps: nil, complete: complete)
     }
 
-    init(loop: Int, loopCount: Int) {
-        (self.loop, self.loopCount, due) = (loop, loopCount, DuePartitions(count: loopCount))
+    init(
+        first: Int, partitions: any Partitions, knownApps: @escaping () -> KnownApps, clock: @escaping () -> Int64
+    ) {
+        (self.first, self.partitions, self.knownApps, self.clock) = (first, partitions, knownApps, clock)
+        count = partitions.partitionCount
+        due = DuePartitions(count: count)
     }
 
     var waitingCount: Int { rounds.count }
@@ -97,24 +93,23 @@ final class HandoffCoordinator {
     func settle(
         _ results: [JobResult], apps: Set<AppKey>?, complete: @escaping ([ResultVerdict]) -> Void
     ) -> Bool {
-        spread(results.map(\.job), complete: complete) { target, places, origin in
-            self.outlet?.settle(target, places.map { results[$0] }, apps, origin)
+        spread(results.map(\.job), complete: complete) { places in
+            SettleJobs(results: places.map { results[$0] }, apps: apps)
         }
     }
 
     func extend(
         _ items: [ExtendItem], milliseconds: Int64, apps: Set<AppKey>?, complete: @escaping ([ResultVerdict]) -> Void
     ) -> Bool {
-        spread(items.map(\.job), complete: complete) { target, places, origin in
-            self.outlet?.extend(target, places.map { items[$0] }, milliseconds, apps, origin)
+        spread(items.map(\.job), complete: complete) { places in
+            ExtendLeases(items: places.map { items[$0] }, milliseconds: milliseconds, apps: apps)
         }
     }
 
-    /// A shard's answer to a lease command; `nil`: it did not look, and may have jobs.
-    func leased(_ origin: Origin, _ answer: LeaseAnswer?, now: Int64) {
-        guard let route = Route(origin.route) else { return }
-        let jobs = answer?.jobs ?? []
-        guard var round = rounds[route.slot, route.stamp], round.isAsking, round.question == origin.request else {
+    /// Takes a partition's answer to a question of a round; `nil`: it did not look, and may have jobs.
+    private func leased(_ slot: UInt32, _ stamp: UInt32, _ question: UInt64, _ answer: LeaseAnswer?) {
+        let (jobs, now) = (answer?.jobs ?? [], clock())
+        guard var round = rounds[slot, stamp], round.isAsking, round.question == question else {
             return giveBack(jobs, "callerGone", now: now)
         }
         round.isAsking = false
@@ -122,7 +117,7 @@ final class HandoffCoordinator {
         if let answer, !answer.due.contains(ChannelSet(round.call.channel)) {
             due.drained(round.target, round.call.channel, reports: round.reports)
         }
-        let known = jobs.isEmpty ? [] : outlet?.knownApps() ?? []
+        let known = jobs.isEmpty ? [] : knownApps().keys
         round.jobs += jobs.filter { known.contains($0.app) }
         // Another gateway may have the app's settings earlier than this one. The rest of the round excludes that app.
         let unnamed = jobs.filter { !known.contains($0.app) }
@@ -130,8 +125,8 @@ final class HandoffCoordinator {
             giveBack(unnamed, "appNotKnownHere", now: now)
             round.call.apps = round.call.apps?.intersection(known) ?? known
         }
-        rounds[route.slot, route.stamp] = round
-        step(route.slot, route.stamp, now: now)
+        rounds[slot, stamp] = round
+        step(slot, stamp, now: now)
     }
 
     /// Returns jobs to their shard, due at once, without counting an attempt.
@@ -140,16 +135,6 @@ final class HandoffCoordinator {
         kept.settle(
             jobs.map { JobResult(job: $0.message, leaseID: $0.leaseID, outcome: .unsent, reason: reason) },
             until: now + Self.giveBackMilliseconds)
-    }
-
-    func settled(_ origin: Origin, _ verdicts: [ResultVerdict]) {
-        guard let route = Route(origin.route), var settlement = settlements[route.slot, route.stamp] else { return }
-        guard let places = settlement.places.removeValue(forKey: origin.request) else { return }
-        for (place, verdict) in zip(places, verdicts) { settlement.verdicts[place] = verdict }
-        settlements[route.slot, route.stamp] = settlement
-        guard settlement.places.isEmpty else { return }
-        settlements.remove(route.slot, route.stamp)
-        settlement.complete(settlement.verdicts)
     }
 
     /// A shard has due jobs of these channels: the calls that wait for one of them ask again.
@@ -174,7 +159,7 @@ final class HandoffCoordinator {
     }
 
     /// True while a caller waits for the answer to something that a shard was asked, or a part has results to take.
-    var hasWorkUnderWay: Bool { rounds.count > 0 || settlements.count > 0 || kept.count > 0 }
+    var hasWorkUnderWay: Bool { rounds.count > 0 || settlementCount > 0 || kept.count > 0 }
 
     /// Ends all waiting; for a stop.
     ///
@@ -224,12 +209,12 @@ final class HandoffCoordinator {
     private func step(_ slot: UInt32, _ stamp: UInt32, now: Int64) {
         guard var round = rounds[slot, stamp], !round.isAsking else { return }
         passDrained(&round)
-        if round.asked >= loopCount && round.jobs.isEmpty && round.wasHinted {
+        if round.asked >= count && round.jobs.isEmpty && round.wasHinted {
             (round.wasHinted, round.asked) = (false, 0)
             passDrained(&round)
         }
         let isFull = round.jobs.count >= round.call.limit
-        if isFull || round.asked >= loopCount || outlet?.knowsAllApps() == false {
+        if isFull || round.asked >= count || !knownApps().isComplete {
             if round.jobs.isEmpty && now < round.call.deadline {
                 rounds[slot, stamp] = round  // waits for a hint or the tick
                 return
@@ -243,52 +228,53 @@ final class HandoffCoordinator {
             round.call.complete(round.jobs)
             return
         }
-        let target = (loop + round.asked) % loopCount
+        let target = (first + round.asked) % count
         (round.isAsking, round.questionAt) = (true, now)
         (round.target, round.reports) = (target, due.reports(of: target, round.call.channel))
         round.question += 1
         rounds[slot, stamp] = round
-        guard let route = outlet?.route(slot, stamp) else { return }
-        outlet?.lease(
-            target,
-            LeaseCommand(
-                origin: route.origin(round.question), channel: round.call.channel, apps: round.call.apps,
-                limit: round.call.limit - round.jobs.count,
-                leaseMilliseconds: round.call.leaseMilliseconds, leaseID: round.call.leaseID))
+        let question = round.question
+        let command = LeaseCommand(
+            origin: .none, channel: round.call.channel, apps: round.call.apps,
+            limit: round.call.limit - round.jobs.count, leaseMilliseconds: round.call.leaseMilliseconds,
+            leaseID: round.call.leaseID)
+        partitions.ask(command, of: target) { [self] answer in leased(slot, stamp, question, answer) }
     }
 
     /// Passes by the shards that have no due jobs.
     private func passDrained(_ round: inout Round) {
-        while round.asked < loopCount, !due.mayHave((loop + round.asked) % loopCount, round.call.channel) {
+        while round.asked < count, !due.mayHave((first + round.asked) % count, round.call.channel) {
             round.asked += 1
         }
     }
 
-    private func spread(
-        _ jobs: [MessageID], complete: @escaping ([ResultVerdict]) -> Void,
-        send: (_ target: Int, _ places: [Int], Origin) -> Void
-    ) -> Bool {
+    /// Asks the partitions of the jobs, each for its own; `request` gets the places of a partition's jobs.
+    private func spread<Request: PartitionRequest>(
+        _ jobs: [MessageID], complete: @escaping ([ResultVerdict]) -> Void, request: (_ places: [Int]) -> Request
+    ) -> Bool where Request.Answer == [ResultVerdict] {
         var verdicts = jobs.map { ResultVerdict(job: $0, verdict: .unknownJob) }
-        var places: [UInt64: [Int]] = [:]
+        var places: [Int: [Int]] = [:]
         for (place, job) in jobs.enumerated() {
             // An id that names no bucket is none of ours and stays unknown.
             guard let bucket = job.bucket else { continue }
-            places[UInt64(bucket.loop(of: loopCount)), default: []].append(place)
+            places[bucket.loop(of: count), default: []].append(place)
+            verdicts[place].verdict = .storeFailed  // until its partition has answered
         }
         guard !places.isEmpty else {
             complete(verdicts)
             return true
         }
-        for (place, job) in jobs.enumerated() where job.bucket != nil {
-            verdicts[place].verdict = .storeFailed  // until its shard has spoken
-        }
-        guard
-            let (slot, stamp) = settlements.insert(
-                Settlement(verdicts: verdicts, places: places, complete: complete))
-        else { return false }
-        guard let route = outlet?.route(slot, stamp) else { return false }
+        guard settlementCount < Self.settlementLimit else { return false }
+        settlementCount += 1
+        var missing = places.count
         for (target, itsPlaces) in places.sorted(by: { $0.key < $1.key }) {
-            send(Int(target), itsPlaces, route.origin(target))
+            partitions.ask(request(itsPlaces), of: target) { [self] answers in
+                for (place, verdict) in zip(itsPlaces, answers) { verdicts[place] = verdict }
+                missing -= 1
+                guard missing == 0 else { return }
+                settlementCount -= 1
+                complete(verdicts)
+            }
         }
         return true
     }

@@ -50,8 +50,8 @@ final class KeptResults {
         for start in stride(from: 0, to: entries.count, by: Self.batchCount) {
             let batch = entries[start..<min(entries.count, start + Self.batchCount)]
             sentCount += batch.count
-            let isSent = send(batch.map(\.result)) { [weak self] verdicts in
-                self?.take(batch, verdicts.map { $0.verdict == .storeFailed })
+            let isSent = send(batch.map(\.result)) { [self] verdicts in
+                take(batch, verdicts.map { $0.verdict == .storeFailed })
             }
             if !isSent { take(batch, batch.map { _ in true }) }
         }

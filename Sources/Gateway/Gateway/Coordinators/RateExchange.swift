@@ -142,7 +142,7 @@ extension EventLoopHost {
         guard servingPartition(0) == nil else {
             return context.rates.endExchange(context.rates.count(reports, now: now), now: now)
         }
-        ask(CountRates(reports: reports), of: Bucket(0)) { [unowned self] totals in
+        ask(CountRates(reports: reports), of: Bucket(0)) { [self] totals in
             context.rates.endExchange(totals, now: now)
         }
     }

@@ -98,7 +98,7 @@ extension EventLoopHost {
             guard let elsewhere = context.quotas.count(told, of: cluster.node, now: loop.now) else { return }
             return context.quotas.hear(elsewhere, now: loop.now)
         }
-        ask(CountQueues(queues: told), of: Bucket(0)) { [unowned self] elsewhere in
+        ask(CountQueues(queues: told), of: Bucket(0)) { [self] elsewhere in
             // Where there is none, the last word holds for some seconds.
             if let elsewhere { context.quotas.hear(elsewhere, now: loop.now) }
         }

@@ -38,19 +38,19 @@ extension TaskCoordinator {
         case .ending:
             guard record.isStreamed else { return finish(record, .ended, done) }
             run(
-                BroadcastRun(record, .close(.expired), of: home) { [weak self] isWhole in
-                    guard let self, isWhole else { return done(.busy) }
+                BroadcastRun(record, .close(.expired), of: home) { [self] isWhole in
+                    guard isWhole else { return done(.busy) }
                     finish(record, .ended, done)
                 })
         case .stopping:
-            sweepBroadcast(record) { [weak self] answer in
-                guard let self, case .swept = answer else { return done(.busy) }
+            sweepBroadcast(record) { [self] answer in
+                guard case .swept = answer else { return done(.busy) }
                 guard record.isStreamed, record.broadcast?.number ?? 0 > 0 else {
                     return finish(record, .stopped, done)
                 }
                 run(
-                    BroadcastRun(record, .close(.revoked), of: home) { [weak self] isWhole in
-                        guard let self, isWhole else { return done(.busy) }
+                    BroadcastRun(record, .close(.revoked), of: home) { [self] isWhole in
+                        guard isWhole else { return done(.busy) }
                         finish(record, .stopped, done)
                     })
             }
@@ -60,8 +60,8 @@ extension TaskCoordinator {
 
     /// Everybody has been counted.
     private func finish(_ record: TaskRecord, _ change: TaskChange, _ done: @escaping (TaskAnswer) -> Void) {
-        ask(home: record.id, .change(record.id, record.app, change)) { [weak self] answer in
-            if case .record = answer, let self {
+        ask(home: record.id, .change(record.id, record.app, change)) { [self] answer in
+            if case .record = answer {
                 owner.context.tellEveryGateway(.broadcastEnded(record.id, record.app))
             }
             done(answer)
@@ -91,8 +91,8 @@ extension TaskCoordinator {
         let range = run.position..<min(Bucket.count, run.position + (isPaced ? 1 : Self.bucketsPerStep))
         let count = owner.partitionCount
         let loops = Set(range.map { $0 % count }).sorted()
-        let gathering = Gathering<TaskAnswer>(count: loops.count) { [weak self] answers in
-            self?.stepped(run, answers, to: range.upperBound)
+        let gathering = Gathering<TaskAnswer>(count: loops.count) { [self] answers in
+            stepped(run, answers, to: range.upperBound)
         }
         for loop in loops {
             let scan = BroadcastScan(
@@ -114,7 +114,7 @@ extension TaskCoordinator {
         }
         guard isWhole else {
             // Asks, too, whether the task is still where it was: the scan may be one that is over.
-            return later(1_000) { [weak self] in self?.write(run, then: { [weak self] in self?.run(run) }) }
+            return later(1_000) { [self] in write(run, then: { [self] in self.run(run) }) }
         }
         guard !found.isEmpty else { return went(run, count, to: end) }
         guard let app = owner.registry[run.record.app] else { return run.done(false) }
@@ -127,11 +127,10 @@ extension TaskCoordinator {
             task: run.record.id, app: run.record.app, createdAt: run.record.broadcast?.launchedAt ?? 0,
             content: content, isBulk: true, permit: owner.permitOfKeptTask)
         let targets = found.map { app.target($0, of: run.record.id) }
-        fanOut(sending, targets) { [weak self] outcomes in
-            guard let self else { return }
+        fanOut(sending, targets) { [self] outcomes in
             // Devices that have it already say so: a repeated step reaches nobody twice.
             guard !outcomes.contains(where: { $0.code.isRetryable }) else {
-                return later(1_000) { [weak self] in self?.run(run) }
+                return later(1_000) { [self] in self.run(run) }
             }
             guard !outcomes.contains(where: { $0.code == .stopped }) else { return run.done(false) }
             went(run, outcomes.count, to: end)
@@ -143,9 +142,8 @@ extension TaskCoordinator {
         var delay: Int64 = 0
         if let speed = run.record.broadcast?.speed, speed > 0 { delay = Int64(count) * 1_000 / speed }
         if case .close = run.purpose { delay = 0 }
-        let goOn: () -> Void = { [weak self] in
-            guard let self else { return }
-            if delay > 0 { later(delay) { [weak self] in self?.run(run) } } else { self.run(run) }
+        let goOn: () -> Void = { [self] in
+            if delay > 0 { later(delay) { [self] in self.run(run) } } else { self.run(run) }
         }
         guard count > 0 || end - run.written >= Self.bucketsPerWrite, end < Bucket.count else { return goOn() }
         write(run, then: goOn)
@@ -156,12 +154,12 @@ extension TaskCoordinator {
         guard mayContinue(run.home) else { return run.done(false) }
         let place = TaskCommand.advance(
             run.record.id, run.record.app, position: run.position, during: run.record.state)
-        ask(home: run.record.id, place) { [weak self] answer in
+        ask(home: run.record.id, place) { [self] answer in
             switch answer {
             case .record:
                 run.written = run.position
                 if let goOn { goOn() } else { run.done(true) }
-            case .busy: self?.later(1_000) { [weak self] in self?.write(run, then: goOn) }
+            case .busy: later(1_000) { [self] in write(run, then: goOn) }
             default: run.done(false)
             }
         }

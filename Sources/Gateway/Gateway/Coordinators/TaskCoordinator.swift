@@ -91,8 +91,8 @@ final class TaskCoordinator {
         if let (record, until) = cache[task], until > owner.loop.now {
             return told(record.app == app ? .record(record) : .unknown)
         }
-        ask(home: task, .load(task, app)) { [weak self] answer in
-            if case .record(let record) = answer, record.state == .open { self?.keep(record) }
+        ask(home: task, .load(task, app)) { [self] answer in
+            if case .record(let record) = answer, record.state == .open { keep(record) }
             told(answer)
         }
     }
@@ -156,14 +156,13 @@ final class TaskCoordinator {
     /// `told` gets `.swept` with the number of messages, or why not.
     func stop(_ task: TaskID, _ app: AppKey, told: @escaping (TaskAnswer) -> Void) {
         if task.kind == .single { return ask(home: task, .stopSingle(task, app), told: told) }
-        ask(home: task, .change(task, app, .stop)) { [weak self] answer in
-            guard let self else { return }
+        ask(home: task, .change(task, app, .stop)) { [self] answer in
             switch answer {
             case .record(let record) where record.state == .stopping && record.broadcast != nil:
-                sweepBroadcast(record) { [weak self] answer in
+                sweepBroadcast(record) { [self] answer in
                     told(answer)
                     // Only now does the home close it: what the closing scan ended is in nobody's count.
-                    guard case .swept = answer, let self else { return }
+                    guard case .swept = answer else { return }
                     ask(home: task, .change(task, app, .swept)) { _ in }
                 }
             case .record(let record) where record.state == .stopping: sweep(task, app, told: told)
@@ -177,8 +176,7 @@ final class TaskCoordinator {
 
     /// A push to an alias is a task of several devices without a row of its own: its messages tell of it.
     private func stopWithoutRow(_ task: TaskID, _ app: AppKey, told: @escaping (TaskAnswer) -> Void) {
-        askAll({ .totals(task, app, $0) }) { [weak self] answers in
-            guard let self else { return }
+        askAll({ .totals(task, app, $0) }) { [self] answers in
             var sum = TaskTotals()
             for answer in answers {
                 guard case .totals(let part) = answer else { return told(.busy) }
@@ -198,8 +196,7 @@ final class TaskCoordinator {
 
     private func sweep(_ task: TaskID, _ app: AppKey, told: @escaping (TaskAnswer) -> Void) {
         forgetEverywhere(task)
-        askAll({ .sweep(task, app, $0) }) { [weak self] answers in
-            guard let self else { return }
+        askAll({ .sweep(task, app, $0) }) { [self] answers in
             var count = 0
             for answer in answers {
                 // The row says `stopping` until all is done: its home takes it up again.
@@ -221,13 +218,13 @@ final class TaskCoordinator {
         guard !owner.context.isStopping, let app = owner.registry[first.app], let bucket = first.message.bucket else {
             return
         }
-        ask(home: first.task, .targets(first.task, from: 0)) { [weak self] answer in
-            guard let self, case .targets(let cids, _) = answer else { return }
+        ask(home: first.task, .targets(first.task, from: 0)) { [self] answer in
+            guard case .targets(let cids, _) = answer else { return }
             let targets = cids.map { app.target($0, of: first.task) }
             let siblings = targets.filter { $0.digest != first.message.low }
-            let gathering = Gathering<TaskAnswer>(count: siblings.count) { [weak self] answers in
+            let gathering = Gathering<TaskAnswer>(count: siblings.count) { [self] answers in
                 let isWhole = answers.allSatisfy { if case .swept = $0 { true } else { false } }
-                guard let self, isWhole else { return }
+                guard isWhole else { return }
                 ask(bucket.loop(of: owner.partitionCount), .settleFirstAck(first)) { _ in }
             }
             for sibling in siblings {
@@ -256,9 +253,9 @@ final class TaskCoordinator {
         let work = Work(task: record.id, state: record.state)
         guard !owner.context.isStopping, underWay[work] == nil else { return }
         underWay[work] = ObjectIdentifier(home)
-        let done: (TaskAnswer) -> Void = { [weak self] _ in
+        let done: (TaskAnswer) -> Void = { [self] _ in
             // Of a partition that has left, another owner may have begun the work anew.
-            if home.isServing { self?.underWay[work] = nil }
+            if home.isServing { underWay[work] = nil }
         }
         guard record.broadcast == nil else { return broadcastDue(record, of: home, done: done) }
         switch record.state {
@@ -275,13 +272,13 @@ final class TaskCoordinator {
         _ record: TaskRecord, from item: UInt64, of home: Partition, done: @escaping (TaskAnswer) -> Void
     ) {
         guard mayContinue(home), let app = owner.registry[record.app] else { return done(.busy) }
-        ask(home: record.id, .targets(record.id, from: item)) { [weak self] answer in
-            guard let self, case .targets(let cids, let next) = answer else { return done(.busy) }
+        ask(home: record.id, .targets(record.id, from: item)) { [self] answer in
+            guard case .targets(let cids, let next) = answer else { return done(.busy) }
             let sending = Sending(
                 task: record.id, app: record.app, createdAt: record.createdAt, content: record.content, isBulk: true,
                 permit: owner.permitOfKeptTask)
-            fanOut(sending, cids.map { app.target($0, of: record.id) }) { [weak self] outcomes in
-                guard let self, !outcomes.contains(where: { $0.code.isRetryable }) else { return done(.busy) }
+            fanOut(sending, cids.map { app.target($0, of: record.id) }) { [self] outcomes in
+                guard !outcomes.contains(where: { $0.code.isRetryable }) else { return done(.busy) }
                 if let next { return sendScheduled(record, from: next, of: home, done: done) }
                 ask(home: record.id, .change(record.id, record.app, .sent), told: done)
             }

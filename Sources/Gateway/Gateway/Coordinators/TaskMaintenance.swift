@@ -95,8 +95,8 @@ final class TaskMaintenance {
         // An answer that does not come, of a loop that is busy, costs one second's look.
         guard owner.now >= asksAgainAt else { return }
         asksAgainAt = owner.now + Self.retryDelay
-        owner.coordinator.askAll({ _ in .online }) { [weak self] answers in
-            guard let self, owner.isServing else { return }
+        owner.coordinator.askAll({ _ in .online }) { [self, owner] answers in
+            guard owner.isServing else { return }
             var counts: [AppKey: Int] = [:]
             for app in owner.snapshot.settings where app.isServed { counts[app.key] = 0 }
             for answer in answers {

@@ -51,12 +51,12 @@ final class AdminHandler {
                 status: reply.status, contentType: reply.contentType, headers: reply.headers, body: reply.body)
         }
         guard isOfUnlistedApp(exchange.rawTargetBytes) else { return handleListed(exchange) }
-        owner.appInquiry.confirm { [weak self] isConfirmed in
+        owner.appInquiry.confirm { [self] isConfirmed in
             guard isConfirmed else {
-                self?.respond(exchange, .adminUnavailable("the owner of the apps' rows does not answer now; retry"))
+                respond(exchange, .adminUnavailable("the owner of the apps' rows does not answer now; retry"))
                 return
             }
-            self?.handleListed(exchange)
+            handleListed(exchange)
         }
     }
 
@@ -72,16 +72,16 @@ final class AdminHandler {
         case .respond(let response): respond(exchange, response)
         case .lease(let request): lease(exchange, request)
         case .results(let request):
-            let isTaken = owner.handoff.settle(request.results, apps: request.apps) { [weak self] verdicts in
-                self?.respond(exchange, HandoffAnswer.verdicts(verdicts))
+            let isTaken = owner.handoff.settle(request.results, apps: request.apps) { [self] verdicts in
+                respond(exchange, HandoffAnswer.verdicts(verdicts))
             }
             if !isTaken { respond(exchange, Self.busy) }
         case .extend(let request):
             let items = request.items.map { ExtendItem(job: $0.job, leaseID: $0.leaseID) }
             let isTaken = owner.handoff.extend(
                 items, milliseconds: request.leaseMilliseconds, apps: request.apps
-            ) { [weak self] verdicts in
-                self?.respond(exchange, HandoffAnswer.verdicts(verdicts))
+            ) { [self] verdicts in
+                respond(exchange, HandoffAnswer.verdicts(verdicts))
             }
             if !isTaken { respond(exchange, Self.busy) }
         case .device(let device):
@@ -104,14 +104,14 @@ final class AdminHandler {
             owner.publicHandler.push(exchange, app: app)
         case .inspect(let request):
             guard owner.context.isReady else { return respond(exchange, .adminUnavailable("the gateway is starting")) }
-            inspections.handle(request) { [weak self] response in self?.respond(exchange, response) }
+            inspections.handle(request) { [self] response in respond(exchange, response) }
         case .feed(let request):
-            owner.feeds.handle(request, isCallerPresent: { !exchange.isPeerGone }) { [weak self] response in
-                self?.respond(exchange, response)
+            owner.feeds.handle(request, isCallerPresent: { !exchange.isPeerGone }) { [self] response in
+                respond(exchange, response)
             }
         case .metrics(let scope):
-            MetricsGatherer.gather(owner, scope: scope) { [weak self] page in
-                self?.respond(exchange, APIResponse(status: 200, contentType: .metrics, body: page))
+            MetricsGatherer.gather(owner, scope: scope) { [self] page in
+                respond(exchange, APIResponse(status: 200, contentType: .metrics, body: page))
             }
         case .cluster:
             respond(exchange, owner.context.cluster?.status().map(ClusterAnswer.status) ?? ClusterAnswer.none)
@@ -125,7 +125,7 @@ final class AdminHandler {
                 exchange,
                 owner.context.backups.begin(
                     name, in: owner.snapshot.backupFolder, of: store, by: credential, log: owner.log))
-        case .app(let request): apps.handle(request) { [weak self] response in self?.respond(exchange, response) }
+        case .app(let request): apps.handle(request) { [self] response in respond(exchange, response) }
         case .drain(let request, let credential): drain(exchange, request, by: credential)
         case .drainState: respond(exchange, DrainAnswer.status(owner.context.drainStatus(now: Int64(owner.loop.now))))
         case .backupState: respond(exchange, BackupAnswer.status(owner.context.backups.status))
@@ -149,9 +149,8 @@ final class AdminHandler {
                 leaseMilliseconds: request.leaseMilliseconds,
                 deadline: Int64(owner.loop.now) + request.waitMilliseconds, leaseID: request.leaseID,
                 isCallerPresent: { !exchange.isPeerGone },
-                complete: { [weak self] jobs in
+                complete: { [self] jobs in
                     longPolls.leave()
-                    guard let self else { return }
                     respond(exchange, HandoffAnswer.lease(jobs, registry: api.registry))
                 }), now: Int64(owner.loop.now))
         if !isTaken {
@@ -185,9 +184,9 @@ final class AdminHandler {
     ) {
         guard pendingCount < Self.pendingLimit else { return respond(exchange, Self.busy) }
         pendingCount += 1
-        owner.ask(request, of: bucket) { [weak self] answer in
-            self?.pendingCount -= 1
-            self?.respond(exchange, response(answer))
+        owner.ask(request, of: bucket) { [self] answer in
+            pendingCount -= 1
+            respond(exchange, response(answer))
         }
     }
 

@@ -21,7 +21,7 @@ struct AppHandler {
             guard owner.context.isReady, !owner.context.isStopping else {
                 return respond(.adminUnavailable("the gateway is starting or stopping"))
             }
-            owner.ask(ChangeApp(change: change), of: Bucket(0)) { [unowned owner] answer in
+            owner.ask(ChangeApp(change: change), of: Bucket(0)) { [self] answer in
                 guard let result = answer else {
                     return respond(
                         .adminUnavailable("the owner of the apps' rows does not answer now: look at the app, and retry")

@@ -52,12 +52,12 @@ final class DirectoryHandler {
     func follow(_ news: TokenNews) {
         // Requests of the apps' servers have half of the room for themselves.
         guard operations.count < Self.pendingLimit / 2 else { return followLater(news) }
-        let isTaken = run(.tokens(news), app: news.app) { [weak self] operation in
+        let isTaken = run(.tokens(news), app: news.app) { [self] operation in
             var rest = news
             let failed = operation.outcomes.map { $0 == .failed }
             rest.claims = zip(news.claims, failed).filter(\.1).map(\.0)
             rest.releases = zip(news.releases, failed.dropFirst(news.claims.count)).filter(\.1).map(\.0)
-            if !rest.claims.isEmpty || !rest.releases.isEmpty { self?.followLater(rest) }
+            if !rest.claims.isEmpty || !rest.releases.isEmpty { followLater(rest) }
         }
         if !isTaken { followLater(news) }
     }
@@ -83,7 +83,7 @@ final class DirectoryHandler {
                 case .loop(let loop): (loop, Bucket(UInt16(loop)))
                 }
             let command = DirectoryCommand(origin: .none, app: app, bucket: bucket, step: step.step)
-            partitions.ask(command, of: target) { [weak self] in self?.answered(slot, stamp, step.request, $0) }
+            partitions.ask(command, of: target) { [self] in answered(slot, stamp, step.request, $0) }
         }
     }
 

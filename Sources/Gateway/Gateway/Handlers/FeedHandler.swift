@@ -24,9 +24,8 @@ final class FeedHandler {
                 return respond(AdminHandler.busy)
             }
             let deadline = Int64(owner.loop.now) + read.waitMilliseconds
-            wait(read, until: deadline, isCallerPresent) { [weak self] answer in
+            wait(read, until: deadline, isCallerPresent) { [self] answer in
                 longPolls.leave()
-                guard let self else { return }
                 respond(FeedAnswers.page(answer, of: read.feed, registry: owner.registry))
             }
         case .acknowledge(let feed, let number):
@@ -48,8 +47,8 @@ final class FeedHandler {
         var slice = read
         slice.waitMilliseconds = min(max(0, deadline - began), Self.sliceMilliseconds)
         let asked = slice.waitMilliseconds
-        ask(.read(slice)) { [weak self] answer in
-            guard let self, case .page(let page)? = answer, page.items.isEmpty, page.missed == 0 else {
+        ask(.read(slice)) { [self] answer in
+            guard case .page(let page)? = answer, page.items.isEmpty, page.missed == 0 else {
                 return then(answer)
             }
             let now = Int64(owner.loop.now)

@@ -56,8 +56,7 @@ final class InspectionHandler {
     // MARK: Devices
 
     private func recent(_ address: DeviceAddress, _ limit: Int, _ respond: @escaping Respond) {
-        ask(address.bucket, .recent(address, limit: limit)) { [weak self] answer in
-            guard let self else { return }
+        ask(address.bucket, .recent(address, limit: limit)) { [self] answer in
             switch answer {
             case .inspected(.recent(let recent)):
                 respond(InspectionAnswers.recent(recent, of: address, registry: registry))
@@ -81,8 +80,7 @@ final class InspectionHandler {
     private func change(
         _ address: DeviceAddress, _ change: DeviceChange, by name: String, _ respond: @escaping Respond
     ) {
-        ask(address.bucket, .change(address, change)) { [weak self] answer in
-            guard let self else { return }
+        ask(address.bucket, .change(address, change)) { [self] answer in
             switch answer {
             case .inspected(.changed(let result)):
                 owner.log.write(
@@ -102,15 +100,14 @@ final class InspectionHandler {
 
     private func task(_ task: TaskID, _ app: AppKey, _ respond: @escaping Respond) {
         guard task.kind != .single else { return single(task, app, respond) }
-        coordinator.ask(home: task, .load(task, app)) { [weak self] answer in
+        coordinator.ask(home: task, .load(task, app)) { [self] answer in
             var record: TaskRecord?
             switch answer {
             case .record(let found): record = found
             case .unknown: break
             default: return respond(InspectionAnswers.unreadable)
             }
-            self?.coordinator.askAll({ .totals(task, app, $0) }) { [weak self] answers in
-                guard let self else { return }
+            coordinator.askAll({ .totals(task, app, $0) }) { [self] answers in
                 var totals = TaskTotals()
                 for answer in answers {
                     guard case .totals(let part) = answer else { return respond(InspectionAnswers.unreadable) }
@@ -123,8 +120,8 @@ final class InspectionHandler {
 
     /// A single push: its one message.
     private func single(_ task: TaskID, _ app: AppKey, _ respond: @escaping Respond) {
-        ask(task.home, .single(task, app)) { [weak self] answer in
-            guard let self, case .inspected(.single(_, let cid)) = answer, let device = registry.known(app) else {
+        ask(task.home, .single(task, app)) { [self] answer in
+            guard case .inspected(.single(_, let cid)) = answer, let device = registry.known(app) else {
                 if case .unknown = answer { return respond(InspectionAnswers.unknownTask) }
                 return respond(InspectionAnswers.unreadable)
             }
@@ -137,8 +134,7 @@ final class InspectionHandler {
         let target = app.target(address.cid, of: task)
         let request = TaskMessageRequest(
             task: task, app: address.app, cid: address.cid, bucket: target.bucket, digest: target.digest)
-        owner.ask(request, of: target.bucket) { [weak self] answer in
-            guard let self else { return }
+        owner.ask(request, of: target.bucket) { [self] answer in
             switch answer {
             case .unreadable: respond(InspectionAnswers.unreadable)
             case .unknownTask: respond(InspectionAnswers.unknownTask)
@@ -151,7 +147,7 @@ final class InspectionHandler {
 
     /// First the calls that made tasks: the refusals of their devices name the task.
     private func findCalls(_ name: RequestName, _ respond: @escaping Respond) {
-        let gathering = Gathering<TaskAnswer>(count: name.calls.count) { [weak self] answers in
+        let gathering = Gathering<TaskAnswer>(count: name.calls.count) { [self] answers in
             var tasks: [(name: String, task: TaskID)] = []
             for (call, answer) in zip(name.calls, answers) {
                 switch answer {
@@ -160,7 +156,7 @@ final class InspectionHandler {
                 default: return respond(InspectionAnswers.unreadable)
                 }
             }
-            self?.findSingles(name, tasks, respond)
+            findSingles(name, tasks, respond)
         }
         for (place, call) in name.calls.enumerated() {
             ask(call.key.bucket, .call(call.key)) { gathering.take($0, at: place) }
@@ -184,8 +180,7 @@ final class InspectionHandler {
     // MARK: Jobs
 
     private func jobs(_ apps: Set<AppKey>?, _ limit: Int, _ respond: @escaping Respond) {
-        askAll({ _ in .jobs(apps: apps, limit: limit) }, respond) { [weak self] answers in
-            guard let self else { return }
+        askAll({ _ in .jobs(apps: apps, limit: limit) }, respond) { [self] answers in
             var overview = JobOverview()
             for case .jobs(let part) in answers { overview.add(part, limit: limit) }
             respond(InspectionAnswers.jobs(overview, registry: registry))

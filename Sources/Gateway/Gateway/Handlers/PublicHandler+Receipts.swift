@@ -8,8 +8,7 @@ extension PublicHandler {
     func receipt(_ exchange: HTTPExchange, _ request: ReceiptRequest) {
         guard owner.context.isReady, !owner.context.isStopping else { return respond(exchange, .starting) }
         let command = request.command(origin: .none)
-        owner.ask(command, of: command.bucket) { [weak self, app = request.app, form = request.form] answer in
-            guard let self else { return }
+        owner.ask(command, of: command.bucket) { [self, app = request.app, form = request.form] answer in
             count(answer, of: app)
             respond(exchange, ReceiptRequest.answer(answer, form: form))
         }

@@ -35,8 +35,7 @@ extension PublicHandler {
         guard owner.context.isReady, !owner.context.isStopping else { return respond(exchange, .starting) }
         let places = request.lookUp
         guard !places.isEmpty else { return perform(exchange, request, known: []) }
-        let isTaken = owner.directoryHandler.run(.each(places, .describe), app: request.app) { [weak self] operation in
-            guard let self else { return }
+        let isTaken = owner.directoryHandler.run(.each(places, .describe), app: request.app) { [self] operation in
             guard !operation.outcomes.contains(.failed) else {
                 return respond(exchange, TestDeviceAnswer.unreadable)
             }
@@ -52,8 +51,8 @@ extension PublicHandler {
     /// Carries it out on the loop that owns the gateway's own rows.
     private func perform(_ exchange: HTTPExchange, _ request: TestDeviceRequest, known: Set<DeviceID>) {
         let call = TestDevicesCall(request: request, known: known, limit: owner.limits.users.testDevices)
-        owner.ask(call, of: Bucket(0)) { [weak self] result in
-            self?.respond(exchange, result.map { TestDeviceAnswer.render(request, $0) } ?? .busy)
+        owner.ask(call, of: Bucket(0)) { [self] result in
+            respond(exchange, result.map { TestDeviceAnswer.render(request, $0) } ?? .busy)
         }
     }
 }

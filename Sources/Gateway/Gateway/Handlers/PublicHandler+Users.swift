@@ -11,8 +11,8 @@ extension PublicHandler {
             let verdict = owner.context.rates.take(counted, app: request.app, bound: bound, now: owner.now)
             guard verdict == .granted else { return respond(exchange, UserAnswer.refused(request, verdict)) }
         }
-        let isTaken = owner.directoryHandler.run(request.work, app: request.app) { [weak self] operation in
-            self?.respond(exchange, UserAnswer.render(request, operation))
+        let isTaken = owner.directoryHandler.run(request.work, app: request.app) { [self] operation in
+            respond(exchange, UserAnswer.render(request, operation))
         }
         if !isTaken { respond(exchange, .busy) }
     }

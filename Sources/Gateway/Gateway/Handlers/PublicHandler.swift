@@ -202,17 +202,16 @@ final class PublicHandler {
         case .users(let request): users(exchange, request)
         case .testDevices(let request): testDevices(exchange, request)
         case .campaign(let action):
-            owner.campaigns.perform(action, byteCount: exchange.body.count) { [weak self] response in
-                self?.respond(exchange, response)
+            owner.campaigns.perform(action, byteCount: exchange.body.count) { [self] response in
+                respond(exchange, response)
             }
         case .revokeToken(let token, let app, let response):
-            void(token, of: app) { [weak self] refusal in self?.respond(exchange, refusal ?? response) }
+            void(token, of: app) { [self] refusal in respond(exchange, refusal ?? response) }
         case .receipt(let request): receipt(exchange, request)
         case .token(let response): respond(exchange, response)
         case .check: respond(exchange, APIResponse(status: 200))
         case .unlistedApp(let response):
-            owner.appInquiry.confirm { [weak self] isConfirmed in
-                guard let self else { return }
+            owner.appInquiry.confirm { [self] isConfirmed in
                 guard isConfirmed else { return respond(exchange, .starting) }
                 let action = exchange.withRequest { self.api.handle($0, now: self.owner.now) }
                 if case .unlistedApp = action { respond(exchange, response) } else { perform(exchange, action) }
@@ -317,14 +316,14 @@ final class PublicHandler {
     private func status(_ exchange: HTTPExchange, _ query: StatusQuery) {
         let devices = query.devices
         guard !devices.isEmpty else { return respond(exchange, StatusAnswer.render(query, statuses: [:])) }
-        let gathering = Gathering<(cid: DeviceID, answer: DeviceAnswer)>(count: devices.count) { [weak self] answers in
+        let gathering = Gathering<(cid: DeviceID, answer: DeviceAnswer)>(count: devices.count) { [self] answers in
             var statuses: [DeviceID: DeviceStatus] = [:]
             for (cid, answer) in answers {
                 // One device that cannot be read would look like one that does not exist.
-                if case .unreadable = answer { self?.respond(exchange, .statusUnreadable); return }
+                if case .unreadable = answer { respond(exchange, .statusUnreadable); return }
                 statuses[cid] = answer.status
             }
-            self?.respond(exchange, StatusAnswer.render(query, statuses: statuses))
+            respond(exchange, StatusAnswer.render(query, statuses: statuses))
         }
         for (place, device) in devices.enumerated() {
             owner.ask(DeviceStatusRequest(device: device), of: device.bucket) {

@@ -67,16 +67,14 @@ final class TaskHandler {
     private func create(_ task: NewTask, _ permit: PublishPermit, _ respond: @escaping Respond) {
         let command = TaskCommand.create(
             task.record, requestKey: task.requestKey, requestDigest: task.requestDigest)
-        coordinator.ask(home: task.record.id, command) { [weak self] answer in
-            guard let self else { return }
+        coordinator.ask(home: task.record.id, command) { [self] answer in
             guard case .created(let id, _) = answer, let group = task.group else {
                 return respond(CampaignAnswer.created(answer, task, durability: durability))
             }
             // A repetition writes the same row again: the first may have died before it.
             coordinator.ask(
                 group.bucket.loop(of: owner.partitionCount), .joinGroup(id, bucket: group.bucket, owner: group.owner)
-            ) { [weak self] joined in
-                guard let self else { return }
+            ) { [self] joined in
                 guard case .done = joined else { return respond(.busy) }
                 respond(CampaignAnswer.created(answer, task, durability: durability))
             }
@@ -84,8 +82,7 @@ final class TaskHandler {
     }
 
     private func list(_ call: ListCall, _ permit: PublishPermit, _ respond: @escaping Respond) {
-        coordinator.record(call.task, call.app.key) { [weak self] answer in
-            guard let self else { return }
+        coordinator.record(call.task, call.app.key) { [self] answer in
             guard case .record(let record) = answer else {
                 if case .unknown = answer { return respond(CampaignAnswer.unknownTask) }
                 return respond(.busy)
@@ -94,8 +91,7 @@ final class TaskHandler {
             switch call.audience {
             case .devices(let targets): send(targets, nil, call, record, permit, respond)
             case .conditions(let candidates):
-                matching(candidates, of: call.app) { [weak self] found in
-                    guard let self else { return }
+                matching(candidates, of: call.app) { [self] found in
                     guard let found else { return respond(.busy) }
                     let targets = found.map { call.app.target($0, of: call.task) }
                     guard !targets.isEmpty else {
@@ -105,8 +101,7 @@ final class TaskHandler {
                     send(targets, nil, call, record, permit, respond)
                 }
             case .aliases(let names):
-                aliases.resolve(names, of: call.app.key) { [weak self] found in
-                    guard let self else { return }
+                aliases.resolve(names, of: call.app.key) { [self] found in
                     guard let found else { return respond(.busy) }
                     var call = call
                     call.unknown += found.lazy.filter(\.devices.isEmpty).map(\.alias)
@@ -137,8 +132,7 @@ final class TaskHandler {
         let sending = TaskCoordinator.Sending(
             task: record.id, app: record.app, createdAt: record.createdAt, content: record.content, isBulk: true,
             permit: permit)
-        carry(sending, targets, key: call.key, digest: call.digest, app: call.app) { [weak self] result in
-            guard let self else { return }
+        carry(sending, targets, key: call.key, digest: call.digest, app: call.app) { [self] result in
             switch result {
             case .outcomes(_, let outcomes):
                 respond(
@@ -155,8 +149,7 @@ final class TaskHandler {
         _ permit: PublishPermit, _ respond: @escaping Respond
     ) {
         let places = targets.map { DevicePlace(cid: $0.cid, bucket: $0.bucket) }
-        describe(places, of: call.app) { [weak self] details in
-            guard let self else { return }
+        describe(places, of: call.app) { [self] details in
             guard let details else { return respond(.busy) }
             var (known, unknown): ([ListTarget], [DeviceID]) = ([], [])
             for (target, detail) in zip(targets, details) {
@@ -176,8 +169,7 @@ final class TaskHandler {
         _ respond: @escaping Respond
     ) {
         let part = targets[start...].prefix(TaskBounds.targetsOfARow)
-        coordinator.ask(home: record.id, .park(record.id, record.app, part.map(\.cid))) { [weak self] answer in
-            guard let self else { return }
+        coordinator.ask(home: record.id, .park(record.id, record.app, part.map(\.cid))) { [self] answer in
             switch answer {
             case .parked where start + part.count < targets.count:
                 park(
@@ -214,8 +206,7 @@ final class TaskHandler {
             return coordinator.fanOut(sending, targets) { told(.outcomes(sending.task, $0)) }
         }
         let home = key.bucket.loop(of: owner.partitionCount)
-        coordinator.ask(home, .begin(key, digest: digest, sending.task, targets.map(\.cid))) { [weak self] answer in
-            guard let self else { return }
+        coordinator.ask(home, .begin(key, digest: digest, sending.task, targets.map(\.cid))) { [self] answer in
             switch answer {
             case .begun(let task, let cids):
                 var (sending, targets) = (sending, targets)
@@ -228,8 +219,7 @@ final class TaskHandler {
                 if sending.createdAt == 0 || cids != targets.map(\.cid) {
                     targets = cids.map { app.target($0, of: task) }
                 }
-                sendOnce(sending, targets) { [weak self] outcomes in
-                    guard let self else { return }
+                sendOnce(sending, targets) { [self] outcomes in
                     let isWhole = outcomes?.contains { $0.code.isRetryable } == false
                     coordinator.ask(home, .end(key, isWhole ? outcomes : nil)) { ended in
                         guard let outcomes else { return told(.busy) }
@@ -253,8 +243,8 @@ final class TaskHandler {
         sending.content.firstAckWins = given.content.firstAckWins && targets.count > 1
         guard sending.content.firstAckWins else { return coordinator.fanOut(sending, targets) { told($0) } }
         coordinator.ask(home: sending.task, .keepSiblings(sending.task, targets.map(\.cid))) {
-            [weak self, sending] answer in
-            guard let self, case .done = answer else { return told(nil) }
+            [self, sending] answer in
+            guard case .done = answer else { return told(nil) }
             coordinator.fanOut(sending, targets) { told($0) }
         }
     }
@@ -264,8 +254,7 @@ final class TaskHandler {
     private func push(
         _ pushes: [AliasPush], _ form: PushForm, _ permit: PublishPermit, _ respond: @escaping Respond
     ) {
-        let gathering = Gathering<CampaignAnswer.AliasResult>(count: pushes.count) { [weak self] results in
-            guard let self else { return }
+        let gathering = Gathering<CampaignAnswer.AliasResult>(count: pushes.count) { [self] results in
             let numbered = zip(pushes, results).map { (itemIndex: $0.itemIndex, result: $1) }
             let ordered = numbered.sorted { $0.itemIndex < $1.itemIndex }
             respond(CampaignAnswer.aliases(ordered, form: form, durability: durability))
@@ -275,18 +264,15 @@ final class TaskHandler {
 
     private func carry(_ push: AliasPush, _ permit: PublishPermit, told: @escaping (CampaignAnswer.AliasResult) -> Void)
     {
-        aliases.resolve([push.alias], of: push.app.key) { [weak self] found in
-            guard let self else { return }
+        aliases.resolve([push.alias], of: push.app.key) { [self] found in
             guard let found else { return told(CampaignAnswer.busyResult) }
             let cids = found.first?.devices ?? []
             guard !cids.isEmpty else { return told(CampaignAnswer.unknownAlias(push.alias.text)) }
-            carry(push, to: cids, key: push.key, permit) { [weak self] result in
-                guard let self else { return }
+            carry(push, to: cids, key: push.key, permit) { [self] result in
                 guard case .conflict = result else { return told(Self.result(result)) }
                 // The id may have been used for another alias, which is another request.
                 coordinator.ask(push.key.bucket.loop(of: owner.partitionCount), .inspect(.call(push.key))) {
-                    [weak self] (answer: TaskAnswer) in
-                    guard let self else { return }
+                    [self] (answer: TaskAnswer) in
                     guard case .inspected(.call(let task)) = answer else { return told(CampaignAnswer.busyResult) }
                     guard push.isApart(from: task) else { return told(CampaignAnswer.conflictResult) }
                     carry(push, to: cids, key: push.ownKey, permit) { told(Self.result($0)) }
@@ -342,8 +328,7 @@ final class TaskHandler {
     }
 
     private func push(_ push: TagPush, _ permit: PublishPermit, _ respond: @escaping Respond) {
-        matching(push.candidates, of: push.app) { [weak self] found in
-            guard let self else { return }
+        matching(push.candidates, of: push.app) { [self] found in
             guard let found else { return respond(.busy) }
             guard !found.isEmpty else {
                 return respond(
@@ -356,8 +341,7 @@ final class TaskHandler {
             carry(
                 sending, found.map { push.app.target($0, of: push.task) }, key: push.key, digest: push.digest,
                 app: push.app
-            ) { [weak self] result in
-                guard let self else { return }
+            ) { [self] result in
                 switch result {
                 case .outcomes(let task, let outcomes):
                     respond(
@@ -388,8 +372,7 @@ final class TaskHandler {
     private func report(_ query: TaskReportQuery, found: [(TaskID, TaskTotals?)], _ respond: @escaping Respond) {
         guard found.count < query.tasks.count else { return respond(ReportAnswer.tasks(found, query)) }
         let task = query.tasks[found.count]
-        totals(of: task, query.app) { [weak self] totals in
-            guard let self else { return }
+        totals(of: task, query.app) { [self] totals in
             switch totals {
             case .found(let totals): report(query, found: found + [(task, totals)], respond)
             case .absent: report(query, found: found + [(task, nil)], respond)
@@ -414,8 +397,7 @@ final class TaskHandler {
             }
             return
         }
-        coordinator.askAll({ .totals(task, app, $0) }) { [weak self] answers in
-            guard let self else { return }
+        coordinator.askAll({ .totals(task, app, $0) }) { [self] answers in
             var sum = TaskTotals()
             for answer in answers {
                 guard case .totals(let part) = answer else { return told(.unreadable) }
@@ -434,8 +416,7 @@ final class TaskHandler {
 
     private func report(_ query: GroupReportQuery, _ respond: @escaping Respond) {
         let command = TaskCommand.group(bucket: query.place.bucket, owner: query.place.owner)
-        coordinator.ask(query.place.bucket.loop(of: owner.partitionCount), command) { [weak self] answer in
-            guard let self else { return }
+        coordinator.ask(query.place.bucket.loop(of: owner.partitionCount), command) { [self] answer in
             guard case .group(let all) = answer else { return respond(.busy) }
             let tasks = all.filter { query.asks(for: $0) }
             sum(tasks[...], TaskTotals(), query.app) { totals in
@@ -449,8 +430,7 @@ final class TaskHandler {
         _ tasks: ArraySlice<TaskID>, _ sum: TaskTotals, _ app: AppKey, told: @escaping (TaskTotals?) -> Void
     ) {
         guard let task = tasks.first else { return told(sum) }
-        totals(of: task, app) { [weak self] part in
-            guard let self else { return told(nil) }
+        totals(of: task, app) { [self] part in
             var next = sum
             switch part {
             case .found(let part): next.add(part)
@@ -463,13 +443,13 @@ final class TaskHandler {
 
     private func report(_ query: DayReportQuery, _ respond: @escaping Respond) {
         guard query.isKept else { return respond(ReportAnswer.day(DayTotals(), online: 0, query)) }
-        coordinator.askAll({ _ in .day(query.app, day: query.day) }) { [weak self] answers in
+        coordinator.askAll({ _ in .day(query.app, day: query.day) }) { [self] answers in
             var sum = DayTotals()
             for answer in answers {
                 guard case .day(let part) = answer else { return respond(.busy) }
                 sum.add(part)
             }
-            self?.owner.ask(OnlinePeakRequest(app: query.app, day: query.day), of: Bucket(0)) { online in
+            owner.ask(OnlinePeakRequest(app: query.app, day: query.day), of: Bucket(0)) { online in
                 guard let online else { return respond(.busy) }
                 respond(ReportAnswer.day(sum, online: online, query))
             }
@@ -480,7 +460,7 @@ final class TaskHandler {
         guard let app = owner.registry[key] else { return respond(.busy) }
         let rates = owner.context.rates
         let question = rates.question(ReportAnswer.quotaKinds, app: key, now: owner.now)
-        owner.ask(CountRates(reports: question), of: Bucket(0)) { [unowned owner] totals in
+        owner.ask(CountRates(reports: question), of: Bucket(0)) { [self] totals in
             // Without the counter: as far as this gateway knows.
             if let totals { rates.hear(totals, now: owner.now) }
             respond(ReportAnswer.quota(app.rates) { rates.usedToday($0, app: key, now: owner.now) })

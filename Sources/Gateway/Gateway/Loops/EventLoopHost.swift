@@ -30,7 +30,10 @@ final class EventLoopHost {
     let adminRoom: HTTPConnectionLimit
     var listeners = HostListeners()
     let publisher = NativePublisher()
-    let handoff: HandoffCoordinator
+    private(set) lazy var handoff = HandoffCoordinator(
+        first: index, partitions: self,
+        knownApps: { [unowned self] in .init(isComplete: registry.isComplete, keys: registry.keys) },
+        clock: { [loop] in Int64(loop.now) })
     private(set) lazy var welcomes = AcceptQueue(self)
     private(set) lazy var publicHandler = PublicHandler(self)
     private(set) lazy var directoryHandler = DirectoryHandler(self)
@@ -105,7 +108,6 @@ final class EventLoopHost {
     /// Made on the thread that starts the gateway, before the loop runs.
     init(index: Int, loop: EventLoop, context: GatewayContext, snapshot: GatewaySnapshot, clock: ClockMapping) {
         (self.index, self.loop, self.context, self.snapshot) = (index, loop, context, snapshot)
-        handoff = HandoffCoordinator(loop: index, loopCount: context.partitionCount)
         publicRoom = HTTPConnectionLimit(limit: snapshot.connections.http / context.hostCount)
         adminRoom = HTTPConnectionLimit(limit: snapshot.connections.admin / context.hostCount)
         core = .allocate(capacity: 1)
@@ -118,25 +120,6 @@ final class EventLoopHost {
                 deviceFrameByteLimit: min(snapshot.limits.frameBytes, Wire.Limits.clientBodyByteCount)))
         _ = welcomes
         openHandshakeGate()
-        handoff.outlet = HandoffCoordinator.Outlet(
-            lease: { [unowned self] target, command in
-                ask(command, of: target) { [unowned self] answer in
-                    handoff.leased(command.origin, answer, now: Int64(self.loop.now))
-                }
-            },
-            settle: { [unowned self] target, results, apps, origin in
-                ask(SettleJobs(results: results, apps: apps), of: target) { [unowned self] verdicts in
-                    handoff.settled(origin, verdicts)
-                }
-            },
-            extend: { [unowned self] target, items, milliseconds, apps, origin in
-                ask(ExtendLeases(items: items, milliseconds: milliseconds, apps: apps), of: target) {
-                    [unowned self] verdicts in
-                    handoff.settled(origin, verdicts)
-                }
-            }, knowsAllApps: { [unowned self] in registry.isComplete },
-            knownApps: { [unowned self] in registry.keys },
-            route: { [unowned self] slot, stamp in route(.request, slot, stamp) })
         loop.onTurnEnd(.beforeFlush) { [unowned self] in endTurn() }
         loop.onStop { [unowned self] in
             // What the last turn wrote goes to the committer before the shards are taken out of service.
@@ -144,6 +127,8 @@ final class EventLoopHost {
                 partition.store.turnEnded()
                 partition.store.close()
             }
+            // Callers of questions without an answer may hold this host.
+            core.pointee.requests = PendingRequests()
         }
         loop.onTick { [unowned self] _ in tick() }
         loop.onStandstill { [unowned self] milliseconds in stoodStill(for: milliseconds) }

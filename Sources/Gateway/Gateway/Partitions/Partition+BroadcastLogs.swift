@@ -36,8 +36,8 @@ extension Partition {
     /// Tells a part that is served elsewhere now what this part has of its apps' broadcasts, or to ask for it.
     func announceBroadcasts(to part: Int) {
         guard isServing else { return }
-        coordinator.ask(number, .liveBroadcasts(share, BroadcastPiece())) { [weak self] answer in
-            guard let self, case .liveBroadcasts(let logs, let next) = answer else { return }
+        coordinator.ask(number, .liveBroadcasts(share, BroadcastPiece())) { [self] answer in
+            guard case .liveBroadcasts(let logs, let next) = answer else { return }
             // No broadcasts are news, too: until then the part takes no registrations of these apps.
             guard next == nil else { return host.tell(OfferBroadcasts(home: number), to: part) }
             host.tell(TellBroadcasts(home: number, logs: logs), to: part)
@@ -74,9 +74,9 @@ extension Partition {
     /// Asks a part how far its apps' logs go, and for the whole of them where one goes further than is known here.
     func compareBroadcasts(with home: Int) {
         coordinator.ask(home, .broadcastHeads(LoopShare(index: home, count: context.partitionCount))) {
-            [weak self] answer in
+            [self] answer in
             // A partition on its way announces its broadcasts when it is served again.
-            guard let self, isServing, case .liveBroadcasts(let heads, _) = answer else { return }
+            guard isServing, case .liveBroadcasts(let heads, _) = answer else { return }
             var isBehind = false
             withQuietShard { shard in
                 isBehind = heads.contains { $0.head > shard.broadcastHead(of: $0.app) }
@@ -121,7 +121,7 @@ extension Partition {
         guard isServing else { return tried() }
         let owner = context.cluster?.owner(of: lesson.home) ?? 0
         guard context.cluster?.broadcastTurns.take(owner) ?? true else {
-            return coordinator.later(Self.turnPause) { [weak self] in self?.askForBroadcasts(lesson, tried: tried) }
+            return coordinator.later(Self.turnPause) { [self] in askForBroadcasts(lesson, tried: tried) }
         }
         var hasTurn = true
         let endTurn: () -> Void = { [context] in
@@ -131,9 +131,9 @@ extension Partition {
         coordinator.later(Self.turnMilliseconds, endTurn)
         if lesson.next == nil { learning[lesson.home] = false }
         let share = LoopShare(index: lesson.home, count: context.partitionCount)
-        coordinator.ask(lesson.home, .liveBroadcasts(share, BroadcastPiece(from: lesson.next))) { [weak self] answer in
+        coordinator.ask(lesson.home, .liveBroadcasts(share, BroadcastPiece(from: lesson.next))) { [self] answer in
             endTurn()
-            guard let self, isServing else { return tried() }
+            guard isServing else { return tried() }
             learn(answer, in: lesson, tried: tried)
         }
     }
@@ -143,7 +143,7 @@ extension Partition {
         func again() {
             let later = lesson
             lesson.wait()
-            coordinator.later(later.delay) { [weak self, lesson] in self?.askForBroadcasts(lesson) }
+            coordinator.later(later.delay) { [self, lesson] in askForBroadcasts(lesson) }
         }
         guard case .liveBroadcasts(let logs, let next) = answer else {
             // Nobody has the part, or its owner cannot be reached: it tells when it is served again.

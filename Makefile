@@ -103,22 +103,22 @@ screenshots: dependencies-test ## Takes pictures of every page of the console, a
 	deploy/install-dependencies.sh screenshots
 	swift build --product longwired
 	swift build --product longwire
-	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) Tests/Integration/screenshots.py .build/screenshots
-	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) Tests/Integration/tour.py --pictures .build/screenshots
-	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) Tests/Integration/tour.py --chinese --pictures .build/screenshots
+	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) Tests/Integration/rigs/screenshots.py .build/screenshots
+	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) Tests/Integration/rigs/tour.py --pictures .build/screenshots
+	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) Tests/Integration/rigs/tour.py --chinese --pictures .build/screenshots
 
 .PHONY: demo
 demo: dependencies-test ## Plays the whole story against a real gateway and prints each step.
 	swift build --product longwired
 	swift build --product longwire
 	swift build --product longwire-apns
-	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) Tests/Integration/demo.py
+	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) Tests/Integration/rigs/demo.py
 
 .PHONY: cluster
 cluster: dependencies-test ## Starts three gateways on a Redis Cluster of this machine, until Ctrl-C; nothing of it stays.
 	swift build --product longwired
 	swift build --product longwire
-	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) Tests/Integration/cluster.py
+	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) Tests/Integration/rigs/cluster.py
 
 .PHONY: bench
 bench: bench-apns ## Measures a release build on this machine (docs/Performance.md): about ten minutes.
@@ -171,31 +171,31 @@ worlds: dependencies-test ## The engine, and the delivery simulation over it, on
 rounds: dependencies-test ## The crash rounds' half of soak alone; figures go to .build/proof/rounds.json.
 	swift build -c release --product longwired
 	mkdir -p .build/proof
-	LONGWIRE_BIN="$(CURDIR)/.build/release" $(python) Tests/Integration/rounds.py --rounds $(ROUNDS) --seconds-per-round 5 \
+	LONGWIRE_BIN="$(CURDIR)/.build/release" $(python) Tests/Integration/rigs/rounds.py --rounds $(ROUNDS) --seconds-per-round 5 \
 		--seed $(SEED) --json .build/proof/rounds.json
 
 .PHONY: cluster-rounds
 cluster-rounds: dependencies-test ## The crash rounds on Redis, with one gateway and with three; figures go to .build/proof/cluster.json.
 	swift build -c release --product longwired
 	mkdir -p .build/proof
-	LONGWIRE_BIN="$(CURDIR)/.build/release" $(python) Tests/Integration/rounds.py --rounds $(CLUSTER_ROUNDS) --seconds-per-round 5 \
+	LONGWIRE_BIN="$(CURDIR)/.build/release" $(python) Tests/Integration/rigs/rounds.py --rounds $(CLUSTER_ROUNDS) --seconds-per-round 5 \
 		--seed $(SEED) --store redis --json .build/proof/cluster-one.json
-	LONGWIRE_BIN="$(CURDIR)/.build/release" $(python) Tests/Integration/cluster_rounds.py --rounds $(CLUSTER_ROUNDS) --seed $(SEED) \
+	LONGWIRE_BIN="$(CURDIR)/.build/release" $(python) Tests/Integration/rigs/cluster_rounds.py --rounds $(CLUSTER_ROUNDS) --seed $(SEED) \
 		--beside .build/proof/cluster-one.json --json .build/proof/cluster.json
 
 .PHONY: power
 power: dependencies-test ## The power failures' part of soak alone; figures go to .build/proof/power.json.
 	swift build -c release --product longwired
 	mkdir -p .build/proof
-	LONGWIRE_BIN="$(CURDIR)/.build/release" $(python) Tests/Integration/power.py --cuts $(CUTS) --seed $(SEED) \
+	LONGWIRE_BIN="$(CURDIR)/.build/release" $(python) Tests/Integration/rigs/power.py --cuts $(CUTS) --seed $(SEED) \
 		--json .build/proof/power.json
 
 .PHONY: upgrade
 upgrade: dependencies-test ## The last release's gateway, this one, and the last one again on one folder; PREVIOUS=REF (the last tag) is built in .build/previous.
 	swift build -c release --product longwired
 	swift build -c release --product longwire
-	previous=$$(Tests/Integration/previous.sh $(PREVIOUS)) && LONGWIRE_PREVIOUS_BIN="$$previous" LONGWIRE_BIN="$(CURDIR)/.build/release" \
-		$(python) -m pytest -q Tests/Integration/test_upgrade.py
+	previous=$$(Tests/Integration/rigs/previous.sh $(PREVIOUS)) && LONGWIRE_PREVIOUS_BIN="$$previous" LONGWIRE_BIN="$(CURDIR)/.build/release" \
+		$(python) -m pytest -q Tests/Integration/cases/test_upgrade.py
 
 .PHONY: proof
 proof: ## Runs soak, the planted faults, fuzz and sanitize, and writes their tables into docs/Measurements.md: about three hours.

@@ -4,7 +4,7 @@
     deploy/manual.py --binaries .build/release --output FOLDER
 
 FOLDER gets man/*.8 and *.1, bash/, zsh/ and fish/. Nothing of it is kept in the repository, so it cannot fall behind the
-programs. A help text that this program cannot read ends it with an error. Tests/Integration/test_packages.py holds the result
+programs. A help text that this program cannot read ends it with an error. Tests/Integration/cases/test_packages.py holds the result
 to the programs.
 """
 

@@ -30,7 +30,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 os.environ.setdefault("LONGWIRE_BIN_DIR", str(ROOT / ".build/release"))
-sys.path[:0] = [str(ROOT / "Tests" / folder) for folder in ("Benchmarks/apns", "Integration", "Integration/python")]
+sys.path[:0] = [str(ROOT / "Tests" / folder) for folder in ("Benchmarks/apns", "Integration/parties")]
 
 import handoff_source  # noqa: E402
 import longwire_client  # noqa: E402

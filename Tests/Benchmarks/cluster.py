@@ -33,7 +33,7 @@ import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 os.environ.setdefault("LONGWIRE_BIN_DIR", str(ROOT / ".build/release"))
-sys.path[:0] = [str(ROOT / "Tests" / folder) for folder in ("Benchmarks/peers", "Integration")]
+sys.path[:0] = [str(ROOT / "Tests" / folder) for folder in ("Benchmarks/peers", "Integration/parties", "Integration/rigs")]
 
 from gateway import eventually  # noqa: E402
 from redis_rig import RedisRig  # noqa: E402

@@ -16,7 +16,7 @@ import time
 import uuid
 
 HERE = pathlib.Path(__file__).resolve().parents[1] / "Integration"
-sys.path[:0] = [str(HERE), str(HERE / "python")]
+sys.path.insert(0, str(HERE / "parties"))
 
 import longwire_client  # noqa: E402
 from gateway import Gateway  # noqa: E402

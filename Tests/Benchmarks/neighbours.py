@@ -19,7 +19,7 @@ import sys
 import threading
 
 HERE = pathlib.Path(__file__).resolve().parents[1] / "Integration"
-sys.path[:0] = [str(HERE), str(HERE / "python")]
+sys.path.insert(0, str(HERE / "parties"))
 
 import neighbour_party  # noqa: E402
 

@@ -28,7 +28,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 os.environ.setdefault("LONGWIRE_BIN_DIR", str(ROOT / ".build/release"))
-sys.path[:0] = [str(ROOT / "Tests" / folder) for folder in ("Benchmarks/peers", "Integration")]
+sys.path[:0] = [str(ROOT / "Tests" / folder) for folder in ("Benchmarks/peers", "Integration/parties", "Integration/rigs")]
 
 from servers import APP, Failed, Longwire  # noqa: E402
 

@@ -25,7 +25,7 @@ import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parents[1] / "Integration"
-sys.path[:0] = [str(HERE), str(HERE / "python")]
+sys.path.insert(0, str(HERE / "parties"))
 
 import longwire_client  # noqa: E402
 import websocket as ws  # noqa: E402

@@ -11,7 +11,7 @@ import pathlib
 import subprocess
 import sys
 
-sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / "Integration")]
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / "Integration/parties")]
 
 from gateway import ADMIN_TOKEN, APP, Gateway, binary  # noqa: E402
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE / "python")]
+sys.path[:0] = [str(HERE / folder) for folder in ("parties", "rigs")]
 
 import longwire_client  # noqa: E402
 from gateway import Gateway  # noqa: E402

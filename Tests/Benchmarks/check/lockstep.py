@@ -17,7 +17,7 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "Tests/Integration"))
+sys.path.insert(0, str(ROOT / "Tests/Integration/parties"))
 import gateway as integration  # noqa: E402
 
 HELLO, WELCOME, CLOSE, PING, PONG, DELIVER, ACK, PUBLISH, RESULT = 1, 2, 3, 4, 5, 6, 7, 14, 15

@@ -19,7 +19,7 @@ import urllib.request
 import contract
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.append(str(HERE.parents[1] / "Integration"))
+sys.path.append(str(HERE.parents[1] / "Integration/parties"))
 
 from ports import free_ports  # noqa: E402
 

@@ -20,7 +20,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
-sys.path[:0] = [str(ROOT / "Tests/Integration"), str(ROOT / "Tests/Integration/python")]
+sys.path.insert(0, str(ROOT / "Tests/Integration/parties"))
 
 import longwire_client  # noqa: E402
 from gateway import ADMIN_TOKEN, Gateway  # noqa: E402
@@ -101,7 +101,7 @@ def fill(gateway):
     return world, devices[:3]
 
 
-# This gateway is in no cluster, so these calls answer 404; Tests/Integration/test_cluster.py has them succeed.
+# This gateway is in no cluster, so these calls answer 404; Tests/Integration/cases/test_cluster.py has them succeed.
 IN_A_CLUSTER = {"GET /v1/cluster", "POST /v1/cluster/drain", "POST /v1/cluster/move"}
 
 

@@ -23,7 +23,7 @@ def test_no_port_is_given_twice_and_none_is_of_the_kernels_own_range():
 def test_processes_side_by_side_have_different_ports():
     words = [sys.executable, "-c", SCRIPT, "60"]
     running = [
-        subprocess.Popen(words, cwd=HERE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+        subprocess.Popen(words, cwd=HERE / "parties", stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     try:
         lists = [[int(word) for word in one.stdout.readline().split()] for one in running]
         # While the others hold their blocks: a block is free again when its process has ended.

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-BENCHMARKS = pathlib.Path(__file__).resolve().parents[1] / "Benchmarks"
+BENCHMARKS = pathlib.Path(__file__).resolve().parents[2] / "Benchmarks"
 sys.path[:0] = [str(BENCHMARKS), str(BENCHMARKS / "peers")]
 
 import contract  # noqa: E402

@@ -27,7 +27,7 @@ import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE / "python")]
+sys.path[:0] = [str(HERE.parent / folder) for folder in ("parties", "rigs")]
 
 from cluster import retried  # noqa: E402
 from gateway import ADMIN_TOKEN, APP, HANDOFF_TOKEN, Gateway, Refused, free_ports  # noqa: E402
@@ -61,7 +61,7 @@ class Party:
     """A child process with a book; `tell` gives orders, `hear` waits for an answer."""
 
     def __init__(self, name, program, plan, log):
-        words = [sys.executable, str(HERE / f"{program}_party.py"), json.dumps(plan)]
+        words = [sys.executable, str(HERE.parent / f"parties/{program}_party.py"), json.dumps(plan)]
         self.name = name
         self.process = subprocess.Popen(
             words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, bufsize=1)

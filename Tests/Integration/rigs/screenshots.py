@@ -10,7 +10,7 @@ import sys
 import threading
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE / "python")]
+sys.path[:0] = [str(HERE.parent / folder) for folder in ("parties", "rigs")]
 
 import longwire_client  # noqa: E402
 from browser import Page, browser  # noqa: E402

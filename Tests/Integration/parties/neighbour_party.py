@@ -19,7 +19,7 @@ import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE / "python")]
+sys.path[:0] = [str(HERE.parent / folder) for folder in ("parties", "rigs")]
 
 import longwire_client  # noqa: E402
 from gateway import APP, Gateway  # noqa: E402

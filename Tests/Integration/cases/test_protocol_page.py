@@ -11,7 +11,7 @@ import re
 
 import pytest
 
-PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "Protocol.md"
+PAGE = pathlib.Path(__file__).resolve().parents[3] / "docs" / "Protocol.md"
 WINDOW = 32
 RANGES = 32
 

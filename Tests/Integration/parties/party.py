@@ -15,7 +15,7 @@ import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE / "python")]
+sys.path[:0] = [str(HERE.parent / folder) for folder in ("parties", "rigs")]
 
 # A call that has no answer: the gateway is dead, or stopped, or was killed in the middle of it.
 UNANSWERED = (OSError, http.client.HTTPException, ValueError)

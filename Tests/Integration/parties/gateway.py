@@ -25,7 +25,7 @@ TIMEOUT = 60.0  # the bound of every wait: generous, since it only matters when 
 
 def binary(name):
     """A built program: in LONGWIRE_BIN_DIR (or LONGWIRE_BIN), else in .build/debug."""
-    folder = os.environ.get("LONGWIRE_BIN_DIR") or os.environ.get("LONGWIRE_BIN") or HERE.parents[1] / ".build/debug"
+    folder = os.environ.get("LONGWIRE_BIN_DIR") or os.environ.get("LONGWIRE_BIN") or HERE.parents[2] / ".build/debug"
     path = pathlib.Path(folder).resolve() / name
     if not path.exists():
         raise FileNotFoundError(f"{path} is not built; run: swift build --product {name}")

@@ -31,7 +31,7 @@ def shim(tmp_path_factory):
     """The library, compiled with the compiler that the build needs anyway."""
     library = tmp_path_factory.mktemp("shim") / "faults.so"
     compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))))
-    source = pathlib.Path(__file__).parent / "shim/faults.c"
+    source = pathlib.Path(__file__).parents[1] / "rigs/shim/faults.c"
     subprocess.run([compiler, "-O1", "-Wall", "-Werror", "-shared", "-fPIC", "-o", library, source], check=True)
     return library
 

@@ -16,7 +16,7 @@ def play(tmp_path, *words):
     """The report; a program of its own, since it goes to a namespace of its own."""
     report = tmp_path / "report.json"
     done = subprocess.run(
-        [sys.executable, str(HERE / "cluster_rounds.py"), "--json", str(report), *words], capture_output=True, text=True,
+        [sys.executable, str(HERE.parent / "rigs/cluster_rounds.py"), "--json", str(report), *words], capture_output=True, text=True,
         timeout=300, check=False, env={**os.environ, "PYTHONUNBUFFERED": "1"})
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return json.loads(report.read_text())

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from gateway import HANDOFF_TOKEN, eventually
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 ALERTS, DASHBOARD = ROOT / "deploy/prometheus/longwire-alerts.yaml", ROOT / "deploy/grafana/longwire.json"
 # Prometheus' own, and what only a gateway with a hook or a certificate has.
 ELSEWHERE = {

@@ -23,7 +23,8 @@ import tempfile
 import threading
 import time
 
-from gateway import eventually, free_ports
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "parties"))
+from gateway import eventually, free_ports  # noqa: E402
 
 SLOT_COUNT = 16_384
 # A gate has its server's port at this address, so that the servers' own traffic, which goes to 127.0.0.1, passes by it.
@@ -348,7 +349,7 @@ class Gate:
 
 def shipped_settings():
     """The lines of deploy/redis/redis.conf, which operators use."""
-    page = pathlib.Path(__file__).resolve().parents[2] / "deploy" / "redis" / "redis.conf"
+    page = pathlib.Path(__file__).resolve().parents[3] / "deploy" / "redis" / "redis.conf"
     lines = [line.split(None, 1) for line in page.read_text().splitlines() if line and not line.startswith("#")]
     return {name: value.strip('"') for name, value in lines}
 

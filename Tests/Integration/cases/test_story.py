@@ -66,7 +66,7 @@ def test_python_sender_leases_and_settles(gateway, new_device):
     device.close()
     eventually(lambda: not gateway.view(device.cid)["connected"])
     message = gateway.push(device.cid, "x", alert="Ding")
-    words = [sys.executable, str(HERE / "sender.py"), f"http://127.0.0.1:{gateway.admin}", HANDOFF_TOKEN, "--once"]
+    words = [sys.executable, str(HERE / "parties/sender.py"), f"http://127.0.0.1:{gateway.admin}", HANDOFF_TOKEN, "--once"]
     output = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout
     assert [json.loads(line)["msgId"] for line in output.splitlines()] == [message["msgId"]]
     assert "vendorAccepted" in gateway.steps(message["msgId"])

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Builds the programs of an earlier commit into .build/previous, for test_upgrade.py.
 #
-#   Tests/Integration/previous.sh [REF]   a tag or commit; without it the last tag, or, before the first one, the commit before HEAD
+#   Tests/Integration/rigs/previous.sh [REF]   a tag or commit; without it the last tag, or, before the first one, the commit before HEAD
 #
 # Prints the folder of the programs. What was built of the same commit is used again.
 set -euo pipefail
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../../.."
 ref=${1:-$(git describe --tags --abbrev=0 2>/dev/null || echo HEAD~1)}
 commit=$(git rev-parse --verify --quiet "$ref^{commit}") || {
     echo "previous: there is no commit $ref here; name a tag or a commit: make upgrade PREVIOUS=REF" >&2

@@ -16,7 +16,7 @@ import pytest
 from gateway import Gateway, Refused, binary, eventually
 from ports import free_ports
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 PAGES = ["Cluster.md", "Cluster.zh-CN.md"]
 BLOCK = re.compile(r"^   ```(\w+) (\w+)\n(.*?)^   ```$", re.M | re.S)
 

@@ -10,7 +10,7 @@ from test_client_package import consumer  # noqa: F401
 
 
 class Driver:
-    """One run of Tests/Integration/client: a phone whose app is a process."""
+    """One run of Tests/Integration/parties/client: a phone whose app is a process."""
 
     def __init__(self, program, gateway, state):
         arguments = ["127.0.0.1", str(gateway.device), APP["appId"], APP["appSecret"], str(state)]

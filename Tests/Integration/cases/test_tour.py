@@ -30,7 +30,7 @@ def test_the_tour_goes_as_readme_says(tour, language):
     if not network.is_allowed() and not are_free():
         pytest.skip("this machine makes no network namespaces, and the ports that README names are taken")
     tour = subprocess.Popen(
-        [sys.executable, str(HERE / tour), *language], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        [sys.executable, str(HERE / "rigs" / tour), *language], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         start_new_session=True)
     try:
         shown, _ = tour.communicate(timeout=120)

@@ -23,8 +23,8 @@ import threading
 import urllib.request
 
 HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
-sys.path[:0] = [str(HERE), str(HERE / "python")]
+ROOT = HERE.parents[2]
+sys.path[:0] = [str(HERE.parent / folder) for folder in ("parties", "rigs")]
 
 import network  # noqa: E402
 from browser import Page, browser  # noqa: E402

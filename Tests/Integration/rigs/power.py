@@ -29,7 +29,7 @@ import uuid
 from unittest import mock
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE / "python")]
+sys.path[:0] = [str(HERE.parent / folder) for folder in ("parties", "rigs")]
 
 from gateway import HANDOFF_TOKEN, TIMEOUT, Gateway, Refused  # noqa: E402
 from longwire_client import Closed, Device, DeviceState, Sender, pb  # noqa: E402

@@ -17,7 +17,7 @@ import tempfile
 import urllib.request
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE / "python")]
+sys.path[:0] = [str(HERE.parent / folder) for folder in ("parties", "rigs")]
 
 import network  # noqa: E402
 from gateway import ADMIN_TOKEN, binary, eventually  # noqa: E402

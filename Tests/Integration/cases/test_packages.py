@@ -23,7 +23,7 @@ from longwire_client import Device
 from service_manager import ServiceManager
 from test_service import is_open, sender_files
 
-HERE = pathlib.Path(__file__).resolve().parents[2]
+HERE = pathlib.Path(__file__).resolve().parents[3]
 UNITS = HERE / "deploy/systemd"
 PROGRAMS = ["longwire", "longwired", "longwire-apns"]
 

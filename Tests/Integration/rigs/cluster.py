@@ -5,14 +5,16 @@
 """
 
 import contextlib
+import pathlib
 import signal
 import socket
 import sys
 import time
 import uuid
 
-from gateway import ADMIN_TOKEN, APP, Gateway, Refused, binary, eventually, free_ports
-from network import Place
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "parties"))
+from gateway import ADMIN_TOKEN, APP, Gateway, Refused, binary, eventually, free_ports  # noqa: E402
+from network import Place  # noqa: E402
 
 SECRET = "integration-cluster-secret-0123456789abcdef"
 

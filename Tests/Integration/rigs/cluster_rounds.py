@@ -21,7 +21,7 @@ import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE / "python")]
+sys.path[:0] = [str(HERE.parent / folder) for folder in ("parties", "rigs")]
 
 import network  # noqa: E402
 from balancer import Balancer  # noqa: E402

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from gateway import APP, TIMEOUT
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 MANIFEST = """\
 // swift-tools-version: 6.2
@@ -35,7 +35,7 @@ def consumer(tmp_path_factory):
         pytest.skip("no Swift toolchain")
     folder = tmp_path_factory.mktemp("consumer")
     (folder / "Package.swift").write_text(MANIFEST % ROOT)
-    for name, source in (("consumer", "Examples/LinuxDevice"), ("driver", "Tests/Integration/client")):
+    for name, source in (("consumer", "Examples/LinuxDevice"), ("driver", "Tests/Integration/parties/client")):
         (folder / "Sources" / name).mkdir(parents=True)
         shutil.copy(ROOT / source / "main.swift", folder / "Sources" / name / "main.swift")
     # Kept between runs, so that only the first one compiles the client.

@@ -320,7 +320,7 @@ def test_phps_calls_succeed(gateway, new_device, slash):
     reader = threading.Thread(target=read, args=(device, payloads), daemon=True)
     reader.start()
     run = subprocess.run(
-        ["php", str(HERE / "php/client.php"), *words], capture_output=True, text=True, timeout=120, check=True)
+        ["php", str(HERE.parent / "parties/php/client.php"), *words], capture_output=True, text=True, timeout=120, check=True)
     assert run.stderr == ""
     out = json.loads(run.stdout)
     codes = {name: answer["code"] for name, answer in out.items() if isinstance(answer, dict)}

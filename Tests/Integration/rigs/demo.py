@@ -1,6 +1,6 @@
 """The whole story of Longwire in under a minute: a real gateway in a temporary folder, real devices, real crashes.
 
-    make demo        or        python Tests/Integration/demo.py
+    make demo        or        python Tests/Integration/rigs/demo.py
 
 Each step says what happens in plain words and checks it; the first deviation ends it with exit code 1.
 """
@@ -14,7 +14,7 @@ import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
+sys.path[:0] = [str(HERE.parent / folder) for folder in ("parties", "rigs")]
 
 from apple import FakeApple, Sender  # noqa: E402
 from gateway import HANDOFF_TOKEN, Gateway, binary, eventually  # noqa: E402

@@ -81,6 +81,27 @@ struct PartOwnershipTests {
         }
     }
 
+    @Test("a part that leaves calls no row of the gateway's own durable that it has not written", arguments: [true, false])
+    func ownRows(isLost: Bool) throws {
+        try SmallGateway.run { gateway in
+            let (isDone, told) = (Flag(), Lock<[String]>([]))
+            gateway.context.submit(to: 0) { partition in
+                partition.release(isLost: isLost) {}
+                // As for an app that is deleted behind another change: its row would have been removed.
+                partition.deleteMeta(high: 99, low: 1, item: 0)
+                partition.afterMeta {
+                    told.withLock { $0.append("durable") }
+                    isDone.set()
+                } failed: {
+                    told.withLock { $0.append("failed") }
+                    isDone.set()
+                }
+            }
+            #expect(SmallGateway.isSet(isDone))
+            #expect(told.withLock { $0 } == ["failed"])
+        }
+    }
+
     @Test("a broadcast's run ends with the partition that began it, and its task may begin anew")
     func runs() throws {
         try SmallGateway.run { gateway in

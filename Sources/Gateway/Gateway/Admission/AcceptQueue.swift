@@ -96,7 +96,7 @@ final class AcceptQueue {
         case .comeBack(let least, let most):
             owner.metrics.count(.newcomersSentAway)
             note(now) { $0.sentAwayCount += 1 }
-            owner.turnAway(connection, isSecure: tls != nil, window: (least, most), reason: EventLoopHost.storm)
+            owner.turnAway(connection, isSecure: tls != nil, .storm((least, most)))
         }
     }
 
@@ -140,12 +140,12 @@ final class AcceptQueue {
     private var isCrowded: Bool { !waiting.isEmpty || owner.loop.waitingNewcomerCount > 0 }
 
     /// Sends away all who wait: the gateway stops, or empties itself.
-    func dismissAll(_ code: CloseCode, reason: StaticString) {
+    func dismissAll(_ refusal: Refusal) {
         governor.forgetAll()
         while let newcomer = waiting.popFirst() {
             owner.context.handshakes.leave()
             owner.endConnection(.device)
-            owner.turnAway(newcomer.connection, isSecure: newcomer.tls != nil, code, reason: reason)
+            owner.turnAway(newcomer.connection, isSecure: newcomer.tls != nil, refusal)
         }
     }
 

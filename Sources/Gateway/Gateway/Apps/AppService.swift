@@ -107,16 +107,14 @@ extension EventLoopHost {
         followApps()
     }
 
-    /// The code and the reason for a Hello whose app is not served here.
+    /// Why a Hello whose app is not served here is refused.
     ///
     /// `isConfirmed`: the owner of the apps' rows was asked behind the Hello.
-    func refusal(ofApp appID: String, isConfirmed: Bool) -> (CloseCode, StaticString) {
-        if registry.known(appID) != nil { return (.appDisabled, Self.disabledReason) }
+    func refusal(ofApp appID: String, isConfirmed: Bool) -> Refusal {
+        if registry.known(appID) != nil { return .appDisabled }
         guard registry.isComplete, isConfirmed else {
-            return (.moved, "this gateway does not know all apps yet; come back")
+            return Refusal(.moved, "this gateway does not know all apps yet; come back")
         }
-        return (.unknownApp, "no app of this id is configured here")
+        return Refusal(.unknownApp, "no app of this id is configured here")
     }
-
-    static let disabledReason: StaticString = "the app is disabled"
 }

@@ -162,6 +162,7 @@ final class PeerConnections {
         var open: AnswerBatch?
         /// Those that its mailbox had no room for.
         var kept: [AnswerBatch] = []
+        var isEmpty: Bool { open == nil && kept.isEmpty }
     }
 
     private var inboxes: [Inbox]
@@ -384,9 +385,11 @@ final class PeerConnections {
     /// Hands over what the turn gathered: a part's mailbox gets it at once.
     private func handOver() {
         guard !touched.isEmpty || !touchedHosts.isEmpty else { return }
-        for host in touchedHosts { handOver(toHost: host) }
-        for part in touched.sorted() { handOver(part) }
+        // A link that ends meanwhile makes answers for the next turn.
+        let (parts, hosts) = (touched, touchedHosts)
         (touched, touchedHosts) = ([], [])
+        for host in hosts { handOver(toHost: host) }
+        for part in parts.sorted() { handOver(part) }
         pauseOrResume()
     }
 
@@ -452,7 +455,7 @@ final class PeerConnections {
         for link in incoming.values { link.tick(now) }
         tellNews()
         for part in inboxes.indices where !inboxes[part].kept.isEmpty { touched.insert(part) }
-        for host in hostInboxes.indices where !hostInboxes[host].kept.isEmpty { touchedHosts.insert(host) }
+        for host in hostInboxes.indices where !hostInboxes[host].isEmpty { touchedHosts.insert(host) }
     }
 
     private func stop() {

@@ -132,11 +132,13 @@ extension EventLoopHost {
     var permitOfKeptTask: PublishPermit { PublishPermit(nil) }
 
     /// When a device comes again whose app has all it may have.
-    static let quotaWindow: (UInt32, UInt32) = (30_000, 60_000)
-    static let storeReason: StaticString =
-        "the app's quota storedBytes is used up, so no new device can register; come back later"
-    static let quotaReason: StaticString =
-        "the app has as many devices connected as its quota devices allows this gateway; come back later"
+    private static let quotaWindow: (UInt32, UInt32) = (30_000, 60_000)
+    static let overStoredBytes = Refusal(
+        .overloaded, "the app's quota storedBytes is used up, so no new device can register; come back later",
+        window: quotaWindow)
+    static let overDevices = Refusal(
+        .overloaded, "the app has as many devices connected as its quota devices allows this gateway; come back later",
+        window: quotaWindow)
 }
 
 extension Partition {
@@ -163,28 +165,23 @@ extension Partition {
         context.quotas.note(part: number, holdings)
     }
 
-    enum QuotaAdmission {
-        case free
-        /// The quota counts it: it is asked again before the Welcome (`isSurplus`).
-        case counted
-        /// Names the quota.
-        case refused(StaticString)
-    }
-
-    /// Whether an app may have one more device; one that only comes back on another connection always may.
-    func admission(of cid: DeviceID, of app: App, isRegistration: Bool) -> QuotaAdmission {
+    /// Asks the app's quotas about one more device; one that only comes back on another connection may always.
+    ///
+    /// - Returns: whether the quota of devices counts it: then it is asked again before the Welcome (`isSurplus`).
+    /// - Throws: which quota is used up.
+    func admission(of cid: DeviceID, of app: App, isRegistration: Bool) throws(Refusal) -> Bool {
         if isRegistration, app.quotas[.storedBytes] > 0,
             context.quotas.registrationRefusal(app: app.key, quotas: app.quotas, now: loop.now) != nil
         {
             metrics.count(.over(.storedBytes))
-            return .refused(EventLoopHost.storeReason)
+            throw EventLoopHost.overStoredBytes
         }
-        guard app.quotas[.devices] > 0, !core.pointee.shard.isConnected(cid) else { return .free }
+        guard app.quotas[.devices] > 0, !core.pointee.shard.isConnected(cid) else { return false }
         let isRoom = context.quotas.admitsDevice(
             app: app.key, part: number, connected: connectedDevices(of: app.key), quotas: app.quotas)
-        guard !isRoom else { return .counted }
+        guard !isRoom else { return true }
         metrics.count(.over(.devices))
-        return .refused(EventLoopHost.quotaReason)
+        throw EventLoopHost.overDevices
     }
 
     /// Whether a device that is connected and has no Welcome yet is one too many; then `surplusLeft` is owed.

@@ -1,4 +1,3 @@
-internal import Configuration
 internal import Cryptography
 internal import Delivery
 internal import EventLoops
@@ -72,7 +71,7 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         if adopted.isRelayed {
             owner.metrics.count(.deviceAccepted)
             if let window = owner.welcomes.windowForRelayed() {
-                return owner.turnAway(adopted.connection, isSecure: false, window: window, reason: EventLoopHost.storm)
+                return owner.turnAway(adopted.connection, isSecure: false, .storm(window))
             }
             guard owner.admitRelayed() else { return owner.turnAway(adopted.connection, isSecure: true) }
         }
@@ -81,8 +80,7 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         device.stream = ByteStream(
             attaching: adopted.connection, on: owner.loop, delegate: device,
             outboxByteLimit: owner.limits.outboxBytes)
-        guard !adopted.isRelayed || device.isOnce(adopted.hello) else { return }
-        device.enter(adopted.hello, owner.servingPartition(adopted.hello.bucket.loop(of: owner.partitionCount)))
+        device.enter(adopted.hello, isOfOther: adopted.isRelayed)
     }
 
     /// Takes a connection of the console's, which becomes a WebSocket with this answer.
@@ -93,7 +91,7 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         owner.metrics.count(.deviceAccepted)
         guard owner.admit(.device, from: peer) else {
             owner.metrics.count(.closed(.overloaded))
-            return exchange.upgrade { _ in .refuse(status: 503, EventLoopHost.noRoom) }.status
+            return exchange.upgrade { _ in .refuse(status: 503, Refusal.noRoom.reason) }.status
         }
         let (status, upgraded) = exchange.upgrade { request in
             request.isSameOrigin ? .accept : .refuse(status: 403, "only the console's own page may be a device here")
@@ -143,14 +141,14 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
             {
             case .incomplete: return offset
             case .refused(let code, let reason):
-                close(code, reason: reason)
+                close(Refusal(code, reason))
                 return bytes.count
             case .frame(let itsType, let itsBody, let byteCount):
                 (type, body) = (itsType, itsBody)
                 offset += byteCount
             }
             guard type == .hello else {
-                close(.unexpectedFrame, reason: "a device does not send this type of frame")
+                close(Refusal(.unexpectedFrame, "a device does not send this type of frame"))
                 return bytes.count
             }
             hello(body, after: UnsafeRawBufferPointer(rebasing: bytes[offset...]))
@@ -167,18 +165,7 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
 
     /// Answers a request for a WebSocket once it is whole; says how many bytes are done with.
     private func becomeWebSocket(_ bytes: UnsafeRawBufferPointer, _ stream: ByteStream) -> Int {
-        let origins = owner.snapshot.webSockets.origins
-        let answer = WebSocketGreeting.answer(bytes) { request in
-            // A query is the client's own, and slashes are read as in the push API's paths.
-            guard RequestPath(request.target).isMade(of: "v1", "device") else {
-                return .refuse(status: 404, "devices find their WebSocket at /v1/device")
-            }
-            // A program that is no browser sends no origin, and no page of a foreign site can make it.
-            guard let text = request.origin else { return .accept }
-            return WebOrigin(text).map { origins.contains($0) } ?? false
-                ? .accept : .refuse(status: 403, "device.webSocket.origins does not list this page's origin")
-        }
-        switch answer {
+        switch owner.answer(toUpgrade: bytes) {
         case .incomplete: return 0
         case .accepted(let text):
             guard text.withUnsafeBytes({ stream.writeRaw($0) }) else { return bytes.count }
@@ -186,7 +173,7 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
             stepEnded()
         case .refused(_, let text):
             _ = text.withUnsafeBytes { stream.writeRaw($0) }
-            Self.note(.unexpectedFrame, "a request for a WebSocket was refused", owner)
+            owner.note(Refusal(.unexpectedFrame, "a request for a WebSocket was refused"))
             finish(.unexpectedFrame)
         }
         return bytes.count
@@ -204,7 +191,7 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
     override func receivedEmpty(_ frameCount: Int, on stream: ByteStream) {
         emptyFrameCount += frameCount
         guard emptyFrameCount > Self.emptyFrameLimit else { return }
-        close(.floods, reason: "far more frames than any client has use for")
+        close(Refusal(.floods, "far more frames than any client has use for"))
     }
 
     /// Before the Hello; a client that measures its connection sends a few.
@@ -212,62 +199,28 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
 
     // MARK: Handshake
 
-    /// Decides on a Hello and sends the connection to the loop that owns its device.
+    /// Decides on a Hello and sends the connection to the host of its device's partition.
     private func hello(_ body: UnsafeRawBufferPointer, after rest: UnsafeRawBufferPointer) {
-        var hello: Hello
-        let transcript: HelloTranscript
-        do throws(WireError) {
-            hello = try Hello(decoding: body.bytes)
-            transcript = try HelloTranscript(body: body.bytes)
+        do throws(Refusal) {
+            let isPrivate = isSecure || stream?.peer?.isLoopback == true
+            guard let adopted = try owner.judge(body, isPrivate: isPrivate, appQuestion) else { return askForApp() }
+            let target = adopted.bucket.loop(of: owner.partitionCount)
+            let isHere = owner.servingPartition(target) != nil
+            var other = isHere ? nil : owner.context.cluster
+            if let cluster = other, cluster.owner(of: target) == cluster.node { other = nil }
+            // Another gateway judges what is for it, wherever the Hello comes from.
+            if other == nil { try owner.takeOnce(adopted) }
+            owner.endHandshake(self)
+            phase = .awaitingWelcome
+            stream?.isNewcomer = false
+            if isHere { return enter(adopted) }
+            if let other { return leave(adopted, for: other.owner(of: target), of: other, after: rest) }
+            guard let connection = stream?.detach(unconsumed: rest) else { throw .unmovable }
+            stream = nil
+            owner.move(AdoptedConnection(connection: connection, isSecure: isSecure, hello: adopted), to: target)
         } catch {
-            return close(.malformed, reason: "the Hello cannot be read")
+            close(error)
         }
-        hello.tokens.clean(&hello.refusedTokens)
-        guard hello.role == .device else {
-            return close(.wrongListener, reason: "this listener is for devices; senders have their own")
-        }
-        guard let app = owner.registry[hello.appID] else {
-            if appQuestion == .none, owner.registry.known(hello.appID) == nil { return askForApp() }
-            let (code, reason) = owner.refusal(ofApp: hello.appID, isConfirmed: appQuestion == .confirmed)
-            return close(code, reason: reason)
-        }
-        var adopted = AdoptedHello(
-            app: app.key, bucket: Bucket(0), cid: hello.cid, newSecret: nil, transcript: transcript.bytes,
-            hello: hello)
-        if hello.registration {
-            guard isSecure || stream?.peer?.isLoopback == true || owner.snapshot.allowsPlaintextRegistration else {
-                return close(.plaintextRegistration, reason: "register over TLS: the answer holds the device's secret")
-            }
-            var isProven = false
-            for secret in app.appSecrets
-            where HMACSHA256.isCode(hello.proof, of: transcript.bytes, key: Array(secret.utf8)) { isProven = true }
-            guard isProven else { return close(.badProof, reason: "the proof does not match the app's secret") }
-            adopted.cid = owner.mintDevice(of: app, for: hello.proof)
-            adopted.newSecret = SecureRandom.bytes(32)
-        } else if hello.cid.isNone {
-            return close(.malformed, reason: "a Hello names a cid or asks for a registration")
-        }
-        adopted.bucket = app.bucket(of: adopted.cid)
-        // A registration's or a known device's alike: it is told where to go before anything is done for it.
-        if owner.context.isEmptying { return sendAway() }
-        let target = adopted.bucket.loop(of: owner.partitionCount)
-        let here = owner.servingPartition(target)
-        var otherCluster = here == nil ? owner.context.cluster : nil
-        if let cluster = otherCluster, cluster.owner(of: target) == cluster.node { otherCluster = nil }
-        // Another gateway judges what is for it, wherever the Hello comes from.
-        guard otherCluster != nil || isOnce(adopted) else { return }
-        owner.endHandshake(self)
-        phase = .awaitingWelcome
-        stream?.isNewcomer = false
-        if let here { return enter(adopted, here) }
-        if let cluster = otherCluster {
-            return leave(adopted, for: cluster.owner(of: target), of: cluster, after: rest)
-        }
-        guard let connection = stream?.detach(unconsumed: rest) else {
-            return close(.internalError, reason: "the connection could not be moved")
-        }
-        stream = nil
-        owner.move(AdoptedConnection(connection: connection, isSecure: isSecure, hello: adopted), to: target)
     }
 
     /// Another gateway may have just made the app.
@@ -280,53 +233,17 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         }
     }
 
-    /// The gateway empties itself: tells the device where to go.
-    private func sendAway() {
-        guard let stream else { return }
-        let alternate = owner.context.emptying.withLock { $0?.alternate } ?? ""
-        let frame = owner.closeFrame(
-            .shuttingDown, reason: Emptying.reason, alternate: alternate,
-            window: alternate.isEmpty ? owner.retryWindow(for: .shuttingDown) : Emptying.window)
-        _ = frame.withUnsafeBytes { stream.write($0) }
-        Self.note(.shuttingDown, Emptying.reason, owner)
-        finish(.shuttingDown)
-    }
-
-    /// Takes a registration's proof once; says why not.
-    private func isOnce(_ adopted: AdoptedHello) -> Bool {
-        guard adopted.newSecret != nil else { return true }
-        let (now, tolerance) = (owner.now, owner.limits.shardLimits.clockTolerance)
-        // Which registrations an earlier owner of the part has taken, this gateway does not know.
-        let seatedAt = owner.context.cluster?.seatedAt(adopted.bucket.loop(of: owner.partitionCount)) ?? 0
-        let verdict = owner.context.replays.withLock {
-            $0.take(
-                adopted.hello.proof, timestamp: adopted.hello.timestamp, now: now, tolerance: tolerance,
-                servedSince: seatedAt)
-        }
-        switch verdict {
-        case .fresh: return true
-        case .stale: close(.clockSkew, reason: ReplayGuard.staleReason)
-        case .full: close(.overloaded, reason: ReplayGuard.fullReason)
-        }
-        return false
-    }
-
     /// The device is another gateway's: relays the connection there, or says where that is.
     private func leave(
         _ adopted: AdoptedHello, for node: Int, of cluster: ClusterContext, after rest: UnsafeRawBufferPointer
     ) {
-        guard node != 0 else { return close(.moved, reason: "no gateway serves this device now; come back") }
+        guard node != 0 else { return close(Refusal(.moved, "no gateway serves this device now; come back")) }
         if let address = cluster.deviceAddress(of: node, isSecure: isSecure), adopted.newSecret == nil,
             cluster.maySendAway(adopted.cid, now: owner.loop.now)
         {
-            guard let stream else { return }
-            let frame = owner.closeFrame(.moved, reason: "this gateway serves the device", alternate: address)
-            _ = frame.withUnsafeBytes { stream.write($0) }
-            return finish(.moved)
+            return close(Refusal(.moved, "this gateway serves the device", alternate: address))
         }
-        guard let connection = stream?.detach(unconsumed: rest) else {
-            return close(.internalError, reason: "the connection could not be moved")
-        }
+        guard let connection = stream?.detach(unconsumed: rest) else { return close(.unmovable) }
         stream = nil
         let owner = owner
         owner.metrics.count(.devicesRelayed)
@@ -335,62 +252,29 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         }
     }
 
-    /// Gives the session its slot and the shard its Hello.
+    /// Gives the session its slot and the shard its Hello, on the host of the device's partition.
     ///
-    /// The connection is on its device's loop now.
-    private func enter(_ adopted: AdoptedHello, _ target: Partition?) {
-        guard !owner.context.isStopping else {
-            return close(.shuttingDown, reason: "the gateway is stopping")
+    /// With `isOfOther` another gateway has read the Hello and did not take its proof.
+    private func enter(_ adopted: AdoptedHello, isOfOther: Bool = false) {
+        do throws(Refusal) {
+            if isOfOther { try owner.takeOnce(adopted) }
+            cid = adopted.cid
+            let (partition, counted) = try owner.admission(of: adopted)
+            countedApp = counted
+            guard let admitted = partition.sessions.admit(self) else { throw .noRoom }
+            (session, self.partition) = (admitted, partition)
+            isKnownToShard = true
+            partition.hello(adopted.command(session: session))
+        } catch {
+            close(error)
         }
-        guard let partition = target, partition.welcomesDevices else {
-            return close(.moved, reason: "another gateway is taking this device over; come back")
-        }
-        // Another gateway may have heard of the app, or of its end, a moment earlier than this one.
-        guard let app = owner.registry[adopted.hello.appID] else {
-            guard owner.registry.known(adopted.hello.appID) != nil else {
-                return close(.moved, reason: "this gateway is told of the app in a moment; come back")
-            }
-            return close(.appDisabled, reason: EventLoopHost.disabledReason)
-        }
-        cid = adopted.cid
-        let now = Int64(owner.loop.now)
-        let delay = owner.context.flaps.withLock { $0.delay(of: adopted.cid, now: now) }
-        guard delay == 0 else { return slow(by: delay) }
-        guard !partition.isStandingStill || owner.welcomes.standingRoom > 0 else {
-            return refuse(Self.standing, window: owner.retryWindow(for: .overloaded))
-        }
-        switch partition.admission(of: adopted.cid, of: app, isRegistration: adopted.newSecret != nil) {
-        case .free: break
-        case .counted: countedApp = app.key
-        case .refused(let reason): return refuse(reason, window: EventLoopHost.quotaWindow)
-        }
-        guard let admitted = partition.sessions.admit(self) else {
-            return close(.overloaded, reason: "the gateway holds as many connections as it may; come back later")
-        }
-        (session, self.partition) = (admitted, partition)
-        isKnownToShard = true
-        partition.hello(adopted.command(session: session))
     }
 
-    /// The device connects and leaves over and over: its next Hello is welcome after that time.
-    private func slow(by delay: Int64) {
-        let least = UInt32(clamping: max(1_000, delay))
-        owner.metrics.count(.flappingRefused)
-        refuse(Self.flapping, window: (least, least + least / 2))
-    }
-
-    /// The device is one more than its app may have; it has no Welcome yet.
-    func refuseAsSurplus() {
+    /// Takes back what was granted: the device has no Welcome yet.
+    func withdraw(_ refusal: Refusal) {
         guard phase == .awaitingWelcome else { return }
         isRefused = true
-        refuse(EventLoopHost.quotaReason, window: EventLoopHost.quotaWindow)
-    }
-
-    /// Nothing is committed for the device's part now, and its Hello would keep others waiting.
-    func refuseAsStanding() {
-        guard phase == .awaitingWelcome else { return }
-        isRefused = true
-        refuse(Self.standing, window: owner.retryWindow(for: .overloaded))
+        close(refusal)
     }
 
     /// The device sends no more: the Welcome, and what comes after it, is still for it.
@@ -400,20 +284,6 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         return true
     }
 
-    private static let standing: StaticString = "the store of this device's part does not answer; come back later"
-
-    /// Says why not now, and when.
-    private func refuse(_ reason: StaticString, window: (UInt32, UInt32)) {
-        guard let stream else { return }
-        let frame = owner.closeFrame(.overloaded, reason: reason, window: window)
-        _ = frame.withUnsafeBytes { stream.write($0) }
-        Self.note(.overloaded, reason, owner)
-        finish(.overloaded)
-    }
-
-    private static let flapping: StaticString =
-        "the device connects and leaves over and over; come back after the time given"
-
     func handshakeTimedOut() {
         guard phase == .awaitingHello else { return }
         if let stream, stream.waitsToBeRead {
@@ -422,14 +292,14 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
                 hasWaitedLonger = true
                 return owner.beginHandshake(self, from: stream.peer)
             }
-            return close(.overloaded, reason: EventLoopHost.storm)
+            return close(.storm())
         }
-        close(.helloTimeout, reason: "no Hello came in time")
+        close(Refusal(.helloTimeout, "no Hello came in time"))
     }
 
     func handshakeDisplaced() {
         guard phase == .awaitingHello else { return }
-        close(.overloaded, reason: EventLoopHost.noRoom)
+        close(.noRoom)
     }
 
     var kind: ConnectionKind { .device }
@@ -449,27 +319,11 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
     /// Says why and hangs up.
     ///
     /// With `isForgotten` the shard itself wants the session closed and need not be told of its end.
-    func close(_ code: CloseCode, reason: StaticString, isForgotten: Bool = false) {
+    func close(_ refusal: Refusal, isForgotten: Bool = false) {
         guard phase != .closed else { return }
         if isForgotten { isKnownToShard = false }
-        if let stream {
-            Self.write(code, reason: reason, to: stream, owner, isRefusal: true)
-        } else {
-            Self.note(code, reason, owner)
-        }
-        finish(code)
-    }
-
-    /// Writes the Close frame.
-    static func write(
-        _ code: CloseCode, reason: StaticString, to stream: ByteStream, _ owner: EventLoopHost, isRefusal: Bool = false
-    ) {
-        _ = owner.closeFrame(code, reason: reason, isRefusal: isRefusal).withUnsafeBytes { stream.write($0) }
-        note(code, reason, owner)
-    }
-
-    static func note(_ code: CloseCode, _ reason: StaticString, _ owner: EventLoopHost) {
-        owner.log.write(.debug, .connectionClosed, [.code: LogValue(code.rawValue), .reason: .text("\(reason)")])
+        if let stream { owner.write(refusal, to: stream, beforeWelcome: true) } else { owner.note(refusal) }
+        finish(refusal.code)
     }
 
     private func finish(_ code: CloseCode) {
@@ -525,18 +379,4 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
 extension WebSocketCode {
     /// What a WebSocket's close frame says beside ours, in the range that RFC 6455 leaves to applications.
     init(_ code: CloseCode) { self.init(rawValue: UInt16(4_000 + code.rawValue)) }
-}
-
-extension EventLoopHost {
-    /// A new cid; in a cluster one of the part that the proof names, so that one gateway is asked whether it was taken before.
-    ///
-    /// Without the app's secret nobody can choose a proof, so registrations go to all parts alike.
-    fileprivate func mintDevice(of app: App, for proof: [UInt8]) -> DeviceID {
-        let wanted = Int(proof.prefix(4).reduce(UInt32(0)) { $0 << 8 | UInt32($1) }) % partitionCount
-        while true {
-            let (high, low) = SecureRandom.words()
-            let cid = DeviceID(high: high, low: low)
-            if context.cluster == nil || app.bucket(of: cid).loop(of: partitionCount) == wanted { return cid }
-        }
-    }
 }

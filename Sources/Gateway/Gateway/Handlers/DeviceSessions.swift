@@ -85,7 +85,7 @@ final class DeviceSessions: StreamDelegate {
         guard count > 0 else { return }
         // Those who came first, as far as slots tell, stay.
         let last = table.pointee.openings.sorted { $0.key > $1.key }.prefix(count)
-        for (_, handshake) in last { handshake.refuseAsStanding() }
+        for (_, handshake) in last { handshake.withdraw(.standing) }
     }
 
     /// Forgets a session; its slot may be another's at once.
@@ -144,8 +144,8 @@ final class DeviceSessions: StreamDelegate {
     /// - Returns: the slot to go on at, the first again behind the last; and how many were told.
     func sendAway(_ count: Int, from first: UInt32, alternate: String) -> (next: UInt32, told: Int) {
         var (slot, left, looks) = (first, count, table.pointee.slotCount)
-        let frame = owner.host.closeFrame(
-            .shuttingDown, reason: Emptying.reason, alternate: alternate, window: Emptying.window)
+        let refusal = Refusal.emptying(alternate)
+        let frame = owner.host.closeFrame(refusal)
         while left > 0, looks > 0 {
             if slot >= table.pointee.slotCount { slot = 0 }
             looks -= 1
@@ -155,7 +155,7 @@ final class DeviceSessions: StreamDelegate {
             // One that is being opened is met again in a later round, as a session.
             guard record.pointee.phase == .open, let stream = stream(of: session), stream.peer != nil else { continue }
             _ = frame.withUnsafeBytes { stream.write($0) }
-            DeviceHandshake.note(.shuttingDown, Emptying.reason, owner.host)
+            owner.host.note(refusal)
             finish(session, .shuttingDown)
             left -= 1
         }
@@ -263,7 +263,7 @@ final class DeviceSessions: StreamDelegate {
         if let app = handshake.countedApp, owner.isSurplus(of: app) {
             // The shard is told of the end once it has told of all that it has done.
             return owner.inNextTurn { member in
-                handshake.refuseAsSurplus()
+                handshake.withdraw(EventLoopHost.overDevices)
                 member.surplusLeft(of: app)
             }
         }
@@ -398,10 +398,10 @@ final class DeviceSessions: StreamDelegate {
     func close(_ session: SessionRef, _ code: CloseCode, reason: StaticString, isForgotten: Bool = false) {
         guard let record = record(session) else { return }
         if record.pointee.phase == .opening {
-            table.pointee.openings[session.slot]?.close(code, reason: reason, isForgotten: isForgotten)
+            table.pointee.openings[session.slot]?.close(Refusal(code, reason), isForgotten: isForgotten)
             return
         }
-        if let stream = stream(of: session) { DeviceHandshake.write(code, reason: reason, to: stream, owner.host) }
+        if let stream = stream(of: session) { owner.host.write(Refusal(code, reason), to: stream) }
         finish(session, code, isForgotten: isForgotten)
     }
 

@@ -17,9 +17,9 @@ final class DirectoryHandler {
     static let pendingLimit = 16_384
 
     /// Changes of tokens that wait for a part; more are made good by the devices' next Hellos.
-    static let lateTokensLimit = 16_384
+    static let lateTokensLimit = 65_536
     /// A part that stays away costs no more than this.
-    static let lateTokensPerSecond = 256
+    static let lateTokensPerSecond = 2_048
 
     private unowned let partitions: any Partitions
     private var lateTokens: [TokenNews] = []

@@ -131,8 +131,8 @@ final class SenderConnection: StreamDelegate, Handshaking {
         }
         guard let app = owner.registry[hello.appID] else {
             if appQuestion == .none, owner.registry.known(hello.appID) == nil { return askForApp() }
-            let (code, reason) = owner.refusal(ofApp: hello.appID, isConfirmed: appQuestion == .confirmed)
-            return close(code, reason: reason)
+            let refusal = owner.refusal(ofApp: hello.appID, isConfirmed: appQuestion == .confirmed)
+            return close(refusal.code, reason: refusal.reason)
         }
         var isProven = false
         for secret in app.masterSecrets
@@ -317,7 +317,7 @@ final class SenderConnection: StreamDelegate, Handshaking {
 
     func handshakeDisplaced() {
         guard phase == .awaitingHello else { return }
-        close(.overloaded, reason: EventLoopHost.noRoom)
+        close(.overloaded, reason: Refusal.noRoom.reason)
     }
 
     var kind: ConnectionKind { .sender }
@@ -325,7 +325,7 @@ final class SenderConnection: StreamDelegate, Handshaking {
 
     func close(_ code: CloseCode, reason: StaticString) {
         guard phase != .closed else { return }
-        let bytes = owner.closeFrame(code, reason: reason)
+        let bytes = owner.closeFrame(Refusal(code, reason))
         _ = bytes.withUnsafeBytes { stream?.write($0) }
         owner.metrics.count(.bytesSent, bytes.count)
         owner.log.write(.info, .connectionClosed, [.listener: "senders", .code: LogValue(code.rawValue)])

@@ -178,7 +178,7 @@ final class Gateway {
     ) throws -> String {
         for (host, socket) in zip(hosts, sockets) {
             let door = Listener.Door(context.addresses) { [unowned host] connection, refusal in
-                host.turnAway(connection, isSecure: isSecure, refused: refusal)
+                host.turnAway(connection, isSecure: isSecure, .address(refusal))
             }
             let listener = try Listener(
                 on: host.loop, socket: socket.take(), balancers: configuration[keyPath: path].balancers, door: door

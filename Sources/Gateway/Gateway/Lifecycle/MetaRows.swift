@@ -218,6 +218,7 @@ extension Partition {
 
     /// Runs `done` when everything written to `meta` so far is durable.
     func afterMeta(_ done: @escaping () -> Void, failed: @escaping () -> Void) {
+        guard isServing else { return failed() }
         guard let last = metaWaiters.last else { return done() }
         metaWaiters.append(MetaWaiter(ticket: last.ticket, done: done, failed: failed))
     }

@@ -102,8 +102,8 @@ extension EventLoopHost {
         for message in core.pointee.outgoing[target].messages {
             if !message.isNotice {
                 answerBusy(message)
-            } else if owner != 0 {
-                core.pointee.untold.insert(target)
+            } else if owner != 0, let home = message.home(of: context.partitionCount) {
+                core.pointee.untold[home, default: []].insert(target)
             }
         }
         answerDeferredSoon()
@@ -112,10 +112,10 @@ extension EventLoopHost {
     /// Announces this host's broadcasts to partitions that a full or broken link kept them from; about once a second.
     func tellAgain() {
         guard !core.pointee.untold.isEmpty else { return }
-        let targets = core.pointee.untold
-        core.pointee.untold = []
-        forEachPartition { partition in
-            for target in targets where target != partition.number { partition.announceBroadcasts(to: target) }
+        let untold = core.pointee.untold
+        core.pointee.untold = [:]
+        for (home, targets) in untold {
+            for target in targets { servingPartition(home)?.announceBroadcasts(to: target) }
         }
     }
 

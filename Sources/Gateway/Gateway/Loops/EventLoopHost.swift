@@ -74,8 +74,8 @@ final class EventLoopHost {
         var addressed: [Int] = []
         /// By host.
         var mail: [HostMail]
-        /// Partitions that news of broadcasts did not reach.
-        var untold: Set<Int> = []
+        /// For each of this host's partitions, those that news of its broadcasts did not reach.
+        var untold: [Int: Set<Int>] = [:]
         /// Answers to other gateways, by their numbers.
         var remoteAnswers: [Int: AnswerBatch] = [:]
         var shares = AppShares()
@@ -127,8 +127,6 @@ final class EventLoopHost {
                 partition.store.turnEnded()
                 partition.store.close()
             }
-            // Callers of questions without an answer may hold this host.
-            core.pointee.requests = PendingRequests()
         }
         loop.onTick { [unowned self] _ in tick() }
         loop.onStandstill { [unowned self] milliseconds in stoodStill(for: milliseconds) }
@@ -175,7 +173,8 @@ final class EventLoopHost {
     @discardableResult
     func open(_ number: Int, _ start: PartitionStart, welcomesDevices: Bool = true) -> Partition {
         precondition(number % context.hostCount == index && core.pointee.partitions[number] == nil)
-        let partition = Partition(number, start, on: self, welcomesDevices: welcomesDevices)
+        let now = clock.time(atBoot: ClockReader.boot())
+        let partition = Partition(number, start, on: self, now: now, welcomesDevices: welcomesDevices)
         core.pointee.partitions[number] = partition
         shareOut()
         context.cluster?.noteOwnership(of: number, at: now)
@@ -278,6 +277,8 @@ final class EventLoopHost {
 
     /// Sends off what the turn gathered: batches to the committer, messages to the other hosts and gateways.
     private func endTurn() {
+        // News of jobs may lead to leases, which are writes of this turn.
+        forEachPartition { $0.passJobNews() }
         forEachPartition { $0.turnEnded() }
         dispatch()
         if !core.pointee.remoteAnswers.isEmpty { dispatchRemoteAnswers() }
@@ -347,7 +348,7 @@ final class EventLoopHost {
     func beginStop() {
         // Every peer is told at once, and each has its time to read it.
         loop.closingStreamLimit = .max
-        welcomes.dismissAll(.shuttingDown, reason: "the gateway is stopping")
+        welcomes.dismissAll(.stopping)
         forEachPartition { $0.sessions.closeAll() }
         for sender in openSenders { sender.stop() }
         handoff.drain()

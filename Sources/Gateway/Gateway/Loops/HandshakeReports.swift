@@ -3,7 +3,7 @@ internal import EventLoops
 
 /// Counts what became of TLS handshakes, and tells the operator of clients whose certificates were refused.
 extension EventLoopHost {
-    /// To be called for one part of an event loop, which stays as long as that does.
+    /// Opens the gate of this event loop's TLS handshakes; once.
     func openHandshakeGate() {
         loop.handshakeGate = HandshakeGate(on: loop, rules: handshakeRules)
         loop.peerBudget = context.peerBudget

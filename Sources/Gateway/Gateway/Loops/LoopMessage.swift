@@ -106,6 +106,11 @@ extension LoopMessage {
         if case .request(let request, _) = self { type(of: request).isNotice } else { false }
     }
 
+    /// The partition whose broadcasts a notice is about.
+    func home(of partitionCount: Int) -> Int? {
+        if case .request(let request, _) = self { request.home(of: partitionCount) } else { nil }
+    }
+
     /// Whether a full mailbox refuses the message at once; another one waits for room.
     var isRefusedWhenFull: Bool {
         switch self {

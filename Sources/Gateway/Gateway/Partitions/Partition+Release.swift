@@ -16,12 +16,6 @@ extension Partition {
         if !isLost { ownRows?.writeRates() }
         core.pointee.isServing = false
         sessions.closeAll(.moved, reason: "another gateway takes this device over; come back")
-        // What they wait for is not known to be durable: they send it again, to the new owner.
-        if isLost {
-            for sender in host.openSenders where sender.isOwedAnswers {
-                sender.close(.moved, reason: "another gateway has the part; send again what was not answered")
-            }
-        }
         finishLeaving(until: loop.now + (isLost ? 0 : Self.leaveMilliseconds), completion: completion)
     }
 

@@ -13,7 +13,7 @@ internal import Wire
 final class Partition {
     /// Among all of the cluster.
     let number: Int
-    // The host outlives its partitions: they end before its event loop does.
+    // The host outlives its partitions.
     unowned(unsafe) let host: EventLoopHost
     let store: any LoopStore
     let core: UnsafeMutablePointer<Core>
@@ -71,8 +71,11 @@ final class Partition {
     ///   - number: among all of the cluster.
     ///   - start: what was read of the store; the store is the partition's from now on.
     ///   - host: the one of the partition's event loop.
+    ///   - now: gateway time.
     ///   - welcomesDevices: false where others' broadcasts are still to be learnt.
-    init(_ number: Int, _ start: PartitionStart, on host: EventLoopHost, welcomesDevices: Bool) {
+    init(
+        _ number: Int, _ start: PartitionStart, on host: EventLoopHost, now: GatewayTime, welcomesDevices: Bool
+    ) {
         (self.number, self.host, self.welcomesDevices) = (number, host, welcomesDevices)
         store = start.store
         let snapshot = host.snapshot
@@ -84,7 +87,7 @@ final class Partition {
                         limits: host.shardLimits, apps: snapshot.settings, store: start.store,
                         verifier: HelloVerifier(), encoder: BroadcastFrames(), queueEpoch: host.context.queueEpoch,
                         history: host.context.history, counters: start.counters, broadcasts: start.broadcasts,
-                        knowsAllApps: snapshot.registry.isComplete, now: host.now))))
+                        knowsAllApps: snapshot.registry.isComplete, now: now))))
         core.pointee.sessions = DeviceSessions(self)
         ownRows = start.fold.map { OwnRows(self, $0) }
         store.observer = self
@@ -160,13 +163,16 @@ final class Partition {
         sessions.sendOpeningsAway((surplus * sessions.openingCount + standing - 1) / standing)
     }
 
+    /// Has callers of this host ask for the jobs that became due in this turn.
+    func passJobNews() {
+        let jobNews = core.pointee.jobNews
+        guard !jobNews.isEmpty else { return }
+        core.pointee.jobNews = []
+        host.handoff.jobsAvailable(jobNews, in: number, now: Int64(loop.now))
+    }
+
     /// Sends off what the turn gathered.
     func turnEnded() {
-        let jobNews = core.pointee.jobNews
-        if !jobNews.isEmpty {
-            core.pointee.jobNews = []
-            host.handoff.jobsAvailable(jobNews, in: number, now: Int64(loop.now))
-        }
         // The gateway's own rows are few, and the writer of each waits for it.
         store.turnEnded(awaited: metaWaiters.isEmpty ? core.pointee.shard.awaitedTicket : .max)
     }
@@ -198,7 +204,7 @@ final class Partition {
                 apps: snapshot.settings, knowsAllApps: snapshot.registry.isComplete, limits: host.shardLimits)
         }
         for app in disabled {
-            withShard { $0.endSessions(of: app, .appDisabled, reason: EventLoopHost.disabledReason, now: now) }
+            withShard { $0.endSessions(of: app, .appDisabled, reason: Refusal.appDisabled.reason, now: now) }
         }
     }
 

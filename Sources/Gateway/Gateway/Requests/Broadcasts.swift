@@ -8,6 +8,7 @@ struct LaunchBroadcast: PartitionRequest {
     var record: TaskRecord
 
     func isValid(in share: LoopShare) -> Bool { record.isValid }
+    func home(of partitionCount: Int) -> Int? { record.app.home.loop(of: partitionCount) }
     func perform(on partition: Partition, _ origin: Origin) { partition.launch(record) }
 }
 
@@ -23,6 +24,7 @@ struct TellBroadcasts: PartitionRequest {
         0..<share.count ~= home && logs.allSatisfy { $0.app.home.loop(of: share.count) == home && $0.isValid }
     }
 
+    func home(of partitionCount: Int) -> Int? { home }
     func perform(on partition: Partition, _ origin: Origin) { partition.learn(logs, of: home) }
 }
 
@@ -33,6 +35,7 @@ struct OfferBroadcasts: PartitionRequest {
     var home: Int
 
     func isValid(in share: LoopShare) -> Bool { 0..<share.count ~= home }
+    func home(of partitionCount: Int) -> Int? { home }
     func perform(on partition: Partition, _ origin: Origin) { partition.learnBroadcasts(of: home) }
 }
 

@@ -23,14 +23,17 @@ protocol PartitionRequest: Codable, Sendable {
     func perform(on partition: Partition, _ origin: Origin)
     /// Whether a full mailbox refuses the question at once. Otherwise the question waits for room, a second at most.
     static var isRefusedWhenFull: Bool { get }
-    /// True for a request without an answer. For a partition that missed one, its sender calls `Partition.announceBroadcasts`.
+    /// True for a request without an answer; one that did not go out is made good by `EventLoopHost.tellAgain`.
     static var isNotice: Bool { get }
+    /// The partition whose broadcasts a notice is about.
+    func home(of partitionCount: Int) -> Int?
 }
 
 extension PartitionRequest {
     static func isValid(_ answer: Answer) -> Bool { true }
     static var isRefusedWhenFull: Bool { false }
     static var isNotice: Bool { Answer.self == NoAnswer.self }
+    func home(of partitionCount: Int) -> Int? { nil }
 }
 
 /// The answer type of notices.

@@ -81,7 +81,9 @@ struct PartOwnershipTests {
         }
     }
 
-    @Test("a part that leaves calls no row of the gateway's own durable that it has not written", arguments: [true, false])
+    @Test(
+        "a part that leaves calls no row of the gateway's own durable that it has not written",
+        arguments: [true, false])
     func ownRows(isLost: Bool) throws {
         try SmallGateway.run { gateway in
             let (isDone, told) = (Flag(), Lock<[String]>([]))

@@ -64,7 +64,7 @@ struct DeviceHandshakeTests {
             return
         }
         for (number, connection) in arrival.connections.enumerated() {
-            _ = loop.context.deviceConnections.enter(limit: .max)
+            _ = loop.context.connections.devices.enter(limit: .max)
             let hello = hello(loop, app, UInt64(number))
             DeviceHandshake.adopt(AdoptedConnection(connection: connection, isSecure: false, hello: hello), on: loop)
         }

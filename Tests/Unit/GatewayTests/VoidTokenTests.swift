@@ -61,7 +61,7 @@ struct VoidTokenTests {
             #expect(SmallGateway.isSet(isAnswered))
             #expect(refusals.withLock { $0 } == [.tooManyRevokedInAll, .busy])
             var free = 0
-            while gateway.context.revocations.withLock({
+            while gateway.context.usage.revocations.withLock({
                 $0.take(TokenID(expiresAt: lasting, random: 0), of: app, now: 0)
             }) { free += 1 }
             #expect(free == Limits.revokedTokensOfApp)

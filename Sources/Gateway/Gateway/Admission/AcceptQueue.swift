@@ -143,7 +143,7 @@ final class AcceptQueue {
     func dismissAll(_ refusal: Refusal) {
         governor.forgetAll()
         while let newcomer = waiting.popFirst() {
-            owner.context.handshakes.leave()
+            owner.context.connections.handshakes.leave()
             owner.endConnection(.device)
             owner.turnAway(newcomer.connection, isSecure: newcomer.tls != nil, refusal)
         }

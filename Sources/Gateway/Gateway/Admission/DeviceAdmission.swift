@@ -67,7 +67,7 @@ extension EventLoopHost {
         let (now, tolerance) = (now, limits.shardLimits.clockTolerance)
         // Which registrations an earlier owner of the part has taken, this gateway does not know.
         let ownedAt = context.cluster?.seatedAt(adopted.bucket.loop(of: context.partitionCount)) ?? 0
-        let verdict = context.replays.withLock {
+        let verdict = context.peers.replays.withLock {
             $0.take(
                 adopted.hello.proof, timestamp: adopted.hello.timestamp, now: now, tolerance: tolerance,
                 servedSince: ownedAt)
@@ -108,7 +108,7 @@ extension EventLoopHost {
             throw .appDisabled
         }
         let now = Int64(loop.now)
-        let delay = context.flaps.withLock { $0.delay(of: adopted.cid, now: now) }
+        let delay = context.peers.flaps.withLock { $0.delay(of: adopted.cid, now: now) }
         guard delay == 0 else {
             metrics.count(.flappingRefused)
             let least = UInt32(clamping: max(1_000, delay))

@@ -38,11 +38,11 @@ extension GatewayContext {
                 Emptying(pace: DrainPace(pace: pace, startedAt: now), alternate: alternate, number: now))
             log.write(
                 .info, .drainBegan,
-                [.name: .text(credential), .pace: LogValue(pace), .devices: LogValue(deviceConnections.value)])
+                [.name: .text(credential), .pace: LogValue(pace), .devices: LogValue(connections.devices.value)])
         case .undo:
             guard isEmptying else { return }
             setEmptying(nil)
-            log.write(.info, .drainUndone, [.name: .text(credential), .devices: LogValue(deviceConnections.value)])
+            log.write(.info, .drainUndone, [.name: .text(credential), .devices: LogValue(connections.devices.value)])
         }
     }
 
@@ -52,7 +52,7 @@ extension GatewayContext {
     func followCutOff(_ isCutOff: Bool) {
         let present = emptying.withLock { $0 }
         if isCutOff, present == nil {
-            let (now, devices) = (SystemClock.monotonicTime, deviceConnections.value)
+            let (now, devices) = (SystemClock.monotonicTime, connections.devices.value)
             // All are gone within half a minute, and few enough a second for those that they come to.
             let pace = max(Emptying.lowestCutOffPace, devices / Emptying.cutOffSeconds)
             var emptying = Emptying(pace: DrainPace(pace: pace, startedAt: now), alternate: "", number: now)
@@ -61,13 +61,13 @@ extension GatewayContext {
             log.write(.warning, .cutOffDrainBegan, [.pace: LogValue(pace), .devices: LogValue(devices)])
         } else if !isCutOff, present?.isForCutOff == true {
             setEmptying(nil)
-            log.write(.info, .cutOffDrainEnded, [.devices: LogValue(deviceConnections.value)])
+            log.write(.info, .cutOffDrainEnded, [.devices: LogValue(connections.devices.value)])
         }
     }
 
     func drainStatus(now: Int64) -> DrainStatus {
         var status = DrainStatus()
-        status.connections = max(0, deviceConnections.value)
+        status.connections = max(0, connections.devices.value)
         guard let emptying = emptying.withLock({ $0 }) else { return status }
         status.state = status.connections == 0 || emptying.hasEnded ? .drained : .draining
         (status.pace, status.alternate) = (emptying.pace.pace, emptying.alternate)

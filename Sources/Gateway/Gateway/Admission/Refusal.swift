@@ -107,7 +107,7 @@ extension EventLoopHost {
                 UInt32(
                     clamping: max(
                         limits.reconnectSpreadSeconds * 1_000,
-                        Int64(context.deviceConnections.value) * 1_000 / Self.returnsPerSecond))
+                        Int64(context.connections.devices.value) * 1_000 / Self.returnsPerSecond))
             )
         case .replaced: (30_000, 60_000)
         case .clockSkew: (0, 1_000)

@@ -59,7 +59,7 @@ extension AppService {
         for cid in owner.context.testDevices.removeAll(of: app) {
             MetaRows.write(.remove(cid), app: app, on: owner)
         }
-        owner.context.revocations.withLock { $0.forget(app) }
+        owner.context.usage.revocations.withLock { $0.forget(app) }
     }
 }
 

@@ -73,7 +73,7 @@ final class SharedApps: Sendable {
             guard body(&state), let descriptors = state.descriptors else { return nil }
             let snapshot = Self.snapshot(&state, descriptors, now, context.log)
             context.tellAll { $0.reload(snapshot) }
-            context.quotas.follow(snapshot.registry)
+            context.usage.quotas.follow(snapshot.registry)
             return snapshot
         }
     }

@@ -301,8 +301,8 @@ final class ClusterHost: @unchecked Sendable {
 
     /// Takes over what part 0 keeps for all gateways.
     func restore(_ meta: MetaRows) {
-        context.rates.restore(meta.rates, now: time.now ?? 0)
-        context.online.restore(points: meta.onlinePoints, peaks: meta.onlinePeaks)
+        context.usage.rates.restore(meta.rates, now: time.now ?? 0)
+        context.usage.online.restore(points: meta.onlinePoints, peaks: meta.onlinePeaks)
         context.testDevices.restore(meta.testDevices)
         context.apps.restore(meta.book, on: context, now: time.now ?? 0)
         GatewayStart.tell(of: meta.unreadAppCount, context.log)

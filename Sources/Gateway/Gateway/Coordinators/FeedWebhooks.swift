@@ -39,7 +39,7 @@ final class FeedWebhooks {
         let mayRun = owner.context.isReady && !owner.context.isStopping
         for (feed, runner) in runners where !mayRun || wanted[feed] != runner.hook || !isHome(feed) {
             runners[feed] = nil
-            owner.context.feedPoster?.cancel(runner.name)
+            owner.context.outbound.feedPoster?.cancel(runner.name)
         }
         guard mayRun else { return }
         for (feed, hook) in wanted where runners[feed] == nil && isHome(feed) {
@@ -58,7 +58,7 @@ final class FeedWebhooks {
 
     /// The partition leaves: its next owner goes on.
     func stop() {
-        for runner in runners.values { owner.context.feedPoster?.cancel(runner.name) }
+        for runner in runners.values { owner.context.outbound.feedPoster?.cancel(runner.name) }
         runners = [:]
     }
 
@@ -94,7 +94,7 @@ final class FeedWebhooks {
     }
 
     private func post(_ page: FeedPage, of feed: FeedName, _ runner: Runner, _ number: UInt64) {
-        guard let poster = owner.context.feedPoster else { return rest(feed) }
+        guard let poster = owner.context.outbound.feedPoster else { return rest(feed) }
         let body = FeedAnswers.body(
             page, of: feed, registry: owner.registry,
             type: feed.kind == .upstream ? "longwire.upstream" : "longwire.events")

@@ -33,16 +33,16 @@ extension GatewayContext {
         figures.uptimeMilliseconds = ClockReader.monotonic() - figures.status.startedAtMonotonic
         figures.lostLogLines = Int(log.lostLineCount)
         figures.cpuNanoseconds = SystemClock.processNanoseconds
-        (figures.deviceConnections, figures.senderConnections) = (deviceConnections.value, senderConnections.value)
+        (figures.deviceConnections, figures.senderConnections) = (connections.devices.value, connections.senders.value)
         figures.isEmptying = isEmptying
-        figures.addressRefusals = addresses.counts
-        figures.bodyBytes = peerBudget.requestByteCount
-        (figures.upstreamBytes, figures.streamBytes) = (peerBudget.upstreamByteCount, peerBudget.streamByteCount)
-        (figures.budgetRefusals, figures.budgetClosings) = (peerBudget.refusedCount, peerBudget.closedCount)
+        figures.addressRefusals = peers.addresses.counts
+        figures.bodyBytes = peers.budget.requestByteCount
+        (figures.upstreamBytes, figures.streamBytes) = (peers.budget.upstreamByteCount, peers.budget.streamByteCount)
+        (figures.budgetRefusals, figures.budgetClosings) = (peers.budget.refusedCount, peers.budget.closedCount)
         figures.store = store.statistics
         figures.acceptsWrites = store.acceptsWrites
-        figures.hook = hook.withLock { $0 }?.figures
-        figures.webhooks = feedPoster?.states ?? [:]
+        figures.hook = outbound.hook.withLock { $0 }?.figures
+        figures.webhooks = outbound.feedPoster?.states ?? [:]
         figures.cluster = cluster?.figures()
         return figures
     }

@@ -135,15 +135,15 @@ extension EventLoopHost {
     func exchangeRates() {
         guard index == 0 else { return }
         if let cluster = context.cluster {
-            context.rates.setGatewayCount(cluster.gatewayCount)
-            context.quotas.setGatewayCount(cluster.gatewayCount)
+            context.usage.rates.setGatewayCount(cluster.gatewayCount)
+            context.usage.quotas.setGatewayCount(cluster.gatewayCount)
         }
-        guard let reports = context.rates.beginExchange(now: now) else { return }
+        guard let reports = context.usage.rates.beginExchange(now: now) else { return }
         guard servingPartition(0) == nil else {
-            return context.rates.endExchange(context.rates.count(reports, now: now), now: now)
+            return context.usage.rates.endExchange(context.usage.rates.count(reports, now: now), now: now)
         }
         ask(CountRates(reports: reports), of: Bucket(0)) { [self] totals in
-            context.rates.endExchange(totals, now: now)
+            context.usage.rates.endExchange(totals, now: now)
         }
     }
 }

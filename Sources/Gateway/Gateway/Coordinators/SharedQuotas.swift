@@ -93,14 +93,14 @@ extension EventLoopHost {
             loop.now >= nextQueueExchange
         else { return }
         nextQueueExchange = loop.now + QueueLedger.exchangeMilliseconds
-        let told = context.quotas.queues(of: Array(snapshot.storeBoundApps.prefix(QueueLedger.appLimit)))
+        let told = context.usage.quotas.queues(of: Array(snapshot.storeBoundApps.prefix(QueueLedger.appLimit)))
         guard servingPartition(0) == nil else {
-            guard let elsewhere = context.quotas.count(told, of: cluster.node, now: loop.now) else { return }
-            return context.quotas.hear(elsewhere, now: loop.now)
+            guard let elsewhere = context.usage.quotas.count(told, of: cluster.node, now: loop.now) else { return }
+            return context.usage.quotas.hear(elsewhere, now: loop.now)
         }
         ask(CountQueues(queues: told), of: Bucket(0)) { [self] elsewhere in
             // Where there is none, the last word holds for some seconds.
-            if let elsewhere { context.quotas.hear(elsewhere, now: loop.now) }
+            if let elsewhere { context.usage.quotas.hear(elsewhere, now: loop.now) }
         }
     }
 
@@ -109,7 +109,7 @@ extension EventLoopHost {
         guard snapshot.hasQuotas, let quotas = registry[key]?.quotas, !quotas.isEmpty else {
             return PublishPermit(key)
         }
-        let refusal = context.quotas.take(
+        let refusal = context.usage.quotas.take(
             app: key, publishes: publishes, byteCount: byteCount, quotas: quotas, now: loop.now)
         guard let refusal else { return PublishPermit(key) }
         metrics.count(.over(refusal.quota))
@@ -122,7 +122,7 @@ extension EventLoopHost {
             return try permit(of: app, publishes: count, byteCount: byteCount)
         }
         guard let key = action.broadcaster, snapshot.hasQuotas, let quotas = registry[key]?.quotas,
-            let refusal = context.quotas.storeRefusal(app: key, quotas: quotas, now: loop.now)
+            let refusal = context.usage.quotas.storeRefusal(app: key, quotas: quotas, now: loop.now)
         else { return PublishPermit(action.broadcaster) }
         metrics.count(.over(refusal.quota))
         throw refusal
@@ -146,11 +146,11 @@ extension Partition {
     func noteHoldings() {
         let apps = snapshot.boundApps
         guard !apps.isEmpty, isServing else {
-            if isHoldingNoted { context.quotas.forget(part: number) }
+            if isHoldingNoted { context.usage.quotas.forget(part: number) }
             isHoldingNoted = false
             return
         }
-        if !isHoldingNoted, number == 0 { context.quotas.beginCounting() }
+        if !isHoldingNoted, number == 0 { context.usage.quotas.beginCounting() }
         isHoldingNoted = true
         var holdings: [AppKey: QuotaHolding] = [:]
         holdings.reserveCapacity(apps.count)
@@ -162,7 +162,7 @@ extension Partition {
                 retainedBytes: Int(figures.retainedBytes))
         }
         // Once for all apps: each publish of one that has quotas takes the same lock.
-        context.quotas.note(part: number, holdings)
+        context.usage.quotas.note(part: number, holdings)
     }
 
     /// Asks the app's quotas about one more device; one that only comes back on another connection may always.
@@ -171,13 +171,13 @@ extension Partition {
     /// - Throws: which quota is used up.
     func admission(of cid: DeviceID, of app: App, isRegistration: Bool) throws(Refusal) -> Bool {
         if isRegistration, app.quotas[.storedBytes] > 0,
-            context.quotas.registrationRefusal(app: app.key, quotas: app.quotas, now: loop.now) != nil
+            context.usage.quotas.registrationRefusal(app: app.key, quotas: app.quotas, now: loop.now) != nil
         {
             metrics.count(.over(.storedBytes))
             throw EventLoopHost.overStoredBytes
         }
         guard app.quotas[.devices] > 0, !core.pointee.shard.isConnected(cid) else { return false }
-        let isRoom = context.quotas.admitsDevice(
+        let isRoom = context.usage.quotas.admitsDevice(
             app: app.key, part: number, connected: connectedDevices(of: app.key), quotas: app.quotas)
         guard !isRoom else { return true }
         metrics.count(.over(.devices))
@@ -190,7 +190,7 @@ extension Partition {
     /// strangers, whose Hellos prove nothing, fill an app's quota.
     func isSurplus(of key: AppKey) -> Bool {
         guard let quotas = registry[key]?.quotas, quotas[.devices] > 0,
-            context.quotas.hasSurplusDevice(
+            context.usage.quotas.hasSurplusDevice(
                 app: key, part: number, connected: connectedDevices(of: key), quotas: quotas)
         else { return false }
         metrics.count(.over(.devices))

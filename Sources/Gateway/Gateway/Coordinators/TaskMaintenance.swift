@@ -116,23 +116,23 @@ final class TaskMaintenance {
 
     /// Every ten minutes: rows of apps that are gone, which no later count of theirs replaces.
     private func removeOld() {
-        let old = owner.context.online.takeOld(now: owner.now)
+        let old = owner.context.usage.online.takeOld(now: owner.now)
         for point in old.points { MetaRows.deleteOnline(app: point.app, at: point.time, on: owner) }
         for peak in old.peaks { MetaRows.deletePeak(app: peak.app, day: peak.day, on: owner) }
-        for use in owner.context.rates.takeOld(now: owner.now) {
+        for use in owner.context.usage.rates.takeOld(now: owner.now) {
             MetaRows.deleteRate(app: use.app, kind: UInt64(use.kind.rawValue), on: owner)
         }
     }
 
     private func notePoint(_ count: Int, _ app: AppKey, _ time: GatewayTime) {
-        let left = owner.context.online.notePoint(count, app: app, at: time)
+        let left = owner.context.usage.online.notePoint(count, app: app, at: time)
         MetaRows.writeOnline(count, app: app, at: time, on: owner)
         for time in left { MetaRows.deleteOnline(app: app, at: time, on: owner) }
     }
 
     private func notePeak(_ count: Int, _ app: AppKey) {
         let day = UInt32(truncatingIfNeeded: max(0, owner.now) / 86_400_000)
-        guard let change = owner.context.online.notePeak(count, app: app, day: day) else { return }
+        guard let change = owner.context.usage.online.notePeak(count, app: app, day: day) else { return }
         MetaRows.writePeak(change.peak, app: app, day: day, on: owner)
         for left in change.leftPeaks { MetaRows.deletePeak(app: app, day: left, on: owner) }
     }
@@ -140,7 +140,7 @@ final class TaskMaintenance {
     /// What a crash can forget of a day's quota is one second's use.
     func writeRates() {
         owner.host.exchangeRates()
-        for use in owner.context.rates.dayCounts() {
+        for use in owner.context.usage.rates.dayCounts() {
             let name = "\(use.app.word) \(use.kind.rawValue) \(use.day)"
             guard written[name] != use.count else { continue }
             written[name] = use.count

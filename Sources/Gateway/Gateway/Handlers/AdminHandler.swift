@@ -138,7 +138,7 @@ final class AdminHandler {
         guard !owner.context.isStopping else {
             return respond(exchange, .adminUnavailable("the gateway is stopping"))
         }
-        let longPolls = owner.context.longPolls
+        let longPolls = owner.context.connections.longPolls
         guard longPolls.enter(limit: owner.limits.longPolls) else {
             longPolls.leave()
             return respond(exchange, Self.busy)

@@ -14,7 +14,7 @@ struct AppHandler {
         case .show(let appID):
             var page = owner.context.apps.page(of: appID, now: owner.now)
             if let app = owner.registry.known(appID) {
-                page?.quotas = owner.context.quotas.usage(of: app.key, quotas: app.quotas, now: owner.loop.now)
+                page?.quotas = owner.context.usage.quotas.usage(of: app.key, quotas: app.quotas, now: owner.loop.now)
             }
             respond(page.map(AppAnswer.page) ?? AppAnswer.unknown)
         case .change(let change, let name):

@@ -97,7 +97,7 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
             request.isSameOrigin ? .accept : .refuse(status: 403, "only the console's own page may be a device here")
         }
         guard let upgraded else {
-            owner.context.handshakes.leave()
+            owner.context.connections.handshakes.leave()
             owner.metrics.count(.closedByPeer)
             owner.endConnection(.device)
             return status

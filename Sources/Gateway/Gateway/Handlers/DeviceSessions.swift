@@ -281,7 +281,7 @@ final class DeviceSessions: StreamDelegate {
     /// The device's proof was good: only now its coming counts, whether or not it is still there.
     func noteWelcome(_ cid: DeviceID) {
         let now = Int64(owner.loop.now)
-        let delay = owner.context.flaps.withLock { $0.welcomed(cid, now: now) }
+        let delay = owner.context.peers.flaps.withLock { $0.welcomed(cid, now: now) }
         guard delay > 0 else { return }
         owner.metrics.count(.flappingNoted)
     }

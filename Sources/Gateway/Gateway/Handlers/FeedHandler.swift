@@ -18,7 +18,7 @@ final class FeedHandler {
         }
         switch request {
         case .read(let read):
-            let longPolls = owner.context.longPolls
+            let longPolls = owner.context.connections.longPolls
             guard longPolls.enter(limit: owner.limits.longPolls) else {
                 longPolls.leave()
                 return respond(AdminHandler.busy)

@@ -49,7 +49,7 @@ final class PublicHandler {
                 key: owner.context.tokenKey, revoked: owner.context.revokedTokens,
                 trustedFrom: owner.context.cluster.map { _ in owner.context.startedAt + Self.clockMargin }))
         api.userLimits = owner.limits.users
-        api.rates = owner.context.rates
+        api.rates = owner.context.usage.rates
         api.mayMissApps = owner.context.cluster != nil
     }
 
@@ -104,7 +104,7 @@ final class PublicHandler {
     /// Looks at a request whose body is large or has not come along: who may not send it, or so much of it, is told before it is
     /// kept.
     func judge(_ head: HTTPRequestHead) -> HTTPPrecheck {
-        if let refusal = owner.context.addresses.bodyRefusal(
+        if let refusal = owner.context.peers.addresses.bodyRefusal(
             head.countedNetwork, of: head.peerHost, now: owner.loop.now)
         {
             let response = Self.tooFast(head.target, refusal)
@@ -124,7 +124,7 @@ final class PublicHandler {
         // A probe that is refused would take a gateway out of service that serves others.
         let isProbe = Self.isProbe(exchange.rawTargetBytes)
         if !isProbe,
-            let refusal = owner.context.addresses.request(
+            let refusal = owner.context.peers.addresses.request(
                 exchange.countedNetwork, byteCount: exchange.body.count, of: exchange.peerHost, now: owner.loop.now)
         {
             return respond(exchange, Self.tooFast(exchange.rawTargetBytes, refusal))
@@ -223,7 +223,7 @@ final class PublicHandler {
 
     /// Makes a token void, durably; `then` gets the refusal if that cannot be done.
     func void(_ token: TokenID, of app: AppKey, then: @escaping (APIResponse?) -> Void) {
-        let revocations = owner.context.revocations
+        let revocations = owner.context.usage.revocations
         guard revocations.withLock({ $0.take(token, of: app, now: owner.now) }) else { return then(.tooManyRevoked) }
         guard hasRoomForRevoked else {
             revocations.withLock { $0.giveBack(token, of: app) }

@@ -140,7 +140,7 @@ final class SenderConnection: StreamDelegate, Handshaking {
         guard isProven else { return close(.badProof, reason: "the proof does not match the app's masterSecret") }
         let now = owner.now
         let tolerance = owner.limits.shardLimits.clockTolerance
-        let verdict = owner.context.replays.withLock {
+        let verdict = owner.context.peers.replays.withLock {
             $0.take(hello.proof, timestamp: hello.timestamp, now: now, tolerance: tolerance)
         }
         switch verdict {

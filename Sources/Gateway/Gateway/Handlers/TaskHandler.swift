@@ -458,7 +458,7 @@ final class TaskHandler {
 
     private func quota(_ key: AppKey, _ respond: @escaping Respond) {
         guard let app = owner.registry[key] else { return respond(.busy) }
-        let rates = owner.context.rates
+        let rates = owner.context.usage.rates
         let question = rates.question(ReportAnswer.quotaKinds, app: key, now: owner.now)
         owner.ask(CountRates(reports: question), of: Bucket(0)) { [self] totals in
             // Without the counter: as far as this gateway knows.

@@ -86,7 +86,7 @@ final class UpstreamHandler {
         if let refusal = refusal(of: source.app) { return refuse(upstream, of: session, refusal) }
         let lane = lanes[session]
         guard lane.map({ $0.waiting.count < Self.waitingLimit }) ?? true,
-            let share = owner.context.peerBudget.takeUpstream(
+            let share = owner.context.peers.budget.takeUpstream(
                 upstream.payload.count + Self.parcelByteCount, app: source.app.word,
                 network: owner.sessions.countedNetwork(of: session))
         else { return refuse(upstream, of: session, .busy) }
@@ -116,7 +116,7 @@ final class UpstreamHandler {
     func forget(_ session: SessionRef) {
         if !holds.isEmpty { holds[session] = nil }
         guard !lanes.isEmpty, let lane = lanes.removeValue(forKey: session) else { return }
-        for parcel in lane.waiting { owner.context.peerBudget.giveBack(parcel.share) }
+        for parcel in lane.waiting { owner.context.peers.budget.giveBack(parcel.share) }
     }
 
     private func refuse(_ upstream: Upstream, of session: SessionRef, _ code: Code) {
@@ -141,14 +141,14 @@ final class UpstreamHandler {
         // In a turn of its own: an answer from this loop itself may come at once.
         owner.host.inNextTurn { [weak self] host in
             host.campaigns.coordinator.ask(home, .feed(.upstream(message))) { answer in
-                host.context.peerBudget.giveBack(parcel.share)
+                host.context.peers.budget.giveBack(parcel.share)
                 self?.settle(parcel, of: session, Code(answer))
             }
         }
     }
 
     private func settle(unsent parcel: Parcel, of session: SessionRef, _ code: Code) {
-        owner.context.peerBudget.giveBack(parcel.share)
+        owner.context.peers.budget.giveBack(parcel.share)
         settle(parcel, of: session, code)
     }
 
@@ -160,7 +160,7 @@ final class UpstreamHandler {
             // Of several it is the first: one that was refused meanwhile is behind it.
             hold(session, for: parcel.upstream, code)
             for waiting in lane.waiting {
-                owner.context.peerBudget.giveBack(waiting.share)
+                owner.context.peers.budget.giveBack(waiting.share)
                 tell(session, waiting.upstream, code)
             }
             lane.waiting = []

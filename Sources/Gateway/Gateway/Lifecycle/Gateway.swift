@@ -93,9 +93,9 @@ final class Gateway {
             for host in hosts { host.loop.closingStreamLimit = descriptors.closingPerLoop }
             context.status.withLock { ($0.connections, $0.startedAt) = (snapshot.connections, ClockReader.wall()) }
             if let meta = start.meta { context.submit(to: 0) { meta.write(on: $0) } }
-            context.addresses.set(configuration.addressRules, exempt: configuration.exemptAddresses)
+            context.peers.addresses.set(configuration.addressRules, exempt: configuration.exemptAddresses)
             let flapping = FlapDamping.Rules(connects: configuration.limits.flappingConnects)
-            context.flaps.withLock { $0.rules = flapping }
+            context.peers.flaps.withLock { $0.rules = flapping }
             guard stepping == nil else { return }
             let certificates = try ListenerCertificates(configuration)
             try listen(try ListeningSockets(configuration), certificates)
@@ -104,7 +104,7 @@ final class Gateway {
             note(certificates)
             if let hook = configuration.hook { self.hook = try HookSender(hook, context: context, log: log) }
             // The admin API may make an app with a webhook at any time.
-            try context.startFeedPoster()
+            try context.outbound.startFeedPoster(log)
         } catch {
             start.close()
             throw error
@@ -177,7 +177,7 @@ final class Gateway {
         isSecure: Bool = false, accept: @escaping (EventLoopHost, DetachedConnection) -> Void
     ) throws -> String {
         for (host, socket) in zip(hosts, sockets) {
-            let door = Listener.Door(context.addresses) { [unowned host] connection, refusal in
+            let door = Listener.Door(context.peers.addresses) { [unowned host] connection, refusal in
                 host.turnAway(connection, isSecure: isSecure, .address(refusal))
             }
             let listener = try Listener(
@@ -204,7 +204,7 @@ final class Gateway {
             let settings = service == .admin ? configuration.admin : configuration.http
             // Operators look and act while their own address is held back.
             try server.listen(
-                socket.take(), balancers: settings.balancers, addresses: service == .admin ? nil : context.addresses)
+                socket.take(), balancers: settings.balancers, addresses: service == .admin ? nil : context.peers.addresses)
             if let listener = server.listener {
                 host.listeners.add(listener, isPublicHTTP: service == .publicHTTP)
             }
@@ -220,7 +220,7 @@ final class Gateway {
     func httpServer(on host: EventLoopHost, _ service: HTTPService, tls: TLSContext?) -> HTTPServer {
         var settings = HTTPServer.Configuration()
         settings.headerByteLimit = configuration.limits.httpHeaderBytes
-        settings.budget = context.peerBudget
+        settings.budget = context.peers.budget
         settings.requestMilliseconds = UInt64(configuration.limits.httpRequestTimeoutSeconds * 1_000)
         settings.idleMilliseconds = UInt64(configuration.limits.httpIdleTimeoutSeconds * 1_000)
         settings.unixSeconds = { UInt64(ClockReader.wall() / 1_000) }
@@ -280,16 +280,16 @@ final class Gateway {
         }
         context.tellAll { $0.setClock(mapping, offset: offset) }
         hook?.tend()
-        if let report = context.addresses.takeReport() {
+        if let report = context.peers.addresses.takeReport() {
             let counts = report.counts.map { "\($0.kind.label) \($0.count)" }.joined(separator: ", ")
             log.write(.warning, .addressRefused, [.address: .text(report.address), .detail: .text(counts)])
         }
-        if let report = context.flaps.withLock({ $0.takeReport() }) {
+        if let report = context.peers.flaps.withLock({ $0.takeReport() }) {
             log.write(
                 .info, .deviceFlaps,
                 [.cid: LogValue(report.device), .milliseconds: LogValue(report.delay), .count: LogValue(report.count)])
         }
-        context.quotas.report(to: log, registry: context.apps.registry)
+        context.usage.quotas.report(to: log, registry: context.apps.registry)
         context.apps.tend(on: context, now: time.now ?? 0)
         if context.store.acceptsWrites == isStoreBusy {
             isStoreBusy.toggle()
@@ -378,8 +378,8 @@ final class Gateway {
             configuration = next
             for entry in certificates.entries { renew(entry.name, entry.tls) }
             note(certificates)
-            context.addresses.set(next.addressRules, exempt: next.exemptAddresses)
-            context.flaps.withLock { $0.rules.connects = next.limits.flappingConnects }
+            context.peers.addresses.set(next.addressRules, exempt: next.exemptAddresses)
+            context.peers.flaps.withLock { $0.rules.connects = next.limits.flappingConnects }
             let snapshot = context.apps.reload(next, on: context, now: time.now ?? 0)
             hook?.update(next.hook)
             log.setLevel(next.logging.level)
@@ -418,7 +418,7 @@ final class Gateway {
         node?.leave(withinMilliseconds: configuration.limits.stopTimeoutSeconds * 1_000)
         context.setStopping()
         hook?.stop(withinMilliseconds: configuration.limits.stopTimeoutSeconds * 500)
-        context.feedPoster?.stop()
+        context.outbound.feedPoster?.stop()
         let closings = listeners.map { LoopClosing(loop: $0.loop, close: $0.close) }
         for closing in closings { closing.run() }
         context.tellAll { $0.beginStop() }

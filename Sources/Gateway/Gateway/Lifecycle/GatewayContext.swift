@@ -26,37 +26,16 @@ final class GatewayContext: Sendable {
     let startedAt: GatewayTime
     /// What `/readyz` and `/metrics` say of the process.
     let status = Lock(GatewayStatus())
-    let hook = Lock<HookDispatcher?>(nil)
-    /// Opened with the gateway, so that a hook that comes with a reload can be woken from every loop's table.
-    let hookWakeup: Wakeup
-    /// Posts to the webhooks of feeds; `nil` while no app has had any.
-    private let poster = Lock<FeedPoster?>(nil)
-    private let feedWakeup: Wakeup
-    /// Devices of all loops, those of them that have not said Hello, senders, and callers that wait in `lease`.
-    let deviceConnections = SharedCount()
-    let handshakes = SharedCount()
-    let senderConnections = SharedCount()
-    let longPolls = SharedCount()
+    let outbound: OutboundCalls
+    let connections = ConnectionCounts()
     let spares: SpareBatches
     let activity = SharedActivity()
-    /// Hellos of registrations and senders that were taken; once a connection, so a lock does.
-    let replays: Lock<ReplayGuard>
-    /// What apps have used of their rates, and how many of their devices were connected.
-    let rates = SharedRates()
-    let quotas = SharedQuotas()
-    /// How many tokens of each app are void.
-    let revocations = Lock(RevocationLimits())
-    let online = OnlineHistory()
+    let peers: PeerRecords
+    let usage = AppUsage()
     let testDevices = SharedTestDevices()
     /// The apps of the file and of the admin API.
     let apps: SharedApps
     let backups = BackupService()
-    /// What each network address does, on all listeners but admin.
-    let addresses = AddressGuard()
-    /// Devices that connect and leave over and over; once a connection, so a lock does.
-    let flaps = Lock(FlapDamping())
-    /// The budget of the bytes that peers make the process hold.
-    let peerBudget: PeerBudget
     /// Set while the gateway empties itself of its devices.
     let emptying = Lock<Emptying?>(nil)
     private let empties = Atomic<Bool>(false)
@@ -71,15 +50,15 @@ final class GatewayContext: Sendable {
         revokedTokens: RevokedTokens, startedAt: GatewayTime, peerBudget: PeerBudget,
         spares: SpareBatches = SpareBatches()
     ) throws {
-        (hookWakeup, feedWakeup) = (try Wakeup(), try Wakeup())
+        outbound = try OutboundCalls()
         // On a store of its own the gateway reads them before it serves; otherwise their owner tells.
         apps = SharedApps(isKnown: cluster == nil)
-        replays = Lock(ReplayGuard(startedAt: startedAt))
+        peers = PeerRecords(startedAt: startedAt, budget: peerBudget)
         self.startedAt = startedAt
         (self.partitionCount, self.hostCount, self.cluster) = (partitionCount, hostCount, cluster)
         (self.log, self.store, self.isFsync) = (log, store, isFsync)
         (self.queueEpoch, storedTokenKey, self.revokedTokens) = (queueEpoch, tokenKey, revokedTokens)
-        (self.peerBudget, self.spares, boxedHistory) = (peerBudget, spares, Lock(history))
+        (self.spares, boxedHistory) = (spares, Lock(history))
     }
 
     /// The history of the store; in a cluster another one when Redis has lost what was durable.
@@ -110,18 +89,9 @@ final class GatewayContext: Sendable {
     func setHosts(_ hosts: [HostHandle]) {
         boxedHosts.withLock { $0 = hosts }
         guard let cluster, let first = hosts.first else { return }
-        rates.setGatewayCount(cluster.gatewayCount)
-        quotas.setGatewayCount(cluster.gatewayCount)
-        rates.onExchangeDue { first.submit { $0.exchangeRates() } }
-    }
-
-    var feedPoster: FeedPoster? { poster.withLock { $0 } }
-
-    /// Starts the thread that posts to the webhooks of feeds, once.
-    func startFeedPoster() throws {
-        guard feedPoster == nil else { return }
-        let started = try FeedPoster(log: log, wakeup: feedWakeup)
-        poster.withLock { $0 = started }
+        usage.rates.setGatewayCount(cluster.gatewayCount)
+        usage.quotas.setGatewayCount(cluster.gatewayCount)
+        usage.rates.onExchangeDue { first.submit { $0.exchangeRates() } }
     }
 
     /// The gateway's own rows are durable: it takes work from now on.
@@ -150,6 +120,63 @@ final class GatewayContext: Sendable {
     }
 
     var isStopping: Bool { stopping.load(ordering: .relaxed) }
+}
+
+/// Connections of all hosts, and callers that wait in `lease`.
+struct ConnectionCounts: Sendable {
+    let devices = SharedCount()
+    /// Those of the devices that have not said Hello.
+    let handshakes = SharedCount()
+    let senders = SharedCount()
+    let longPolls = SharedCount()
+}
+
+/// What the process remembers of peers; asked once a connection or request, so locks do.
+struct PeerRecords: Sendable {
+    /// What each network address does, on all listeners but admin.
+    let addresses = AddressGuard()
+    /// Devices that connect and leave over and over.
+    let flaps = Lock(FlapDamping())
+    /// Hellos of registrations and senders that were taken.
+    let replays: Lock<ReplayGuard>
+    /// The budget of the bytes that peers make the process hold.
+    let budget: PeerBudget
+
+    init(startedAt: GatewayTime, budget: PeerBudget) {
+        (replays, self.budget) = (Lock(ReplayGuard(startedAt: startedAt)), budget)
+    }
+}
+
+/// The threads that call webhooks.
+///
+/// Their wake-ups are opened with the gateway, so that a hook that comes with a reload can be woken from every loop's table.
+struct OutboundCalls: Sendable {
+    let hook = Lock<HookDispatcher?>(nil)
+    let hookWakeup: Wakeup
+    private let poster = Lock<FeedPoster?>(nil)
+    private let feedWakeup: Wakeup
+
+    init() throws { (hookWakeup, feedWakeup) = (try Wakeup(), try Wakeup()) }
+
+    /// Posts to the webhooks of feeds; `nil` while no app has had any.
+    var feedPoster: FeedPoster? { poster.withLock { $0 } }
+
+    /// Starts the thread that posts to the webhooks of feeds, once.
+    func startFeedPoster(_ log: Log) throws {
+        guard feedPoster == nil else { return }
+        let started = try FeedPoster(log: log, wakeup: feedWakeup)
+        poster.withLock { $0 = started }
+    }
+}
+
+/// What apps have used of what they may.
+struct AppUsage: Sendable {
+    let rates = SharedRates()
+    let quotas = SharedQuotas()
+    /// How many tokens of each app are void.
+    let revocations = Lock(RevocationLimits())
+    /// How many of their devices were connected.
+    let online = OnlineHistory()
 }
 
 /// What the control thread knows, for the pages that any loop may be asked for.

@@ -60,8 +60,8 @@ struct GatewayStart {
                 tokenKey: meta.tokenKey, revokedTokens: RevokedTokens(meta.revoked),
                 startedAt: clock.mapping.time(atBoot: ClockReader.boot()),
                 peerBudget: PeerBudget(configuration.limits.peerRules))
-            context.rates.restore(meta.rates, now: clock.mapping.time(atBoot: ClockReader.boot()))
-            context.online.restore(points: meta.onlinePoints, peaks: meta.onlinePeaks)
+            context.usage.rates.restore(meta.rates, now: clock.mapping.time(atBoot: ClockReader.boot()))
+            context.usage.online.restore(points: meta.onlinePoints, peaks: meta.onlinePeaks)
             context.testDevices.restore(meta.testDevices)
             context.apps.restore(meta.book, on: nil, now: clock.mapping.time(atBoot: ClockReader.boot()))
             Self.tell(of: meta.unreadAppCount, log)

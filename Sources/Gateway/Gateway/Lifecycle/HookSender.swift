@@ -44,23 +44,23 @@ final class HookSender: Sendable {
         (self.context, self.log) = (context, log)
         state = Lock(State(batchJobs: hook.batchJobs))
         let dispatcher = try HookDispatcher(
-            configuration: hook, policy: self, log: log, wakeup: context.hookWakeup)
-        context.hook.withLock { $0 = dispatcher }
+            configuration: hook, policy: self, log: log, wakeup: context.outbound.hookWakeup)
+        context.outbound.hook.withLock { $0 = dispatcher }
     }
 
     func update(_ hook: GatewayConfiguration.Hook?) {
         if let hook { state.withLock { $0.batchJobs = hook.batchJobs } }
-        context.hook.withLock { $0 }?.update(hook)
+        context.outbound.hook.withLock { $0 }?.update(hook)
     }
 
     func stop(withinMilliseconds bound: Int64) {
         state.withLock { $0.isStopping = true }
-        context.hook.withLock { $0 }?.stop(withinMilliseconds: bound)
+        context.outbound.hook.withLock { $0 }?.stop(withinMilliseconds: bound)
     }
 
     /// Leases when there is room and prolongs what is held; called about once a second and when a batch has ended.
     func tend() {
-        guard let dispatcher = context.hook.withLock({ $0 }) else { return }
+        guard let dispatcher = context.outbound.hook.withLock({ $0 }) else { return }
         prolong()
         let limit = state.withLock { state -> Int in
             guard !state.isLeasing, !state.isStopping, dispatcher.room > 0 else { return 0 }

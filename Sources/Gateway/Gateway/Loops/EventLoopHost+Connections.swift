@@ -9,9 +9,9 @@ extension EventLoopHost {
     /// The longest waiting connection that has not said Hello makes room: strangers who connect and say nothing do not keep
     /// others out. After a yes `endHandshake` and `endConnection` are owed.
     func admit(_ kind: ConnectionKind, from peer: SocketAddress?) -> Bool {
-        let count = kind == .device ? context.deviceConnections : context.senderConnections
+        let count = kind == .device ? context.connections.devices : context.connections.senders
         _ = count.enter(limit: .max)
-        if kind == .device { _ = context.handshakes.enter(limit: .max) }
+        if kind == .device { _ = context.connections.handshakes.enter(limit: .max) }
         if isRoom(for: kind, count) { return true }
         let waiting =
             kind == .device
@@ -23,23 +23,23 @@ extension EventLoopHost {
             if isRoom(for: kind, count) { return true }
         }
         count.leave()
-        if kind == .device { context.handshakes.leave() }
+        if kind == .device { context.connections.handshakes.leave() }
         metrics.count(kind == .device ? .deviceTurnedAway : .senderTurnedAway)
         return false
     }
 
     /// Counts a device in that another gateway relays, and that has said Hello there; false when there are too many.
     func admitRelayed() -> Bool {
-        _ = context.deviceConnections.enter(limit: .max)
+        _ = context.connections.devices.enter(limit: .max)
         if hasRoomForDevices { return true }
-        context.deviceConnections.leave()
+        context.connections.devices.leave()
         metrics.count(.deviceTurnedAway)
         return false
     }
 
     private var hasRoomForDevices: Bool {
         snapshot.connections.hasRoom(
-            devices: context.deviceConnections.value, relayEnds: context.cluster?.links.relayEndCount ?? 0)
+            devices: context.connections.devices.value, relayEnds: context.cluster?.links.relayEndCount ?? 0)
     }
 
     /// The newcomer is in the process's counts already, and not yet among the loop's streams.
@@ -49,7 +49,7 @@ extension EventLoopHost {
         case .sender:
             return count.value <= allowed.senders && senders.count + senderHandshakes.count < allowed.sendersPerLoop
         case .device:
-            guard hasRoomForDevices, context.handshakes.value <= limits.connectionsBeforeHello else { return false }
+            guard hasRoomForDevices, context.connections.handshakes.value <= limits.connectionsBeforeHello else { return false }
             guard allowed.devicesPerLoop < .max else { return true }
             let others = publicRoom.count + adminRoom.count + senders.count + senderHandshakes.count
             return loop.servingStreamCount + welcomes.waitingCount - others < allowed.devicesPerLoop
@@ -75,7 +75,7 @@ extension EventLoopHost {
     func endHandshake(_ connection: some Handshaking) {
         switch connection.kind {
         case .device:
-            context.handshakes.leave()
+            context.connections.handshakes.leave()
             welcomes.finished()
             handshakes.remove(connection.handshakePlace)
         case .sender: senderHandshakes.remove(connection.handshakePlace)
@@ -85,8 +85,8 @@ extension EventLoopHost {
     /// A connection is over; one that only moves to another loop stays counted.
     func endConnection(_ kind: ConnectionKind) {
         switch kind {
-        case .device: context.deviceConnections.leave()
-        case .sender: context.senderConnections.leave()
+        case .device: context.connections.devices.leave()
+        case .sender: context.connections.senders.leave()
         }
     }
 

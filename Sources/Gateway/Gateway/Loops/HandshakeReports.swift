@@ -6,7 +6,7 @@ extension EventLoopHost {
     /// Opens the gate of this event loop's TLS handshakes; once.
     func openHandshakeGate() {
         loop.handshakeGate = HandshakeGate(on: loop, rules: handshakeRules)
-        loop.peerBudget = context.peerBudget
+        loop.peerBudget = context.peers.budget
         loop.onHandshake { [unowned self] in note($0) }
     }
 

@@ -98,7 +98,7 @@ extension Partition {
     /// With what this gateway knows of the device's coming and going.
     private func noting(_ answer: DeviceAnswer, of cid: DeviceID) -> DeviceAnswer {
         guard case .known(var status) = answer else { return answer }
-        let delay = context.flaps.withLock { $0.delay(of: cid, now: Int64(loop.now)) }
+        let delay = context.peers.flaps.withLock { $0.delay(of: cid, now: Int64(loop.now)) }
         guard delay > 0 else { return answer }
         status.slowedUntil = now + delay
         return .known(status)

@@ -213,7 +213,7 @@ final class Partition {
         hasEnded = true
         sessions.end()
         webhooks.stop()
-        if isHoldingNoted { context.quotas.forget(part: number) }
+        if isHoldingNoted { context.usage.quotas.forget(part: number) }
     }
 
     func setLimits(_ limits: ShardLimits) { core.pointee.shard.setLimits(limits) }

@@ -17,7 +17,7 @@ struct OnlinePointsRequest: PartitionRequest {
     func isValid(in share: LoopShare) -> Bool { share.hasGatewayRows }
 
     func perform(on partition: Partition, _ origin: Origin) {
-        let points = partition.context.online.points(of: app).map { OnlinePoint(time: $0.time, count: $0.count) }
+        let points = partition.context.usage.online.points(of: app).map { OnlinePoint(time: $0.time, count: $0.count) }
         partition.reply(Optional(points), to: origin)
     }
 }
@@ -33,6 +33,6 @@ struct OnlinePeakRequest: PartitionRequest {
     func isValid(in share: LoopShare) -> Bool { share.hasGatewayRows }
 
     func perform(on partition: Partition, _ origin: Origin) {
-        partition.reply(Optional(partition.context.online.peak(of: app, day: day)), to: origin)
+        partition.reply(Optional(partition.context.usage.online.peak(of: app, day: day)), to: origin)
     }
 }

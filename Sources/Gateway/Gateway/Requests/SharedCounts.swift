@@ -17,7 +17,7 @@ struct CountRates: PartitionRequest {
     static func isValid(_ answer: [RateTotal]?) -> Bool { answer?.allSatisfy(\.isSound) ?? true }
 
     func perform(on partition: Partition, _ origin: Origin) {
-        partition.reply(Optional(partition.context.rates.count(reports, now: partition.now)), to: origin)
+        partition.reply(Optional(partition.context.usage.rates.count(reports, now: partition.now)), to: origin)
     }
 }
 
@@ -37,7 +37,7 @@ struct CountQueues: PartitionRequest {
     func perform(on partition: Partition, _ origin: Origin) {
         // The link wrote the asking gateway's number into the route: no gateway can report another one's queues.
         guard let node = Route(origin.route)?.node, node != 0,
-            let elsewhere = partition.context.quotas.count(queues, of: node, now: partition.loop.now)
+            let elsewhere = partition.context.usage.quotas.count(queues, of: node, now: partition.loop.now)
         else { return partition.replyBusy(to: origin) }
         partition.reply(Optional(elsewhere), to: origin)
     }

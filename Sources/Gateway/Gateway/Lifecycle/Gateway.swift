@@ -204,7 +204,8 @@ final class Gateway {
             let settings = service == .admin ? configuration.admin : configuration.http
             // Operators look and act while their own address is held back.
             try server.listen(
-                socket.take(), balancers: settings.balancers, addresses: service == .admin ? nil : context.peers.addresses)
+                socket.take(), balancers: settings.balancers,
+                addresses: service == .admin ? nil : context.peers.addresses)
             if let listener = server.listener {
                 host.listeners.add(listener, isPublicHTTP: service == .publicHTTP)
             }

@@ -49,7 +49,9 @@ extension EventLoopHost {
         case .sender:
             return count.value <= allowed.senders && senders.count + senderHandshakes.count < allowed.sendersPerLoop
         case .device:
-            guard hasRoomForDevices, context.connections.handshakes.value <= limits.connectionsBeforeHello else { return false }
+            guard hasRoomForDevices, context.connections.handshakes.value <= limits.connectionsBeforeHello else {
+                return false
+            }
             guard allowed.devicesPerLoop < .max else { return true }
             let others = publicRoom.count + adminRoom.count + senders.count + senderHandshakes.count
             return loop.servingStreamCount + welcomes.waitingCount - others < allowed.devicesPerLoop

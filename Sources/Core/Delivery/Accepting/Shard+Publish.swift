@@ -170,7 +170,7 @@ extension Shard {
             return
         }
         if hash != 0, plan.endsAs == nil { endCollapsed(slot, hash: hash) }
-        let (listed, outcome) = inBatch(of: slot) { shard in
+        let outcome = inBatch(of: slot) { shard in
             if plan.endsAs == nil {
                 for message in dropping where shard.messages.isOccupied(message) {
                     let entry = shard.messages.at(message)
@@ -217,10 +217,8 @@ extension Shard {
             let accepted = listed.map { shard.messages.at($0).value.facts } ?? facts
             // For a task's message that ended at once, the end has written the ledger.
             if listed != nil || !command.task.hasLedger { shard.noteAccepted(accepted, outcome, command) }
-            return (listed, outcome)
+            return outcome
         }
-        // Known only now: the gateway's own rows take tickets of the same store, too.
-        if let listed { messages.at(listed).value.ticket = outbox.lastTicket }
         answer(command, outcome, slot: slot)
     }
 
@@ -248,22 +246,14 @@ extension Shard {
         _ command: PublishCommand, _ given: MessageFacts, byteCount: Int, _ plan: Acceptance, _ slot: DeviceSlot,
         hash: UInt64
     ) -> MessageSlot {
-        let device = devices.at(slot)
         var facts = given
-        if facts.table == .message {
-            facts.item = giveSequence(slot)
-            device.value.messageCount += 1
-            device.value.messageBytes += Int64(facts.byteCount)
-        } else {
-            device.value.vendorCount += 1
-            device.value.vendorBytes += Int64(facts.byteCount)
-        }
+        if facts.table == .message { facts.item = giveSequence(slot) }
+        devices.at(slot).value.add(facts)
         var message = Message(facts: facts, device: slot)
         message.location = store.putMessage(command, facts, byteCount)
-        message.ticket = .max  // until the batch is closed
         message.fallbackAt = plan.isArmed ? plan.fallbackAt : 0
         message.collapseHash = hash
-        let listed = list(message)
+        let listed = listNew(message)
         armTimer(listed)
         if !plan.isLive { makeDue(listed, timedOut: false) }
         return listed

@@ -156,17 +156,15 @@ extension Shard {
         }
         var message = Message(facts: facts, device: slot)
         message.fallbackAt = isArmed ? facts.fallbackAt : 0
-        message.ticket = .max
         let listed = inBatch(of: slot) { shard in
             shard.collapseOlder(than: broadcast, slot)
             shard.countAccepted(accepted)
             if goesOut { shard.countReached([.sent, .reached], of: accepted) }
             shard.noteAccepted(accepted, outcome)
-            let listed = shard.list(message)
+            let listed = shard.listNew(message)
             if isArmed, !goesOut { shard.createStoredJob(listed, timedOut: false) }
             return listed
         }
-        messages.at(listed).value.ticket = outbox.lastTicket
         armTimer(listed)
         // Only once it is in the list, which says what is settled.
         pass(slot, to: broadcast.number)
@@ -315,8 +313,7 @@ extension Shard {
         entry.value.flags.insert([.inFlight, .attempted, .sentHere])
         if entry.value.sentAt == 0 { entry.value.sentAt = now }
         entry.value.ackDeadline = ackDeadline(entry, device)
-        device.value.inFlightCount += 1
-        device.value.inFlightBytes += entry.value.facts.byteCount
+        device.value.addInFlight(entry.value.facts)
         numbers.deliversSent &+= 1
         numbers.broadcastDelivers &+= 1
         if attempt > 1 { numbers.deliversResent &+= 1 }
@@ -412,8 +409,7 @@ extension Shard {
             if isSessionOver { entry.value.flags.remove(.sentHere) }
             if entry.value.flags.contains(.inFlight) {
                 entry.value.flags.subtract([.inFlight, .overdue])
-                device.value.inFlightCount -= 1
-                device.value.inFlightBytes -= entry.value.facts.byteCount
+                device.value.removeInFlight(entry.value.facts)
             }
             if entry.value.flags.contains(.collapsed) {
                 inBatch(of: deviceSlot) { shard in

@@ -201,10 +201,6 @@ struct Device {
             && firstJob == .none && waiting == .none
     }
 
-    /// Rows that are only on disk.
-    var coldMessageCount: Int32 { messageCount - listedCount }
-    var coldVendorCount: Int32 { vendorCount - listedVendorCount }
-
     var key: StoreKey { StoreKey(bucket, .device, cid) }
 }
 

@@ -19,21 +19,21 @@ struct DeviceQueue {
     var broadcast = SlotEnds<Message>()
     var jobs = SlotEnds<JobEntry>()
     /// Rows in the stores, young and cold.
-    var messageCount: Int32 = 0
-    var listedCount: Int32 = 0
-    var messageBytes: Int64 = 0
+    fileprivate(set) var messageCount: Int32 = 0
+    fileprivate(set) var listedCount: Int32 = 0
+    fileprivate(set) var messageBytes: Int64 = 0
     /// The next sequence that the shard has not offered to this session yet.
     var cursor: UInt64 = 0
     /// One above the highest sequence sent in this session.
     var offeredBelow: UInt64 = 0
     /// This session got sequences below this before, and the shard sends them again.
     var resentBelow: UInt64 = 0
-    var inFlightBytes: UInt32 = 0
-    var inFlightCount: UInt16 = 0
+    fileprivate(set) var inFlightBytes: UInt32 = 0
+    fileprivate(set) var inFlightCount: UInt16 = 0
     var round: UInt16 = 1
-    var vendorCount: Int32 = 0
-    var listedVendorCount: Int32 = 0
-    var vendorBytes: Int64 = 0
+    fileprivate(set) var vendorCount: Int32 = 0
+    fileprivate(set) var listedVendorCount: Int32 = 0
+    fileprivate(set) var vendorBytes: Int64 = 0
     /// Digests of collapse keys among cold rows; all ones until the shard has looked through the rows.
     var coldKeys: UInt64 = 0
     var suspectSince: GatewayTime = 0
@@ -124,8 +124,13 @@ extension Device {
     private mutating func mayWrite(_ isBlank: Bool) -> Bool {
         guard queue.isNone else { return true }
         if isBlank { return false }
-        queue = queue.value.pool.value.take()
+        takeQueue()
         return true
+    }
+
+    @inline(__always)
+    private mutating func takeQueue() {
+        if queue.isNone { queue = queue.value.pool.value.take() }
     }
 
     var firstUnsent: MessageSlot {
@@ -149,13 +154,18 @@ extension Device {
         }
     }
 
+    /// Replaces the ends of a list to which `change` messages were added.
     @inline(__always)
-    mutating func setMessages(of table: StoreKey.Table, _ ends: SlotEnds<Message>) {
+    mutating func setMessages(of table: StoreKey.Table, _ ends: SlotEnds<Message>, change: Int32) {
         guard mayWrite(ends.isEmpty) else { return }
         switch table {
-        case .message: queue.value.streamed = ends
+        case .message:
+            queue.value.streamed = ends
+            queue.value.listedCount += change
         case .broadcast: queue.value.broadcast = ends
-        default: queue.value.unstreamed = ends
+        default:
+            queue.value.unstreamed = ends
+            queue.value.listedVendorCount += change
         }
     }
 
@@ -164,19 +174,64 @@ extension Device {
         @inline(__always) set { if mayWrite(newValue.isEmpty) { queue.value.jobs = newValue } }
     }
 
-    var messageCount: Int32 {
-        @inline(__always) get { queue.value.messageCount }
-        @inline(__always) set { if mayWrite(newValue == 0) { queue.value.messageCount = newValue } }
+    var messageCount: Int32 { @inline(__always) get { queue.value.messageCount } }
+    var messageBytes: Int64 { @inline(__always) get { queue.value.messageBytes } }
+    var vendorCount: Int32 { @inline(__always) get { queue.value.vendorCount } }
+    var vendorBytes: Int64 { @inline(__always) get { queue.value.vendorBytes } }
+    /// Rows that are only on disk.
+    var coldMessageCount: Int32 { queue.value.messageCount - queue.value.listedCount }
+    var coldVendorCount: Int32 { queue.value.vendorCount - queue.value.listedVendorCount }
+    var inFlightCount: UInt16 { @inline(__always) get { queue.value.inFlightCount } }
+    var inFlightBytes: UInt32 { @inline(__always) get { queue.value.inFlightBytes } }
+
+    /// Counts a row that was added to the queue.
+    @inline(__always)
+    mutating func add(_ facts: MessageFacts) { count(facts.table, 1, Int64(facts.byteCount)) }
+
+    /// Counts a row that was removed from the queue.
+    @inline(__always)
+    mutating func remove(_ facts: MessageFacts) {
+        count(facts.table, -1, -Int64(facts.byteCount))
+        if messageCount + vendorCount == 0 { queue.value.mayHaveJobRows = false }
     }
 
-    var listedCount: Int32 {
-        @inline(__always) get { queue.value.listedCount }
-        @inline(__always) set { if mayWrite(newValue == 0) { queue.value.listedCount = newValue } }
+    /// Sets the counters of a table to the rows that a load found on disk.
+    mutating func setMeasured(_ table: StoreKey.Table, count: Int, byteCount: Int) {
+        guard mayWrite(count == 0) else { return }
+        if table == .message {
+            queue.value.messageCount = Int32(truncatingIfNeeded: count)
+            queue.value.messageBytes = Int64(byteCount)
+        } else {
+            queue.value.vendorCount = Int32(truncatingIfNeeded: count)
+            queue.value.vendorBytes = Int64(byteCount)
+        }
     }
 
-    var messageBytes: Int64 {
-        @inline(__always) get { queue.value.messageBytes }
-        @inline(__always) set { if mayWrite(newValue == 0) { queue.value.messageBytes = newValue } }
+    @inline(__always)
+    private mutating func count(_ table: StoreKey.Table, _ change: Int32, _ byteChange: Int64) {
+        takeQueue()
+        if table == .message {
+            queue.value.messageCount += change
+            queue.value.messageBytes += byteChange
+        } else {
+            queue.value.vendorCount += change
+            queue.value.vendorBytes += byteChange
+        }
+    }
+
+    /// Counts a message that was sent.
+    @inline(__always)
+    mutating func addInFlight(_ facts: MessageFacts) {
+        takeQueue()
+        queue.value.inFlightCount += 1
+        queue.value.inFlightBytes += facts.byteCount
+    }
+
+    /// Counts a message that is not in flight any more.
+    @inline(__always)
+    mutating func removeInFlight(_ facts: MessageFacts) {
+        queue.value.inFlightCount -= 1
+        queue.value.inFlightBytes -= facts.byteCount
     }
 
     var cursor: UInt64 {
@@ -194,34 +249,9 @@ extension Device {
         @inline(__always) set { if mayWrite(newValue == 0) { queue.value.resentBelow = newValue } }
     }
 
-    var inFlightBytes: UInt32 {
-        @inline(__always) get { queue.value.inFlightBytes }
-        @inline(__always) set { if mayWrite(newValue == 0) { queue.value.inFlightBytes = newValue } }
-    }
-
-    var inFlightCount: UInt16 {
-        @inline(__always) get { queue.value.inFlightCount }
-        @inline(__always) set { if mayWrite(newValue == 0) { queue.value.inFlightCount = newValue } }
-    }
-
     var round: UInt16 {
         @inline(__always) get { queue.value.round }
         @inline(__always) set { if mayWrite(newValue == 1) { queue.value.round = newValue } }
-    }
-
-    var vendorCount: Int32 {
-        @inline(__always) get { queue.value.vendorCount }
-        @inline(__always) set { if mayWrite(newValue == 0) { queue.value.vendorCount = newValue } }
-    }
-
-    var listedVendorCount: Int32 {
-        @inline(__always) get { queue.value.listedVendorCount }
-        @inline(__always) set { if mayWrite(newValue == 0) { queue.value.listedVendorCount = newValue } }
-    }
-
-    var vendorBytes: Int64 {
-        @inline(__always) get { queue.value.vendorBytes }
-        @inline(__always) set { if mayWrite(newValue == 0) { queue.value.vendorBytes = newValue } }
     }
 
     var coldKeys: UInt64 {

@@ -152,12 +152,12 @@ extension Shard {
             device.value.flags.remove(.damaged)
             shard.fill(slot, row, profile: profile, wakeAt: stored.wakeAt)
             if case .measure(let count, let bytes, _, _) = reply.results[1] {
-                device.value.messageCount = Int32(truncatingIfNeeded: count)
-                device.value.messageBytes = Int64(bytes + count * MessageRow.chargeBesideRow)
+                device.value.setMeasured(
+                    .message, count: count, byteCount: bytes + count * MessageRow.chargeBesideRow)
             }
             if case .measure(let count, let bytes, _, _) = reply.results[2] {
-                device.value.vendorCount = Int32(truncatingIfNeeded: count)
-                device.value.vendorBytes = Int64(bytes + count * MessageRow.chargeBesideRow)
+                device.value.setMeasured(
+                    .vendorMessage, count: count, byteCount: bytes + count * MessageRow.chargeBesideRow)
             }
             if device.value.messageCount > 0 { device.value.flags.insert(.coldAhead) }
             device.value.mayHaveJobRows = device.value.messageCount + device.value.vendorCount > 0

@@ -420,7 +420,7 @@ extension Shard {
             return
         }
         let vendorEntry = entry.value.message
-        var message = inBatch(of: device) { shard in
+        let listed = inBatch(of: device) { shard in
             if isAlerted { shard.countAlert(slot) }
             var facts = old
             facts.table = .message
@@ -441,10 +441,8 @@ extension Shard {
             shard.writeJob(slot)
             let record = shard.devices.at(device)
             record.value.endings &+= 1  // its old row is gone
-            record.value.vendorCount -= 1
-            record.value.vendorBytes -= Int64(old.byteCount)
-            record.value.messageCount += 1
-            record.value.messageBytes += Int64(facts.byteCount)
+            record.value.add(facts)
+            record.value.remove(old)
             var message = Message(facts: facts, device: device)
             message.collapseHash = row.collapseHash
             message.location = location
@@ -453,10 +451,8 @@ extension Shard {
                 shard.messages.at(vendorEntry).value.job = .none
                 shard.forgetMessage(vendorEntry)
             }
-            return message
+            return shard.listNew(message)
         }
-        message.ticket = outbox.lastTicket
-        let listed = list(message)
         armTimer(listed)
         placeJob(slot)
         outbox.hold(.resume(device: device, cid: old.cid))

@@ -40,16 +40,9 @@ struct MessageTable: ~Copyable {
             }
         }
         entries.link(slot, behind: earlier, in: &ends, of: Chain.self)
-        device.value.setMessages(of: table, ends)
-        switch table {
-        case .message:
-            device.value.listedCount += 1
-            if at(slot).value.next == device.value.firstUnsent, !message.flags.contains(.inFlight) {
-                device.value.firstUnsent = slot
-            }
-        case .vendorMessage:
-            device.value.listedVendorCount += 1
-        default: break
+        device.value.setMessages(of: table, ends, change: 1)
+        if table == .message, at(slot).value.next == device.value.firstUnsent, !message.flags.contains(.inFlight) {
+            device.value.firstUnsent = slot
         }
         return slot
     }
@@ -60,20 +53,11 @@ struct MessageTable: ~Copyable {
     mutating func remove(_ slot: MessageSlot, of device: Place<Device>) -> JobSlot {
         let entry = at(slot)
         let table = entry.value.facts.table
-        switch table {
-        case .message:
-            device.value.listedCount -= 1
-            if device.value.firstUnsent == slot { device.value.firstUnsent = entry.value.next }
-        case .vendorMessage: device.value.listedVendorCount -= 1
-        default: break
-        }
+        if device.value.firstUnsent == slot { device.value.firstUnsent = entry.value.next }
         var ends = device.value.messages(of: table)
         entries.unlink(slot, from: &ends, of: Chain.self)
-        device.value.setMessages(of: table, ends)
-        if entry.value.flags.contains(.inFlight) {
-            device.value.inFlightCount -= 1
-            device.value.inFlightBytes -= entry.value.facts.byteCount
-        }
+        device.value.setMessages(of: table, ends, change: -1)
+        if entry.value.flags.contains(.inFlight) { device.value.removeInFlight(entry.value.facts) }
         timers.cancel(slot)
         return entries.remove(slot).job
     }

@@ -46,14 +46,7 @@ extension Shard {
         if isStored, !isOfClient, facts.table != .vendorMessage, device.value.isConnected { batch.endsUnseen = true }
         if isStored, facts.table != .broadcast {
             store.delete(facts.key, prior: .maybe(wakeAt: facts.wakeAt))
-            if facts.table == .message {
-                device.value.messageCount -= 1
-                device.value.messageBytes -= Int64(facts.byteCount)
-            } else {
-                device.value.vendorCount -= 1
-                device.value.vendorBytes -= Int64(facts.byteCount)
-            }
-            if device.value.messageCount + device.value.vendorCount == 0 { device.value.mayHaveJobRows = false }
+            device.value.remove(facts)
         }
         let (ended, time, key) = (state, now, StoreKey(facts.bucket, .trace, facts.message))
         if let finalRow = row {

@@ -15,6 +15,15 @@ extension Shard {
         return slot
     }
 
+    /// The same for a message that the open batch writes: it is not sent before the batch is durable.
+    mutating func listNew(_ value: Message) -> MessageSlot {
+        precondition(batch.isOpen && batch.message == .none, "a batch writes at most one new message")
+        let slot = list(value)
+        messages.at(slot).value.ticket = .max
+        batch.message = slot
+        return slot
+    }
+
     /// Takes a message out of memory; its rows stay.
     mutating func forgetMessage(_ slot: MessageSlot) {
         let job = messages.remove(slot, of: devices.at(messages.at(slot).value.device))
@@ -153,8 +162,7 @@ extension Shard {
         entry.value.flags.insert([.inFlight, .attempted, .sentHere])
         if entry.value.sentAt == 0 { entry.value.sentAt = now }
         entry.value.ackDeadline = ackDeadline(entry, device)
-        device.value.inFlightCount += 1
-        device.value.inFlightBytes += byteCount
+        device.value.addInFlight(entry.value.facts)
         device.value.firstUnsent = entry.value.next
         device.value.cursor = sequence + 1
         device.value.offeredBelow = max(device.value.offeredBelow, sequence + 1)
@@ -266,8 +274,7 @@ extension Shard {
                 if isSessionOver { entry.value.flags.remove(.sentHere) }
                 if entry.value.flags.contains(.inFlight) {
                     entry.value.flags.subtract([.inFlight, .overdue])
-                    device.value.inFlightCount -= 1
-                    device.value.inFlightBytes -= entry.value.facts.byteCount
+                    device.value.removeInFlight(entry.value.facts)
                 }
                 if entry.value.flags.contains(.collapsed) {
                     inBatch(of: deviceSlot) { shard in

@@ -9,6 +9,8 @@ struct OpenBatch {
     /// The device of the series of batches that is open.
     var series: DeviceSlot = .none
     var rowCount = 0
+    /// The message in memory whose row the batch writes; it gets the batch's ticket.
+    var message = MessageSlot.none
     /// A message of a connected device ended in the batch, and the device may not have seen it.
     var endsUnseen = false
 
@@ -65,6 +67,7 @@ extension Shard {
         precondition(!batch.isOpen, "batches do not nest")
         batch.device = device
         batch.rowCount = 0
+        batch.message = .none
         batch.endsUnseen = false
         store.beginBatch(devices.at(device).value.bucket)
     }
@@ -76,6 +79,8 @@ extension Shard {
         counters.writeChanged(device.value.bucket, to: store)
         batch.device = .none
         outbox.wrote(store.endBatch())
+        // Known only now: the gateway's own rows take tickets of the same store, too.
+        if batch.message != .none { messages.at(batch.message).value.ticket = outbox.lastTicket }
         if batch.endsUnseen { raiseBarrier(slot) }
         devices.releaseQueue(slot)
         if tasks.hasFreshFirstAcks { tellFirstAcks() }

@@ -75,14 +75,14 @@ extension Shard {
 
     /// Answers a repeated request as it did before.
     private mutating func admit(_ command: PublishCommand, _ slot: DeviceSlot) {
-        devices.at(slot).value.flags.insert(.touched)
+        devices.at(slot).value.touch()
         guard isOwn(command, slot) else {
             refuse(command, .unknownDevice)
             return
         }
         // A revoke goes on: a message that waits for an ignored device must not reach it later.
         guard !isIgnored(slot) || !command.revokes.isNone else {
-            noteRefusal(command, devices.at(slot).value.flags.contains(.blacklisted) ? .blacklisted : .inactive)
+            noteRefusal(command, devices.at(slot).value.isBlacklisted ? .blacklisted : .inactive)
             answer(command, PublishOutcome(code: .ignored, cid: command.cid, task: command.task), slot: .none)
             return
         }
@@ -154,7 +154,7 @@ extension Shard {
                 now: now, timeToLive: command.timeToLive, hasContent: !command.contents.isEmpty,
                 hasToken: command.contents.contains { device.value.hasToken(for: $0, appHasTopic: appHasTopic) },
                 isReachable: device.value.isReachable,
-                isPushModeOff: device.value.flags.contains(.pushModeOff), isBulk: command.isBulk,
+                isPushModeOff: device.value.isPushModeOff, isBulk: command.isBulk,
                 liveDeadline: liveDeadline(device), leasable: limits.noStorageLeasable))
     }
 
@@ -263,8 +263,7 @@ extension Shard {
     mutating func giveSequence(_ slot: DeviceSlot) -> UInt64 {
         let device = devices.at(slot)
         if device.value.nextSequence > device.value.reservedSequence {
-            device.value.reservedSequence = device.value.nextSequence + limits.sequenceBlock - 1
-            device.value.flags.insert(.dirty)
+            device.change { $0.reserveSequences(limits.sequenceBlock) }
         }
         return device.value.takeSequence()
     }
@@ -317,7 +316,7 @@ extension Shard {
             return
         }
         guard !entry.value.flags.contains(.collapsed) else { return }
-        entry.value.flags.insert(.collapsed)
+        entry.value.markCollapsed()
         if entry.value.job == .none {
             let row = JobRow(facts: entry.value.facts, state: .cancelled, dueAt: now)
             _ = adopt(row, storedWakeAt: 0, isStored: false)

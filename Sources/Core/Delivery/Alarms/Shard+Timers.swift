@@ -183,7 +183,7 @@ extension Shard {
             shard.strike(slot)
             shard.countDevice(-1)
             // The batch's end would write its record again.
-            device.value.flags.subtract([.dirty, .cursorMoved])
+            device.value.dropChanges()
         }
         tell(news)
         devices.noteUnloaded(slot)
@@ -206,20 +206,18 @@ extension Shard {
     /// Removes a device that registered and did not return within a day, once its queue is empty.
     private mutating func collectIfForgotten(_ slot: DeviceSlot) {
         let device = devices.at(slot)
-        guard !device.value.flags.contains(.established) else { return }
+        guard !device.value.isEstablished else { return }
         let isDue = forgetsAt(device) <= now
         if !device.value.isConnected, isDue, isWithoutQueue(slot) {
             collect(slot)
         } else {
             // A session of a whole day shows that the device is in use; a queue becomes empty by its messages' TTL.
             if device.value.isConnected {
-                device.value.flags.insert(.established)
+                device.change { $0.establish() }
             } else if isDue {
                 device.value.lastHeardAt = now
             }
-            inBatch(of: slot) { shard in
-                device.value.flags.insert(.dirty)
-            }
+            save(slot)
         }
     }
 }

@@ -133,8 +133,7 @@ extension Shard {
         if resolution.isWhole {
             for (facts, wasLive) in resolution.found
             where listedMessage(table: .broadcast, item: facts.item, of: slot) == nil {
-                var message = Message(facts: facts, device: slot)
-                message.flags = [.cold]
+                var message = Message(cold: facts, device: slot)
                 message.fallbackAt = facts.flags.contains(.isArmed) ? max(1, facts.fallbackAt) : 0
                 let listed = list(message)
                 let entry = messages.at(listed)
@@ -142,15 +141,15 @@ extension Shard {
                 // passed or its job exists. The row of a message without a fallback does not have the deadline.
                 let deadline = facts.fallbackAt > 0 ? facts.fallbackAt : facts.acceptedAt + limits.liveDeadline
                 if entry.value.job != .none || wasLive && deadline <= now {
-                    entry.value.flags.insert(.missed)
+                    entry.value.miss()
                 }
                 if entry.value.job != .none, jobs.at(entry.value.job).value.row.isCollapsed {
-                    entry.value.flags.insert(.collapsed)
+                    entry.value.markCollapsed()
                 }
                 armTimer(listed)
             }
             device.value.broadcastEvaluated = max(device.value.broadcastEvaluated, resolution.highest)
-            device.value.flags.insert(.resolved)
+            device.value.noteResolved()
             device.value.settleBroadcasts(upTo: settledCursor(device))
         }
         resolution.completion(&self, resolution.isWhole ? .whole : .unreadable)

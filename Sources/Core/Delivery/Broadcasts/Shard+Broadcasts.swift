@@ -48,18 +48,15 @@ extension Shard {
     mutating func cursorMoved(_ slot: DeviceSlot) {
         let device = devices.at(slot)
         device.value.settleBroadcasts(upTo: settledCursor(device))
-        guard !device.value.flags.contains(.cursorMoved) else { return }
-        device.value.flags.insert(.cursorMoved)
+        guard device.value.moveCursor() else { return }
         broadcasts.cursorMoved(slot, dueAt: now + limits.cursorDelay)
     }
 
     /// Writes the cursors that are due, at most `broadcastSlice` of them.
     mutating func writeCursors() {
         for slot in broadcasts.popMovedCursors(limits.broadcastSlice, now: now) {
-            guard devices.isOccupied(slot), devices.at(slot).value.flags.contains(.cursorMoved) else { continue }
-            inBatch(of: slot) { shard in
-                shard.devices.at(slot).value.flags.insert(.dirty)
-            }
+            guard devices.isOccupied(slot), devices.at(slot).value.isCursorMoved else { continue }
+            save(slot)
         }
     }
 
@@ -259,19 +256,16 @@ extension Shard {
             else {
                 // Its end is under way. An earlier attempt may have been lost, so a later position is no evidence of
                 // it.
-                entry.value.flags.insert(.passedOver)
-                entry.value.flags.remove(.sentHere)
+                entry.value.passOver()
                 continue
             }
             if isOver(entry.value.facts.expiresAt) {
-                entry.value.flags.insert(.passedOver)
-                entry.value.flags.remove(.sentHere)
+                entry.value.passOver()
                 expireListed(message)
                 continue
             }
             if entry.value.facts.isOneShot && entry.value.facts.flags.contains(.offline) || isAttemptOver(entry) {
-                entry.value.flags.insert(.passedOver)
-                entry.value.flags.remove(.sentHere)
+                entry.value.passOver()
                 // Its job was held while the attempt could still succeed.
                 if entry.value.job != .none { placeJob(entry.value.job) }
                 continue
@@ -310,10 +304,7 @@ extension Shard {
             .broadcast(
                 device.value.session,
                 BroadcastEffect(frame: frame, message: entry.value.facts.message)))
-        entry.value.flags.insert([.inFlight, .attempted, .sentHere])
-        if entry.value.sentAt == 0 { entry.value.sentAt = now }
-        entry.value.ackDeadline = ackDeadline(entry, device)
-        device.value.addInFlight(entry.value.facts)
+        entry.send(to: device, at: now, ackDeadline: ackDeadline(entry, device))
         numbers.deliversSent &+= 1
         numbers.broadcastDelivers &+= 1
         if attempt > 1 { numbers.deliversResent &+= 1 }
@@ -406,11 +397,7 @@ extension Shard {
             let slot = next
             let entry = messages.at(slot)
             next = entry.value.next
-            if isSessionOver { entry.value.flags.remove(.sentHere) }
-            if entry.value.flags.contains(.inFlight) {
-                entry.value.flags.subtract([.inFlight, .overdue])
-                device.value.removeInFlight(entry.value.facts)
-            }
+            entry.recall(from: device, isSessionOver: isSessionOver)
             if entry.value.flags.contains(.collapsed) {
                 inBatch(of: deviceSlot) { shard in
                     shard.end(entry.value.facts, .collapsed, message: slot, job: entry.value.job)

@@ -17,27 +17,27 @@ struct Device {
         static let gated = Flags(rawValue: 16)
         static let suspect = Flags(rawValue: 32)
         static let keepsRunning = Flags(rawValue: 64)
-        static let pushModeOff = Flags(rawValue: 128)
-        static let replayOpened = Flags(rawValue: 256)
-        static let established = Flags(rawValue: 512)
+        fileprivate static let pushModeOff = Flags(rawValue: 128)
+        fileprivate static let replayOpened = Flags(rawValue: 256)
+        fileprivate static let established = Flags(rawValue: 512)
         /// The shard has asked for a page of the backlog.
         static let paging = Flags(rawValue: 1024)
-        /// The device row must be written with the open batch.
-        static let dirty = Flags(rawValue: 2048)
+        /// The device row must be written with the open batch; see `Place.change`.
+        fileprivate static let dirty = Flags(rawValue: 2048)
         /// Used since the eviction hand last passed.
         static let touched = Flags(rawValue: 4096)
         /// Counted among the reachable.
         static let countedReachable = Flags(rawValue: 8192)
         /// A row of the device exists, and its roster row.
-        static let stored = Flags(rawValue: 32768)
+        fileprivate static let stored = Flags(rawValue: 32768)
         /// There may be cold rows at or beyond the cursor.
         static let coldAhead = Flags(rawValue: 16384)
         /// Gets no messages; the shard sends nothing that is queued.
-        static let blacklisted = Flags(rawValue: 1 << 19)
+        fileprivate static let blacklisted = Flags(rawValue: 1 << 19)
         /// Its pending messages of broadcasts are in memory, all of them.
         static let resolved = Flags(rawValue: 1 << 21)
         /// The row does not have the broadcast cursor yet.
-        static let cursorMoved = Flags(rawValue: 1 << 22)
+        fileprivate static let cursorMoved = Flags(rawValue: 1 << 22)
         /// The shard could not decode its row at the last read.
         static let damaged = Flags(rawValue: 1 << 23)
         /// Its profile is in a cell of `ByteCells`.
@@ -46,10 +46,9 @@ struct Device {
         static let vendorFailed = Flags(rawValue: 1 << 27)
         // Bits 16–18, 25 and 29–31 are for tokens, see `token`.
         /// The shard gave held jobs of it back to the store.
-        static let heldInStore = Flags(rawValue: 1 << 26)
+        fileprivate static let heldInStore = Flags(rawValue: 1 << 26)
         /// It lost a token to another device, and has registered none since.
-        static let tokenMoved = Flags(rawValue: 1 << 28)
-        static let silenced: Flags = [.pushModeOff, .blacklisted]
+        fileprivate static let tokenMoved = Flags(rawValue: 1 << 28)
         /// The flags of all tokens.
         static let allTokens: Flags = VendorChannel.allCases.reduce(into: []) { all, channel in
             for kind in TokenKind.allCases { all.insert(.token(channel, kind)) }
@@ -73,7 +72,7 @@ struct Device {
     var queue: Place<DeviceQueue>
     var session = SessionRef.none
     /// The next sequence to give.
-    var nextSequence: UInt64 = 1
+    fileprivate(set) var nextSequence: UInt64 = 1
     /// When the loop last read something from its session; between sessions, when the gateway saw it last.
     var lastHeardAt: GatewayTime = 0
     var flags: Flags = []
@@ -87,15 +86,15 @@ struct Device {
     // The second cache line.
 
     /// Broadcasts up to this number are settled for the device, as far as its row knows.
-    var broadcastSettled: UInt64 = 0
+    private(set) var broadcastSettled: UInt64 = 0
     private var broadcastEvaluatedBeyond: UInt32 = 0
     var window: UInt16 = 32
     /// Results that have not gone out to the client; the stream is gated until the last one has.
     var gates: UInt16 = 0
-    var queueEpoch: UInt64 = 0
+    fileprivate(set) var queueEpoch: UInt64 = 0
     /// The bytes of its `DeviceProfile`, owned by the slot; see `DeviceTable`.
     var profilePlace: ByteCells.Place?
-    var badge: Int32 = 0
+    fileprivate(set) var badge: Int32 = 0
     var heartbeatSeconds: UInt16 = 0
     private var packedGeneration = Packed48()
     private var packedTimestamp = Packed48()
@@ -103,14 +102,14 @@ struct Device {
     private var packedWakeAt = Packed48()
     var state = ApplicationState.terminated
     /// Counts, modulo 256, the values that the client or its server set the badge to.
-    var badgeRound: UInt8 = 0
+    fileprivate(set) var badgeRound: UInt8 = 0
 
     init(cid: DeviceID, bucket: Bucket, queue: Place<DeviceQueue>) {
         (self.cid, self.bucket, self.queue) = (cid, bucket, queue)
     }
 
     /// The last sequence that a durable row reserves.
-    var reservedSequence: UInt64 {
+    fileprivate(set) var reservedSequence: UInt64 {
         get { nextSequence &- 1 &+ UInt64(reservedCount) }
         set { reservedCount = UInt32(clamping: newValue &+ 1 &- nextSequence) }
     }
@@ -136,38 +135,35 @@ struct Device {
         broadcastEvaluated = max(evaluated, number)
     }
 
-    var generation: UInt64 {
+    fileprivate(set) var generation: UInt64 {
         get { packedGeneration.value }
         set { packedGeneration.value = newValue }
     }
 
-    var lastTimestamp: UInt64 {
+    fileprivate(set) var lastTimestamp: UInt64 {
         get { packedTimestamp.value }
         set { packedTimestamp.value = newValue }
     }
 
-    var registeredAt: GatewayTime {
+    private(set) var registeredAt: GatewayTime {
         get { GatewayTime(packedRegisteredAt.value) }
         set { packedRegisteredAt.value = UInt64(max(0, newValue)) }
     }
 
     /// The row's alarm as it was last written.
-    var rowWakeAt: GatewayTime {
+    private(set) var rowWakeAt: GatewayTime {
         get { GatewayTime(packedWakeAt.value) }
         set { packedWakeAt.value = UInt64(max(0, newValue)) }
     }
 
-    /// Sets the badge to a value that the client or its server chose.
-    mutating func setBadge(_ value: Int32) {
-        badge = max(0, value)
-        badgeRound &+= 1
-    }
-
-    var isStored: Bool {
-        get { flags.contains(.stored) }
-        set { if newValue { flags.insert(.stored) } else { flags.remove(.stored) } }
-    }
-
+    var isStored: Bool { flags.contains(.stored) }
+    var isPushModeOff: Bool { flags.contains(.pushModeOff) }
+    var isBlacklisted: Bool { flags.contains(.blacklisted) }
+    var isSilenced: Bool { !flags.isDisjoint(with: [.pushModeOff, .blacklisted]) }
+    var replaysOpened: Bool { flags.contains(.replayOpened) }
+    var isEstablished: Bool { flags.contains(.established) }
+    var hasLostToken: Bool { flags.contains(.tokenMoved) }
+    var isCursorMoved: Bool { flags.contains(.cursorMoved) }
     var isLoaded: Bool { flags.contains(.loaded) }
     var isConnected: Bool { flags.contains(.connected) }
 
@@ -202,83 +198,154 @@ struct Device {
     }
 
     var key: StoreKey { StoreKey(bucket, .device, cid) }
-}
 
-/// A message in memory: young, or sent in the current session.
-struct Message {
-    struct Flags: OptionSet {
-        let rawValue: UInt16
-        static let inFlight = Flags(rawValue: 1)
-        /// Its bytes are on disk only.
-        static let cold = Flags(rawValue: 2)
-        /// Its live attempt timed out, or its device disconnected before the ack.
-        static let missed = Flags(rawValue: 4)
-        /// It was sent in an earlier session or earlier in this one.
-        static let attempted = Flags(rawValue: 8)
-        /// A newer message under its key ends it as soon as it is not in flight.
-        static let collapsed = Flags(rawValue: 16)
-        /// Sent, and its ack is overdue: its job may be leased though the device is reachable.
-        static let overdue = Flags(rawValue: 32)
-        /// It was sent in the current session, so an ack of it counts even when it is not in flight any more.
-        static let sentHere = Flags(rawValue: 128)
-        /// The session sent later messages but not this one (again): a position beyond it is no evidence of it.
-        static let passedOver = Flags(rawValue: 256)
-        /// The store has reported the alarm of its row and will not do so again.
-        static let reported = Flags(rawValue: 512)
+    // MARK: The row
+
+    /// True when the row must be written with the open batch.
+    var isDirty: Bool { flags.contains(.dirty) }
+
+    /// Sets all that a new device's row has, but the app and the profile; the Welcome's batch writes the row.
+    mutating func register(queueEpoch: UInt64, broadcastSettled: UInt64, now: GatewayTime) {
+        (self.queueEpoch, self.broadcastSettled) = (queueEpoch, broadcastSettled)
+        registeredAt = now
+        coldKeys = 0
+        flags.formUnion([.touched, .resolved])
     }
 
-    var facts: MessageFacts
-    var device: DeviceSlot
-    var links = SlotLinks<Message>()
-    var job = JobSlot.none
-    var flags: Flags = []
-    var location = ValueLocation(block: 0, offset: 0, byteCount: 0)
-    var ticket: Ticket = 0
-    /// When its job is due unless the device acks it; 0: never.
-    var fallbackAt: GatewayTime = 0
-    var sentAt: GatewayTime = 0
-    var ackDeadline: GatewayTime = 0
-    var collapseHash: UInt64 = 0
+    /// Sets all that the row has, but the profile.
+    ///
+    /// The process before the restart may have given any sequence of the reserved block. So the next one is beyond the
+    /// block, or `repeating` sequences earlier.
+    mutating func fill(from row: DeviceRow, appIndex: UInt16, wakeAt: GatewayTime, repeating: UInt64) {
+        self.appIndex = appIndex
+        flags.formUnion([.stored, .touched])
+        if row.flags.contains(.pushModeOff) { flags.insert(.pushModeOff) }
+        if row.flags.contains(.replayOpened) { flags.insert(.replayOpened) }
+        if row.flags.contains(.tokenMoved) { flags.insert(.tokenMoved) }
+        if row.flags.contains(.established) { flags.insert(.established) }
+        if row.flags.contains(.blacklisted) { flags.insert(.blacklisted) }
+        (badge, badgeRound) = (row.badge, row.badgeRound)
+        (generation, lastTimestamp) = (row.generation, row.lastTimestamp)
+        nextSequence = row.reservedSequence &+ 1 - repeating
+        reservedSequence = row.reservedSequence
+        (queueEpoch, registeredAt) = (row.queueEpoch, row.registeredAt)
+        broadcastSettled = row.broadcastSettled
+        broadcastEvaluated = row.broadcastSettled &+ UInt64(row.broadcastEvaluatedBeyond)
+        (lastHeardAt, rowWakeAt) = (row.lastSeenAt, wakeAt)
+        loadDropped(row.dropped)
+    }
 
-    /// The next and the previous message in its device's list.
-    var next: MessageSlot { links.next }
-    var previous: MessageSlot { links.previous }
+    /// The flags of the row.
+    var rowFlags: DeviceRow.Flags {
+        var rowFlags: DeviceRow.Flags = []
+        if flags.contains(.pushModeOff) { rowFlags.insert(.pushModeOff) }
+        if flags.contains(.replayOpened) { rowFlags.insert(.replayOpened) }
+        if flags.contains(.tokenMoved) { rowFlags.insert(.tokenMoved) }
+        if flags.contains(.established) { rowFlags.insert(.established) }
+        if flags.contains(.blacklisted) { rowFlags.insert(.blacklisted) }
+        return rowFlags
+    }
 
-    init(facts: MessageFacts, device: DeviceSlot) { (self.facts, self.device) = (facts, device) }
+    /// Notes that the open batch has the row as the device is now.
+    mutating func noteWritten(wakeAt: GatewayTime) {
+        rowWakeAt = wakeAt
+        flags.insert(.stored)
+        flags.subtract([.dirty, .cursorMoved])
+    }
 
-    var isOffline: Bool { facts.flags.contains(.offline) || flags.contains(.missed) }
+    /// Drops changes that are not written: the open batch deletes the row.
+    mutating func dropChanges() { flags.subtract([.dirty, .cursorMoved]) }
+
+    /// Has the next batch of the device write its row.
+    mutating func needsRow() { flags.insert(.dirty) }
+
+    /// Notes a Hello that was admitted; the Welcome's batch writes it.
+    mutating func admitHello(timestamp: UInt64) {
+        lastTimestamp = timestamp
+        flags.insert(.established)
+    }
+
+    /// Notes that the Hello replays what was opened; the Welcome's batch writes it.
+    mutating func noteReplay() { flags.insert(.replayOpened) }
+
+    /// Gives the device another queue epoch, since its queue lost messages; the Welcome's batch writes it.
+    mutating func renewQueueEpoch(atLeast epoch: UInt64) { queueEpoch = max(queueEpoch &+ 1, epoch) }
+
+    /// Notes, until the row is written, that the broadcast cursor moved.
+    ///
+    /// - Returns: false when that was known.
+    mutating func moveCursor() -> Bool {
+        defer { flags.insert(.cursorMoved) }
+        return !flags.contains(.cursorMoved)
+    }
+
+    // MARK: Other flags
+
+    /// Notes a use, so that the eviction hand passes the record once more.
+    @inline(__always)
+    mutating func touch() { flags.insert(.touched) }
+
+    /// Opens the stream: no result is due to the client any more.
+    mutating func openGate() { flags.remove(.gated) }
+
+    /// Notes that all its pending messages of broadcasts are in memory.
+    mutating func noteResolved() { flags.insert(.resolved) }
+
+    /// Notes that the shard gave held jobs of the device back to the store.
+    mutating func noteHeldInStore() { flags.insert(.heldInStore) }
+
+    /// Notes that no held job is in the store any more.
+    ///
+    /// - Returns: false when none was.
+    mutating func takeHeldInStore() -> Bool {
+        defer { flags.remove(.heldInStore) }
+        return flags.contains(.heldInStore)
+    }
 }
 
-/// A job in memory: as its row says, or as the row of its message implies while it has none.
-struct JobEntry {
-    enum Place: UInt8 { case none, due, held, leasing }
+/// The fields of a device's row that a change may set; only `Place.change` makes one.
+struct DeviceRowChange {
+    fileprivate let device: Place<Device>
 
-    var row: JobRow
-    var device: DeviceSlot
-    var appIndex: UInt16
-    var place = Place.none
-    /// Its message's slot, if the message is in memory.
-    var message = MessageSlot.none
-    /// In the app's due list.
-    var dueLinks = SlotLinks<JobEntry>()
-    /// Among the device's jobs.
-    var deviceLinks = SlotLinks<JobEntry>()
-    /// The alarm of the row that has the job, as it was last written; 0: no row has it.
-    var storedWakeAt: GatewayTime = 0
-    /// The job has a row of its own.
-    var isStored = false
-    /// The row that has the job is on disk and not young.
-    var isCold = false
-    /// The store has reported that row's alarm and will not do so again.
-    var wasReported = false
-    var countsAsLeased = false
+    var badge: Int32 {
+        get { device.value.badge }
+        nonmutating set { device.value.badge = max(0, newValue) }
+    }
 
-    /// The row that has the job: its own, or its message's.
-    var alarmKey: StoreKey { isStored ? row.facts.jobKey : row.facts.key }
+    /// Sets the badge to a value that the client or its server chose.
+    func chooseBadge(_ value: Int32) {
+        badge = value
+        device.value.badgeRound &+= 1
+    }
 
-    var nextOfDevice: JobSlot { deviceLinks.next }
+    /// Reserves sequences, `count` of them from the next one on.
+    @inline(__always)
+    func reserveSequences(_ count: UInt64) { device.value.reservedSequence = device.value.nextSequence + count - 1 }
 
-    init(row: JobRow, device: DeviceSlot, appIndex: UInt16) {
-        (self.row, self.device, self.appIndex) = (row, device, appIndex)
+    func setPushModeOff(_ isOn: Bool) { set(.pushModeOff, isOn) }
+    func setBlacklisted(_ isOn: Bool) { set(.blacklisted, isOn) }
+    func setReplayOpened(_ isOn: Bool) { set(.replayOpened, isOn) }
+    func setTokenMoved(_ isOn: Bool) { set(.tokenMoved, isOn) }
+    func establish() { set(.established, true) }
+
+    /// Counts a session; `timestamp` is that of its Hello.
+    func countSession(timestamp: UInt64?) {
+        device.value.generation &+= 1
+        if let timestamp { device.value.lastTimestamp = max(device.value.lastTimestamp, timestamp) }
+    }
+
+    private func set(_ flag: Device.Flags, _ isOn: Bool) {
+        if isOn { device.value.flags.insert(flag) } else { device.value.flags.remove(flag) }
+    }
+}
+
+extension Place<Device> {
+    /// Changes fields of the device's row: the open batch writes the row, or else the device's next batch.
+    ///
+    /// There is no other way to set these fields of a loaded device. So no change can stay out of the row.
+    @inline(__always)
+    func change(_ body: (DeviceRowChange) -> Void) {
+        body(DeviceRowChange(device: self))
+        value.needsRow()
     }
 }

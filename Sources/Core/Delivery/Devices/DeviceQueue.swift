@@ -43,7 +43,7 @@ struct DeviceQueue {
     var departures: UInt32 = 0
     /// Its place in `waitLists`.
     var waiting = WaitSlot.none
-    var dropped = DroppedCounts()
+    fileprivate(set) var dropped = DroppedCounts()
     /// A queued message may have a job row: a page of the queue looks for them.
     ///
     /// False from the moment the queue is empty until a job's first row; true for a queue that a load finds on disk.
@@ -279,9 +279,26 @@ extension Device {
         @inline(__always) set { if mayWrite(newValue == .none) { queue.value.waiting = newValue } }
     }
 
-    var dropped: DroppedCounts {
-        @inline(__always) get { queue.value.dropped }
-        @inline(__always) set { if mayWrite(newValue.isEmpty) { queue.value.dropped = newValue } }
+    var dropped: DroppedCounts { @inline(__always) get { queue.value.dropped } }
+
+    /// Sets the counts that the row has.
+    mutating func loadDropped(_ counts: DroppedCounts) {
+        if mayWrite(counts.isEmpty) { queue.value.dropped = counts }
+    }
+
+    /// Counts an end that the device does not see; the row gets the count.
+    @inline(__always)
+    mutating func countDropped(_ state: FinalState) {
+        var counts = dropped
+        guard counts.count(state) else { return }
+        loadDropped(counts)
+        needsRow()
+    }
+
+    /// Starts the counts over, since the client gets them with its Welcome.
+    mutating func clearDropped() {
+        loadDropped(DroppedCounts())
+        needsRow()
     }
 
     var mayHaveJobRows: Bool {

@@ -134,8 +134,8 @@ struct DeviceTable: ~Copyable {
 
     // MARK: Profiles
 
-    /// Copies a profile's bytes into the slot and notes which tokens are usable.
-    mutating func keepProfile(_ slot: DeviceSlot, _ bytes: LentBytes) {
+    /// Copies the bytes of a row's profile into the slot and notes which tokens are usable.
+    mutating func loadProfile(_ slot: DeviceSlot, _ bytes: LentBytes) {
         let device = at(slot)
         let (place, isCell) = profiles.put(bytes)
         dropProfile(device)
@@ -149,8 +149,10 @@ struct DeviceTable: ~Copyable {
         if profile.vendorFailure != nil { device.value.flags.insert(.vendorFailed) }
     }
 
-    mutating func keepProfile(_ slot: DeviceSlot, _ profile: DeviceProfile) {
-        profile.withBytes { keepProfile(slot, $0) }
+    /// Changes the profile; the open batch writes the row, or else the device's next batch.
+    mutating func changeProfile(_ slot: DeviceSlot, to profile: DeviceProfile) {
+        profile.withBytes { loadProfile(slot, $0) }
+        at(slot).value.needsRow()
     }
 
     func profile(_ slot: DeviceSlot) -> DeviceProfile {

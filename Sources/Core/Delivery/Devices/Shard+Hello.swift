@@ -93,14 +93,10 @@ extension Shard {
         let slot = deviceSlot(command.cid, bucket: command.bucket)
         let device = devices.at(slot)
         device.value.appIndex = appIndex(command.app)
-        device.value.flags.insert(.touched)
-        device.value.queueEpoch = queueEpoch
-        device.value.registeredAt = now
-        device.value.coldKeys = 0
         // Earlier broadcasts are not for a new device.
-        device.value.broadcastSettled = broadcastLog(device)?.head ?? 0
-        device.value.flags.insert(.resolved)
-        devices.keepProfile(slot, DeviceProfile(secret: command.newSecret ?? [], tokens: []))
+        device.value.register(
+            queueEpoch: queueEpoch, broadcastSettled: broadcastLog(device)?.head ?? 0, now: now)
+        devices.changeProfile(slot, to: DeviceProfile(secret: command.newSecret ?? [], tokens: []))
         devices.noteLoaded(slot)
         numbers.registrations &+= 1
         return slot
@@ -159,8 +155,7 @@ extension Shard {
     /// The Hello is accepted: an older session of the device ends.
     private mutating func replaceSession(_ command: HelloCommand, _ slot: DeviceSlot) {
         let device = devices.at(slot)
-        device.value.lastTimestamp = command.hello.timestamp
-        device.value.flags.insert(.established)
+        device.value.admitHello(timestamp: command.hello.timestamp)
         if device.value.isConnected {
             outbox.send(
                 .close(device.value.session, .replaced, reason: "another session of this device took over"))
@@ -188,7 +183,7 @@ extension Shard {
         let isBeyondLog = broadcast.map { $0.highest > broadcastLog(device)?.head ?? 0 } ?? false
         let isBeyondQueue = own.map { $0.highest >= device.value.nextSequence } ?? false
         if isBeyondLog || isBeyondQueue && !isPlanted(.positionsIgnored) {
-            device.value.queueEpoch = max(device.value.queueEpoch &+ 1, queueEpoch)
+            device.value.renewQueueEpoch(atLeast: queueEpoch)
             let bound: StaticString = isBeyondLog ? "the app's log" : "what was given"
             log(.warning, "positionBeyondQueue", "a device's position exceeds \(bound); its queue epoch changes")
         } else if !isPlanted(.positionsIgnored) {
@@ -286,7 +281,7 @@ extension Shard {
         let hello = arrival.command.hello
         let opened = hello.opened.prefix(Limits.openedPerHello)
         if !opened.isEmpty, hello.replayOpened {
-            devices.at(arrival.slot).value.flags.insert(.replayOpened)
+            devices.at(arrival.slot).value.noteReplay()
         }
         settleOpened(opened, arrival.slot, completion: completion)
     }
@@ -312,10 +307,13 @@ extension Shard {
         guard sessions.isAwaited(command.session) else { return leaveBroadcasts(slot) }
         let hello = command.hello
         let device = devices.at(slot)
-        device.value.generation &+= 1
-        // The shard does not remember a registration's timestamp. A registration proves a new secret, and a clock far
-        // ahead would lock the new device out until that time.
-        if !isRegistration { device.value.lastTimestamp = max(device.value.lastTimestamp, hello.timestamp) }
+        device.change { device in
+            // The shard does not remember a registration's timestamp. A registration proves a new secret, and a clock
+            // far ahead would lock the new device out until that time.
+            device.countSession(timestamp: isRegistration ? nil : hello.timestamp)
+            device.setReplayOpened(hello.replayOpened)
+            if let badge = hello.badge { device.chooseBadge(badge) }
+        }
         device.value.session = command.session
         device.value.flags.formUnion([.connected, .gated])
         device.value.gates = 1
@@ -325,12 +323,6 @@ extension Shard {
         } else {
             device.value.flags.remove(.keepsRunning)
         }
-        if hello.replayOpened {
-            device.value.flags.insert(.replayOpened)
-        } else {
-            device.value.flags.remove(.replayOpened)
-        }
-        if let badge = hello.badge { device.value.setBadge(badge) }
         note(hello.refusedTokens, of: slot)
         let news = hello.tokens.isEmpty ? nil : register(hello.tokens, slot, isAgain: false)
         device.value.heartbeatSeconds = heartbeat(wish: hello.heartbeatSeconds)
@@ -357,9 +349,8 @@ extension Shard {
             welcome.cid = command.cid
             welcome.deviceSecret = command.newSecret ?? []
         }
-        device.value.dropped = DroppedCounts()
+        device.value.clearDropped()
         inBatch(of: slot) { shard in
-            device.value.flags.insert(.dirty)
             if isRegistration { shard.countDevice(1) }
             if isFirstOfDay { shard.count(.active) }
             shard.noteEvent(.online)

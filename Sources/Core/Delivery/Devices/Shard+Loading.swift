@@ -163,7 +163,7 @@ extension Shard {
             device.value.mayHaveJobRows = device.value.messageCount + device.value.vendorCount > 0
             device.value.coldKeys = device.value.messageCount + device.value.vendorCount > 0 ? .max : 0
             let held = AlarmGroup(app: row.app, kind: .held)
-            if shard.store.alarmGroups.contains(held) { device.value.flags.insert(.heldInStore) }
+            if shard.store.alarmGroups.contains(held) { device.value.noteHeldInStore() }
             shard.placeJobs(of: slot)
             shard.evictIdle()
             shard.drainWaiting(slot)
@@ -174,30 +174,10 @@ extension Shard {
         _ slot: DeviceSlot, _ row: DeviceRow, profile: LentBytes, wakeAt: GatewayTime
     ) {
         let device = devices.at(slot)
-        device.value.appIndex = appIndex(row.app)
-        device.value.flags.formUnion([.stored, .touched])
-        if row.flags.contains(.pushModeOff) { device.value.flags.insert(.pushModeOff) }
-        if row.flags.contains(.replayOpened) { device.value.flags.insert(.replayOpened) }
-        if row.flags.contains(.tokenMoved) { device.value.flags.insert(.tokenMoved) }
-        if row.flags.contains(.established) { device.value.flags.insert(.established) }
-        if row.flags.contains(.blacklisted) { device.value.flags.insert(.blacklisted) }
-        (device.value.badge, device.value.badgeRound) = (row.badge, row.badgeRound)
-        device.value.generation = row.generation
-        device.value.lastTimestamp = row.lastTimestamp
-        // The process before the restart may have given any sequence of the reserved block: the next one is beyond it.
-        device.value.nextSequence = row.reservedSequence &+ 1
-        if isPlanted(.sequenceReused), row.reservedSequence >= limits.sequenceBlock {
-            device.value.nextSequence -= limits.sequenceBlock
-        }
-        device.value.reservedSequence = row.reservedSequence
-        device.value.queueEpoch = row.queueEpoch
-        device.value.registeredAt = row.registeredAt
-        device.value.broadcastSettled = row.broadcastSettled
-        device.value.broadcastEvaluated = row.broadcastSettled &+ UInt64(row.broadcastEvaluatedBeyond)
-        device.value.lastHeardAt = row.lastSeenAt
-        device.value.dropped = row.dropped
-        device.value.rowWakeAt = wakeAt
-        devices.keepProfile(slot, profile)
+        let isReused = isPlanted(.sequenceReused) && row.reservedSequence >= limits.sequenceBlock
+        device.value.fill(
+            from: row, appIndex: appIndex(row.app), wakeAt: wakeAt, repeating: isReused ? limits.sequenceBlock : 0)
+        devices.loadProfile(slot, profile)
         devices.noteLoaded(slot)
     }
 
@@ -354,17 +334,16 @@ extension Shard {
     mutating func adoptMessage(_ scanned: Scanned, device: DeviceSlot) -> MessageSlot {
         if let known = listedMessage(table: scanned.facts.table, item: scanned.facts.item, of: device) { return known }
         let job = adoptJob(of: scanned)
-        var message = Message(facts: scanned.facts, device: device)
-        message.flags = [.cold]
+        var message = Message(cold: scanned.facts, device: device)
         let isArmed = scanned.facts.flags.contains(.isArmed) && !scanned.hasUnreadableJob
         message.fallbackAt = isArmed ? scanned.facts.fallbackAt : 0
         message.collapseHash = scanned.row.collapseHash
         // Its live attempt was before the restart, or in an earlier session. It is over if its deadline has passed or
         // its job exists.
         if job != .none || scanned.facts.fallbackAt > 0 && scanned.facts.fallbackAt <= now {
-            message.flags.insert(.missed)
+            message.miss()
         }
-        if job != .none, jobs.at(job).value.row.isCollapsed { message.flags.insert(.collapsed) }
+        if job != .none, jobs.at(job).value.row.isCollapsed { message.markCollapsed() }
         let slot = list(message)
         armTimer(slot)
         return slot

@@ -106,7 +106,7 @@ extension Shard {
         recallInFlight(slot, isSessionOver: true)
         // Asked while the device still has its broadcasts' messages; any later Hello establishes a device.
         let isForgotten =
-            isRefused && !device.value.flags.contains(.established) && isWithoutQueue(slot)
+            isRefused && !device.value.isEstablished && isWithoutQueue(slot)
             && !device.value.isBusy && device.value.waiting == .none
         if announced { makeAllDue(slot) } else { makeAllDueSoon(slot) }
         leaveBroadcasts(slot)
@@ -128,7 +128,7 @@ extension Shard {
                     let message = next
                     let entry = shard.messages.at(message)
                     next = entry.value.next
-                    entry.value.flags.insert(.missed)
+                    entry.value.miss()
                     guard entry.value.job == .none, entry.value.facts.expiresAt > shard.now else { continue }
                     let isTold = entry.value.facts.tellsMissed(at: shard.now)
                     guard !isTold || entry.value.facts.flags.contains(.isArmed) else { continue }
@@ -193,11 +193,11 @@ extension Shard {
         }
         var isStored = false
         if let badge = update.badge {
-            device.value.setBadge(badge)
+            device.change { $0.chooseBadge(badge) }
             isStored = true
         }
-        if let off = update.pushModeOff, off != device.value.flags.contains(.pushModeOff) {
-            if off { device.value.flags.insert(.pushModeOff) } else { device.value.flags.remove(.pushModeOff) }
+        if let off = update.pushModeOff, off != device.value.isPushModeOff {
+            device.change { $0.setPushModeOff(off) }
             isStored = true
         }
         var news: TokenNews?
@@ -209,11 +209,7 @@ extension Shard {
             device.value.heartbeatSeconds = heartbeat(wish: update.heartbeatSeconds)
             armHeartbeat(slot)
         }
-        if isStored {
-            inBatch(of: slot) { shard in
-                device.value.flags.insert(.dirty)
-            }
-        }
+        if isStored { save(slot) }
         tell(news)
         let isReachable = device.value.isReachable
         if wasReachable, !isReachable { makeAllDue(slot) }
@@ -259,9 +255,9 @@ extension Shard {
                     channel: token.channel, kind: kind, environment: environment, topic: token.topic,
                     token: token.token, activity: token.activity, registeredAt: now, isQuarantined: false),
                 isAgain: isAgain)
-            devices.at(slot).value.flags.remove(.tokenMoved)
+            devices.at(slot).change { $0.setTokenMoved(false) }
         }
-        devices.keepProfile(slot, profile)
+        devices.changeProfile(slot, to: profile)
         return news(of: slot, named: tokens, before: before, after: profile.tokens)
     }
 

@@ -116,7 +116,7 @@ extension Shard {
         store.leaveAlarm(
             entry.value.alarmKey, wakeAt: entry.value.storedWakeAt, in: AlarmGroup(app: facts.app, kind: .held),
             until: max(soon, min(facts.expiresAt, now + limits.heldJobPause.upperBound)))
-        devices.at(entry.value.device).value.flags.insert(.heldInStore)
+        devices.at(entry.value.device).value.noteHeldInStore()
         forgetJob(slot)
     }
 
@@ -124,10 +124,7 @@ extension Shard {
     mutating func recallJobs(of slot: DeviceSlot) {
         guard devices.isOccupied(slot) else { return }
         let device = devices.at(slot)
-        guard device.value.flags.contains(.heldInStore), device.value.flags.isDisjoint(with: .silenced) else {
-            return
-        }
-        device.value.flags.remove(.heldInStore)
+        guard !device.value.isSilenced, device.value.takeHeldInStore() else { return }
         store.recallAlarms(
             of: AlarmGroup(app: apps[Int(device.value.appIndex)].key, kind: .held), in: device.value.bucket)
     }

@@ -77,7 +77,7 @@ extension Shard {
         _ opened: DeviceReport, _ slot: DeviceSlot, completion: @escaping (inout Shard, EventVerdict) -> Void
     ) {
         let message = opened.message
-        guard !devices.at(slot).value.flags.contains(.replayOpened),
+        guard !devices.at(slot).value.replaysOpened,
             let shown = Self.lateKey(.shown, message), message.bucket == devices.at(slot).value.bucket
         else {
             note(.opened, opened, slot, completion: completion)

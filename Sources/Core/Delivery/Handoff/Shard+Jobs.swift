@@ -79,7 +79,7 @@ extension Shard {
                 let listed = listedMessage(table: facts.table, item: facts.item, of: device)
             {
                 // Its timer makes the job, at the ack deadline if it is in flight.
-                messages.at(listed).value.flags.insert(.reported)
+                messages.at(listed).value.markReported()
                 return
             }
             if isPlanted(.impliedJobLost) { return }
@@ -185,7 +185,7 @@ extension Shard {
         let entry = jobs.at(slot)
         let device = devices.at(entry.value.device)
         guard device.value.isLoaded, !isPlanted(.jobsNotHeld) else { return false }
-        if !device.value.flags.isDisjoint(with: .silenced) { return true }
+        if device.value.isSilenced { return true }
         guard device.value.isReachable,
             entry.value.row.facts.strategy.holdsJob(in: entry.value.row.facts.table)
         else { return false }

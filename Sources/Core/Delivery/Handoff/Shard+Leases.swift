@@ -182,12 +182,13 @@ extension Shard {
             if !entry.value.row.badgeApplied || shard.isPlanted(.badgePerLease) {
                 entry.value.row.badgeApplied = true
                 let before = device.value.badge
-                switch content.badge {
-                case .none: break
-                case .set(let value): device.value.badge = max(0, value)
-                case .add(let value): device.value.badge = max(0, Int32(clamping: Int64(before) + Int64(value)))
-                }
-                if device.value.badge != before { device.value.flags.insert(.dirty) }
+                let badge: Int32 =
+                    switch content.badge {
+                    case .none: before
+                    case .set(let value): max(0, value)
+                    case .add(let value): max(0, Int32(clamping: Int64(before) + Int64(value)))
+                    }
+                if badge != before { device.change { $0.badge = badge } }
                 entry.value.row.badgeChange = Int32(clamping: Int64(device.value.badge) - Int64(before))
                 entry.value.row.badgeRound = device.value.badgeRound
             }
@@ -230,8 +231,7 @@ extension Shard {
             return
         }
         let change = Int64(entry.value.row.badgeChange)
-        device.value.badge = Int32(clamping: max(0, Int64(device.value.badge) + (isTakenBack ? -change : change)))
-        device.value.flags.insert(.dirty)
+        device.change { $0.badge = Int32(clamping: Int64($0.badge) + (isTakenBack ? -change : change)) }
     }
 
     /// Fills the holes of a rendered body: the msgId's digits over their place, the badge's digits at theirs.

@@ -199,10 +199,7 @@ extension Shard {
         } else {
             profile.vendorFailure = failure
         }
-        devices.keepProfile(device, profile)
-        inBatch(of: device) { shard in
-            shard.devices.at(device).value.flags.insert(.dirty)
-        }
+        save(profile, device)
     }
 
     /// While the vendor is down each result would write the same into a device's row.
@@ -318,12 +315,7 @@ extension Shard {
             TokenNeed(channel: channel, kind: sent.kind, activity: 0),
             appHasTopic: apps[Int(entry.value.appIndex)].hasTopic, timestamp: result.timestamp
         ) { $0.digest == sent.digest || isAnyBad }
-        if quarantined {
-            devices.keepProfile(device, profile)
-            inBatch(of: device) { shard in
-                shard.devices.at(device).value.flags.insert(.dirty)
-            }
-        }
+        if quarantined { save(profile, device) }
         let isWanted = hasOther && !entry.value.row.isCollapsed
         if isWanted, Int(entry.value.row.attempts) < apps[Int(entry.value.appIndex)].maxAttempts {
             entry.value.row.state = .due

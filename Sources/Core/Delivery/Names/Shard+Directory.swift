@@ -57,7 +57,7 @@ extension Shard {
                     shard.reply(origin, .unknown)
                     return
                 }
-                device.value.flags.insert(.touched)
+                device.value.touch()
                 let reply = step(&shard, slot)
                 shard.reply(origin, reply)
             }
@@ -140,9 +140,8 @@ extension Shard {
         let device = devices.at(slot)
         let (old, new) = (Set(profile.names.tags), Set(tags))
         profile.names.tags = tags
-        devices.keepProfile(slot, profile)
+        devices.changeProfile(slot, to: profile)
         inBatch(of: slot) { shard in
-            device.value.flags.insert(.dirty)
             for tag in old where !new.contains(tag) {
                 shard.store.delete(shard.tagKey(device, tag.digest), prior: .maybe(wakeAt: 0))
             }
@@ -182,16 +181,16 @@ extension Shard {
     /// See docs/Semantics.md, "Collapse, overflow and revoke".
     func isIgnored(_ slot: DeviceSlot) -> Bool {
         let device = devices.at(slot)
-        if device.value.flags.contains(.blacklisted) { return true }
+        if device.value.isBlacklisted { return true }
         guard !device.value.isConnected else { return false }
         return device.value.lastHeardAt + limits.inactiveDeviceLifetime < now
     }
 
     private mutating func setBlacklisted(_ slot: DeviceSlot, _ isOn: Bool) -> DirectoryReply {
         let device = devices.at(slot)
-        guard isOn != device.value.flags.contains(.blacklisted) else { return .done }
+        guard isOn != device.value.isBlacklisted else { return .done }
         let wasReachable = device.value.isReachable
-        if isOn { device.value.flags.insert(.blacklisted) } else { device.value.flags.remove(.blacklisted) }
+        device.change { $0.setBlacklisted(isOn) }
         save(slot)
         if wasReachable, !device.value.isReachable { makeAllDue(slot) }
         presenceChanged(slot)
@@ -202,9 +201,11 @@ extension Shard {
 
     private mutating func setBadge(_ slot: DeviceSlot, _ change: BadgeChange) -> DirectoryReply {
         let device = devices.at(slot)
-        switch change {
-        case .set(let value): device.value.setBadge(value)
-        case .add(let value): device.value.badge = Int32(clamping: max(0, Int64(device.value.badge) + Int64(value)))
+        device.change { device in
+            switch change {
+            case .set(let value): device.chooseBadge(value)
+            case .add(let value): device.badge = Int32(clamping: Int64(device.badge) + Int64(value))
+            }
         }
         save(slot)
         return .done
@@ -220,8 +221,8 @@ extension Shard {
         let topic = token?.topic ?? ""
         return DeviceDetail(
             aliases: profile.names.aliases.map(\.name), tags: profile.names.tags, badge: device.value.badge,
-            isBlacklisted: device.value.flags.contains(.blacklisted), isConnected: device.value.isConnected,
-            isReachable: device.value.isReachable, pushModeOff: device.value.flags.contains(.pushModeOff),
+            isBlacklisted: device.value.isBlacklisted, isConnected: device.value.isConnected,
+            isReachable: device.value.isReachable, pushModeOff: device.value.isPushModeOff,
             registeredAt: device.value.registeredAt,
             lastSeenAt: device.value.lastHeardAt,
             sessionCount: device.value.generation, token: token?.token ?? "",
@@ -229,14 +230,8 @@ extension Shard {
     }
 
     mutating func save(_ profile: DeviceProfile, _ slot: DeviceSlot) {
-        devices.keepProfile(slot, profile)
+        devices.changeProfile(slot, to: profile)
         save(slot)
-    }
-
-    mutating func save(_ slot: DeviceSlot) {
-        inBatch(of: slot) { shard in
-            shard.devices.at(slot).value.flags.insert(.dirty)
-        }
     }
 }
 

@@ -58,9 +58,8 @@ extension Shard {
         let count = profile.tokens.count
         profile.tokens.removeAll { $0.registeredAt <= stamp && self.name(of: $0, slot) == name }
         guard profile.tokens.count < count else { return .done }
-        devices.keepProfile(slot, profile)
-        devices.at(slot).value.flags.insert(.tokenMoved)
-        save(slot)
+        devices.at(slot).change { $0.setTokenMoved(true) }
+        save(profile, slot)
         presenceChanged(slot)
         return .done
     }
@@ -76,14 +75,13 @@ extension Shard {
             isChanged = true
         }
         if isChanged {
-            devices.keepProfile(slot, profile)
-            save(slot)
+            save(profile, slot)
         }
         return .done
     }
 
     /// Why the device has no token: another device registered it.
-    func hasLostToken(_ slot: DeviceSlot) -> Bool { devices.at(slot).value.flags.contains(.tokenMoved) }
+    func hasLostToken(_ slot: DeviceSlot) -> Bool { devices.at(slot).value.hasLostToken }
 
     // MARK: The token's side
 

@@ -41,8 +41,8 @@ extension Shard {
                 queuedMessageCount: Int(device.value.messageCount + device.value.vendorCount),
                 queuedByteCount: Int(device.value.messageBytes + device.value.vendorBytes),
                 inFlightCount: Int(device.value.inFlightCount), nextSequence: device.value.nextSequence,
-                badge: device.value.badge, pushModeOff: device.value.flags.contains(.pushModeOff),
-                isBlacklisted: device.value.flags.contains(.blacklisted), isInactive: shard.isIgnored(slot),
+                badge: device.value.badge, pushModeOff: device.value.isPushModeOff,
+                isBlacklisted: device.value.isBlacklisted, isInactive: shard.isIgnored(slot),
                 tokens: tokens, vendorFailure: profile.vendorFailure,
                 bounds: .init(messageCount: settings.queuedMessageLimit, byteCount: settings.queuedByteLimit),
                 names: .init(aliases: profile.names.aliases.map(\.name.text), tags: profile.names.tags.map(\.text)))

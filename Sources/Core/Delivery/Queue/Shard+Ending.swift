@@ -82,7 +82,7 @@ extension Shard {
         if wasAlerted, !isAlertCounted { reach.insert(.alerted) }
         if wasSent || wasAlerted, !isSendCounted, !isAlertCounted { reach.insert(.reached) }
         countEnded(state, reach, facts, isCold: isStored && !isRemembered)
-        if device.value.dropped.count(state) { device.value.flags.insert(.dirty) }
+        device.value.countDropped(state)
         if job != .none, !keepsJob { forgetJob(job) }
         if message != .none { forgetMessage(message) }
     }

@@ -129,15 +129,13 @@ extension Shard {
         if isOver(entry.value.facts.expiresAt) {
             // A lease may keep it; the next page begins after it.
             device.value.cursor = sequence + 1
-            entry.value.flags.insert(.passedOver)
-            entry.value.flags.remove(.sentHere)
+            entry.value.passOver()
             expireListed(slot)
             return true
         }
         if isAttemptOver(entry) {
             // It only waits for its end.
-            entry.value.flags.insert(.passedOver)
-            entry.value.flags.remove(.sentHere)
+            entry.value.passOver()
             device.value.firstUnsent = entry.value.next
             device.value.cursor = sequence + 1
             // Its job was held while the attempt could still succeed.
@@ -159,10 +157,7 @@ extension Shard {
                     isOffline: isPlanted(.offlineFlagOnce)
                         ? entry.value.facts.flags.contains(.offline) : entry.value.isOffline,
                     alertedAt: alertedAt, attempt: attempt)))
-        entry.value.flags.insert([.inFlight, .attempted, .sentHere])
-        if entry.value.sentAt == 0 { entry.value.sentAt = now }
-        entry.value.ackDeadline = ackDeadline(entry, device)
-        device.value.addInFlight(entry.value.facts)
+        entry.send(to: device, at: now, ackDeadline: ackDeadline(entry, device))
         device.value.firstUnsent = entry.value.next
         device.value.cursor = sequence + 1
         device.value.offeredBelow = max(device.value.offeredBelow, sequence + 1)
@@ -230,7 +225,7 @@ extension Shard {
             facts.fallbackAt == 0 || entry.value.fallbackAt < facts.fallbackAt,
             !devices.at(deviceSlot).value.isReachable
         {
-            entry.value.flags.insert(.missed)
+            entry.value.miss()
             makeDue(slot, timedOut: true)
         }
         leaveToStore(slot)
@@ -271,11 +266,7 @@ extension Shard {
             let entry = messages.at(slot)
             let next = entry.value.next
             if entry.value.flags.contains(.sentHere) {
-                if isSessionOver { entry.value.flags.remove(.sentHere) }
-                if entry.value.flags.contains(.inFlight) {
-                    entry.value.flags.subtract([.inFlight, .overdue])
-                    device.value.removeInFlight(entry.value.facts)
-                }
+                entry.recall(from: device, isSessionOver: isSessionOver)
                 if entry.value.flags.contains(.collapsed) {
                     inBatch(of: deviceSlot) { shard in
                         shard.end(entry.value.facts, .collapsed, message: slot, job: entry.value.job)
@@ -320,7 +311,7 @@ extension Shard {
                 becomeSuspect(deviceSlot)
             }
         } else if entry.value.fallbackAt > 0, entry.value.fallbackAt <= now, entry.value.job == .none {
-            if !devices.at(deviceSlot).value.isReachable { entry.value.flags.insert(.missed) }
+            if !devices.at(deviceSlot).value.isReachable { entry.value.miss() }
             makeDue(slot, timedOut: entry.value.flags.contains(.missed))
         }
         armTimer(slot)

@@ -32,6 +32,11 @@ extension Shard {
         return result
     }
 
+    /// Writes the device's row in a batch of its own.
+    mutating func save(_ device: DeviceSlot) {
+        inBatch(of: device) { $0.devices.at(device).value.needsRow() }
+    }
+
     /// Writes any number of independent changes of one device in short batches; `nextChange` begins each change.
     mutating func inBatches(of device: DeviceSlot, _ changes: (inout Shard) -> Void) {
         precondition(batch.series == .none, "series of batches do not nest")
@@ -75,7 +80,7 @@ extension Shard {
     private mutating func closeBatch() {
         let slot = batch.device
         let device = devices.at(slot)
-        if device.value.flags.contains(.dirty) { writeDevice(device) }
+        if device.value.isDirty { writeDevice(device) }
         counters.writeChanged(device.value.bucket, to: store)
         batch.device = .none
         outbox.wrote(store.endBatch())
@@ -104,32 +109,23 @@ extension Shard {
     }
 
     private func writeDevice(_ device: Place<Device>) {
-        var flags: DeviceRow.Flags = []
-        if device.value.flags.contains(.pushModeOff) { flags.insert(.pushModeOff) }
-        if device.value.flags.contains(.replayOpened) { flags.insert(.replayOpened) }
-        if device.value.flags.contains(.tokenMoved) { flags.insert(.tokenMoved) }
-        if device.value.flags.contains(.established) { flags.insert(.established) }
-        if device.value.flags.contains(.blacklisted) { flags.insert(.blacklisted) }
         if !device.value.isStored { enlist(device) }
         let row = DeviceRow(
-            flags: flags, badge: device.value.badge, app: apps[Int(device.value.appIndex)].key,
+            flags: device.value.rowFlags, badge: device.value.badge, app: apps[Int(device.value.appIndex)].key,
             generation: device.value.generation, lastTimestamp: device.value.lastTimestamp,
             reservedSequence: device.value.reservedSequence, queueEpoch: device.value.queueEpoch,
             registeredAt: device.value.registeredAt, lastSeenAt: device.value.lastHeardAt,
             broadcastSettled: settledCursor(device),
             broadcastEvaluatedBeyond: UInt16(clamping: device.value.broadcastEvaluated &- settledCursor(device)),
             badgeRound: device.value.badgeRound, dropped: device.value.dropped)
-        device.value.flags.remove(.cursorMoved)
         let profile = device.value.profileBytes
-        let wakeAt = flags.contains(.established) ? 0 : forgetsAt(device)
+        let wakeAt = device.value.isEstablished ? 0 : forgetsAt(device)
         store.putRow(
             device.value.key, wakeAt: wakeAt,
             prior: device.value.isStored ? .maybe(wakeAt: device.value.rowWakeAt) : .none,
             byteCount: DeviceRow.headerByteCount + profile.count
         ) { row.write(profile: profile, into: $0) }
-        device.value.rowWakeAt = wakeAt
-        device.value.isStored = true
-        device.value.flags.remove(.dirty)
+        device.value.noteWritten(wakeAt: wakeAt)
     }
 
     // MARK: Counters

@@ -64,7 +64,7 @@ extension Shard {
         guard device.value.gates > 0 else { return }
         device.value.gates -= 1
         guard device.value.gates == 0 else { return }
-        device.value.flags.remove(.gated)
+        device.value.openGate()
         pump(slot)
     }
 

@@ -4,37 +4,41 @@ internal import Structures
 internal import Wire
 
 extension Shard {
-    /// Continues with a message of a task of several, unless its task has reached the device or was stopped.
+    /// Whether a task of several has neither reached the device nor was stopped.
     ///
     /// Where the first ack wins, that ack may come before a caller repeats a call whose answer was lost. The repeated
     /// call gets the answer of each device that has the message; only new devices are refused.
-    mutating func admitOnce(_ command: PublishCommand, _ slot: DeviceSlot) {
+    mutating func isFirstOfTask(_ command: PublishCommand, _ slot: DeviceSlot) -> Bool {
         guard !tasks.isStopped(command.task) || command.firstAckWins else {
             refuse(command, .stopped)
-            return
+            return false
         }
         let key = StoreKey(command.bucket, .taskMessage, command.task, item: command.messageDigest)
         if case .found(let location, _) = store.young(key), !isPlanted(.taskReachesTwice) {
             repeatOnce(command, key, store.bytes(at: location))
-        } else if acceptances.excludes(command.task, command.messageDigest, createdAt: command.taskCreatedAt)
+            return false
+        }
+        if acceptances.excludes(command.task, command.messageDigest, createdAt: command.taskCreatedAt)
             || store.isCertainlyAbsent(key) || isPlanted(.taskReachesTwice)
         {
-            admitNew(command, slot)
-        } else {
-            let kept = KeptPublish(command)
-            whileBusy(slot, reading: key) { shard, reply in
-                switch reply.results.first {
-                case .row(let stored?)?: shard.repeatOnce(kept.command, key, stored.bytes)
-                case .row(nil)?: shard.admitNew(kept.command, slot)
-                default: shard.refuse(kept.command, .storeFailed)
-                }
+            return isRunning(command)
+        }
+        let kept = KeptPublish(command)
+        whileBusy(slot, reading: key) { shard, reply in
+            switch reply.results.first {
+            case .row(let stored?)?: shard.repeatOnce(kept.command, key, stored.bytes)
+            case .row(nil)?:
+                if shard.isRunning(kept.command) { shard.proceed(kept.command, slot, from: .withdrawn) }
+            default: shard.refuse(kept.command, .storeFailed)
             }
         }
+        return false
     }
 
-    private mutating func admitNew(_ command: PublishCommand, _ slot: DeviceSlot) {
-        guard !tasks.isStopped(command.task) else { return refuse(command, .stopped) }
-        proceed(command, slot)
+    private mutating func isRunning(_ command: PublishCommand) -> Bool {
+        guard tasks.isStopped(command.task) else { return true }
+        refuse(command, .stopped)
+        return false
     }
 
     private mutating func repeatOnce(_ command: PublishCommand, _ key: StoreKey, _ bytes: LentBytes) {
@@ -48,11 +52,6 @@ extension Shard {
         answer(command, repeated(row, command), slot: .none)
     }
 
-    /// Continues with a message that is new to its device.
-    mutating func proceed(_ command: PublishCommand, _ slot: DeviceSlot) {
-        if command.revokes.isNone { makeRoom(command, slot) } else { withdraw(command, slot) }
-    }
-
     // MARK: Revoke
 
     /// What became of the old task's message for a device.
@@ -64,10 +63,13 @@ extension Shard {
         case unreadable
     }
 
-    /// Ends the old task's message if it is pending.
+    /// Ends the old task's message of a revoke, if that message is pending.
     ///
-    /// The revoke itself goes on only where the device may have seen it.
-    private mutating func withdraw(_ command: PublishCommand, _ slot: DeviceSlot) {
+    /// The revoke itself continues only where the device may have seen it.
+    ///
+    /// - Returns: true for a command that is no revoke.
+    mutating func isWithdrawn(_ command: PublishCommand, _ slot: DeviceSlot) -> Bool {
+        guard !command.revokes.isNone else { return true }
         let kept = KeptPublish(command)
         whileBusy(slot) { shard, done in
             shard.endWithdrawn(kept, slot, completion: done)
@@ -75,7 +77,7 @@ extension Shard {
             let command = kept.command
             switch withdrawal {
             case .unreadable: shard.refuse(command, .storeFailed)
-            case .seen where !shard.isIgnored(slot): shard.makeRoom(command, slot)
+            case .seen where !shard.isIgnored(slot): shard.proceed(command, slot, from: .bounds)
             case .seen, .unseen:
                 // Nothing to withdraw, or the device has not seen it, or it is ignored. The answer waits until that end
                 // is durable.
@@ -83,6 +85,7 @@ extension Shard {
                 shard.answer(command, outcome, slot: .none)
             }
         }
+        return false
     }
 
     private mutating func endWithdrawn(

@@ -1,8 +1,24 @@
-// Acceptance of a message: the one batch that makes it durable. `Strategy` decides which channels may carry it, and
-// `Shard+QueueRoom` which messages it displaces.
+// A publish: its stages, and the one batch that makes its message durable. `Strategy` decides which channels may carry
+// the message, and `Shard+QueueRoom` which messages it displaces.
 
 internal import Structures
 internal import Wire
+
+/// The stages of a publish after the device's record is in memory.
+enum PublishStage {
+    /// The device is of the command's app and gets messages.
+    case known
+    /// A repeated request gets its first answer (`Shard+Once` for tasks).
+    case repeated
+    /// A revoke ends the old message, and continues where the device may have seen that (`Shard+Once`).
+    case withdrawn
+    /// A queue above its bounds, which a reload may lower, is shed (`Shard+QueueRoom`).
+    case bounds
+    /// The messages under the same collapse key are in memory.
+    case collapsible
+    /// The queue has room, or the oldest messages that may end make room; then the shard accepts the message.
+    case room
+}
 
 extension Shard {
     /// Accepts one message for one device, or refuses it with a reason.
@@ -34,18 +50,43 @@ extension Shard {
             refuse(command, .busy)
             return
         }
-        if let slot = knownDevice(command.cid), isFree(slot) {
-            admit(command, slot)
-            return
-        }
+        if let slot = knownDevice(command.cid), isFree(slot) { return proceed(command, slot, from: .known) }
         let kept = KeptPublish(command)
         whenReady(deviceSlot(command.cid, bucket: command.bucket)) { shard, slot, readiness in
             switch readiness {
-            case .ready: shard.admit(kept.command, slot)
+            case .ready: shard.proceed(kept.command, slot, from: .known)
             case .unknown: shard.refuse(kept.command, .unknownDevice)
             case .crowded: shard.refuse(kept.command, .busy)
             case .failed: shard.refuse(kept.command, .storeFailed)
             }
+        }
+    }
+
+    /// Takes a publish through its stages, in order, once the device's record is in memory.
+    ///
+    /// A stage returns whether the publish continues at once. Otherwise the stage has answered the publish, or the stage waits
+    /// for the disk or later turns, and calls this again with the next stage.
+    mutating func proceed(_ command: PublishCommand, _ slot: DeviceSlot, from stage: PublishStage) {
+        let hash = command.collapseHash
+        switch stage {
+        case .known:
+            guard isKnown(command, slot) else { return }
+            fallthrough
+        case .repeated:
+            guard isFirst(command, slot) else { return }
+            fallthrough
+        case .withdrawn:
+            guard isWithdrawn(command, slot) else { return }
+            fallthrough
+        case .bounds:
+            guard isWithinBounds(command, slot) else { return }
+            fallthrough
+        case .collapsible:
+            guard hasCollapsible(command, slot, hash: hash) else { return }
+            fallthrough
+        case .room:
+            guard let dropping = makeRoom(command, slot, hash: hash) else { return }
+            accept(command, slot, hash: hash, dropping: dropping)
         }
     }
 
@@ -71,48 +112,45 @@ extension Shard {
                 request: CallKey(high: command.requestKey.0, low: command.requestKey.1)))
     }
 
-    // MARK: Request ids
+    // MARK: Stages
 
-    /// Answers a repeated request as it did before.
-    private mutating func admit(_ command: PublishCommand, _ slot: DeviceSlot) {
+    /// Whether the device is of the command's app and gets messages.
+    private mutating func isKnown(_ command: PublishCommand, _ slot: DeviceSlot) -> Bool {
         devices.at(slot).value.touch()
         guard isOwn(command, slot) else {
             refuse(command, .unknownDevice)
-            return
+            return false
         }
         // A revoke goes on: a message that waits for an ignored device must not reach it later.
         guard !isIgnored(slot) || !command.revokes.isNone else {
             noteRefusal(command, devices.at(slot).value.isBlacklisted ? .blacklisted : .inactive)
             answer(command, PublishOutcome(code: .ignored, cid: command.cid, task: command.task), slot: .none)
-            return
+            return false
         }
-        if command.task.hasLedger {
-            admitOnce(command, slot)
-            return
-        }
-        guard command.requestKey != (0, 0) else {
-            proceed(command, slot)
-            return
-        }
+        return true
+    }
+
+    /// Whether no earlier request made this message; answers a repeated request as it did before.
+    private mutating func isFirst(_ command: PublishCommand, _ slot: DeviceSlot) -> Bool {
+        guard !command.task.hasLedger else { return isFirstOfTask(command, slot) }
+        guard command.requestKey != (0, 0) else { return true }
         let key = requestKey(command)
         if case .found(let location, _) = store.young(key) {
             repeatAnswer(command, key, store.bytes(at: location))
-            return
+            return false
         }
-        guard !store.isCertainlyAbsent(key) else {
-            proceed(command, slot)
-            return
-        }
+        guard !store.isCertainlyAbsent(key) else { return true }
         let kept = KeptPublish(command)
-        whileBusy(slot, { shard, done in shard.read([.get(key)], then: done) }) { shard, reply in
+        whileBusy(slot, reading: key) { shard, reply in
             if case .row(let stored?)? = reply.results.first {
                 shard.repeatAnswer(kept.command, stored.key, stored.bytes)
             } else if reply.failure == nil {
-                shard.proceed(kept.command, slot)
+                shard.proceed(kept.command, slot, from: .withdrawn)
             } else {
                 shard.refuse(kept.command, .storeFailed)
             }
         }
+        return false
     }
 
     private func requestKey(_ command: PublishCommand) -> StoreKey {

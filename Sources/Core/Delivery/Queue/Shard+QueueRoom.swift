@@ -59,45 +59,40 @@ private struct ShedPlace {
 }
 
 extension Shard {
-    /// Makes the room that the device's queue needs, then decides.
-    mutating func makeRoom(_ command: PublishCommand, _ slot: DeviceSlot) {
-        guard standingExcess(slot).isAny else {
-            bringCollapsible(command, slot)
-            return
-        }
+    /// Whether the queue is within its bounds; otherwise the shard sheds it first.
+    mutating func isWithinBounds(_ command: PublishCommand, _ slot: DeviceSlot) -> Bool {
+        guard standingExcess(slot).isAny else { return true }
         // A lowered bound leaves any number above it: these end in batches and turns of their own.
         let kept = KeptPublish(command)
         whileBusy(slot) { shard, done in
             shard.shed(slot, completion: done)
         } then: { shard, reading in
             switch reading {
-            case .whole: shard.bringCollapsible(kept.command, slot)
+            case .whole: shard.proceed(kept.command, slot, from: .collapsible)
             case .unreadable: shard.refuse(kept.command, .storeFailed)
             }
         }
+        return false
     }
 
-    /// Brings into memory the cold messages that this one may end, then decides.
-    private mutating func bringCollapsible(_ command: PublishCommand, _ slot: DeviceSlot) {
+    /// Whether the messages that this one may end are in memory; otherwise the shard brings in the cold ones.
+    mutating func hasCollapsible(_ command: PublishCommand, _ slot: DeviceSlot, hash: UInt64) -> Bool {
         let device = devices.at(slot)
-        let hash = command.collapseHash
-        if hash != 0, device.value.coldKeys & Self.keyBit(hash) != 0,
+        guard hash != 0, device.value.coldKeys & Self.keyBit(hash) != 0,
             device.value.coldMessageCount > 0 || device.value.coldVendorCount > 0
-        {
-            let kept = KeptPublish(command)
-            let search = ColdSearch(hash: hash)
-            whileBusy(slot) { shard, done in
-                shard.findCold(search, slot, table: .message, from: 0, completion: done)
-            } then: { shard, reading in
-                switch reading {
-                case .whole: shard.makeQueueRoom(kept.command, slot, hash: hash, brought: search.brought)
-                case .unreadable: shard.refuse(kept.command, .storeFailed)
-                }
-                shard.leaveBrought(search.brought, of: slot)
+        else { return true }
+        let kept = KeptPublish(command)
+        let search = ColdSearch(hash: hash)
+        whileBusy(slot) { shard, done in
+            shard.findCold(search, slot, table: .message, from: 0, completion: done)
+        } then: { shard, reading in
+            switch reading {
+            case .whole: shard.proceed(kept.command, slot, from: .room)
+            case .unreadable: shard.refuse(kept.command, .storeFailed)
             }
-        } else {
-            makeQueueRoom(command, slot, hash: hash, brought: [])
+            shard.leaveBrought(search.brought, of: slot)
         }
+        return false
     }
 
     /// Looks through all cold rows for a collapse key, page by page, and notes which keys there are.
@@ -139,20 +134,21 @@ extension Shard {
 
     /// Refuses, or ends the oldest that are neither sent nor leased (docs/Semantics.md, "Collapse, overflow and
     /// revoke").
-    private mutating func makeQueueRoom(
-        _ command: PublishCommand, _ slot: DeviceSlot, hash: UInt64, brought: [MessageID]
-    ) {
+    ///
+    /// - Returns: the messages that the new one displaces; `nil` if the shard has refused it, or looks for room on disk
+    ///   first.
+    mutating func makeRoom(_ command: PublishCommand, _ slot: DeviceSlot, hash: UInt64) -> [MessageSlot]? {
         let device = devices.at(slot)
         // Only an app that is known is published to; it may have gone while the queue was read.
-        guard let settings = apps[Int(device.value.appIndex)].knowledge.settings else { return refuse(command, .busy) }
-        var excess = excess(with: command, slot, hash: hash, settings)
-        guard excess.isAny else {
-            accept(command, slot, hash: hash, dropping: [])
-            return
+        guard let settings = apps[Int(device.value.appIndex)].knowledge.settings else {
+            refuse(command, .busy)
+            return nil
         }
+        var excess = excess(with: command, slot, hash: hash, settings)
+        guard excess.isAny else { return [] }
         guard settings.overflowPolicy == .dropOldest else {
             refuse(command, .queueFull)
-            return
+            return nil
         }
         if device.value.coldMessageCount > 0 || device.value.coldVendorCount > 0 {
             let overflow = Overflow(KeptPublish(command), hash: hash, excess: excess)
@@ -161,7 +157,7 @@ extension Shard {
             } then: { shard, reading in
                 shard.dropFound(overflow, slot, reading)
             }
-            return
+            return nil
         }
         var dropping: [MessageSlot] = []
         for first in [device.value.firstMessage, device.value.firstVendor] {
@@ -177,9 +173,9 @@ extension Shard {
         }
         guard !excess.isAny else {
             refuse(command, .queueFull)
-            return
+            return nil
         }
-        accept(command, slot, hash: hash, dropping: dropping)
+        return dropping
     }
 
     /// How far the queue would be over its bounds with one more message.

@@ -1,6 +1,6 @@
 // The figures that a shard keeps by app, for an operator who has several.
 
-package import Wire
+internal import Wire
 
 /// The figures of one app in one shard: counters count since the process started, gauges show the state of now.
 package struct AppStatistics: Sendable {
@@ -54,61 +54,5 @@ package struct AppStatistics: Sendable {
         case .failed: failed &+= 1
         case .delivered, .deliveredOffline, .opened, .handedOff, .collapsed, .revoked: break
         }
-    }
-}
-
-extension Shard {
-    /// The figures of these apps, in their order; zeros for an app that this shard does not know.
-    package func statistics(of keys: [AppKey]) -> [AppStatistics] {
-        keys.map { key in
-            guard let app = appPlaces[key] else { return AppStatistics() }
-            var current = appNumbers[app]
-            current.connectedDevices = sessions.count(ofApp: app)
-            for channel in VendorChannel.allCases { current.dueJobs[channel] = jobs.dueCount(of: app, channel) }
-            (current.upstreamItems, current.upstreamWait) = feeds.waiting(in: FeedName(key, .upstream), at: now)
-            (current.eventItems, current.eventWait) = feeds.waiting(in: FeedName(key, .events), at: now)
-            current.retainedBytes =
-                appRetained[app].sum(on: CountersRow.day(of: now))
-                + FeedKind.allCases.reduce(0) { $0 + feeds.byteCount(of: FeedName(key, $1)) }
-            return current
-        }
-    }
-
-    /// Counts what apps have by days that the shard counts from now on.
-    mutating func addHoldings(_ sums: [AppKey: CountedHoldings]) {
-        for (app, sum) in sums {
-            numbers.pending += sum.messages
-            holdingsBeforeServed[app, default: CountedHoldings()] += sum
-            guard let place = appPlaces[app] else { continue }
-            appNumbers[place].add(sum)
-            appRetained[place].addDevices(sum.devices)
-        }
-    }
-
-    /// What an app has besides its queues by the rows of counts.
-    func retained(of app: AppKey) -> RetainedBytes {
-        var retained = RetainedBytes()
-        let day = CountersRow.day(of: now)
-        retained.setAccepted(
-            on: day, counters.accepted(of: app, on: day), before: counters.accepted(of: app, on: day - min(day, 1)))
-        retained.addDevices(holdingsBeforeServed[app]?.devices ?? 0)
-        return retained
-    }
-
-    /// Gives an app a place in every table that is kept by app.
-    mutating func addApp(_ app: AppEntry) {
-        // Before an index could exceed what a device's record names.
-        if apps.count == Self.unlistedAppLimit, app.key != Self.crowdedOut, appPlaces[Self.crowdedOut] == nil {
-            addApp(AppEntry(unlisted: Self.crowdedOut, knowsAllApps: true))
-        }
-        appPlaces[app.key] = apps.count
-        apps.append(app)
-        var figures = AppStatistics()
-        if let holdings = holdingsBeforeServed[app.key] { figures.add(holdings) }
-        appNumbers.append(figures)
-        appRetained.append(retained(of: app.key))
-        jobs.addApp()
-        sessions.addApp()
-        broadcasts.setApps(apps)
     }
 }

@@ -136,7 +136,7 @@ package enum PlantedFault: String, CaseIterable, Sendable {
     case feedTrimmedBeyondAck
 }
 
-extension Shard {
+extension ShardCore {
     /// True in a debug build that has planted this fault.
     @inline(__always) func isPlanted(_ fault: PlantedFault) -> Bool {
         #if DEBUG
@@ -144,10 +144,5 @@ extension Shard {
         #else
         false
         #endif
-    }
-
-    /// True when a message or a lease with this end is over.
-    @inline(__always) func isOver(_ end: GatewayTime) -> Bool {
-        isPlanted(.expiryOffByOne) ? end < now : end <= now
     }
 }

@@ -11,55 +11,34 @@
 //   of their tickets.
 
 internal import Structures
-internal import Wire
+package import Wire
 
 /// All devices of one loop.
 package struct Shard: ~Copyable {
-    var limits: ShardLimits
-    var apps: [AppEntry]
-    /// False while the gateway does not know all apps.
-    var knowsAllApps: Bool
+    /// The fields that the parts share; `Shard+Core` reads and changes them as the shard's own.
+    var core: ShardCore
+    /// The core's store once more: a call through an accessor would retain and release it.
     let store: any ShardStore
     let verifier: any ProofVerifier
     let queueEpoch: UInt64
-    /// All that devices and consumers keep of numbers is held against it.
-    package internal(set) var history: StoreHistory
 
     var devices: DeviceTable
     var sessions: SessionTable
     var messages: MessageTable
     var jobs: JobTable
-    /// Work that continues turn by turn (Shard+Slices).
-    var slices: [Slice] = []
     /// True when slices or fired timers wait for a turn.
     package internal(set) var hasSlicesAtHand = false
 
-    var counters: CounterTable
-
-    var outbox: Outbox
-    var heldReplies: [StoreReply] = []
-    /// Reads find nothing any more: see `abandon`.
-    var isAbandoned = false
-    var continuations: [ReadToken: Continuation] = [:]
     var searches = MessageSearches()
     var refusals = RefusalLog()
 
-    var batch = OpenBatch()
     /// Until this ticket is durable the shard sends a connected device nothing: see `end`.
     var barriers: [DeviceSlot: Ticket] = [:]
-    var now: GatewayTime
     var alarms = AlarmReading()
     var usage = AppUsage()
     var tagWalks = TagWalkPlaces()
-    var numbers = ShardStatistics()
-    var appNumbers: [AppStatistics]
-    var appRetained: [RetainedBytes] = []
-    /// What each app has by counts of earlier days and starts, for apps that are served later.
-    var holdingsBeforeServed: [AppKey: CountedHoldings]
-    /// Each app's place in `apps`.
-    var appPlaces: [AppKey: Int]
-    var aliasReads = AliasReads()
-    /// Which devices tasks have reached; see `admitOnce`.
+    var aliases = AliasTable()
+    /// Which devices tasks have reached; see `isFirstOfTask`.
     var acceptances: AcceptanceFilter
     /// The end of the loop's last long standstill; no session is judged by silence before it.
     var standstillEndedAt: GatewayTime = 0
@@ -70,8 +49,7 @@ package struct Shard: ~Copyable {
     var feeds = FeedTable()
     var reports = ReportLanes()
     var events: EventTable
-    /// Frames lent until the next call.
-    var heldFrames: [LentFrame] = []
+
     /// The closure that gets a reader's answer.
     typealias Continuation = (inout Shard, StoreReply) -> Void
 
@@ -86,32 +64,26 @@ package struct Shard: ~Copyable {
         counters: CounterStart, broadcasts start: BroadcastStart = BroadcastStart(), knowsAllApps: Bool = true,
         now: GatewayTime
     ) {
-        (self.limits, self.store, self.verifier, self.queueEpoch) = (limits, store, verifier, queueEpoch)
-        self.history = history
-        self.apps = apps.map { AppEntry($0) }
-        self.knowsAllApps = knowsAllApps
-        (self.now, startedAt) = (now, now)
+        let table = CounterTable(counters)
+        let appTable = AppTable(
+            apps, areAllKnown: knowsAllApps, counters: table, holdings: counters.holdingsByApp,
+            day: CountersRow.day(of: now))
+        core = ShardCore(
+            now: now, limits: limits, apps: appTable, store: store, history: history, counters: table,
+            outbox: Outbox(committedTicket: store.committedTicket))
+        (self.store, self.verifier, self.queueEpoch, startedAt) = (store, verifier, queueEpoch, now)
         devices = DeviceTable(now: now)
-        let holdingsAtStart = counters.holdingsByApp
-        holdingsBeforeServed = holdingsAtStart
-        appPlaces = Dictionary(zip(apps.map(\.key), apps.indices)) { first, _ in first }
-        appNumbers = apps.map { app in
-            var figures = AppStatistics()
-            if let holdings = holdingsAtStart[app.key] { figures.add(holdings) }
-            return figures
-        }
         sessions = SessionTable(appCount: apps.count)
         messages = MessageTable(now: now)
         jobs = JobTable(appCount: apps.count, now: now)
         broadcasts = BroadcastTable(encoder: encoder, history: history)
         events = EventTable(now: now)
-        outbox = Outbox(committedTicket: store.committedTicket)
         acceptances = AcceptanceFilter(now: now, byteLimit: limits.acceptanceFilterByteCount)
         numbers.pending = counters.pending
         numbers.damagedRows += UInt64(counters.damagedRowCount)
-        self.counters = CounterTable(counters)
-        appRetained = apps.map { retained(of: $0.key) }
-        if isPlanted(.queuedBytesForgotten) { for place in appNumbers.indices { appNumbers[place].forgetBytes() } }
+        if isPlanted(.queuedBytesForgotten) {
+            for place in self.apps.indices { self.apps.figures[place].forgetBytes() }
+        }
         restore(start)
     }
 
@@ -132,7 +104,7 @@ package struct Shard: ~Copyable {
     ///
     /// Sessions stay open: they ack messages of this shard.
     package mutating func begin(_ history: StoreHistory) {
-        self.history = history
+        core.history = history
         broadcasts.step = history.broadcastStep
     }
 
@@ -170,13 +142,35 @@ package struct Shard: ~Copyable {
         current.jobsInMemory = jobs.count
         for channel in VendorChannel.allCases { jobs.count(into: &current[channel], of: channel) }
         current.sessions = sessions.count
-        current.waitingCommands = devices.waitingCount
+        current.waitingCommands = core.waitingCount
         current.deviceQueues = devices.queueCount
         current.pendingEffects = outbox.waitingCount
         current.liveBroadcasts = broadcasts.liveCount
         current.feedItems = feeds.itemCount
         current.longestFeedWait = feeds.longestWait(at: now)
         return current
+    }
+
+    /// The figures of these apps, in their order; zeros for an app that this shard does not know.
+    package func statistics(of keys: [AppKey]) -> [AppStatistics] {
+        keys.map { key in
+            guard let app = apps.index(of: key) else { return AppStatistics() }
+            var current = apps.figures[app]
+            current.connectedDevices = sessions.count(ofApp: app)
+            for channel in VendorChannel.allCases { current.dueJobs[channel] = jobs.dueCount(of: app, channel) }
+            (current.upstreamItems, current.upstreamWait) = feeds.waiting(in: FeedName(key, .upstream), at: now)
+            (current.eventItems, current.eventWait) = feeds.waiting(in: FeedName(key, .events), at: now)
+            current.retainedBytes =
+                apps.retained[app].sum(on: CountersRow.day(of: now))
+                + FeedKind.allCases.reduce(0) { $0 + feeds.byteCount(of: FeedName(key, $1)) }
+            return current
+        }
+    }
+
+    /// Counts what apps have by days that the shard counts from now on.
+    mutating func addHoldings(_ sums: [AppKey: CountedHoldings]) {
+        for sum in sums.values { numbers.pending += sum.messages }
+        apps.add(sums)
     }
 
     /// Replaces the apps, and the limits if given; sessions keep what the Welcome said.
@@ -187,14 +181,14 @@ package struct Shard: ~Copyable {
         apps new: [AppSettings], knowsAllApps: Bool = true, limits newLimits: ShardLimits? = nil
     ) {
         if let newLimits { limits = newLimits }
-        self.knowsAllApps = knowsAllApps
-        let leasable = apps.map(\.mayLease)
+        apps.areAllKnown = knowsAllApps
+        let leasable = apps.entries.map(\.mayLease)
         let listed = Set(new.map(\.key))
         for place in apps.indices where !listed.contains(apps[place].key) {
             apps[place].knowledge = knowsAllApps ? .absent : .unknown
         }
         for settings in new {
-            if let place = appPlaces[settings.key] {
+            if let place = apps.index(of: settings.key) {
                 apps[place].knowledge = .known(settings)
             } else {
                 addApp(AppEntry(settings))
@@ -218,36 +212,4 @@ package struct Shard: ~Copyable {
         outbox.committed(upTo: ticket)
         releaseDue()
     }
-
-    /// Starts a call: what earlier calls lent ends.
-    mutating func begin(_ time: GatewayTime) {
-        if time > now { now = time }
-        if !heldReplies.isEmpty { heldReplies.removeAll(keepingCapacity: true) }
-        if !heldFrames.isEmpty { heldFrames.removeAll(keepingCapacity: true) }
-    }
-}
-
-/// Something that leaves the shard once its ticket is durable.
-struct PendingEffect {
-    /// The rare cases are indirect: the queue is as wide as its widest.
-    enum Kind {
-        /// Answer, then send what the window admits.
-        case publish(Origin, PublishOutcome, device: DeviceSlot, cid: DeviceID)
-        indirect case welcome(SessionRef, WelcomeEffect)
-        indirect case updated(SessionRef, UpdateResult)
-        indirect case leased(Origin, [Job])
-        indirect case settled(Origin, [ResultVerdict])
-        indirect case task(Origin, TaskAnswer)
-        /// The state of a device, the trace of a message, or what a receipt is answered.
-        indirect case told(Effect)
-        /// A session's report, or what stands behind one.
-        indirect case reported(SessionRef, ReportSign)
-        indirect case taskDue(TaskRecord)
-        indirect case launched(TaskRecord)
-        indirect case firstAck(FirstAck)
-        case resume(device: DeviceSlot, cid: DeviceID)
-        case directory(Origin, DirectoryReply)
-    }
-    var ticket: Ticket
-    var kind: Kind
 }

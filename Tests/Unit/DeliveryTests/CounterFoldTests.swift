@@ -60,7 +60,7 @@ struct CounterFoldTests {
         func recent(on day: UInt32) -> Int { retained { $0.recentMessages(on: day) } }
 
         private func retained(_ figure: (RetainedBytes) -> Int64) -> Int {
-            shards.reduce(0) { sum, box in box.shard.appRetained.reduce(sum) { $0 + Int(figure($1)) } }
+            shards.reduce(0) { sum, box in box.shard.apps.retained.reduce(sum) { $0 + Int(figure($1)) } }
         }
 
         private func sum(_ figure: (AppStatistics) -> Int64) -> Int {

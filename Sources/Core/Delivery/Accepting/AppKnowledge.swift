@@ -75,13 +75,3 @@ struct AppEntry {
         }
     }
 }
-
-extension Shard {
-    /// The state of any app, also of one without devices here.
-    func knowledge(of key: AppKey) -> AppKnowledge {
-        guard let place = appPlaces[key] else { return knowsAllApps ? .absent : .unknown }
-        return apps[place].knowledge
-    }
-
-    func isServed(_ key: AppKey) -> Bool { appPlaces[key].map { apps[$0].isServed } ?? false }
-}

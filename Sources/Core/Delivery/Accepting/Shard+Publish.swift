@@ -41,12 +41,12 @@ extension Shard {
         // The room that is left is for apps below their share.
         guard mayAccept(command.app) else {
             numbers.refusedOverShare &+= 1
-            appNumbers[Int(appIndex(command.app))].refusedOverShare &+= 1
+            apps.figures[Int(appIndex(command.app))].refusedOverShare &+= 1
             refuse(command, .busy)
             return
         }
         // The gateway that sent it here serves the app, so one of the two does not know the app's latest change yet.
-        guard isServed(command.app) else {
+        guard apps.isServed(command.app) else {
             refuse(command, .busy)
             return
         }
@@ -64,8 +64,8 @@ extension Shard {
 
     /// Takes a publish through its stages, in order, once the device's record is in memory.
     ///
-    /// A stage returns whether the publish continues at once. Otherwise the stage has answered the publish, or the stage waits
-    /// for the disk or later turns, and calls this again with the next stage.
+    /// A stage returns whether the publish continues at once. Otherwise the stage has answered the publish, or the stage
+    /// waits for the disk or later turns, and calls this again with the next stage.
     mutating func proceed(_ command: PublishCommand, _ slot: DeviceSlot, from stage: PublishStage) {
         let hash = command.collapseHash
         switch stage {
@@ -295,15 +295,6 @@ extension Shard {
         armTimer(listed)
         if !plan.isLive { makeDue(listed, timedOut: false) }
         return listed
-    }
-
-    /// The next sequence of a device's live stream; reserves a new block in the open batch if it must.
-    mutating func giveSequence(_ slot: DeviceSlot) -> UInt64 {
-        let device = devices.at(slot)
-        if device.value.nextSequence > device.value.reservedSequence {
-            device.change { $0.reserveSequences(limits.sequenceBlock) }
-        }
-        return device.value.takeSequence()
     }
 
     /// The device's messages in memory under a collapse key, oldest first.

@@ -45,12 +45,12 @@ struct AppUsage {
 extension Shard {
     /// A quarter of the uncommitted bytes' bound is used, or seven eighths of the journal or of the waiting commands' bound.
     var isShortOfRoom: Bool {
-        store.isShortOfRoom || devices.waitingCount >= limits.waitingInAll - limits.waitingInAll / 8
+        store.isShortOfRoom || core.waitingCount >= limits.waitingInAll - limits.waitingInAll / 8
     }
 
     /// False when little room is left and the app has used its share: the shard refuses its publishes as busy.
     package func mayAccept(_ key: AppKey) -> Bool {
-        guard isShortOfRoom, let app = apps.firstIndex(where: { $0.key == key }) else { return true }
+        guard isShortOfRoom, let app = apps.index(of: key) else { return true }
         return !usage.isOverShare(app)
     }
 

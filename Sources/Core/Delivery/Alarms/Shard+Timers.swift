@@ -190,19 +190,6 @@ extension Shard {
         freeIfEmpty(slot)
     }
 
-    /// The time in which a device returns after a start, in milliseconds.
-    private static let returnGrace: Int64 = 3_600_000
-
-    /// The time at which a device that registered and did not return is due to be removed.
-    ///
-    /// A restored store lacks the returns since its backup, so the day begins with the history again. A device whose day ended
-    /// during an outage has an hour from the start.
-    func forgetsAt(_ device: Place<Device>) -> GatewayTime {
-        let began = min(now, GatewayTime(clamping: history.began / 1_000))
-        let lifetime = limits.sessionlessDeviceLifetime
-        return max(max(device.value.lastHeardAt, began) + lifetime, startedAt + min(lifetime, Self.returnGrace))
-    }
-
     /// Removes a device that registered and did not return within a day, once its queue is empty.
     private mutating func collectIfForgotten(_ slot: DeviceSlot) {
         let device = devices.at(slot)

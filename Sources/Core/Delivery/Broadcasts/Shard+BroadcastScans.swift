@@ -25,18 +25,18 @@ extension Shard {
             broadcasts.raiseHead(of: app, to: head.number)
             if head.history != history.id { broadcasts.skip(history.broadcastStep, of: app) }
         }
-        broadcasts.setApps(apps)
+        broadcasts.setApps(apps.entries)
         let records = start.records.sorted {
             ($0.app.word, $0.broadcast?.number ?? 0) < ($1.app.word, $1.broadcast?.number ?? 0)
         }
         for record in records where record.isStreamed { broadcasts.keep(record) }
         for record in records where record.id.home.loop(of: start.share.count) == start.share.index {
-            resume(record)
+            continueScan(record)
         }
     }
 
     /// Resumes at once a scan that the restart interrupted, without the retry delay.
-    private mutating func resume(_ record: TaskRecord) {
+    private mutating func continueScan(_ record: TaskRecord) {
         guard let plan = record.broadcast else { return }
         if record.state == .open {
             let isDue = plan.position > 0 || !record.isStreamed || now >= plan.launchedAt + limits.liveDeadline
@@ -66,7 +66,7 @@ extension Shard {
             if tasks.isStopped(record.id) { closeBroadcast(record.id, record.app, .revoked) }
         }
         broadcasts.raiseHead(of: record.app, to: number)
-        broadcasts.setApps(apps)
+        broadcasts.setApps(apps.entries)
         guard record.isStreamed else { return true }
         broadcasts.scan(record.app, slotCount: sessions.slotCount, loopCount: loopCount)
         scanSessions()
@@ -99,7 +99,7 @@ extension Shard {
             }
             broadcasts.scan(log.app, slotCount: sessions.slotCount, loopCount: loopCount)
         }
-        broadcasts.setApps(apps)
+        broadcasts.setApps(apps.entries)
         // Now that the log is whole: what is pending comes into memory before anything new is evaluated.
         if isLast, isWhole, broadcasts.told(by: home) { resolveSessions(of: home, of: loopCount) }
         scanSessions()
@@ -131,9 +131,6 @@ extension Shard {
         guard devices.isOccupied(slot), devices.at(slot).value.isConnected else { return }
         close(slot, .storeUnavailable, "the device's broadcasts cannot be read now")
     }
-
-    /// True when the shard has all that it needs to know of an app's broadcasts.
-    package func knowsBroadcasts(of app: AppKey) -> Bool { !broadcasts.isUnknown(app) }
 
     /// The highest number of an app's broadcasts that this shard knows of.
     package func broadcastHead(of app: AppKey) -> UInt64 { broadcasts.log(of: app)?.head ?? 0 }

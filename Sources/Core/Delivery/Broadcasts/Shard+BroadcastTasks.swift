@@ -76,7 +76,7 @@ extension Shard {
         switch record.state {
         case .scheduled:
             number(&record)
-            write(record, prior: .maybe(wakeAt: wakeAt))
+            writeTask(record, prior: .maybe(wakeAt: wakeAt))
             announce(record)
             return true
         case .open:
@@ -89,10 +89,10 @@ extension Shard {
                 record.resumeAt = min(now + limits.taskPatience, plan.expiresAt)
             } else {
                 record.resumeAt = plan.expiresAt
-                write(record, prior: .maybe(wakeAt: wakeAt))
+                writeTask(record, prior: .maybe(wakeAt: wakeAt))
                 return true
             }
-            write(record, prior: .maybe(wakeAt: wakeAt))
+            writeTask(record, prior: .maybe(wakeAt: wakeAt))
             whenDurable(.taskDue(record))
             return true
         default: return false
@@ -117,7 +117,7 @@ extension Shard {
             case .ending, .stopping: record.resumeAt = shard.now + shard.limits.taskPatience
             default: return shard.answer(origin, .refused(record.state))
             }
-            shard.write(record, prior: .maybe(wakeAt: wakeAt))
+            shard.writeTask(record, prior: .maybe(wakeAt: wakeAt))
             shard.answer(origin, .record(record))
         }
     }

@@ -28,6 +28,9 @@ package import Wire
 extension Shard {
     // MARK: Lists
 
+    /// True when the shard has all that it needs to know of an app's broadcasts.
+    package func knowsBroadcasts(of app: AppKey) -> Bool { !broadcasts.isUnknown(app) }
+
     func broadcastLog(_ device: Place<Device>) -> BroadcastLog? {
         broadcasts.log(of: apps[Int(device.value.appIndex)].key)
     }
@@ -35,14 +38,6 @@ extension Shard {
     func broadcast(_ number: UInt64, of app: AppKey) -> LiveBroadcast? { broadcasts.broadcast(number, of: app) }
 
     // MARK: The cursor
-
-    /// The settled number of the device's row: everything below its first pending message.
-    func settledCursor(_ device: Place<Device>) -> UInt64 {
-        guard device.value.flags.contains(.resolved) else { return device.value.broadcastSettled }
-        guard device.value.firstBroadcast != .none else { return device.value.broadcastEvaluated }
-        let first = messages.at(device.value.firstBroadcast).value.facts.item
-        return max(device.value.broadcastSettled, min(first &- 1, device.value.broadcastEvaluated))
-    }
 
     /// Notes that the cursor moved: the shard writes it with the device's next write, or within a second.
     mutating func cursorMoved(_ slot: DeviceSlot) {
@@ -281,12 +276,12 @@ extension Shard {
                 device.value.inFlightCount == 0
                     || Int(device.value.inFlightBytes) + Int(broadcast.byteCount) <= limits.windowByteCount
             else { return false }
-            send(message, broadcast, device)
+            sendBroadcast(message, broadcast, device)
         }
         return true
     }
 
-    private mutating func send(
+    private mutating func sendBroadcast(
         _ message: MessageSlot, _ broadcast: LiveBroadcast, _ device: Place<Device>
     ) {
         let entry = messages.at(message)
@@ -297,7 +292,7 @@ extension Shard {
         if alertedAt > 0 || attempt > 1,
             let own = broadcast.frame(isOffline: entry.value.isOffline, alertedAt: alertedAt, attempt: attempt)
         {
-            heldFrames.append(own)
+            core.heldFrames.append(own)
             frame = own
         }
         outbox.send(

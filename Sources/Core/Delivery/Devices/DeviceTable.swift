@@ -21,8 +21,6 @@ struct DeviceTable: ~Copyable {
     private var index = SlotIndex()
     var timers: SlotTimers<Device>
     private var waitLists = Slab<WaitList>()
-    /// Commands that wait, for devices and for aliases.
-    private(set) var waitingCount = 0
     private var evictionHand = DeviceSlot.first
     /// Devices whose record is in memory.
     private(set) var loadedCount = 0
@@ -168,18 +166,10 @@ struct DeviceTable: ~Copyable {
 
     // MARK: Waiting
 
-    /// Counts a command that waits elsewhere, for an alias's row; false when too many commands wait in all.
-    mutating func reserveWait(limitOfAll: Int) -> Bool {
-        guard waitingCount < limitOfAll else { return false }
-        waitingCount += 1
-        return true
-    }
-
-    mutating func releaseWaits(_ count: Int) { waitingCount -= count }
-
-    /// False when too many commands wait, for the device or in all.
+    /// Adds a command, counted in `waitingCount`; false when too many wait, for the device or in all.
     mutating func wait(
-        _ slot: DeviceSlot, _ command: @escaping Shard.Waiter, limitOfOne: Int, limitOfAll: Int
+        _ slot: DeviceSlot, _ command: @escaping Shard.Waiter, limitOfOne: Int, limitOfAll: Int,
+        waitingCount: inout Int
     ) -> Bool {
         let device = at(slot)
         var count = 0
@@ -189,6 +179,7 @@ struct DeviceTable: ~Copyable {
         }
         guard count < limitOfOne, waitingCount < limitOfAll else { return false }
         append(slot, command, isAlarm: false)
+        waitingCount += 1
         return true
     }
 
@@ -202,11 +193,11 @@ struct DeviceTable: ~Copyable {
         if device.value.waiting == .none { device.value.waiting = waitLists.insert(WaitList()) }
         let list = waitLists.at(device.value.waiting)
         list.value.commands.append((command, isAlarm))
-        if isAlarm { list.value.alarmCount += 1 } else { waitingCount += 1 }
+        if isAlarm { list.value.alarmCount += 1 }
     }
 
     /// The next command that waits for a device; after the last one the device waits for nothing.
-    mutating func popWaiting(_ slot: DeviceSlot) -> Shard.Waiter? {
+    mutating func popWaiting(_ slot: DeviceSlot, waitingCount: inout Int) -> Shard.Waiter? {
         let device = at(slot)
         guard device.value.waiting != .none else { return nil }
         let list = waitLists.at(device.value.waiting)

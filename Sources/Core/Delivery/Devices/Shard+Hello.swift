@@ -80,7 +80,7 @@ extension Shard {
 
     private mutating func registerDevice(_ command: HelloCommand) -> DeviceSlot? {
         guard knownDevice(command.cid) == nil, store.acceptsWrites,
-            isServed(command.app)
+            apps.isServed(command.app)
         else {
             turnAway(command, Refusal(.storeUnavailable, "registration is not possible now"))
             return nil
@@ -258,20 +258,6 @@ extension Shard {
         return !entry.value.facts.isOneShot
     }
 
-    /// Gives acked messages their final state.
-    mutating func endAcked(_ acked: [MessageSlot], _ slot: DeviceSlot) {
-        guard !acked.isEmpty else { return }
-        inBatches(of: slot) { shard in
-            for message in acked {
-                shard.nextChange()
-                let entry = shard.messages.at(message)
-                shard.end(
-                    entry.value.facts, entry.value.isOffline ? .deliveredOffline : .delivered, message: message,
-                    job: entry.value.job)
-            }
-        }
-    }
-
     // MARK: Opened
 
     /// Ends messages that the user opened from a notification before the shard pages the backlog.
@@ -359,15 +345,5 @@ extension Shard {
         tell(news)
         presenceChanged(slot)
         whenDurable(.welcome(command.session, WelcomeEffect(welcome: welcome, cid: command.cid)), ticket: ticket)
-    }
-}
-
-extension StreamPosition {
-    /// The highest sequence that the position says is processed.
-    fileprivate var highest: UInt64 { ranges.reduce(sequence) { max($0, $1.last) } }
-
-    /// True when the position says that this sequence is processed.
-    func names(_ sequence: UInt64) -> Bool {
-        sequence <= self.sequence || ranges.contains { $0.first <= sequence && sequence <= $0.last }
     }
 }

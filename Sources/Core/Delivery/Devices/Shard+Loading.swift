@@ -19,32 +19,6 @@ enum Readiness {
 extension Shard {
     typealias Waiter = (inout Shard, DeviceSlot, Readiness) -> Void
 
-    /// The device's slot, made if there is none: an unloaded slot only holds jobs and waiting commands.
-    mutating func deviceSlot(_ cid: DeviceID, bucket: Bucket) -> DeviceSlot {
-        if let slot = knownDevice(cid) { return slot }
-        return devices.insert(cid, bucket: bucket)
-    }
-
-    /// The device's slot, if it has one.
-    @inline(__always)  // A call would copy the whole shard.
-    func knownDevice(_ cid: DeviceID) -> DeviceSlot? { devices.find(cid) }
-
-    /// The app's place; an app that is not listed (any more, or yet) gets a place without settings.
-    ///
-    /// Apps that only the store knows share one place from `Self.unlistedAppLimit` on: their devices are served no more before a
-    /// restart, and are never another app's.
-    mutating func appIndex(_ key: AppKey) -> UInt16 {
-        if let index = appPlaces[key] { return UInt16(exactly: index) ?? appIndex(Self.crowdedOut) }
-        guard apps.count < Self.unlistedAppLimit || key == Self.crowdedOut else { return appIndex(Self.crowdedOut) }
-        addApp(AppEntry(unlisted: key, knowsAllApps: knowsAllApps))
-        return UInt16(apps.count - 1)
-    }
-
-    /// An index of 16 bits also names the apps that are served (`ManagedApps.lifetimeAppCount`).
-    static let unlistedAppLimit = 32_000
-    /// No app's key.
-    static let crowdedOut = AppKey(0)
-
     func isFree(_ slot: DeviceSlot) -> Bool {
         let device = devices.at(slot)
         return device.value.isLoaded && !device.value.isBusy && device.value.waiting == .none
@@ -62,7 +36,8 @@ extension Shard {
         if isAlarm {
             devices.wait(slot, alarm: command)
         } else if !devices.wait(
-            slot, command, limitOfOne: limits.waitingPerDevice, limitOfAll: limits.waitingInAll)
+            slot, command, limitOfOne: limits.waitingPerDevice, limitOfAll: limits.waitingInAll,
+            waitingCount: &core.waitingCount)
         {
             command(&self, slot, .crowded)
             if devices.isOccupied(slot) { freeIfEmpty(slot) }
@@ -76,7 +51,7 @@ extension Shard {
         while devices.isOccupied(slot) {
             let device = devices.at(slot)
             if readiness == .ready, device.value.isBusy, device.value.waiting != .none { return }
-            guard let command = devices.popWaiting(slot) else { break }
+            guard let command = devices.popWaiting(slot, waitingCount: &core.waitingCount) else { break }
             // A command before this one may have removed the device.
             command(&self, slot, readiness == .ready && !device.value.isLoaded ? .unknown : readiness)
         }
@@ -88,21 +63,12 @@ extension Shard {
 
     // MARK: Reading
 
-    mutating func read(_ requests: [StoreRead], then continuation: @escaping Continuation) {
-        guard !isAbandoned else {
-            // No store gives such a token: the numbers of real reads begin at the other end.
-            continuations[.max - ReadToken(continuations.count)] = continuation
-            return
-        }
-        continuations[store.read(requests)] = continuation
-    }
-
     /// Takes a reader's answer.
     package mutating func replied(_ reply: StoreReply, now: GatewayTime) {
         begin(now)
-        guard let continuation = continuations.removeValue(forKey: reply.token) else { return }
+        guard let continuation = core.continuations.removeValue(forKey: reply.token) else { return }
         // Effects may point into the reply until the next call.
-        heldReplies.append(reply)
+        core.heldReplies.append(reply)
         if let failure = reply.failure {
             numbers.storeReadFailures &+= 1
             log(.error, "storeReadFailed", failure)
@@ -181,18 +147,16 @@ extension Shard {
         devices.noteLoaded(slot)
     }
 
-    func profile(_ slot: DeviceSlot) -> DeviceProfile { devices.profile(slot) }
-
     // MARK: Leaving memory
 
     /// Frees a slot that holds nothing: no record, no job, no command.
     mutating func freeIfEmpty(_ slot: DeviceSlot) {
         let device = devices.at(slot)
         guard device.value.isIdle, !device.value.isLoaded else { return }
-        remove(slot)
+        removeDevice(slot)
     }
 
-    mutating func remove(_ slot: DeviceSlot) {
+    mutating func removeDevice(_ slot: DeviceSlot) {
         barriers[slot] = nil
         devices.remove(slot)
     }
@@ -200,7 +164,7 @@ extension Shard {
     /// Evicts idle records in place of those that came in.
     mutating func evictIdle() {
         var steps = 0
-        while let slot = devices.nextIdle(beyond: limits.cachedDeviceCount, steps: &steps) { remove(slot) }
+        while let slot = devices.nextIdle(beyond: limits.cachedDeviceCount, steps: &steps) { removeDevice(slot) }
     }
 
     // MARK: Scans
@@ -296,7 +260,7 @@ extension Shard {
                     return
                 }
                 // The completion uses the first reply's bytes in this call, too.
-                shard.heldReplies.append(reply)
+                shard.core.heldReplies.append(reply)
                 var scanned = partial
                 for (index, result) in zip(absent, jobsReply.results) {
                     guard case .row(let stored?) = result else { continue }
@@ -398,12 +362,4 @@ extension Shard {
 
     // MARK: Reports
 
-    mutating func log(_ level: LogEvent.Level, _ name: StaticString, _ text: String) {
-        outbox.send(.log(LogEvent(level: level, name: name, text: text)))
-    }
-
-    mutating func damaged(_ key: StoreKey) {
-        numbers.damagedRows &+= 1
-        log(.error, "damagedRow", "table \(key.table), bucket \(key.bucket.index): the row cannot be read")
-    }
 }

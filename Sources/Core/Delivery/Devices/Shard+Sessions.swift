@@ -4,24 +4,6 @@ internal import Structures
 package import Wire
 
 extension Shard {
-    /// The device of a live session, or `nil` when this shard does not know the session (any more).
-    @inline(__always)  // A call would copy the whole shard.
-    func device(of session: SessionRef) -> DeviceSlot? {
-        sessions.device(of: session)
-    }
-
-    /// Whose session it is; `nil` when it is over.
-    package func source(of session: SessionRef) -> (app: AppKey, cid: DeviceID)? {
-        guard let slot = device(of: session) else { return nil }
-        let device = devices.at(slot)
-        return (apps[Int(device.value.appIndex)].key, device.value.cid)
-    }
-
-    /// Whether a device has a session, as far as its record is in memory, which it is then.
-    package func isConnected(_ cid: DeviceID) -> Bool {
-        knownDevice(cid).map { devices.at($0).value.isConnected } ?? false
-    }
-
     // MARK: Presence
 
     /// The loop read something from this session: called once per read event.
@@ -327,7 +309,7 @@ extension Shard {
     /// Ends every session of an app's devices, with what is told to them.
     package mutating func endSessions(of app: AppKey, _ code: CloseCode, reason: StaticString, now: GatewayTime) {
         begin(now)
-        guard let index = apps.firstIndex(where: { $0.key == app }), sessions.count(ofApp: index) > 0 else { return }
+        guard let index = apps.index(of: app), sessions.count(ofApp: index) > 0 else { return }
         for place in 0..<UInt32(sessions.slotCount) {
             guard let slot = sessions.device(at: place), Int(devices.at(slot).value.appIndex) == index else { continue }
             close(slot, code, reason)

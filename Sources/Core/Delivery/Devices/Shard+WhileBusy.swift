@@ -22,12 +22,12 @@ extension Shard {
     /// a reader. A step within a step is a part of it: the device is free after the outer one.
     mutating func whileBusy<Value>(
         _ slot: DeviceSlot, _ step: (inout Shard, @escaping (inout Shard, Value) -> Void) -> Void,
-        then finish: @escaping (inout Shard, Value) -> Void
+        then completion: @escaping (inout Shard, Value) -> Void
     ) {
         let isOuter = hold(slot)
         step(&self) { shard, value in
             if isOuter { shard.devices.at(slot).value.flags.remove(.busy) }
-            finish(&shard, value)
+            completion(&shard, value)
             if isOuter { shard.drainWaiting(slot) }
         }
     }
@@ -35,19 +35,19 @@ extension Shard {
     /// The same for a step without a result.
     mutating func whileBusy(
         _ slot: DeviceSlot, _ step: (inout Shard, @escaping (inout Shard) -> Void) -> Void,
-        then finish: @escaping (inout Shard) -> Void
+        then completion: @escaping (inout Shard) -> Void
     ) {
         let isOuter = hold(slot)
         step(&self) { shard in
             if isOuter { shard.devices.at(slot).value.flags.remove(.busy) }
-            finish(&shard)
+            completion(&shard)
             if isOuter { shard.drainWaiting(slot) }
         }
     }
 
     /// The same for one read.
-    mutating func whileBusy(_ slot: DeviceSlot, reading key: StoreKey, then finish: @escaping Continuation) {
-        whileBusy(slot, { shard, done in shard.read([.get(key)], then: done) }, then: finish)
+    mutating func whileBusy(_ slot: DeviceSlot, reading key: StoreKey, then completion: @escaping Continuation) {
+        whileBusy(slot, { shard, done in shard.read([.get(key)], then: done) }, then: completion)
     }
 
     /// - Returns: false when an outer step holds the device already.

@@ -45,7 +45,7 @@ struct FeedTable {
     }
 
     /// Work that waits for a feed's head.
-    typealias Work = (inout Shard, Bool) -> Void
+    typealias Work = (inout FeedTable, inout ShardCore, Bool) -> Void
 
     private(set) var feeds: [FeedName: Feed] = [:]
     private var loading: [FeedName: [Work]] = [:]

@@ -41,7 +41,7 @@ extension Shard {
     }
 
     private func hasRoom(_ key: AppKey) -> Bool {
-        guard let app = apps.firstIndex(where: { $0.key == key }) else { return true }
+        guard let app = apps.index(of: key) else { return true }
         return !isFull(app)
     }
 
@@ -50,7 +50,7 @@ extension Shard {
         guard alarms.mayAsk(now), let request = nextAlarmRequest() else { return }
         alarms.asked()
         let token = store.requestAlarms(request)
-        continuations[token] = { shard, reply in
+        core.continuations[token] = { shard, reply in
             shard.alarms.answered(request.group, hasFailed: reply.failure != nil, now: shard.now)
             guard case .rows(let rows, _)? = reply.results.first else { return }
             // Held until the work on all rows has begun, so that a finished row does not ask for more in between.
@@ -78,7 +78,7 @@ extension Shard {
         for index in apps.indices where isFull(index) { request.fullApps.append(apps[index].key) }
         if let group, group.kind != .held, hasRoom(group.app) {
             request.isEager = true
-            if let app = apps.firstIndex(where: { $0.key == group.app }) {
+            if let app = apps.index(of: group.app) {
                 let room = max(dueShare - jobs.dueCount(of: app), limits.dueJobReadAhead - jobs.dueCount)
                 request.limit = max(1, min(request.limit, room))
             }

@@ -396,6 +396,31 @@ extension Shard {
         }
     }
 
+    /// Counts, in the open batch, that the vendor took a message which stays, once.
+    mutating func countAlert(_ slot: JobSlot) {
+        let entry = jobs.at(slot)
+        guard !entry.value.row.isAlertCounted else { return }
+        entry.value.row.isAlertCounted = true
+        let facts = entry.value.row.facts
+        countReached(facts.flags.contains(.sendCounted) ? [.alerted] : [.alerted, .reached], of: facts)
+        noteAlerted(facts, wasSent: entry.value.row.steps.contains { $0.event == .sent })
+    }
+
+    /// Takes back how a job's lease changed its device's badge, or applies that again, with the device's next write.
+    ///
+    /// The client's own value wins: a value set since the lease stays.
+    mutating func moveBadge(_ slot: JobSlot, isTakenBack: Bool) {
+        let entry = jobs.at(slot)
+        guard entry.value.row.badgeApplied, entry.value.row.isBadgeTakenBack != isTakenBack else { return }
+        entry.value.row.isBadgeTakenBack = isTakenBack
+        let device = devices.at(entry.value.device)
+        guard entry.value.row.badgeChange != 0, entry.value.row.badgeRound == device.value.badgeRound else {
+            return
+        }
+        let change = Int64(entry.value.row.badgeChange)
+        device.change { $0.badge = Int32(clamping: Int64($0.badge) + (isTakenBack ? -change : change)) }
+    }
+
     /// Gives a message a place in the live stream, with the offline flag: the vendor failed it, or its alert did not carry
     /// all of it, which the vendor has just taken (`isAlerted`).
     mutating func moveToLive(_ job: LoadedJob, isAlerted: Bool = false) {

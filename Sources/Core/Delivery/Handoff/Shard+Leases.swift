@@ -19,7 +19,7 @@ private final class LeaseOperation {
 extension Shard {
     /// True when a lease of the channel for these apps (`nil`: all) would find jobs.
     package func hasDueJobs(for keys: Set<AppKey>?, _ channel: VendorChannel) -> Bool {
-        apps.enumerated().contains { index, app in
+        apps.entries.enumerated().contains { index, app in
             mayLease(app) && keys?.contains(app.key) != false && jobs.dueCount(of: index, channel) > 0
         }
     }
@@ -217,21 +217,6 @@ extension Shard {
         placeJob(slot)
         if entry.value.message != .none { armTimer(entry.value.message) }
         return job
-    }
-
-    /// Takes back how a job's lease changed its device's badge, or applies that again, with the device's next write.
-    ///
-    /// The client's own value wins: a value set since the lease stays.
-    mutating func moveBadge(_ slot: JobSlot, isTakenBack: Bool) {
-        let entry = jobs.at(slot)
-        guard entry.value.row.badgeApplied, entry.value.row.isBadgeTakenBack != isTakenBack else { return }
-        entry.value.row.isBadgeTakenBack = isTakenBack
-        let device = devices.at(entry.value.device)
-        guard entry.value.row.badgeChange != 0, entry.value.row.badgeRound == device.value.badgeRound else {
-            return
-        }
-        let change = Int64(entry.value.row.badgeChange)
-        device.change { $0.badge = Int32(clamping: Int64($0.badge) + (isTakenBack ? -change : change)) }
     }
 
     /// Fills the holes of a rendered body: the msgId's digits over their place, the badge's digits at theirs.

@@ -15,7 +15,7 @@ extension Shard {
             return answer(command, .clockSkew(serverTime: self.now))
         }
         // The gateway that sent it here serves the app; this one does not know that yet.
-        guard isServed(command.app) else { return answer(command, .busy) }
+        guard apps.isServed(command.app) else { return answer(command, .busy) }
         whenReady(deviceSlot(command.cid, bucket: command.bucket)) { shard, slot, readiness in
             switch readiness {
             case .failed, .crowded: return shard.answer(command, .busy)

@@ -234,16 +234,6 @@ extension Shard {
         }
     }
 
-    /// Counts, in the open batch, that the vendor took a message which stays, once.
-    mutating func countAlert(_ slot: JobSlot) {
-        let entry = jobs.at(slot)
-        guard !entry.value.row.isAlertCounted else { return }
-        entry.value.row.isAlertCounted = true
-        let facts = entry.value.row.facts
-        countReached(facts.flags.contains(.sendCounted) ? [.alerted] : [.alerted, .reached], of: facts)
-        noteAlerted(facts, wasSent: entry.value.row.steps.contains { $0.event == .sent })
-    }
-
     private mutating func vendorRetry(_ job: LoadedJob, _ result: JobResult, _ reason: String) {
         let (slot, device) = (job.slot, job.device)
         let entry = jobs.at(slot)

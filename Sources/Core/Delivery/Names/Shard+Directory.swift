@@ -12,10 +12,13 @@ extension Shard {
             return
         }
         switch command.step {
-        case .reserve(let name, let cid, let bucket): reserve(command, name, cid, bucket)
-        case .release(let name, let entries): release(command, name, entries)
-        case .members(let name): members(command, name)
-        case .takeToken(let name, let claimant, let lost): takeToken(command, name, claimant, lost: lost)
+        case .reserve(let name, let cid, let bucket):
+            inAliases { aliases, core in aliases.reserve(command, name, cid, bucket, &core) }
+        case .release(let name, let entries):
+            inAliases { aliases, core in aliases.release(command, name, entries, &core) }
+        case .members(let name): inAliases { aliases, core in aliases.members(command, name, &core) }
+        case .takeToken(let name, let claimant, let lost):
+            inAliases { aliases, core in aliases.takeToken(command, name, claimant, lost: lost, &core) }
         case .count(let expression, let first, let stride): count(command, expression, first: first, stride: stride)
         case .setAlias(let cid, let name, let stamp):
             onDevice(command, cid) { $0.setAlias($1, name, stamp: stamp) }
@@ -38,9 +41,9 @@ extension Shard {
         }
     }
 
-    /// Answers when everything written so far is durable: a reply may depend on any of it.
-    mutating func reply(_ origin: Origin, _ reply: DirectoryReply) {
-        whenDurable(.directory(origin, reply))
+    mutating func inAliases(_ work: (inout AliasTable, inout ShardCore) -> Void) {
+        work(&aliases, &core)
+        finishPart()
     }
 
     private mutating func onDevice(
@@ -149,42 +152,7 @@ extension Shard {
         }
     }
 
-    private func tagKey(_ device: Place<Device>, _ digest: UInt64) -> StoreKey {
-        let app = apps[Int(device.value.appIndex)].key
-        return StoreKey(
-            device.value.bucket, .tag, ownerHigh: app.word, ownerLow: digest, item: device.value.cid.low)
-    }
-
-    private func writeTag(_ device: Place<Device>, _ digest: UInt64) {
-        let high = device.value.cid.high
-        store.putRow(tagKey(device, digest), wakeAt: 0, prior: .maybe(wakeAt: 0), byteCount: 8) {
-            var writer = RowWriter($0)
-            writer.put(high)
-        }
-    }
-
-    /// Puts a device into its app's roster, in the open batch.
-    func enlist(_ device: Place<Device>) { writeTag(device, 0) }
-
-    /// Removes a device from the roster and from its tags' rows, in the open batch.
-    func strike(_ slot: DeviceSlot) {
-        let device = devices.at(slot)
-        for digest in [0] + profile(slot).names.tags.map(\.digest) {
-            store.delete(tagKey(device, digest), prior: .maybe(wakeAt: 0))
-        }
-    }
-
     // MARK: Blacklist, badge, detail
-
-    /// Blacklisted or long inactive: a publish gets an answer but makes no message.
-    ///
-    /// See docs/Semantics.md, "Collapse, overflow and revoke".
-    func isIgnored(_ slot: DeviceSlot) -> Bool {
-        let device = devices.at(slot)
-        if device.value.isBlacklisted { return true }
-        guard !device.value.isConnected else { return false }
-        return device.value.lastHeardAt + limits.inactiveDeviceLifetime < now
-    }
 
     private mutating func setBlacklisted(_ slot: DeviceSlot, _ isOn: Bool) -> DirectoryReply {
         let device = devices.at(slot)

@@ -82,25 +82,6 @@ extension Shard {
 
     /// Why the device has no token: another device registered it.
     func hasLostToken(_ slot: DeviceSlot) -> Bool { devices.at(slot).value.hasLostToken }
-
-    // MARK: The token's side
-
-    /// Makes the claimant the owner, unless another device is and has not lost the token.
-    mutating func takeToken(_ command: DirectoryCommand, _ name: AliasName, _ claimant: AliasEntry, lost: AliasEntry?) {
-        let (origin, app) = (command.origin, command.app)
-        withAlias(name, origin) { shard, found in
-            var row = found ?? AliasRow(app: app, text: "")
-            if let owner = row.entries.first, owner.cid != claimant.cid, owner != lost {
-                return shard.reply(origin, .tokenHeld(owner))
-            }
-            // A claim that was overtaken by a later one of the same device changes nothing.
-            if row.entries.first.map({ $0.cid != claimant.cid || $0.stamp < claimant.stamp }) ?? true {
-                row.entries = [claimant]
-                shard.write(row, name)
-            }
-            shard.reply(origin, .tokenTaken)
-        }
-    }
 }
 
 extension DeviceToken {

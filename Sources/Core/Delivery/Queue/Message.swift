@@ -50,7 +50,6 @@ struct Message {
     }
 
     var isOffline: Bool { facts.flags.contains(.offline) || flags.contains(.missed) }
-    var isInFlight: Bool { flags.contains(.inFlight) }
 
     /// Notes that its live attempt timed out, or that its device disconnected before the ack.
     mutating func miss() { flags.insert(.missed) }

@@ -87,6 +87,20 @@ extension Shard {
         pump(slot)
     }
 
+    /// Gives acked messages their final state.
+    mutating func endAcked(_ acked: [MessageSlot], _ slot: DeviceSlot) {
+        guard !acked.isEmpty else { return }
+        inBatches(of: slot) { shard in
+            for message in acked {
+                shard.nextChange()
+                let entry = shard.messages.at(message)
+                shard.end(
+                    entry.value.facts, entry.value.isOffline ? .deliveredOffline : .delivered, message: message,
+                    job: entry.value.job)
+            }
+        }
+    }
+
     /// The trace row of a message that has ended.
     mutating func readTrace(
         _ message: MessageID, bucket: Bucket, completion: @escaping (inout Shard, Found<TraceRow>) -> Void
@@ -108,6 +122,16 @@ extension Shard {
                 completion(&shard, row.map { .found($0) } ?? .absent)
             }
         }
+    }
+}
+
+extension StreamPosition {
+    /// The highest sequence that the position says is processed.
+    var highest: UInt64 { ranges.reduce(sequence) { max($0, $1.last) } }
+
+    /// True when the position says that this sequence is processed.
+    func names(_ sequence: UInt64) -> Bool {
+        sequence <= self.sequence || ranges.contains { $0.first <= sequence && sequence <= $0.last }
     }
 }
 

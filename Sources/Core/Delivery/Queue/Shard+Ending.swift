@@ -116,8 +116,6 @@ extension Shard {
         numbers.finals[Int(state.rawValue) - 1] &+= 1
         numbers.pending -= 1
         let app = Int(devices.at(batch.device).value.appIndex)
-        appNumbers[app].count(state)
-        appNumbers[app].queuedMessages -= 1
-        appNumbers[app].addBlocks(-Int64(blocks))
+        apps.countEnded(app, state, blocks: Int64(blocks))
     }
 }

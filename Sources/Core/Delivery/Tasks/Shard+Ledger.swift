@@ -126,34 +126,6 @@ extension Shard {
 
     // MARK: Looking a row up
 
-    /// Gets a row, from memory at once or from the disk later.
-    mutating func lookUp(_ key: StoreKey, completion: @escaping (inout Shard, Found<FoundRow>) -> Void) {
-        switch store.young(key) {
-        case .found(let location, let wakeAt):
-            completion(&self, .found(FoundRow(bytes: store.bytes(at: location), wakeAt: wakeAt)))
-        case .deleted: completion(&self, .absent)
-        case .unknown:
-            if store.isCertainlyAbsent(key) {
-                completion(&self, .absent)
-                return
-            }
-            read([.get(key)]) { shard, reply in
-                guard case .row(let stored)? = reply.results.first else {
-                    completion(&shard, .unreadable)
-                    return
-                }
-                // A row written in this turn is newer than the reply.
-                if case .found(let location, let wakeAt) = shard.store.young(key) {
-                    completion(&shard, .found(FoundRow(bytes: shard.store.bytes(at: location), wakeAt: wakeAt)))
-                } else if let stored {
-                    completion(&shard, .found(FoundRow(bytes: stored.bytes, wakeAt: stored.wakeAt)))
-                } else {
-                    completion(&shard, .absent)
-                }
-            }
-        }
-    }
-
     /// Finds which message a single push became: its row is under its request, from which the task's id follows.
     mutating func findSingle(
         _ task: TaskID, in bucket: Bucket, completion: @escaping (inout Shard, Found<PushRow>) -> Void

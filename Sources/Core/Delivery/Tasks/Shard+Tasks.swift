@@ -44,7 +44,7 @@ extension Shard {
         case .joinGroup(let task, let bucket, let owner): joinGroup(task, bucket, owner, origin)
         case .group(let bucket, let owner): readGroup(bucket, owner, from: 0, found: [], origin)
         case .inspect(let inspection): inspect(inspection, origin)
-        case .feed(let command): feed(command, origin)
+        case .feed(let command): inFeeds { feeds, core in feeds.handle(command, origin, &core) }
         case .liveBroadcasts(let share, let piece):
             let (logs, next) = broadcasts.piece(piece, of: share)
             answer(origin, .liveBroadcasts(logs, next: next))
@@ -67,15 +67,10 @@ extension Shard {
         addHoldings(counters.takeFold(days))
     }
 
-    /// Answers once everything written so far is durable.
-    mutating func answer(_ origin: Origin, _ answer: TaskAnswer) {
-        whenDurable(.task(origin, answer))
-    }
-
     // MARK: The row
 
     private mutating func create(_ record: TaskRecord, _ key: CallKey, _ digest: UInt64, _ origin: Origin) {
-        guard store.acceptsWrites, isServed(record.app) else {
+        guard store.acceptsWrites, apps.isServed(record.app) else {
             answer(origin, .busy)
             return
         }
@@ -114,7 +109,7 @@ extension Shard {
         }
     }
 
-    mutating func write(_ record: TaskRecord, prior: PriorRow) {
+    mutating func writeTask(_ record: TaskRecord, prior: PriorRow) {
         inBatch(in: record.id.home) { shard in
             shard.put(record, prior: prior)
             shard.putLog(record)
@@ -176,7 +171,7 @@ extension Shard {
                 return shard.answer(origin, .record(record))
             default: return shard.answer(origin, .refused(record.state))
             }
-            shard.write(record, prior: .maybe(wakeAt: wakeAt))
+            shard.writeTask(record, prior: .maybe(wakeAt: wakeAt))
             shard.answer(origin, .record(record))
         }
     }
@@ -211,7 +206,7 @@ extension Shard {
                 return
             }
             record.resumeAt = shard.now + shard.limits.taskPatience
-            shard.write(record, prior: .maybe(wakeAt: wakeAt))
+            shard.writeTask(record, prior: .maybe(wakeAt: wakeAt))
             shard.whenDurable(.taskDue(record))
         }
     }

@@ -12,23 +12,23 @@ extension Shard {
     /// Each question gets one answer, as it would have. The gateway performs the effects as those of any call.
     package mutating func abandon(now: GatewayTime) {
         begin(now)
-        isAbandoned = true
+        core.isAbandoned = true
         while let effect = outbox.popWaiting() { refuse(effect) }
         for origin in tasks.dropCalls() { outbox.send(.task(origin, .busy)) }
         for origin in feeds.dropWaiters() { outbox.send(.task(origin, .busy)) }
         refuseWaitingCommands()
         // An unread row ends most steps. A step may want to read another row first: that read fails, too.
-        while !continuations.isEmpty || !slices.isEmpty || searches.hasMemorySearches {
+        while !core.continuations.isEmpty || !core.slices.isEmpty || searches.hasMemorySearches {
             while let search = searches.popMemorySearch() {
                 outbox.send(.messageTrace(search.origin, .unreadable))
             }
             var reads: [ReadToken: Continuation] = [:]
-            swap(&reads, &continuations)
+            swap(&reads, &core.continuations)
             for (token, continuation) in reads.sorted(by: { $0.key < $1.key }) {
                 continuation(&self, StoreReply(token: token, results: [], failure: "the part is given up"))
             }
             var due: [Slice] = []
-            swap(&due, &slices)
+            swap(&due, &core.slices)
             for slice in due { slice(&self) }
             while let effect = outbox.popWaiting() { refuse(effect) }
         }
@@ -75,9 +75,10 @@ extension Shard {
         case .settled(let origin, let verdicts):
             let busy = verdicts.map { ResultVerdict(job: $0.job, verdict: .storeFailed) }
             return (.settled(origin, busy), origin, .settled(.none, verdicts))
-        case .task(let origin, let answer): return (.task(origin, .busy), origin, .task(.none, answer))
-        case .directory(let origin, let reply):
-            return (.directoryAnswered(origin, .failed), origin, .directory(.none, reply))
+        case .taskAnswer(let origin, let answer):
+            return (.task(origin, .busy), origin, .taskAnswer(.none, answer))
+        case .directoryReply(let origin, let reply):
+            return (.directoryAnswered(origin, .failed), origin, .directoryReply(.none, reply))
         case .told(.deviceStatus(let origin, let cid, let answer)):
             return (.deviceStatus(origin, cid, .unreadable), origin, .told(.deviceStatus(.none, cid, answer)))
         case .told(.messageTrace(let origin, let answer)):

@@ -60,30 +60,26 @@ extension Shard {
     /// Writes rows that belong to no device, in a batch of their bucket.
     @discardableResult
     mutating func inBatch<Result>(in bucket: Bucket, _ write: (inout Shard) -> Result) -> Result {
-        precondition(!batch.isOpen, "batches do not nest")
-        store.beginBatch(bucket)
+        core.beginBatch(bucket)
         let result = write(&self)
-        counters.writeChanged(bucket, to: store)
-        outbox.wrote(store.endBatch())
+        core.endBatch(bucket)
         return result
     }
 
     private mutating func openBatch(_ device: DeviceSlot) {
-        precondition(!batch.isOpen, "batches do not nest")
+        core.beginBatch(devices.at(device).value.bucket)
         batch.device = device
         batch.rowCount = 0
         batch.message = .none
         batch.endsUnseen = false
-        store.beginBatch(devices.at(device).value.bucket)
     }
 
     private mutating func closeBatch() {
         let slot = batch.device
         let device = devices.at(slot)
         if device.value.isDirty { writeDevice(device) }
-        counters.writeChanged(device.value.bucket, to: store)
         batch.device = .none
-        outbox.wrote(store.endBatch())
+        core.endBatch(device.value.bucket)
         // Known only now: the gateway's own rows take tickets of the same store, too.
         if batch.message != .none { messages.at(batch.message).value.ticket = outbox.lastTicket }
         if batch.endsUnseen { raiseBarrier(slot) }
@@ -108,26 +104,6 @@ extension Shard {
         return false
     }
 
-    private func writeDevice(_ device: Place<Device>) {
-        if !device.value.isStored { enlist(device) }
-        let row = DeviceRow(
-            flags: device.value.rowFlags, badge: device.value.badge, app: apps[Int(device.value.appIndex)].key,
-            generation: device.value.generation, lastTimestamp: device.value.lastTimestamp,
-            reservedSequence: device.value.reservedSequence, queueEpoch: device.value.queueEpoch,
-            registeredAt: device.value.registeredAt, lastSeenAt: device.value.lastHeardAt,
-            broadcastSettled: settledCursor(device),
-            broadcastEvaluatedBeyond: UInt16(clamping: device.value.broadcastEvaluated &- settledCursor(device)),
-            badgeRound: device.value.badgeRound, dropped: device.value.dropped)
-        let profile = device.value.profileBytes
-        let wakeAt = device.value.isEstablished ? 0 : forgetsAt(device)
-        store.putRow(
-            device.value.key, wakeAt: wakeAt,
-            prior: device.value.isStored ? .maybe(wakeAt: device.value.rowWakeAt) : .none,
-            byteCount: DeviceRow.headerByteCount + profile.count
-        ) { row.write(profile: profile, into: $0) }
-        device.value.noteWritten(wakeAt: wakeAt)
-    }
-
     // MARK: Counters
 
     /// The app and day whose counters the open batch changes.
@@ -142,10 +118,7 @@ extension Shard {
         numbers.accepted &+= 1
         numbers.pending += 1
         let app = Int(devices.at(batch.device).value.appIndex)
-        appNumbers[app].accepted &+= 1
-        appNumbers[app].queuedMessages += 1
-        appNumbers[app].addBlocks(Int64(blocks))
-        appRetained[app].countAccepted(on: CountersRow.day(of: now))
+        apps.countAccepted(app, blocks: Int64(blocks), day: CountersRow.day(of: now))
     }
 
     /// Counts, in the open batch, that a pending message has another size now.
@@ -153,7 +126,7 @@ extension Shard {
         guard old.queuedBlocks != new.queuedBlocks else { return }
         counters.countResized(counterScope, from: old.queuedBlocks, to: new.queuedBlocks)
         let app = Int(devices.at(batch.device).value.appIndex)
-        appNumbers[app].addBlocks(Int64(new.queuedBlocks) - Int64(old.queuedBlocks))
+        apps.figures[app].addBlocks(Int64(new.queuedBlocks) - Int64(old.queuedBlocks))
     }
 
     /// Counts, in the open batch, the channels on which a message went out.
@@ -167,6 +140,6 @@ extension Shard {
     /// Counts, in the open batch, that its device was registered (1), or removed (-1).
     mutating func countDevice(_ change: Int64) {
         count(change > 0 ? .registered : .collected)
-        appRetained[Int(devices.at(batch.device).value.appIndex)].addDevices(change)
+        apps.addDevices(Int(devices.at(batch.device).value.appIndex), change)
     }
 }

@@ -8,8 +8,14 @@ extension Shard {
 
     /// Continues with a closure in a later turn.
     mutating func later(_ slice: @escaping Slice) {
-        slices.append(slice)
+        core.slices.append(slice)
         hasSlicesAtHand = true
+    }
+
+    /// Ends a call into a part, which knows the core only: its effects may be due, and it may have work for later turns.
+    mutating func finishPart() {
+        if !core.slices.isEmpty { hasSlicesAtHand = true }
+        releaseDue()
     }
 
     /// True when there is work for the next turn: the gateway calls `continueWork` then.
@@ -28,14 +34,14 @@ extension Shard {
         runSlices()
         fireTimers()
         hasSlicesAtHand =
-            !slices.isEmpty || messages.timers.hasFired || jobs.hasFired || devices.timers.hasFired
+            !core.slices.isEmpty || messages.timers.hasFired || jobs.hasFired || devices.timers.hasFired
     }
 
     /// Slices that these add wait for the next turn.
     private mutating func runSlices() {
-        guard !slices.isEmpty else { return }
+        guard !core.slices.isEmpty else { return }
         var due: [Slice] = []
-        swap(&due, &slices)
+        swap(&due, &core.slices)
         for slice in due { slice(&self) }
     }
 

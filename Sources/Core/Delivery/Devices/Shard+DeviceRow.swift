@@ -1,0 +1,82 @@
+// The rows of a device: its record with the sequences that it reserves, its rows in the roster and under its tags.
+
+internal import Structures
+internal import Wire
+
+extension Shard {
+    /// Writes the row in the open batch.
+    func writeDevice(_ device: Place<Device>) {
+        if !device.value.isStored { enlist(device) }
+        let row = DeviceRow(
+            flags: device.value.rowFlags, badge: device.value.badge, app: apps[Int(device.value.appIndex)].key,
+            generation: device.value.generation, lastTimestamp: device.value.lastTimestamp,
+            reservedSequence: device.value.reservedSequence, queueEpoch: device.value.queueEpoch,
+            registeredAt: device.value.registeredAt, lastSeenAt: device.value.lastHeardAt,
+            broadcastSettled: settledCursor(device),
+            broadcastEvaluatedBeyond: UInt16(clamping: device.value.broadcastEvaluated &- settledCursor(device)),
+            badgeRound: device.value.badgeRound, dropped: device.value.dropped)
+        let profile = device.value.profileBytes
+        let wakeAt = device.value.isEstablished ? 0 : forgetsAt(device)
+        store.putRow(
+            device.value.key, wakeAt: wakeAt,
+            prior: device.value.isStored ? .maybe(wakeAt: device.value.rowWakeAt) : .none,
+            byteCount: DeviceRow.headerByteCount + profile.count
+        ) { row.write(profile: profile, into: $0) }
+        device.value.noteWritten(wakeAt: wakeAt)
+    }
+
+    /// The settled number of the device's row: everything below its first pending message.
+    func settledCursor(_ device: Place<Device>) -> UInt64 {
+        guard device.value.flags.contains(.resolved) else { return device.value.broadcastSettled }
+        guard device.value.firstBroadcast != .none else { return device.value.broadcastEvaluated }
+        let first = messages.at(device.value.firstBroadcast).value.facts.item
+        return max(device.value.broadcastSettled, min(first &- 1, device.value.broadcastEvaluated))
+    }
+
+    /// The time in which a device returns after a start, in milliseconds.
+    private static let returnGrace: Int64 = 3_600_000
+
+    /// The time at which a device that registered and did not return is due to be removed.
+    ///
+    /// A restored store lacks the returns since its backup, so the day begins with the history again. A device whose day ended
+    /// during an outage has an hour from the start.
+    func forgetsAt(_ device: Place<Device>) -> GatewayTime {
+        let began = min(now, GatewayTime(clamping: history.began / 1_000))
+        let lifetime = limits.sessionlessDeviceLifetime
+        return max(max(device.value.lastHeardAt, began) + lifetime, startedAt + min(lifetime, Self.returnGrace))
+    }
+
+    func tagKey(_ device: Place<Device>, _ digest: UInt64) -> StoreKey {
+        let app = apps[Int(device.value.appIndex)].key
+        return StoreKey(
+            device.value.bucket, .tag, ownerHigh: app.word, ownerLow: digest, item: device.value.cid.low)
+    }
+
+    func writeTag(_ device: Place<Device>, _ digest: UInt64) {
+        let high = device.value.cid.high
+        store.putRow(tagKey(device, digest), wakeAt: 0, prior: .maybe(wakeAt: 0), byteCount: 8) {
+            var writer = RowWriter($0)
+            writer.put(high)
+        }
+    }
+
+    /// Puts a device into its app's roster, in the open batch.
+    func enlist(_ device: Place<Device>) { writeTag(device, 0) }
+
+    /// Removes a device from the roster and from its tags' rows, in the open batch.
+    func strike(_ slot: DeviceSlot) {
+        let device = devices.at(slot)
+        for digest in [0] + profile(slot).names.tags.map(\.digest) {
+            store.delete(tagKey(device, digest), prior: .maybe(wakeAt: 0))
+        }
+    }
+
+    /// The next sequence of a device's live stream; reserves a new block in the open batch if it must.
+    mutating func giveSequence(_ slot: DeviceSlot) -> UInt64 {
+        let device = devices.at(slot)
+        if device.value.nextSequence > device.value.reservedSequence {
+            device.change { $0.reserveSequences(limits.sequenceBlock) }
+        }
+        return device.value.takeSequence()
+    }
+}

@@ -1,0 +1,402 @@
+// A feed in its app's home bucket: messages and events appended under numbers that grow by one, read from a cursor, and
+// removed once the consumer has acked them.
+//
+// A row, the head and, for a device's message, the device's own row are one batch. Every answer waits for the last batch,
+// so no consumer sees an item, and no device learns of its acceptance, before it is on disk.
+
+internal import Wire
+
+extension FeedTable {
+    /// Handles a command about a feed whose home is here.
+    mutating func handle(_ command: FeedCommand, _ origin: Origin, _ core: inout ShardCore) {
+        let name = command.feed
+        withFeed(name, &core) { feeds, core, isRead in
+            guard isRead else { return core.answer(origin, .busy) }
+            switch command {
+            case .upstream(let message): feeds.take(message, origin, &core)
+            case .append(_, let items, let lost):
+                guard core.store.acceptsWrites else { return core.answer(origin, .busy) }
+                guard let limits = core.feedLimits(name) else { return core.refuseUnset(name, origin) }
+                // Their numbers have no rows, so a page tells of them as a gap.
+                if lost > 0 { feeds.skip(Int(clamping: lost), in: name, &core) }
+                feeds.append(items[...], to: name, &core)
+                core.numbers.eventsTaken &+= UInt64(items.count)
+                feeds.trim(name, limits, &core)
+                core.answer(origin, .feed(.taken))
+                feeds.serveWaiters(of: name, &core)
+            case .read(var read):
+                if let cursor = read.after {
+                    guard let number = core.history.number(cursor) else {
+                        return core.answer(origin, .feed(.otherHistory))
+                    }
+                    read.after = number
+                }
+                feeds.serve(read, origin, until: core.now + read.waitMilliseconds, &core)
+            case .acknowledge(_, let cursor):
+                guard let number = core.history.number(cursor) else {
+                    return core.answer(origin, .feed(.otherHistory))
+                }
+                feeds.acknowledge(name, upTo: number, origin, &core)
+            case .state: core.answer(origin, .feed(.state(core.shown(feeds[name]?.state ?? FeedState()))))
+            }
+        }
+    }
+
+    /// Calls `work` when the feed's head is in memory, with false when it cannot be read, or could not a while ago.
+    private mutating func withFeed(_ name: FeedName, _ core: inout ShardCore, _ work: @escaping Work) {
+        guard self[name] == nil else { return work(&self, &core, true) }
+        guard mayLook(for: name, at: core.now) else { return work(&self, &core, false) }
+        guard let isFirst = wait(for: name, work) else { return work(&self, &core, false) }
+        guard isFirst else { return }
+        let key = FeedHeadRow.key(name)
+        lookUp(key, &core) { feeds, core, found in
+            var feed: Feed?
+            switch found {
+            case .unreadable: feeds.lookFailed(name, at: core.now)
+            case .absent: feed = Feed(state: FeedState(), first: 1, isStored: false)
+            case .found(let stored):
+                if let head = FeedHeadRow.read(stored.bytes) {
+                    feed = Feed(state: head.state, first: head.first, isStored: true)
+                } else {
+                    core.damaged(key)
+                    feeds.lookFailed(name, isDamaged: true, at: core.now)
+                }
+            }
+            // What waited while nobody asked may be too old by now, and its age is not known.
+            if feed?.state.count ?? 0 > 0 { feeds.isDue(at: core.now) }
+            for work in feeds.loaded(name, feed, at: core.now) { work(&feeds, &core, feed != nil) }
+        }
+    }
+
+    /// Has the feeds in memory whose home is here, so that what waits in them is counted, and goes when it is too old,
+    /// though nobody asks for it; a few apps a call.
+    ///
+    /// A head that could not be read, or is damaged, is looked for again at growing times (`FeedBackoff`). No feed holds up
+    /// those behind it.
+    mutating func watch(_ share: LoopShare, _ core: inout ShardCore) {
+        for name in takeDueLooks(at: core.now) {
+            if core.feedLimits(name) == nil { forget(name) } else { look(for: name, &core) }
+        }
+        let start = watchedApps
+        let end = min(core.apps.count, start + FeedBounds.watchedApps)
+        watchedApps = end
+        for place in start..<end where core.apps[place].key.home.loop(of: share.count) == share.index {
+            for kind in FeedKind.allCases { watch(FeedName(core.apps[place].key, kind), &core) }
+        }
+    }
+
+    private mutating func watch(_ name: FeedName, _ core: inout ShardCore) {
+        guard isToBeWatched(name), core.feedLimits(name) != nil else { return }
+        look(for: name, &core)
+    }
+
+    private mutating func look(for name: FeedName, _ core: inout ShardCore) {
+        withFeed(name, &core) { feeds, core, isRead in
+            if !isRead { feeds.lookWasLeft(name, at: core.now) }
+        }
+    }
+
+    // MARK: In
+
+    private mutating func take(_ message: UpstreamMessage, _ origin: Origin, _ core: inout ShardCore) {
+        let name = FeedName(message.app, .upstream)
+        guard let limits = core.feedLimits(name) else { return core.refuseUnset(name, origin) }
+        guard core.store.acceptsWrites else { return core.answer(origin, .busy) }
+        let key = UpstreamRow.key(message.cid, of: message.app)
+        lookUp(key, &core) { feeds, core, found in
+            var row = UpstreamRow(app: message.app)
+            let prior: PriorRow
+            switch found {
+            case .unreadable: return core.answer(origin, .busy)
+            case .absent: prior = .maybe(wakeAt: 0)
+            case .found(let stored):
+                prior = .maybe(wakeAt: stored.wakeAt)
+                guard let known = UpstreamRow(stored.bytes) else {
+                    core.damaged(key)
+                    break
+                }
+                row = known
+            }
+            let digest = UpstreamRow.digest(message)
+            if !core.isPlanted(.upstreamNumberForgotten), let earlier = row.entry(message.request) {
+                core.numbers.repeatedRequests &+= 1
+                guard earlier.digest == digest else { return core.refuse(.numberReused, origin) }
+                return core.answer(origin, .feed(.taken))
+            }
+            guard let state = feeds[name]?.state else { return core.answer(origin, .busy) }
+            let unread = row.unread(beyond: state.acked)
+            guard unread.count < limits.deviceCount,
+                unread.byteCount + message.payload.count <= limits.deviceByteCount
+            else { return core.refuse(.deviceFull, origin) }
+            var item = FeedItem(.upstream, at: core.now, cid: message.cid)
+            (item.task, item.request, item.payload) = (message.task, message.request, message.payload)
+            guard Int(state.count) < limits.count, Int(state.byteCount) + FeedRow.byteCount(item) <= limits.byteCount
+            else {
+                feeds.trim(name, limits, &core)
+                return core.refuse(.appFull, origin)
+            }
+            row.add(
+                UpstreamRow.Entry(
+                    request: message.request, digest: digest, number: state.last + 1,
+                    byteCount: UInt32(clamping: message.payload.count)),
+                acked: state.acked)
+            feeds.append([item][...], to: name, &core) { core in
+                core.store.putRow(
+                    key, wakeAt: core.now + FeedBounds.numberMemory, prior: prior, byteCount: row.byteCount
+                ) { row.write(into: $0) }
+            }
+            core.numbers.upstreamTaken &+= 1
+            if core.isPlanted(.upstreamAnsweredEarly) {
+                core.outbox.send(.task(origin, .feed(.taken)))
+            } else {
+                core.answer(origin, .feed(.taken))
+            }
+            feeds.serveWaiters(of: name, &core)
+        }
+    }
+
+    /// Writes items behind the last one, in as few rows as hold them; `besides` writes rows of the first batch.
+    private mutating func append(
+        _ items: ArraySlice<FeedItem>, to name: FeedName, _ core: inout ShardCore,
+        besides: ((inout ShardCore) -> Void)? = nil
+    ) {
+        guard var feed = self[name] else { return }
+        var rest = items
+        var besides = besides
+        while let first = rest.first {
+            var count = 1
+            var byteCount = FeedRow.headByteCount + FeedRow.byteCount(first)
+            for item in rest.dropFirst() {
+                guard byteCount + FeedRow.byteCount(item) <= FeedRow.targetByteCount else { break }
+                byteCount += FeedRow.byteCount(item)
+                count += 1
+            }
+            let chunk = rest.prefix(count)
+            rest = rest.dropFirst(count)
+            if feed.unreadCount == 0 { feed.oldestAt = chunk.last?.at ?? core.now }
+            feed.state.last += UInt64(count)
+            feed.state.count += UInt64(count)
+            feed.state.byteCount += UInt64(byteCount)
+            core.inBatch(in: name.home) { core in
+                besides?(&core)
+                core.store.putRow(
+                    FeedRow.key(name, feed.state.last), wakeAt: 0, prior: .none, byteCount: byteCount
+                ) { FeedRow.write(chunk, into: $0) }
+                core.writeHead(name, &feed)
+            }
+            besides = nil
+        }
+        if feed.lookAgainAt == 0 { feed.lookAgainAt = core.now + FeedBounds.ageCheck }
+        isDue(at: feed.lookAgainAt)
+        self[name] = feed
+    }
+
+    private mutating func skip(_ count: Int, in name: FeedName, _ core: inout ShardCore) {
+        guard var feed = self[name] else { return }
+        feed.state.last += UInt64(count)
+        core.inBatch(in: name.home) { $0.writeHead(name, &feed) }
+        self[name] = feed
+    }
+
+    // MARK: Out
+
+    private mutating func serve(_ read: FeedRead, _ origin: Origin, until: GatewayTime, _ core: inout ShardCore) {
+        guard let feed = self[read.feed] else { return core.answer(origin, .busy) }
+        let after = read.after ?? feed.state.acked
+        guard after <= feed.state.last else { return core.answer(origin, .feed(.beyond(core.shown(feed.state).last))) }
+        if after == feed.state.last {
+            guard until > core.now, feed.waiters.count < FeedBounds.waiters else {
+                return core.answer(origin, FeedPage(first: after + 1, state: feed.state))
+            }
+            self[read.feed]?.waiters.append(Waiter(read: read, origin: origin, until: until))
+            isDue(at: until)
+            return
+        }
+        let limit = min(max(1, read.limit), FeedBounds.pageItems)
+        let start = FeedRow.key(read.feed, after + 1)
+        core.readForFeeds([.scan(partition: start, rowLimit: limit, byteLimit: FeedBounds.pageByteCount)]) {
+            feeds, core, reply in
+            guard case .rows(let rows, let isComplete)? = reply.results.first,
+                let feed = feeds[read.feed]
+            else { return core.answer(origin, .busy) }
+            var page = FeedPage(first: after + 1, state: feed.state)
+            for row in rows {
+                guard let items = FeedRow.read(row.bytes), row.key.item >= UInt64(items.count) else {
+                    // Its items are lost: the consumer is told how many are missing.
+                    core.damaged(row.key)
+                    continue
+                }
+                let number = row.key.item - UInt64(items.count) + 1
+                let skipped = number <= after ? Int(after - number + 1) : 0
+                if page.items.isEmpty {
+                    page.first = number + UInt64(skipped)
+                } else if number != page.next + 1 {
+                    // What lies between went unread; the next page says so.
+                    break
+                }
+                page.items += items.dropFirst(skipped).prefix(limit - page.items.count)
+                if page.items.count >= limit { break }
+            }
+            if page.items.isEmpty { page.first = (isComplete ? feed.state.last : rows.last?.key.item ?? after) + 1 }
+            page.missed = page.first - (after + 1)
+            core.answer(origin, page)
+        }
+    }
+
+    private mutating func serveWaiters(of name: FeedName, _ core: inout ShardCore) {
+        for waiter in takeWaiters(of: name) { serve(waiter.read, waiter.origin, until: waiter.until, &core) }
+    }
+
+    private mutating func acknowledge(
+        _ name: FeedName, upTo number: UInt64, _ origin: Origin, _ core: inout ShardCore
+    ) {
+        guard var feed = self[name] else { return core.answer(origin, .busy) }
+        guard number <= feed.state.last else {
+            return core.answer(origin, .feed(.beyond(core.shown(feed.state).last)))
+        }
+        if number > feed.state.acked {
+            feed.state.acked = number
+            core.inBatch(in: name.home) { $0.writeHead(name, &feed) }
+            self[name] = feed
+            trim(name, core.feedLimits(name), &core)
+        }
+        core.answer(origin, .feed(.acknowledged(core.shown(feed.state))))
+    }
+
+    // MARK: Removal
+
+    /// Removes rows from the front: what is acked, too old or, of events, too many.
+    ///
+    /// Without limits (the app is disabled, or not known here yet) it removes what no limits would keep.
+    private mutating func trim(_ name: FeedName, _ limits: FeedLimits?, _ core: inout ShardCore) {
+        guard let feed = self[name], !feed.isTrimming, feed.first <= feed.state.last else { return }
+        self[name]?.isTrimming = true
+        self[name]?.lookAgainAt = core.now + FeedBounds.ageCheck
+        let start = FeedRow.key(name, max(1, feed.first))
+        core.readForFeeds([.scan(partition: start, rowLimit: FeedBounds.trimmedRows, byteLimit: 1 << 20)]) {
+            feeds, core, reply in
+            guard var feed = feeds[name] else { return }
+            feed.isTrimming = false
+            defer { feeds[name] = feed }
+            guard case .rows(let rows, let isComplete)? = reply.results.first else { return }
+            var gone: [StoreKey] = []
+            var isAtEnd = isComplete
+            for row in rows {
+                let glance = FeedRow.glance(row.bytes)
+                let isAcked = row.key.item <= feed.state.acked + (core.isPlanted(.feedTrimmedBeyondAck) ? 1 : 0)
+                let isOld = (glance?.at ?? 0) <= core.now - (limits?.age ?? FeedLimits.ages.upperBound * 1_000)
+                let isTooMany =
+                    if let limits, name.kind == .events {
+                        Int(feed.state.count) > limits.count || Int(feed.state.byteCount) > limits.byteCount
+                    } else {
+                        false
+                    }
+                guard isAcked || isOld || isTooMany else {
+                    isAtEnd = true
+                    feed.oldestAt = glance?.at ?? 0
+                    break
+                }
+                gone.append(row.key)
+                let count = UInt64(glance?.count ?? 1)
+                if !isAcked { core.numbers.feedItemsMissed &+= count }
+                feed.state.count -= min(feed.state.count, count)
+                feed.state.byteCount -= min(feed.state.byteCount, UInt64(row.bytes.count))
+                feed.first = row.key.item + 1
+            }
+            if rows.isEmpty {
+                // What the head counts beyond the rows was in rows that could not be read.
+                feed.first = feed.state.last + 1
+                (feed.state.count, feed.state.byteCount) = (0, 0)
+            }
+            guard !gone.isEmpty || rows.isEmpty else { return }
+            core.inBatch(in: name.home) { core in
+                for key in gone { core.store.delete(key, prior: .maybe(wakeAt: 0)) }
+                core.writeHead(name, &feed)
+            }
+            guard !isAtEnd else { return }
+            core.slices.append { shard in
+                shard.inFeeds { feeds, core in feeds.trim(name, core.feedLimits(name), &core) }
+            }
+        }
+    }
+
+    /// Answers every consumer that waits, since the gateway stops.
+    mutating func releaseWaiters(_ core: inout ShardCore) {
+        for name in Array(feeds.keys) {
+            for waiter in takeWaiters(of: name) { serve(waiter.read, waiter.origin, until: 0, &core) }
+        }
+    }
+
+    /// Answers consumers whose wait is over, and looks for items that are too old.
+    mutating func advance(_ core: inout ShardCore) {
+        for waiter in takeDueWaiters(core.now) { serve(waiter.read, waiter.origin, until: 0, &core) }
+        for (name, feed) in feeds where feed.state.count > 0 && feed.lookAgainAt <= core.now {
+            trim(name, core.feedLimits(name), &core)
+            self[name]?.lookAgainAt = core.now + FeedBounds.ageCheck
+        }
+        findNextDue()
+    }
+
+    /// Gets a row, from memory at once or from the disk later.
+    private mutating func lookUp(
+        _ key: StoreKey, _ core: inout ShardCore,
+        then work: @escaping (inout FeedTable, inout ShardCore, Found<FoundRow>) -> Void
+    ) {
+        if let known = core.known(key) { return work(&self, &core, known) }
+        core.readForFeeds([.get(key)]) { feeds, core, reply in
+            let found = core.row(key, in: reply)
+            work(&feeds, &core, found)
+        }
+    }
+}
+
+extension ShardCore {
+    /// The feed's limits in the app's configuration; `nil`: the feed is off, or the app is not known (yet).
+    fileprivate func feedLimits(_ name: FeedName) -> FeedLimits? {
+        guard let settings = apps.knowledge(of: name.app).settings else { return nil }
+        return switch name.kind {
+        case .upstream: settings.upstream
+        case .events: settings.events
+        }
+    }
+
+    /// Refuses what a feed that is off, or not known yet, cannot take.
+    fileprivate mutating func refuseUnset(_ name: FeedName, _ origin: Origin) {
+        let isKnown = apps.knowledge(of: name.app).settings != nil
+        answer(origin, isKnown ? .feed(.refused(.off)) : .busy)
+    }
+
+    fileprivate mutating func refuse(_ refusal: FeedRefusal, _ origin: Origin) {
+        numbers.upstreamRefused &+= 1
+        answer(origin, .feed(.refused(refusal)))
+    }
+
+    /// A state with the numbers that consumers see.
+    fileprivate func shown(_ state: FeedState) -> FeedState {
+        var shown = state
+        (shown.last, shown.acked) = (history.cursor(state.last), history.cursor(state.acked))
+        return shown
+    }
+
+    fileprivate mutating func answer(_ origin: Origin, _ page: FeedPage) {
+        var shown = page
+        (shown.first, shown.state) = (history.cursor(page.first), self.shown(page.state))
+        answer(origin, .feed(.page(shown)))
+    }
+
+    fileprivate mutating func writeHead(_ name: FeedName, _ feed: inout FeedTable.Feed) {
+        let (state, first) = (feed.state, feed.first)
+        store.putRow(
+            FeedHeadRow.key(name), wakeAt: 0, prior: feed.isStored ? .maybe(wakeAt: 0) : .none,
+            byteCount: FeedHeadRow.byteCount
+        ) { FeedHeadRow.write(state, first: first, into: $0) }
+        feed.isStored = true
+    }
+
+    /// Has a reader read rows; `work` gets the answer.
+    fileprivate mutating func readForFeeds(
+        _ requests: [StoreRead], then work: @escaping (inout FeedTable, inout ShardCore, StoreReply) -> Void
+    ) {
+        read(requests) { shard, reply in shard.inFeeds { feeds, core in work(&feeds, &core, reply) } }
+    }
+}

@@ -1,0 +1,142 @@
+// All devices of an app for which a tag expression is true, bucket by bucket.
+//
+// Tag rows are in their device's bucket, so a loop answers for its own buckets. For some buckets at a time the walk asks
+// for a page of each partition that it needs, and merges them in the order of the cid. Each page is a reader's answer in
+// a turn of its own: between two of them the loop does everything else.
+
+internal import Wire
+
+/// One partition of tag rows, page by page.
+private struct Lane {
+    let partition: StoreKey
+    var devices: [DeviceID] = []
+    var place = 0
+    var next: UInt64 = 0
+    var isComplete = false
+
+    var needsPage: Bool { place == devices.count && !isComplete }
+    var read: StoreRead {
+        var start = partition
+        start.item = next
+        return .scan(partition: start, rowLimit: TagWalk.pageRowCount, byteLimit: 1 << 20)
+    }
+
+    mutating func take(_ rows: [StoredRow], isComplete ends: Bool) {
+        devices.removeAll(keepingCapacity: true)
+        place = 0
+        for row in rows {
+            var reader = RowReader(row.bytes)
+            guard let high = reader.next(UInt64.self), reader.isAtEnd else { continue }
+            devices.append(DeviceID(high: high, low: row.key.item))
+        }
+        let last = rows.last?.key.item
+        isComplete = ends || last == nil || last == .max
+        next = (last ?? 0) &+ 1
+    }
+}
+
+/// The partitions of one bucket, merged.
+private struct BucketMerge {
+    let bucket: Bucket
+    var lanes: [Lane]
+
+    /// Merges until a page is missing, nothing is left, or the turn has done its share of work.
+    mutating func merge(_ expression: TagExpression, into found: inout [DeviceID], work: inout Int) {
+        let cost = expression.work
+        while work > 0 {
+            var lowest: DeviceID?
+            for lane in lanes {
+                if lane.needsPage { return }
+                guard lane.place < lane.devices.count else { continue }
+                let head = lane.devices[lane.place]
+                if lowest.map({ (head.low, head.high) < ($0.low, $0.high) }) ?? true { lowest = head }
+            }
+            guard let lowest else { return }
+            work -= cost
+            var present: UInt64 = 0
+            for index in lanes.indices {
+                let place = lanes[index].place
+                guard place < lanes[index].devices.count, lanes[index].devices[place] == lowest else { continue }
+                present |= 1 << UInt64(index)
+                lanes[index].place += 1
+            }
+            if expression.isTrue(present) { found.append(lowest) }
+        }
+    }
+}
+
+/// A walk under way: it says what to read next, takes the pages, and finds devices in them.
+final class TagWalk {
+    /// Rows of one page, which is a few microseconds' work.
+    static let pageRowCount = 256
+    /// Pages asked for at a time: together well below a millisecond.
+    private static let pageCount = 16
+
+    let app: AppKey
+    private let expression: TagExpression
+    private let stride: Int
+    private let end: Int
+    private var nextBucket: Int
+    private var merges: [BucketMerge] = []
+    /// The lanes whose pages are being read.
+    private var asked: [(merge: Int, lane: Int)] = []
+
+    /// Creates a walk over every `stride`-th bucket from `first` to `end`.
+    init(of app: AppKey, where expression: TagExpression, first: Int, stride: Int, end: Int) {
+        (self.app, self.expression, self.nextBucket, self.stride, self.end) = (app, expression, first, stride, end)
+    }
+
+    /// The next pages to read; none when the walk is over.
+    func nextReads() -> [StoreRead] {
+        asked = []
+        for merge in merges.indices { ask(merge) }
+        while asked.count < Self.pageCount, nextBucket < end {
+            merges.append(begin(Bucket(UInt16(nextBucket))))
+            nextBucket += stride
+            ask(merges.count - 1)
+        }
+        return asked.map { merges[$0.merge].lanes[$0.lane].read }
+    }
+
+    /// Takes the pages.
+    ///
+    /// - Returns: false when a reader could not read them.
+    func take(_ reply: StoreReply) -> Bool {
+        guard reply.failure == nil, reply.results.count == asked.count else { return false }
+        for (place, result) in zip(asked, reply.results) {
+            guard case .rows(let rows, let isComplete) = result else { continue }
+            merges[place.merge].lanes[place.lane].take(rows, isComplete: isComplete)
+        }
+        return true
+    }
+
+    /// Finds devices in the pages, as much as one turn may.
+    ///
+    /// - Returns: portions of one bucket each, and false when a later turn has to go on.
+    func merge(work limit: Int) -> (found: [(bucket: Bucket, devices: [DeviceID])], isDone: Bool) {
+        var work = limit
+        var portions: [(bucket: Bucket, devices: [DeviceID])] = []
+        for index in merges.indices where work > 0 {
+            var found: [DeviceID] = []
+            merges[index].merge(expression, into: &found, work: &work)
+            if !found.isEmpty { portions.append((merges[index].bucket, found)) }
+        }
+        guard work > 0 else { return (portions, false) }
+        merges.removeAll { merge in merge.lanes.allSatisfy { !$0.needsPage } }
+        return (portions, true)
+    }
+
+    private func ask(_ merge: Int) {
+        for lane in merges[merge].lanes.indices where merges[merge].lanes[lane].needsPage {
+            asked.append((merge, lane))
+        }
+    }
+
+    private func begin(_ bucket: Bucket) -> BucketMerge {
+        var owners = expression.tags.map(\.digest)
+        if expression.needsRoster { owners.append(0) }
+        return BucketMerge(
+            bucket: bucket,
+            lanes: owners.map { Lane(partition: StoreKey(bucket, .tag, ownerHigh: app.word, ownerLow: $0)) })
+    }
+}

@@ -1,0 +1,56 @@
+internal import Structures
+internal import Wire
+
+// The core's fields, as if they were the shard's own.
+extension Shard {
+    var now: GatewayTime { @inline(__always) get { core.now } }
+    var limits: ShardLimits {
+        @inline(__always) _read { yield core.limits }
+        @inline(__always) _modify { yield &core.limits }
+    }
+    var apps: AppTable {
+        @inline(__always) _read { yield core.apps }
+        @inline(__always) _modify { yield &core.apps }
+    }
+    var history: StoreHistory { @inline(__always) _read { yield core.history } }
+    var counters: CounterTable {
+        @inline(__always) _read { yield core.counters }
+        @inline(__always) _modify { yield &core.counters }
+    }
+    var outbox: Outbox {
+        @inline(__always) _read { yield core.outbox }
+        @inline(__always) _modify { yield &core.outbox }
+    }
+    var batch: OpenBatch {
+        @inline(__always) _read { yield core.batch }
+        @inline(__always) _modify { yield &core.batch }
+    }
+    var numbers: ShardStatistics {
+        @inline(__always) _read { yield core.numbers }
+        @inline(__always) _modify { yield &core.numbers }
+    }
+
+    @inline(__always) func isPlanted(_ fault: PlantedFault) -> Bool { core.isPlanted(fault) }
+
+    /// True when a message or a lease with this end is over.
+    @inline(__always) func isOver(_ end: GatewayTime) -> Bool {
+        isPlanted(.expiryOffByOne) ? end < now : end <= now
+    }
+
+    @inline(__always)
+    mutating func begin(_ time: GatewayTime) { core.begin(time) }
+
+    @inline(__always)
+    mutating func read(_ requests: [StoreRead], then continuation: @escaping Continuation) {
+        core.read(requests, then: continuation)
+    }
+
+    mutating func damaged(_ key: StoreKey) { core.damaged(key) }
+    mutating func log(_ level: LogEvent.Level, _ name: StaticString, _ text: String) { core.log(level, name, text) }
+
+    /// Gets a row, from memory at once or from the disk later.
+    mutating func lookUp(_ key: StoreKey, completion: @escaping (inout Shard, Found<FoundRow>) -> Void) {
+        if let known = core.known(key) { return completion(&self, known) }
+        read([.get(key)]) { shard, reply in completion(&shard, shard.core.row(key, in: reply)) }
+    }
+}

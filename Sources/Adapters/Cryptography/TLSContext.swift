@@ -207,11 +207,6 @@ package final class TLSContext: @unchecked Sendable {
         else { throw TLSFailure("\(path) holds no certificate with its key (\(OpenSSLErrors.takeLast()))") }
     }
 
-    /// A fresh server-side `SSL *` for a library that drives OpenSSL itself and frees it with `SSL_free`.
-    ///
-    /// `nil` when memory ran out. The pointer is the caller's.
-    package func makeServerHandle() -> OpaquePointer? { SSL_new(raw) }
-
     private static func makeContext(_ method: OpaquePointer?) throws(TLSFailure) -> OpaquePointer {
         signal(SIGPIPE, SIG_IGN)
         guard let raw = SSL_CTX_new(method) else {

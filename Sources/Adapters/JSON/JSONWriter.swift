@@ -82,33 +82,13 @@ internal import TextForms
     }
 
     // A key with its value.
-    @inlinable public mutating func member(_ name: StaticString, _ value: String) {
+    @inlinable public mutating func member(_ name: StaticString, _ value: some JSONWritable) {
         key(name)
-        string(value)
+        value.json(into: &self)
     }
-    @inlinable public mutating func member(_ name: StaticString, _ value: StaticString) {
-        key(name)
-        string(value)
-    }
-    @inlinable public mutating func member(_ name: StaticString, _ value: some FixedWidthInteger & SignedInteger) {
-        key(name)
-        integer(Int64(value))
-    }
-    @inlinable public mutating func member(_ name: StaticString, _ value: some FixedWidthInteger & UnsignedInteger) {
-        key(name)
-        integer(UInt64(value))
-    }
-    @inlinable public mutating func member(_ name: StaticString, _ value: Bool) {
-        key(name)
-        bool(value)
-    }
-    public mutating func member(text name: String, _ value: String) {
+    @inlinable public mutating func member(text name: String, _ value: some JSONWritable) {
         key(text: name)
-        string(value)
-    }
-    public mutating func member(text name: String, _ value: some FixedWidthInteger & SignedInteger) {
-        key(text: name)
-        integer(Int64(value))
+        value.json(into: &self)
     }
 
     // An object or an array with what `body` writes in it; `body` uses the writer that it is given.

@@ -7,7 +7,6 @@ package enum SystemClock {
     package static var monotonicMilliseconds: UInt64 { read(CLOCK_MONOTONIC) / 1_000_000 }
 
     /// Never goes back and counts the machine's sleep; for what must expire while a laptop is closed.
-    package static var boottimeNanoseconds: UInt64 { read(CLOCK_BOOTTIME) }
     package static var boottimeMilliseconds: UInt64 { read(CLOCK_BOOTTIME) / 1_000_000 }
 
     /// Milliseconds since 1970; may jump in both directions.

@@ -534,9 +534,6 @@ extension Membership {
         return isOwed && !hasOpen ? .ownsNothing : .serves
     }
 
-    /// Milliseconds until this gateway's lease runs out, by its own clock; below zero once it has.
-    package func leaseRest(now: Int64) -> Int64 { renewedAt + timing.lease - now }
-
     package var openCount: Int { seats.values.count { $0.phase == .open } }
 
     /// What server time it is now, as far as the last reply tells.

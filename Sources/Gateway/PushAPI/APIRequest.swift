@@ -1,4 +1,4 @@
-package import JSON
+internal import JSON
 
 /// One HTTP request as the APIs need it.
 ///
@@ -140,20 +140,12 @@ package struct APIResponse: Sendable, Equatable {
 }
 
 extension APIResponse {
-    /// An object with what `body` writes in it.
-    package static func object(
-        status: Int = 200, capacity: Int = 256, _ body: (inout JSONWriter) -> Void
-    ) -> APIResponse {
-        var writer = JSONWriter(capacity: capacity)
-        writer.object(body)
-        return APIResponse(status: status, body: writer.bytes)
+    static func object(status: Int = 200, _ members: JSONObject) -> APIResponse {
+        APIResponse(status: status, body: members.bytes)
     }
 
-    /// Getui's envelope of a call that was carried out, and beside it what `body` writes.
-    static func success(capacity: Int = 256, _ body: (inout JSONWriter) -> Void) -> APIResponse {
-        object(capacity: capacity) { writer in
-            writer.envelope(.ok, "success")
-            body(&writer)
-        }
+    /// Getui's envelope of a call that was carried out; without members `longwire` is left out.
+    static func success(_ data: (any JSONWritable)? = nil, longwire: JSONObject = [:]) -> APIResponse {
+        .object(.envelope(.ok, "success") + ["data": data, "longwire": longwire.unlessEmpty])
     }
 }

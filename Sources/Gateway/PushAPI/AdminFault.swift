@@ -36,15 +36,9 @@ struct AdminFault: Error, Equatable {
     }
 
     var response: APIResponse {
-        var writer = JSONWriter(capacity: 64 + message.utf8.count)
-        writer.object { writer in
-            writer.object("error") { writer in
-                writer.member("code", code.rawValue)
-                writer.member("message", message)
-            }
-        }
+        let body: JSONObject = ["error": ["code": code.rawValue, "message": message] as JSONObject]
         return APIResponse(
-            status: code.httpStatus, body: writer.bytes, allow: allow, asksForBearer: code == .unauthorized)
+            status: code.httpStatus, body: body.bytes, allow: allow, asksForBearer: code == .unauthorized)
     }
 }
 
@@ -55,8 +49,4 @@ extension APIResponse {
     package static func adminUnavailable(_ message: String) -> APIResponse {
         AdminFault(.unavailable, message).response
     }
-
-    package static let adminBodyTooLarge = AdminFault(
-        .bodyTooLarge, "a body has at most \(Limits.adminBodyByteCount) bytes"
-    ).response
 }

@@ -95,71 +95,49 @@ package enum AppAnswer {
 
     /// All apps in the order of their ids.
     static func list(_ apps: [App]) -> APIResponse {
-        .object(capacity: 16 + 96 * apps.count) { writer in
-            writer.objects("apps", apps) { writer, app in
-                writer.member("appId", app.appID)
-                writeState(isManaged: app.isManaged, isEnabled: app.isEnabled, to: &writer)
-            }
-        }
+        .object([
+            "apps": apps.map { ["appId": $0.appID] + state(isManaged: $0.isManaged, isEnabled: $0.isEnabled) }
+        ])
     }
 
-    private static func writeState(isManaged: Bool, isEnabled: Bool, to writer: inout JSONWriter) {
-        writer.member("source", isManaged ? "api" : "file")
-        writer.member("state", isEnabled ? "enabled" : "disabled")
+    private static func state(isManaged: Bool, isEnabled: Bool) -> JSONObject {
+        ["source": isManaged ? "api" : "file", "state": isEnabled ? "enabled" : "disabled"]
     }
 
-    package static func page(_ page: AppPage) -> APIResponse {
-        .object(capacity: 512 + page.settings.utf8.count) { writer in
-            write(page, to: &writer)
-        }
-    }
+    package static func page(_ page: AppPage) -> APIResponse { .object(members(page)) }
 
     /// What an act came to; `secrets` are those that the gateway made, which no other answer shows.
     package static func done(_ act: AppAct, isNew: Bool, _ page: AppPage, secrets: [(name: String, text: String)])
         -> APIResponse
     {
-        var writer = JSONWriter(capacity: 1_024 + page.settings.utf8.count)
-        writer.object { writer in
-            writer.key(text: act.past)
-            writer.bool(isNew)
-            for secret in secrets { writer.member(text: secret.name, secret.text) }
-            if act == .delete {
-                writer.member("appId", page.appID)
-            } else {
-                write(page, to: &writer)
-            }
-        }
-        return APIResponse(status: act == .create && isNew ? 201 : 200, body: writer.bytes)
+        let head = JSONObject([(act.past, isNew)] + secrets.map { ($0.name, $0.text) })
+        return .object(
+            status: act == .create && isNew ? 201 : 200,
+            head + (act == .delete ? ["appId": page.appID] : members(page)))
     }
 
-    private static func write(_ page: AppPage, to writer: inout JSONWriter) {
-        writer.member("appId", page.appID)
-        writer.member("appKey", page.appKey)
-        writeState(isManaged: page.isManaged, isEnabled: page.isEnabled, to: &writer)
-        for (name, secrets) in [("appSecrets" as StaticString, page.appSecrets), ("masterSecrets", page.masterSecrets)]
-        {
-            writer.objects(name, secrets.ends) { writer, end in
-                writer.key("validUntil")
-                if end == 0 { writer.null() } else { writer.integer(end) }
-            }
+    private static func members(_ page: AppPage) -> JSONObject {
+        let shown: JSONObject =
+            ["appId": page.appID, "appKey": page.appKey] + state(isManaged: page.isManaged, isEnabled: page.isEnabled)
+            + [
+                "appSecrets": list(page.appSecrets), "masterSecrets": list(page.masterSecrets),
+                "quotas": JSONObject(page.quotas.map { ($0.quota.key, quota($0)) }).unlessEmpty,
+            ]
+        guard page.isManaged else { return shown }
+        return shown + [
+            "settings": JSONText(Array(page.settings.utf8)), "createdAt": page.createdAt, "changedAt": page.changedAt,
+        ]
+    }
+
+    private static func list(_ secrets: AppPage.Secrets) -> [JSONObject] {
+        secrets.ends.map { end in
+            let end: any JSONWritable = end == 0 ? JSONNull() : end
+            return ["validUntil": end]
         }
-        if !page.quotas.isEmpty {
-            writer.object("quotas") { writer in
-                for use in page.quotas {
-                    writer.object(text: use.quota.key) { writer in
-                        writer.member("limit", use.limit)
-                        if let share = use.share { writer.member("share", share) }
-                        writer.member("used", use.used)
-                        writer.member("refused", use.refused)
-                    }
-                }
-            }
-        }
-        guard page.isManaged else { return }
-        writer.key("settings")
-        writer.raw(Array(page.settings.utf8))
-        writer.member("createdAt", page.createdAt)
-        writer.member("changedAt", page.changedAt)
+    }
+
+    private static func quota(_ use: QuotaUse) -> JSONObject {
+        ["limit": use.limit, "share": use.share, "used": use.used, "refused": use.refused]
     }
 }
 

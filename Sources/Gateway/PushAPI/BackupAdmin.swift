@@ -29,19 +29,12 @@ package enum BackupAnswer {
     }
 
     package static func status(_ status: BackupStatus) -> APIResponse {
-        .object(capacity: 256) { writer in
-            writer.member("state", status.state.rawValue)
-            if status.state != .none {
-                writer.member("name", status.name)
-                writer.member("folder", status.folder)
-            }
-            if status.state == .done {
-                writer.member("files", status.fileCount)
-                writer.member("bytes", status.byteCount)
-                writer.member("heldMicroseconds", status.heldMicroseconds)
-            }
-            if let error = status.error { writer.member("error", error) }
-        }
+        let (isAny, isDone) = (status.state != .none, status.state == .done)
+        return .object([
+            "state": status.state.rawValue, "name": isAny ? status.name : nil, "folder": isAny ? status.folder : nil,
+            "files": isDone ? status.fileCount : nil, "bytes": isDone ? status.byteCount : nil,
+            "heldMicroseconds": isDone ? status.heldMicroseconds : nil, "error": status.error,
+        ])
     }
 }
 

@@ -14,19 +14,15 @@ package enum CampaignAnswer {
     ) -> APIResponse {
         switch answer {
         case .created(let id, let isRepeat):
-            return .success(capacity: 256) { writer in
-                writer.object("data") { $0.member("taskid", id.text) }
-                writer.object("longwire") { writer in
-                    writer.member("durability", durability.name)
-                    writer.member("ttl", task.record.content.timeToLive)
-                    writer.member("validUntil", task.record.validUntil)
-                    if task.record.scheduleAt > 0 { writer.member("scheduledFor", task.record.scheduleAt) }
-                    writer.member("fallback", task.fallback == .applies ? "perDevice" : "none")
-                    if task.fallback != .applies { writer.member("fallbackReason", task.fallback.name) }
-                    if isRepeat { writer.member("repeat", true) }
-                    task.notes.write(to: &writer)
-                }
-            }
+            let longwire: JSONObject = [
+                "durability": durability.name, "ttl": task.record.content.timeToLive,
+                "validUntil": task.record.validUntil,
+                "scheduledFor": task.record.scheduleAt > 0 ? task.record.scheduleAt : nil,
+                "fallback": task.fallback == .applies ? "perDevice" : "none",
+                "fallbackReason": task.fallback != .applies ? task.fallback.name : nil,
+                "repeat": isRepeat.unlessFalse,
+            ]
+            return .success(["taskid": id.text] as JSONObject, longwire: longwire + task.notes.members)
         case .full:
             return APIResponse.getui(
                 .tooManyBroadcasts,
@@ -56,9 +52,7 @@ package enum CampaignAnswer {
 
     /// The answer to a task's stop: how many of its messages were still to be delivered.
     package static func stopped(_ count: Int) -> APIResponse {
-        .success(capacity: 96) { writer in
-            writer.object("longwire") { $0.member("revoked", count) }
-        }
+        .success(longwire: ["revoked": count])
     }
 
     /// The answer to the deletion of a schedule.
@@ -82,18 +76,12 @@ package enum CampaignAnswer {
         }
         guard record.scheduleAt > 0 else { return .getui(.badSchedule, "the task is not a timed one") }
         let words = ScheduleRules.words(record)
-        return .success(capacity: 256) { writer in
-            writer.object("data") { writer in
-                writer.object(text: record.id.text) { writer in
-                    writer.member("create_time", String(record.createdAt))
-                    writer.member("push_time", String(record.scheduleAt))
-                    writer.key("transmission_content")
-                    record.content.payload.withUnsafeBytes { writer.string(bytes: $0) }
-                    if let status = words.status { writer.member("status", status) }
-                    writer.member("send_result", words.sendResult)
-                }
-            }
-        }
+        let task: JSONObject = [
+            "create_time": String(record.createdAt), "push_time": String(record.scheduleAt),
+            "transmission_content": String(decoding: record.content.payload, as: UTF8.self),
+            "status": words.status, "send_result": words.sendResult,
+        ]
+        return .success([record.id.text: task] as JSONObject)
     }
 
     // MARK: Lists
@@ -104,33 +92,21 @@ package enum CampaignAnswer {
     package static func parked(
         _ call: ListCall, _ record: TaskRecord, cids: [DeviceID], unknown: [DeviceID], aliases: [ResolvedAlias]?
     ) -> APIResponse {
-        .success(capacity: 192 + 64 * cids.count) { writer in
-            if !call.isAsync {
-                writer.object("data") { writer in
-                    writer.object(text: record.id.text) { writer in
-                        if let aliases {
-                            let waiting = Set(cids)
-                            for alias in aliases where alias.devices.contains(where: waiting.contains) {
-                                writer.object(text: alias.alias) { writer in
-                                    for cid in alias.devices where waiting.contains(cid) {
-                                        waitingEntry(cid, to: &writer)
-                                    }
-                                }
-                            }
-                        } else {
-                            for cid in cids { waitingEntry(cid, to: &writer) }
-                        }
-                    }
-                }
-            }
-            writer.object("longwire") { writer in
-                writer.member("scheduledFor", record.scheduleAt)
-                writer.member("targets", cids.count)
-                write(call.unknown + unknown.map(\.description), as: "unknown", to: &writer)
-                write(call.refused, [], to: &writer)
-                call.notes.write(to: &writer)
-            }
+        let waiting = Set(cids)
+        func entries(_ cids: [DeviceID]) -> JSONObject {
+            JSONObject(cids.lazy.filter(waiting.contains).map { ($0.description, "successed_offline") })
         }
+        let entered =
+            aliases.map { aliases in
+                aliases.reduce(into: JSONObject()) { $0.add($1.alias, entries($1.devices).unlessEmpty) }
+            } ?? entries(cids)
+        let data: JSONObject = [record.id.text: entered]
+        let longwire: JSONObject = [
+            "scheduledFor": record.scheduleAt, "targets": cids.count,
+            "unknown": (call.unknown + unknown.map(\.description)).unlessEmpty,
+            "refused": refusals(call.refused, []).unlessEmpty,
+        ]
+        return .success(call.isAsync ? nil : data, longwire: longwire + call.notes.members)
     }
 
     /// The answer to a list call, whose devices have all been decided on.
@@ -148,29 +124,18 @@ package enum CampaignAnswer {
         if reached.isEmpty, outcomes.contains(where: { $0.code == .stopped }) {
             return GetuiFault.invalid("taskid", "the task was stopped").response
         }
-        var writer = JSONWriter(capacity: 384 + 64 * outcomes.count)
-        writer.beginObject()
-        writer.envelope(.ok, "success")
-        if !call.isAsync {
-            writer.object("data") { writer in
-                writer.object(text: record.id.text) { writer in
-                    if let aliases {
-                        let byDevice = Dictionary(reached.map { ($0.cid, $0) }, uniquingKeysWith: { first, _ in first })
-                        for alias in aliases {
-                            let found = alias.devices.compactMap { byDevice[$0] }
-                            guard !found.isEmpty else { continue }
-                            writer.object(text: alias.alias) { writer in
-                                for outcome in found { statusEntry(outcome, to: &writer) }
-                            }
-                        }
-                    } else {
-                        for outcome in reached { statusEntry(outcome, to: &writer) }
-                    }
-                }
+        let data: JSONObject
+        if let aliases {
+            let byDevice = Dictionary(reached.map { ($0.cid, $0) }, uniquingKeysWith: { first, _ in first })
+            data = aliases.reduce(into: JSONObject()) { data, alias in
+                data.add(alias.alias, statuses(alias.devices.compactMap { byDevice[$0] }).unlessEmpty)
             }
+        } else {
+            data = statuses(reached)
         }
-        return concluded(
-            outcomes, unknown: call.unknown, refused: call.refused, notes: call.notes, durability, &writer)
+        return .success(
+            call.isAsync ? nil : [record.id.text: data] as JSONObject,
+            longwire: summary(outcomes, durability, unknown: call.unknown, refused: call.refused) + call.notes.members)
     }
 
     /// The answer to `push/single/cid_by_tag`: those whose tags were as asked.
@@ -182,45 +147,19 @@ package enum CampaignAnswer {
         if reached.isEmpty, let first = outcomes.first, let fault = PushAnswer.fault(of: first) {
             return fault.response
         }
-        var writer = JSONWriter(capacity: 256 + 64 * outcomes.count)
-        writer.beginObject()
-        writer.envelope(.ok, "success")
-        writer.object("data") { writer in
-            writer.object(text: task.text) { writer in
-                for outcome in reached { statusEntry(outcome, to: &writer) }
-            }
-        }
-        return concluded(outcomes, unknown: [], refused: refused, notes: notes, durability, &writer)
+        return .success(
+            [task.text: statuses(reached)] as JSONObject,
+            longwire: summary(outcomes, durability, unknown: [], refused: refused) + notes.members)
     }
 
-    /// Ends an answer with what Longwire says of all of it.
-    private static func concluded(
-        _ outcomes: [PublishOutcome], unknown: [String], refused: [RefusedTarget], notes: RequestNotes,
-        _ durability: Durability, _ writer: inout JSONWriter
-    ) -> APIResponse {
-        writer.object("longwire") { writer in
-            writer.member("durability", durability.name)
-            summarize(outcomes, unknown: unknown, refused: refused, to: &writer)
-            notes.write(to: &writer)
-        }
-        writer.endObject()
-        return APIResponse(status: 200, body: writer.bytes)
-    }
-
-    private static func waitingEntry(_ cid: DeviceID, to writer: inout JSONWriter) {
-        writer.key(hex: cid.high, cid.low)
-        writer.string("successed_offline")
-    }
-
-    private static func statusEntry(_ outcome: PublishOutcome, to writer: inout JSONWriter) {
-        writer.key(hex: outcome.cid.high, outcome.cid.low)
-        writer.string(PushAnswer.statusWord(outcome))
+    private static func statuses(_ outcomes: [PublishOutcome]) -> JSONObject {
+        JSONObject(outcomes.map { ($0.cid.description, PushAnswer.statusWord($0)) })
     }
 
     /// A list's devices by what happened: numbers, and by name only where something is missing.
-    private static func summarize(
-        _ outcomes: [PublishOutcome], unknown: [String], refused targets: [RefusedTarget], to writer: inout JSONWriter
-    ) {
+    private static func summary(
+        _ outcomes: [PublishOutcome], _ durability: Durability, unknown: [String], refused targets: [RefusedTarget]
+    ) -> JSONObject {
         var live = 0, queued = 0, ignored = 0, repeated = 0, ended = 0
         var unknown = unknown
         var noFallback: [PublishOutcome.FallbackReason: [DeviceID]] = [:]
@@ -236,55 +175,28 @@ package enum CampaignAnswer {
             default: if let fault = PushAnswer.fault(of: outcome) { refused.append((outcome.cid, fault)) }
             }
         }
-        writer.member("live", live)
-        writer.member("queued", queued)
-        if ended > 0 { writer.member("ended", ended) }
-        if ignored > 0 { writer.member("ignoredDevices", ignored) }
-        if repeated > 0 { writer.member("repeated", repeated) }
-        if !noFallback.isEmpty {
-            writer.object("noFallback") { writer in
-                for (reason, cids) in noFallback.sorted(by: { $0.key.rawValue < $1.key.rawValue }) {
-                    writer.key(reason.name)
-                    // The same reason for everybody is in the message, not in the devices.
-                    if cids.count == live + queued + ended, cids.count > 16 {
-                        writer.string("all")
-                        continue
-                    }
-                    writer.array { writer in
-                        for cid in cids { writer.string(cid.description) }
-                    }
-                }
-            }
+        let reasons = noFallback.sorted { $0.key.rawValue < $1.key.rawValue }.map { reason, cids in
+            // The same reason for everybody is in the message, not in the devices.
+            let isAll = cids.count == live + queued + ended && cids.count > 16
+            let named: any JSONWritable = isAll ? "all" : cids.map(\.description)
+            return ("\(reason.name)", named)
         }
-        write(unknown, as: "unknown", to: &writer)
-        write(targets, refused, to: &writer)
+        return [
+            "durability": durability.name, "live": live, "queued": queued, "ended": ended.unlessZero,
+            "ignoredDevices": ignored.unlessZero, "repeated": repeated.unlessZero,
+            "noFallback": JSONObject(reasons).unlessEmpty, "unknown": unknown.unlessEmpty,
+            "refused": refusals(targets, refused).unlessEmpty,
+        ]
     }
 
-    /// Writes the members of an audience that do not get the message: unreadable ones by their places, and devices.
-    private static func write(
-        _ targets: [RefusedTarget], _ devices: [(cid: DeviceID, fault: GetuiFault)], to writer: inout JSONWriter
-    ) {
-        guard !targets.isEmpty || !devices.isEmpty else { return }
-        writer.array("refused") { writer in
-            for target in targets {
-                writer.object { writer in
-                    writer.member("index", target.index)
-                    if !target.name.isEmpty { writer.member(text: target.kind.rawValue, target.name) }
-                    writer.envelope(target.fault.code, target.fault.message)
-                }
-            }
-            for (cid, fault) in devices {
-                writer.object { writer in
-                    writer.member("cid", cid.description)
-                    writer.envelope(fault.code, fault.message)
-                }
-            }
-        }
-    }
-
-    private static func write(_ texts: [String], as name: StaticString, to writer: inout JSONWriter) {
-        guard !texts.isEmpty else { return }
-        writer.strings(name, texts)
+    /// The members of an audience that do not get the message: unreadable ones by their places, and devices.
+    private static func refusals(
+        _ targets: [RefusedTarget], _ devices: [(cid: DeviceID, fault: GetuiFault)]
+    ) -> [JSONObject] {
+        targets.map { target in
+            ["index": target.index, target.kind.rawValue: target.name.unlessEmpty]
+                + .envelope(target.fault.code, target.fault.message)
+        } + devices.map { ["cid": $0.cid.description] + .envelope($0.fault.code, $0.fault.message) }
     }
 
     // MARK: Aliases
@@ -326,27 +238,13 @@ package enum CampaignAnswer {
             if form.kind == .single, let only = refused.first { return .getui(only.code, only.message) }
             return PushAnswer.nothingAccepted(refused)
         }
-        return .success(capacity: 512) { writer in
-            if form.kind != .batch(isAsync: true) {
-                writer.object("data") { writer in
-                    for (task, found) in outcomes {
-                        writer.object(text: task.text) { writer in
-                            for outcome in found { statusEntry(outcome, to: &writer) }
-                        }
-                    }
-                }
-            }
-            writer.object("longwire") { writer in
-                writer.member("durability", durability.name)
-                writer.array("messages") { writer in
-                    for (_, found) in outcomes {
-                        for outcome in found { PushAnswer.describe(outcome, to: &writer) }
-                    }
-                }
-                if !refused.isEmpty { PushAnswer.write(refused, to: &writer) }
-                form.notes.write(to: &writer)
-            }
-        }
+        let data = outcomes.map { ($0.task.text, statuses($0.found)) }
+        let longwire: JSONObject = [
+            "durability": durability.name, "messages": outcomes.flatMap { $0.found.map(PushAnswer.Described.init) },
+        ]
+        return .success(
+            form.kind == .batch(isAsync: true) ? nil : JSONObject(data),
+            longwire: longwire + PushAnswer.members(refused) + form.notes.members)
     }
 
     package static func unknownAlias(_ alias: String) -> AliasResult {
@@ -364,23 +262,16 @@ package enum CampaignAnswer {
         guard let trace, trace.app == query.device.app else {
             return .getui(.noDetail, "the message's life is not known (it is kept for a day)")
         }
-        return .success(capacity: 512) { writer in
-            writer.object("data") { writer in
-                // The first is how Getui spells it.
-                for name in ["deatil", "detail"] as [StaticString] {
-                    writer.objects(name, trace.steps) { writer, step in
-                        writer.member("time", dateTime(step.time))
-                        writer.member("event", step.detail.isEmpty ? "\(step.event)" : "\(step.event): \(step.detail)")
-                    }
-                }
-            }
-            writer.object("longwire") { writer in
-                writer.member("msgId", trace.message.description)
-                writer.member("state", trace.finalState.map { "\($0)" } ?? "pending")
-                if !trace.finalReason.isEmpty { writer.member("reason", trace.finalReason) }
-                writer.member("offline", trace.isOffline)
-            }
+        let steps = trace.steps.map { step -> JSONObject in
+            let event = step.detail.isEmpty ? "\(step.event)" : "\(step.event): \(step.detail)"
+            return ["time": dateTime(step.time), "event": event]
         }
+        let longwire: JSONObject = [
+            "msgId": trace.message.description, "state": trace.finalState.map { "\($0)" } ?? "pending",
+            "reason": trace.finalReason.unlessEmpty, "offline": trace.isOffline,
+        ]
+        // The first is how Getui spells it.
+        return .success(["deatil": steps, "detail": steps] as JSONObject, longwire: longwire)
     }
 }
 

@@ -65,28 +65,21 @@ package enum ClusterAnswer {
     package static func refused(_ reason: String) -> APIResponse { AdminFault(.invalidParameter, reason).response }
 
     package static func status(_ status: ClusterStatus) -> APIResponse {
-        .object(capacity: 256 + 64 * status.parts.count + 128 * status.nodes.count) { writer in
-            writer.member("name", status.name)
-            writer.member("node", status.node)
-            writer.member("registerAgeMilliseconds", status.registerAgeMilliseconds)
-            if let error = status.registerError { writer.member("registerError", error) }
-            writer.objects("nodes", status.nodes) { writer, node in
-                writer.member("node", node.node)
-                writer.member("address", node.address)
-                writer.member("release", node.release)
-                writer.member("leaseMilliseconds", node.leaseMilliseconds)
-                writer.member("parts", status.parts.count { $0.node == node.node })
-                writer.member("drained", node.isDrained)
-                writer.member("leaving", node.isLeaving)
-            }
-            writer.objects("parts", status.parts) { writer, part in
-                writer.member("part", part.part)
-                writer.member("state", part.state)
-                writer.member("epoch", part.epoch)
-                writer.key("node")
-                if part.node == 0 { writer.null() } else { writer.integer(Int64(part.node)) }
-            }
+        let nodes = status.nodes.map { node -> JSONObject in
+            [
+                "node": node.node, "address": node.address, "release": node.release,
+                "leaseMilliseconds": node.leaseMilliseconds, "parts": status.parts.count { $0.node == node.node },
+                "drained": node.isDrained, "leaving": node.isLeaving,
+            ]
         }
+        let parts = status.parts.map { part -> JSONObject in
+            let owner: any JSONWritable = part.node == 0 ? JSONNull() : part.node
+            return ["part": part.part, "state": part.state, "epoch": part.epoch, "node": owner]
+        }
+        return .object([
+            "name": status.name, "node": status.node, "registerAgeMilliseconds": status.registerAgeMilliseconds,
+            "registerError": status.registerError, "nodes": nodes, "parts": parts,
+        ])
     }
 }
 

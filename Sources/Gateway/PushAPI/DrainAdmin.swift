@@ -25,16 +25,13 @@ package struct DrainStatus: Sendable, Equatable {
 /// Answers of the admin API about emptying a gateway.
 package enum DrainAnswer {
     package static func status(_ status: DrainStatus) -> APIResponse {
-        .object(capacity: 256) { writer in
-            writer.member("state", status.state.rawValue)
-            writer.member("connections", status.connections)
-            if status.state != .none {
-                writer.member("pace", status.pace)
-                writer.member("told", status.toldCount)
-                writer.member("secondsLeft", status.secondsLeft)
-                if !status.alternate.isEmpty { writer.member("alternate", status.alternate) }
-            }
-        }
+        let state: JSONObject = ["state": status.state.rawValue, "connections": status.connections]
+        guard status.state != .none else { return .object(state) }
+        return .object(
+            state + [
+                "pace": status.pace, "told": status.toldCount, "secondsLeft": status.secondsLeft,
+                "alternate": status.alternate.unlessEmpty,
+            ])
     }
 }
 

@@ -136,31 +136,7 @@ struct GetuiFault: Error, Equatable {
 extension APIResponse {
     /// Getui's envelope without data.
     package static func getui(_ code: GetuiCode, _ message: String = "success") -> APIResponse {
-        var writer = JSONWriter(capacity: 64 + message.utf8.count)
-        writer.object { $0.envelope(code, message) }
-        return APIResponse(status: code.httpStatus, body: writer.bytes)
-    }
-
-    /// Getui's envelope of a success; what `beside` writes, if anything, stands in `longwire`.
-    ///
-    /// `data` writes one value, `beside` members; `capacity` is about how many bytes there will be.
-    static func getui(
-        capacity: Int = 512, data: ((inout JSONWriter) -> Void)?, beside: (inout JSONWriter) -> Void = { _ in }
-    ) -> APIResponse {
-        .success(capacity: capacity) { writer in
-            if let data {
-                writer.key("data")
-                data(&writer)
-            }
-            var extra = JSONWriter(capacity: 64)
-            extra.beginObject()
-            beside(&extra)
-            extra.endObject()
-            if extra.bytes.count > 2 {
-                writer.key("longwire")
-                writer.raw(extra.bytes)
-            }
-        }
+        .object(status: code.httpStatus, .envelope(code, message))
     }
 
     /// Nothing can be accepted now (the store is behind, the loops' mailboxes are full): safe to repeat as it is.
@@ -198,11 +174,8 @@ extension APIResponse {
         .parameter, "body size over limit, at most \(Limits.requestBodyByteCount) bytes")
 }
 
-extension JSONWriter {
-    mutating func envelope(_ code: GetuiCode, _ message: String) {
-        key("code")
-        integer(Int64(code.rawValue))
-        key("msg")
-        string(message)
+extension JSONObject {
+    static func envelope(_ code: GetuiCode, _ message: String) -> JSONObject {
+        ["code": code.rawValue, "msg": message]
     }
 }

@@ -7,21 +7,18 @@ internal import Wire
 package enum HandoffAnswer {
     /// The leased jobs, none when there were none within the wait.
     package static func lease(_ jobs: [Job], registry: AppRegistry) -> APIResponse {
-        .object(capacity: 64 + 1_024 * jobs.count) { writer in
+        var writer = JSONWriter(capacity: 64 + 1_024 * jobs.count)
+        writer.object { writer in
             writer.array("jobs") { writer in
                 for job in jobs { write(job, registry: registry, to: &writer) }
             }
         }
+        return APIResponse(status: 200, body: writer.bytes)
     }
 
     /// What became of results, or of extensions, in the order they were given.
     package static func verdicts(_ verdicts: [ResultVerdict]) -> APIResponse {
-        .object(capacity: 64 + 80 * verdicts.count) { writer in
-            writer.objects("results", verdicts) { writer, verdict in
-                writer.member("jobId", verdict.job.description)
-                writer.member("verdict", verdict.verdict.name)
-            }
-        }
+        .object(["results": verdicts.map { ["jobId": $0.job.description, "verdict": $0.verdict.name] as JSONObject }])
     }
 
     static func write(_ job: Job, registry: AppRegistry, to writer: inout JSONWriter) {
@@ -65,15 +62,7 @@ package enum HandoffAnswer {
 }
 
 extension ResultVerdict.Verdict {
-    package var name: StaticString {
-        switch self {
-        case .recorded: "recorded"
-        case .stale: "stale"
-        case .cancelled: "cancelled"
-        case .unknownJob: "unknownJob"
-        case .storeFailed: "storeFailed"
-        }
-    }
+    package var name: String { "\(self)" }
 }
 
 extension TokenKind {

@@ -44,10 +44,6 @@ package enum Limits {
     package static let remarkCharacterCount = 200
     /// Test devices on one page of their list.
     package static let testDevicePageCount = 1_000
-    /// Getui: cids in one status query.
-    ///
-    /// The HTTP server must take a request line of 40 KiB for it.
-    package static let statusCount = 1_000
     /// Getui: a transmission's characters (Unicode scalars here).
     package static let transmissionCharacterCount = 3_072
     /// A message's payload, whatever it came from (design: kept verbatim, up to 16 KiB).

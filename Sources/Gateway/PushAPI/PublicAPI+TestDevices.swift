@@ -171,19 +171,11 @@ extension PublicAPI {
             }
         }
         if readCount == 0, let fault { throw fault }
-        guard !failed.isEmpty else { return .getui(data: nil, beside: { messages.notes.write(to: &$0) }) }
-        return .success(capacity: 128 + 96 * failed.count) { writer in
-            writer.object("data") { writer in
-                writer.objects("errorList", failed) { writer, item in
-                    writer.member("cid", item.cid)
-                    writer.member("device_token", item.token)
-                    writer.member("error_code", GetuiCode.parameter.rawValue)
-                }
-            }
-            writer.object("longwire") { writer in
-                writer.member("reason", "noSuchChannel")
-                messages.notes.write(to: &writer)
-            }
+        guard !failed.isEmpty else { return .success(longwire: messages.notes.members) }
+        let errors = failed.map { item -> JSONObject in
+            ["cid": item.cid, "device_token": item.token, "error_code": GetuiCode.parameter.rawValue]
         }
+        let data: JSONObject = ["errorList": errors]
+        return .success(data, longwire: ["reason": "noSuchChannel"] + messages.notes.members)
     }
 }

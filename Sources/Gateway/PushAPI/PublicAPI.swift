@@ -295,15 +295,12 @@ extension PublicAPI {
         try take(.authentication, app, now: now)
 
         let expiresAt = now + Limits.tokenLifetime
-        return .success(capacity: 192) { writer in
-            writer.object("data") { writer in
-                writer.member("token", tokens.issue(for: app.key, expiresAt: expiresAt, random: random.next()))
-                writer.key("expire_time")
-                // Never later than the token ends, by the machine's clock.
-                writer.string(String(expiresAt + min(0, clockOffset)))
-            }
-            messages.notes.writeBeside(to: &writer)
-        }
+        let data: JSONObject = [
+            "token": tokens.issue(for: app.key, expiresAt: expiresAt, random: random.next()),
+            // Never later than the token ends, by the machine's clock.
+            "expire_time": String(expiresAt + min(0, clockOffset)),
+        ]
+        return .success(data, longwire: messages.notes.members)
     }
 
     /// Answers `DELETE /auth/{token}`: holding the token is permission enough.

@@ -42,7 +42,8 @@ package enum PushAnswer {
 
         var writer = JSONWriter(capacity: 192 + 384 * outcomes.count)
         writer.beginObject()
-        writer.envelope(.ok, "success")
+        writer.member("code", GetuiCode.ok.rawValue)
+        writer.member("msg", "success" as StaticString)
         if form.kind != .batch(isAsync: true) {
             writer.key("data")
             writer.beginObject()
@@ -52,22 +53,18 @@ package enum PushAnswer {
                     writer.key(text: outcome.task.text)
                     writer.beginObject()
                 }
-                writer.key(text: outcome.cid.description)
-                writer.string(statusWord(outcome))
+                writer.member(text: outcome.cid.description, statusWord(outcome))
                 if place + 1 == reached.count || reached[place + 1].task != outcome.task { writer.endObject() }
             }
             writer.endObject()
         }
         writer.key("longwire")
         writer.beginObject()
-        writer.key("durability")
-        writer.string(durability.name)
-        writer.key("messages")
-        writer.beginArray()
-        for outcome in reached { describe(outcome, to: &writer) }
-        writer.endArray()
-        if !refused.isEmpty { write(refused, to: &writer) }
-        form.notes.write(to: &writer)
+        writer.member("durability", durability.name)
+        writer.array("messages") { writer in
+            for outcome in reached { Described(outcome).json(into: &writer) }
+        }
+        writer.members(members(refused) + form.notes.members)
         writer.endObject()
         writer.endObject()
         return APIResponse(status: 200, body: writer.bytes)
@@ -80,16 +77,10 @@ package enum PushAnswer {
     static func refusal(_ refused: [PushForm.Refused], notes: RequestNotes = RequestNotes()) -> APIResponse {
         let speaker = refused.first { $0.code == .busy } ?? refused.first
         let code = speaker?.code ?? .parameter
-        var writer = JSONWriter(capacity: 128 + 96 * refused.count)
-        writer.beginObject()
-        writer.envelope(code, speaker?.message ?? "msg_list can not be empty")
-        writer.key("longwire")
-        writer.beginObject()
-        write(refused, to: &writer)
-        notes.write(to: &writer)
-        writer.endObject()
-        writer.endObject()
-        return APIResponse(status: code.httpStatus, body: writer.bytes)
+        let longwire: JSONObject = ["refused": items(refused)] + notes.members
+        return .object(
+            status: code.httpStatus,
+            .envelope(code, speaker?.message ?? "msg_list can not be empty") + ["longwire": longwire])
     }
 
     /// The outcomes that are refusals, numbered as the items they belong to.
@@ -110,56 +101,41 @@ package enum PushAnswer {
         return refused
     }
 
-    static func write(_ refused: [PushForm.Refused], to writer: inout JSONWriter) {
-        writer.key("refused")
-        writer.beginArray()
-        for item in refused {
-            writer.beginObject()
-            writer.key("index")
-            writer.integer(Int64(item.itemIndex))
-            if let cid = item.cid {
-                writer.key("cid")
-                writer.string(cid.description)
-            }
-            writer.envelope(item.code, item.message)
-            writer.endObject()
-        }
-        writer.endArray()
+    /// The refused items, if there are any.
+    static func members(_ refused: [PushForm.Refused]) -> JSONObject {
+        ["refused": items(refused).unlessEmpty]
     }
 
-    static func describe(_ outcome: PublishOutcome, to writer: inout JSONWriter) {
-        writer.beginObject()
-        writer.key("cid")
-        writer.string(outcome.cid.description)
-        writer.key("taskId")
-        writer.string(outcome.task.text)
-        if outcome.code == .ignored {
-            writer.key("channel")
-            writer.string("ignored")
+    private static func items(_ refused: [PushForm.Refused]) -> [JSONObject] {
+        refused.map { item in
+            ["index": item.itemIndex, "cid": item.cid?.description] + .envelope(item.code, item.message)
+        }
+    }
+
+    /// What an answer says of one message; written without a value for each member, because every push has one.
+    struct Described: JSONWritable {
+        private let outcome: PublishOutcome
+
+        init(_ outcome: PublishOutcome) { self.outcome = outcome }
+
+        func json(into writer: inout JSONWriter) {
+            writer.beginObject()
+            writer.member("cid", outcome.cid.description)
+            writer.member("taskId", outcome.task.text)
+            if outcome.code == .ignored {
+                writer.member("channel", "ignored" as StaticString)
+            } else {
+                writer.member("msgId", outcome.message.description)
+                writer.member("ttl", outcome.timeToLive)
+                let channel: StaticString = outcome.endedAs != nil ? "none" : outcome.isLive ? "live" : "queued"
+                writer.member("channel", channel)
+                if let state = outcome.endedAs { writer.member("state", state.name) }
+                writer.member("fallback", outcome.fallback.name)
+                if outcome.fallback == .none { writer.member("fallbackReason", outcome.fallbackReason.name) }
+                if outcome.isRepeat { writer.member("repeat", true) }
+            }
             writer.endObject()
-            return
         }
-        writer.key("msgId")
-        writer.string(outcome.message.description)
-        writer.key("ttl")
-        writer.integer(outcome.timeToLive)
-        writer.key("channel")
-        writer.string(outcome.endedAs != nil ? "none" : outcome.isLive ? "live" : "queued")
-        if let state = outcome.endedAs {
-            writer.key("state")
-            writer.string(state.name)
-        }
-        writer.key("fallback")
-        writer.string(outcome.fallback.name)
-        if outcome.fallback == .none {
-            writer.key("fallbackReason")
-            writer.string(outcome.fallbackReason.name)
-        }
-        if outcome.isRepeat {
-            writer.key("repeat")
-            writer.bool(true)
-        }
-        writer.endObject()
     }
 
     static func statusWord(_ outcome: PublishOutcome) -> StaticString {
@@ -216,35 +192,17 @@ package enum StatusAnswer {
     /// The answer to `user/status`: devices that do not exist are absent from `data` and named beside it.
     package static func render(_ query: StatusQuery, statuses: [DeviceID: DeviceStatus]) -> APIResponse {
         var unknown = query.unknown
-        var writer = JSONWriter(capacity: 128 + 112 * query.devices.count)
-        writer.beginObject()
-        writer.envelope(.ok, "success")
-        writer.key("data")
-        writer.beginObject()
+        var data: JSONObject = [:]
         for device in query.devices {
             guard let status = statuses[device.cid], status.app == device.app else {
                 unknown.append(device.cid.description)
                 continue
             }
-            writer.key(text: device.cid.description)
-            writer.beginObject()
-            writer.key("last_login_time")
-            writer.string(String(status.lastLoginAt))
-            writer.key("status")
-            writer.string(status.isReachable ? "online" : "offline")
-            writer.endObject()
+            let members: JSONObject = [
+                "last_login_time": String(status.lastLoginAt), "status": status.isReachable ? "online" : "offline",
+            ]
+            data.add(device.cid.description, members)
         }
-        writer.endObject()
-        if !unknown.isEmpty {
-            writer.key("longwire")
-            writer.beginObject()
-            writer.key("unknown")
-            writer.beginArray()
-            for text in unknown { writer.string(text) }
-            writer.endArray()
-            writer.endObject()
-        }
-        writer.endObject()
-        return APIResponse(status: 200, body: writer.bytes)
+        return .success(data, longwire: ["unknown": unknown.unlessEmpty])
     }
 }

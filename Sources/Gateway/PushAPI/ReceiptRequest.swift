@@ -49,33 +49,22 @@ package struct ReceiptRequest: Sendable {
     package static func answer(_ answer: ReceiptAnswer, form: Form = Form()) -> APIResponse {
         switch answer {
         case .taken(let verdicts):
-            APIResponse.getui(
-                data: { writer in
-                    var words = verdicts.map { "\($0)" }
-                    for item in form.refused { words.insert("\(EventVerdict.ignored)", at: item.itemIndex) }
-                    writer.object { $0.strings("results", words) }
-                },
-                beside: { writer in
-                    form.notes.write(to: &writer)
-                    if !form.refused.isEmpty { PushAnswer.write(form.refused, to: &writer) }
-                })
+            var words = verdicts.map { "\($0)" }
+            for item in form.refused { words.insert("\(EventVerdict.ignored)", at: item.itemIndex) }
+            let data: JSONObject = ["results": words]
+            return .success(data, longwire: form.notes.members + PushAnswer.members(form.refused))
         case .refused:
-            .getui(.badProof, "this proof is of no device of this app: sign with the device's secret, or register anew")
+            let text = "this proof is of no device of this app: sign with the device's secret, or register anew"
+            return .getui(.badProof, text)
         case .clockSkew(let serverTime):
-            clockSkew(serverTime)
-        case .busy: .busy
+            let text = "timestamp is too far from serverTime, correct it by the difference and repeat once"
+            let data: JSONObject = ["serverTime": serverTime]
+            return .object(
+                status: GetuiCode.clockSkew.httpStatus, .envelope(.clockSkew, text) + ["data": data])
+        case .busy: return .busy
         }
     }
 
-    private static func clockSkew(_ serverTime: GatewayTime) -> APIResponse {
-        var writer = JSONWriter(capacity: 192)
-        writer.object { writer in
-            writer.envelope(
-                .clockSkew, "timestamp is too far from serverTime, correct it by the difference and repeat once")
-            writer.object("data") { $0.member("serverTime", serverTime) }
-        }
-        return APIResponse(status: GetuiCode.clockSkew.httpStatus, body: writer.bytes)
-    }
 }
 
 extension GetuiFault {

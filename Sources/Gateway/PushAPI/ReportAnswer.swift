@@ -10,43 +10,22 @@ package enum ReportAnswer {
     ///
     /// Without totals a task is not known.
     package static func tasks(_ found: [(TaskID, TaskTotals?)], _ query: TaskReportQuery) -> APIResponse {
-        var unknown = query.unknown
-        return .success(capacity: 256 + 768 * found.count) { writer in
-            writer.object("data") { writer in
-                for (task, totals) in found {
-                    guard let totals else {
-                        unknown.append(task.text)
-                        continue
-                    }
-                    writer.object(text: task.text) { writer in
-                        if query.isDetailed {
-                            writeChannels(totals, vendorName: "apn", to: &writer)
-                            writeFailures(totals, to: &writer)
-                        } else {
-                            writeChannels(totals, vendorName: "ios", to: &writer)
-                            writer.object("actionCntMap") { writer in
-                                for (action, count) in totals.actions.sorted(by: { $0.key < $1.key })
-                                where query.asks(for: action) {
-                                    writer.member(text: String(action), count)
-                                }
-                            }
-                        }
-                    }
-                }
+        let known = found.compactMap { task, totals in totals.map { (task.text, $0) } }
+        let unknown = query.unknown + found.filter { $0.1 == nil }.map(\.0.text)
+        let data = known.map { task, totals -> (String, JSONObject) in
+            guard !query.isDetailed else {
+                return (task, channels(totals, vendorName: "apn") + ["failed_detail": failures(totals)])
             }
-            writer.object("longwire") { writer in
-                writer.object("tasks") { writer in
-                    for (task, totals) in found {
-                        guard let totals else { continue }
-                        writer.key(text: task.text)
-                        writeStates(totals, to: &writer)
-                    }
-                }
-                if !unknown.isEmpty { writer.strings("unknown", unknown) }
-                if !query.unknownActions.isEmpty { writer.strings("unknownActions", query.unknownActions) }
-                query.notes.write(to: &writer)
-            }
+            let actions = totals.actions.sorted { $0.key < $1.key }.filter { query.asks(for: $0.key) }
+            let counts = JSONObject(actions.map { (String($0.key), $0.value) })
+            return (task, channels(totals, vendorName: "ios") + ["actionCntMap": counts])
         }
+        return .success(
+            JSONObject(data),
+            longwire: [
+                "tasks": JSONObject(known.map { ($0, states($1)) }), "unknown": unknown.unlessEmpty,
+                "unknownActions": query.unknownActions.unlessEmpty,
+            ] + query.notes.members)
     }
 
     /// The answer to `report/push/task_group`.
@@ -56,31 +35,19 @@ package enum ReportAnswer {
 
     /// The answers to `report/push/date` and `report/user/date`.
     package static func day(_ totals: DayTotals, online: Int, _ query: DayReportQuery) -> APIResponse {
-        guard query.isKept else { return unknownDay(query.date) }
+        // As for a task that nobody knows: no numbers rather than zeros, and the name beside them.
+        guard query.isKept else { return .success(JSONObject(), longwire: ["unknown": [query.date]]) }
         guard query.isAboutUsers else { return one(query.date, totals.messages, tasks: nil) }
-        return .success(capacity: 192) { writer in
-            writer.object("data") { writer in
-                writer.object(text: query.date) { writer in
-                    for (name, count) in [
-                        ("accumulative_num", totals.accumulated), ("register_num", totals.registered),
-                        ("active_num", totals.active), ("online_num", online),
-                    ] as [(StaticString, Int)] {
-                        writer.member(name, count)
-                    }
-                }
-            }
-        }
+        let counts: JSONObject = [
+            "accumulative_num": totals.accumulated, "register_num": totals.registered, "active_num": totals.active,
+            "online_num": online,
+        ]
+        return .success([query.date: counts] as JSONObject)
     }
 
     /// The answer to `report/online_user`.
     package static func online(_ points: [(time: GatewayTime, count: Int)]) -> APIResponse {
-        .success(capacity: 64 + 32 * points.count) { writer in
-            writer.object("data") { writer in
-                writer.object("online_statics") { writer in
-                    for point in points { writer.member(text: String(point.time), point.count) }
-                }
-            }
-        }
+        .success(["online_statics": JSONObject(points.map { (String($0.time), $0.count) })] as JSONObject)
     }
 
     /// What `quota` asks for.
@@ -88,108 +55,63 @@ package enum ReportAnswer {
 
     /// The answer to `report/push/count`: what is left of today's quotas.
     package static func quota(_ limits: RateLimits, used: (RateKind) -> Int) -> APIResponse {
-        .success(capacity: 256) { writer in
-            writer.object("data") { writer in
-                writer.object("gt") { writer in
-                    for (name, kind) in [("app", .broadcast), ("app_with_tag", .tagBroadcast), ("list", .list)]
-                        as [(StaticString, RateKind)]
-                    {
-                        let total = limits.perDay(kind)
-                        // All broadcasts share one quota.
-                        let spent = used(kind == .tagBroadcast ? .broadcast : kind)
-                        writer.object(name) { writer in
-                            writer.member("total_num", total)
-                            writer.member("remain_num", max(0, total - spent))
-                            writer.member("limit", total > 0)
-                            writer.member(
-                                "push_num", Int64(kind == .broadcast ? spent - used(.tagBroadcast) : used(kind)))
-                        }
-                    }
-                }
-            }
+        func members(_ kind: RateKind) -> JSONObject {
+            let total = limits.perDay(kind)
+            // All broadcasts share one quota.
+            let spent = used(kind == .tagBroadcast ? .broadcast : kind)
+            let own = kind == .broadcast ? spent - used(.tagBroadcast) : used(kind)
+            return ["total_num": total, "remain_num": max(0, total - spent), "limit": total > 0, "push_num": own]
         }
-    }
-
-    /// As for a task that nobody knows: no numbers rather than zeros, and the name beside them.
-    private static func unknownDay(_ date: String) -> APIResponse {
-        .success(capacity: 96) { writer in
-            writer.object("data") { writer in
-            }
-            writer.object("longwire") { writer in
-                writer.array("unknown") { $0.string(date) }
-            }
-        }
+        let all: JSONObject = [
+            "app": members(.broadcast), "app_with_tag": members(.tagBroadcast), "list": members(.list),
+        ]
+        return .success(["gt": all] as JSONObject)
     }
 
     private static func one(
         _ name: String, _ totals: TaskTotals, tasks: Int?, notes: RequestNotes = RequestNotes()
     ) -> APIResponse {
-        .success(capacity: 768) { writer in
-            writer.object("data") { writer in
-                writer.object(text: name) { writer in
-                    writeChannels(totals, vendorName: "ios", to: &writer)
-                }
-            }
-            writer.object("longwire") { writer in
-                if let tasks { writer.member("tasks", tasks) }
-                writer.key("states")
-                writeStates(totals, to: &writer)
-                notes.write(to: &writer)
-            }
-        }
+        .success(
+            [name: channels(totals, vendorName: "ios")] as JSONObject,
+            longwire: ["tasks": tasks, "states": states(totals)] + notes.members)
     }
 
-    private static func writeChannels(
-        _ totals: TaskTotals, vendorName: StaticString, to writer: inout JSONWriter
-    ) {
-        for (name, channel, count) in [
-            ("total", totals.all, totals.accepted), ("gt", totals.live, nil), (vendorName, totals.vendor, nil),
-        ] as [(StaticString, TaskTotals.Channel, Int?)] {
-            writer.object(name) { writer in
-                if let count { writer.member("msg_num", count) }
-                writer.member("target_num", channel.sent)
-                writer.member("receive_num", channel.received)
-                writer.member("display_num", channel.shown)
-                writer.member("click_num", channel.clicked)
-            }
+    private static func channels(_ totals: TaskTotals, vendorName: String) -> JSONObject {
+        func members(_ channel: TaskTotals.Channel) -> JSONObject {
+            [
+                "target_num": channel.sent, "receive_num": channel.received, "display_num": channel.shown,
+                "click_num": channel.clicked,
+            ]
         }
+        return [
+            "total": ["msg_num": totals.accepted] + members(totals.all), "gt": members(totals.live),
+            vendorName: members(totals.vendor),
+        ]
     }
 
     /// Stage, then channel, then Getui's class with its numbers.
-    private static func writeFailures(_ totals: TaskTotals, to writer: inout JSONWriter) {
+    private static func failures(_ totals: TaskTotals) -> JSONObject {
         let sorted = FailureClass.sort(totals)
-        writer.object("failed_detail") { writer in
-            for stage in FailureClass.Stage.allCases {
-                let ofStage = sorted.filter { $0.key.stage == stage }
-                guard !ofStage.isEmpty else { continue }
-                writer.object(text: stage.rawValue) { writer in
-                    for isVendor in [false, true] {
-                        let ofChannel = ofStage.filter { $0.key.isVendor == isVendor }
-                        guard !ofChannel.isEmpty else { continue }
-                        writer.object(isVendor ? "apn" as StaticString : "gt") { writer in
-                            for (failure, count) in ofChannel.sorted(by: { $0.key < $1.key }) {
-                                writer.member(text: String(failure.code), count)
-                            }
-                            writer.member("total", ofChannel.values.reduce(0, +))
-                        }
-                    }
-                }
-            }
+        func members(_ stage: FailureClass.Stage, isVendor: Bool) -> JSONObject? {
+            let found = sorted.filter { $0.key.stage == stage && $0.key.isVendor == isVendor }
+            guard !found.isEmpty else { return nil }
+            let classes = found.sorted { $0.key < $1.key }.map { (String($0.key.code), $0.value) }
+            return JSONObject(classes) + ["total": found.values.reduce(0, +)]
         }
+        var stages: JSONObject = [:]
+        for stage in FailureClass.Stage.allCases {
+            let channels: JSONObject = [
+                "gt": members(stage, isVendor: false), "apn": members(stage, isVendor: true),
+            ]
+            stages.add(stage.rawValue, channels.unlessEmpty)
+        }
+        return stages
     }
 
-    private static func writeStates(_ totals: TaskTotals, to writer: inout JSONWriter) {
-        writer.object { writer in
-            writer.member("accepted", totals.accepted)
-            writer.member("pending", totals.pending)
-            for state in FinalState.allCases { writer.member(text: "\(state)", totals[state]) }
-            if !totals.failures.isEmpty {
-                writer.object("failures") { writer in
-                    for (reason, count) in totals.failures.sorted(by: { $0.key < $1.key }) {
-                        writer.member(text: reason, count)
-                    }
-                }
-            }
-        }
+    private static func states(_ totals: TaskTotals) -> JSONObject {
+        let failures = totals.failures.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
+        return ["accepted": totals.accepted, "pending": totals.pending]
+            + JSONObject(FinalState.allCases.map { ("\($0)", totals[$0]) })
+            + ["failures": JSONObject(failures).unlessEmpty]
     }
 }

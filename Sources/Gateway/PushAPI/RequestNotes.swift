@@ -28,23 +28,8 @@ package struct RequestNotes: Sendable, Equatable {
         if names.count < Limits.notedKeyCount, !names.contains(name) { names.append(name) }
     }
 
-    /// Adds `longwire` to an answer that has nothing else to say there.
-    func writeBeside(to writer: inout JSONWriter) {
-        guard self != RequestNotes() else { return }
-        writer.object("longwire") { writer in
-            write(to: &writer)
-        }
-    }
-
-    /// Adds what there is to say to an answer's `longwire`.
-    func write(to writer: inout JSONWriter) {
-        for (key, names) in [("ignored" as StaticString, ignored), ("topLevelKeys", topLevelKeys)] where !names.isEmpty
-        {
-            writer.strings(key, names)
-        }
-        guard !idsOnly.isEmpty else { return }
-        writer.array("idsOnly") { writer in
-            for index in idsOnly { writer.integer(Int64(index)) }
-        }
+    /// What there is to say in an answer's `longwire`.
+    var members: JSONObject {
+        ["ignored": ignored.unlessEmpty, "topLevelKeys": topLevelKeys.unlessEmpty, "idsOnly": idsOnly.unlessEmpty]
     }
 }

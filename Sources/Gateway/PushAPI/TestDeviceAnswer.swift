@@ -10,56 +10,31 @@ package enum TestDeviceAnswer {
 
     package static func render(_ request: TestDeviceRequest, _ result: TestDeviceResult) -> APIResponse {
         let failed = result.failed.map(\.description) + request.notCIDs
+        let notes = request.notes.members
         switch request.work {
         case .add(let items):
             let refused = Set(result.failed)
-            return .getui { writer in
-                writer.object { writer in
-                    list("success", items.map(\.place.cid).filter { !refused.contains($0) }.map(\.description), &writer)
-                    list("failed", failed, &writer)
-                }
-            } beside: { writer in
-                if result.isFull { writer.member("reason", "tooManyTestDevices" as StaticString) }
-                request.notes.write(to: &writer)
-            }
+            let done = items.map(\.place.cid).filter { !refused.contains($0) }.map(\.description)
+            let data: JSONObject = ["success": done, "failed": failed]
+            return .success(data, longwire: ["reason": result.isFull ? "tooManyTestDevices" : nil] + notes)
         case .update:
-            guard failed.isEmpty else { return GetuiFault.targetUser.response }
-            return .getui(data: nil, beside: { request.notes.write(to: &$0) })
+            return failed.isEmpty ? .success(longwire: notes) : GetuiFault.targetUser.response
         case .delete:
-            return .getui(
-                data: nil,
-                beside: { writer in
-                    if !failed.isEmpty { list("unknown", failed, &writer) }
-                    request.notes.write(to: &writer)
-                })
+            return .success(longwire: ["unknown": failed.unlessEmpty] + notes)
         case .list(let query):
-            return .getui { writer in
-                writer.object { writer in
-                    writer.array("list") { writer in
-                        for device in result.page { render(device, &writer) }
-                    }
-                    writer.object("pagination") { writer in
-                        writer.member("total_page", (result.total + query.pageSize - 1) / query.pageSize)
-                        writer.member("page_size", query.pageSize)
-                        writer.member("total", result.total)
-                        writer.member("current_page", query.page)
-                    }
-                }
-            }
+            let pages: JSONObject = [
+                "total_page": (result.total + query.pageSize - 1) / query.pageSize, "page_size": query.pageSize,
+                "total": result.total, "current_page": query.page,
+            ]
+            let data: JSONObject = ["list": result.page.map(render), "pagination": pages]
+            return .success(data)
         }
     }
 
-    private static func render(_ device: TestDevice, _ writer: inout JSONWriter) {
-        writer.object { writer in
-            writer.member("cid", device.cid.description)
-            writer.member("remark", device.remark)
-            writer.member("phone_type", "2")
-            writer.member("update_time", dateTime(device.updatedAt))
-            writer.member("create_time", dateTime(device.createdAt))
-        }
-    }
-
-    private static func list(_ name: StaticString, _ texts: [String], _ writer: inout JSONWriter) {
-        writer.strings(name, texts)
+    private static func render(_ device: TestDevice) -> JSONObject {
+        [
+            "cid": device.cid.description, "remark": device.remark, "phone_type": "2",
+            "update_time": dateTime(device.updatedAt), "create_time": dateTime(device.createdAt),
+        ]
     }
 }

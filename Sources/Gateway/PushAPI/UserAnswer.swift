@@ -23,8 +23,6 @@ package enum UserAnswer {
         do throws(GetuiFault) { return try answer.response() } catch { return error.response }
     }
 
-    /// Nobody has the alias that a push named.
-    package static let nobodyHasAlias = GetuiFault.targetUser.response
     /// Who has an alias could not be read.
     package static let unreadable = APIResponse.getui(
         .busy, "the directory cannot be read now, nothing was done, retry")
@@ -41,30 +39,17 @@ private struct Answer {
         case .change: return try change()
         case .unbindAll:
             try checkFailures()
-            return envelope(nil)
+            return envelope()
         case .devicesOfAlias:
             try checkFailures()
-            return envelope { writer in
-                writer.object { writer in
-                    writer.strings("cid", (operation.members.first ?? []).map { $0.cid.description })
-                }
-            }
+            return envelope(["cid": (operation.members.first ?? []).map { $0.cid.description }])
         case .aliasOfDevice(let type):
-            let detail = try onlyDevice()
-            return envelope { writer in
-                writer.object { $0.member("alias", detail.alias(ofType: type)?.text ?? "") }
-            }
+            return envelope(["alias": try onlyDevice().alias(ofType: type)?.text ?? ""])
         case .tagsOfDevice:
-            let detail = try onlyDevice()
-            return envelope { writer in
-                writer.object { writer in
-                    writer.key(text: request.devices[0].description)
-                    writer.array { writer in
-                        // One element, all tags joined by spaces: Getui's form.
-                        if !detail.tags.isEmpty { writer.string(detail.tags.map(\.text).joined(separator: " ")) }
-                    }
-                }
-            }
+            let tags = try onlyDevice().tags
+            // One element, all tags joined by spaces: Getui's form.
+            let joined = tags.isEmpty ? [] : [tags.map(\.text).joined(separator: " ")]
+            return envelope([request.devices[0].description: joined])
         case .tagsReplaced: return try tagsReplaced()
         case .tagBatch: return try tagBatch()
         case .details:
@@ -105,16 +90,13 @@ private struct Answer {
         for (device, outcome) in zip(request.devices, outcomes) where outcome == .notHeld {
             notBound.append(device.description)
         }
-        return envelope(nil) { writer in
-            list("unknown", unknown, &writer)
-            list("notBound", notBound, &writer)
-        }
+        return envelope(longwire: ["unknown": unknown.unlessEmpty, "notBound": notBound.unlessEmpty])
     }
 
     private func tagsReplaced() throws(GetuiFault) -> APIResponse {
         try checkFailures()
         switch outcomes.first {
-        case .done: return envelope(nil)
+        case .done: return envelope()
         case .tooMany: throw .size("custom_tag")
         case .tooOften:
             throw GetuiFault(code: .tagCallsPerDay, message: "the tags of this cid were set too often today")
@@ -136,17 +118,10 @@ private struct Answer {
                     ? "tag operation failed, target user is invalid"
                     : "tag operation failed, a cid has as many tags as it may")
         }
-        return envelope { writer in
-            writer.object { writer in
-                for (device, outcome) in zip(request.devices, outcomes) {
-                    writer.member(text: device.description, outcome == .done ? "true" : "false")
-                }
-                for text in request.notCIDs { writer.member(text: text, "false") }
-            }
-        } beside: { writer in
-            list("unknown", unknown, &writer)
-            list("tooManyTags", tooMany, &writer)
-        }
+        let done = zip(request.devices, outcomes).map { ($0.description, $1 == .done ? "true" : "false") }
+        return envelope(
+            JSONObject(done + request.notCIDs.map { ($0, "false") }),
+            longwire: ["unknown": unknown.unlessEmpty, "tooManyTags": tooMany.unlessEmpty])
     }
 
     private func checkFailures() throws(GetuiFault) {
@@ -166,10 +141,10 @@ private struct Answer {
 
     /// What the calls that describe devices name their fields: Getui spells some of them differently in each.
     private struct DetailNames {
-        var model: StaticString
-        var notifications: StaticString
-        var created: StaticString
-        var logins: StaticString
+        var model: String
+        var notifications: String
+        var created: String
+        var logins: String
         var hasBrand: Bool
         static let detail = DetailNames(
             model: "phoneModel", notifications: "notificationSwitch", created: "createTime", logins: "loginFreq",
@@ -180,56 +155,34 @@ private struct Answer {
     }
 
     private func details(_ names: DetailNames) -> APIResponse {
-        envelope { writer in
-            writer.object { writer in
-                writer.strings("invalidCids", unknown)
-                writer.object("validCids") { writer in
-                    for (device, outcome) in zip(request.devices, outcomes) {
-                        guard case .device(let detail) = outcome else { continue }
-                        writer.object(text: device.description) { writer in
-                            writer.member("client_app_id", request.appID)
-                            writer.member("package_name", detail.topic)
-                            writer.member("device_token", detail.token)
-                            writer.member("phone_type", 2)
-                            writer.member(names.model, "")
-                            writer.member(names.notifications, !detail.token.isEmpty && !detail.pushModeOff)
-                            writer.member(names.created, dateTime(detail.registeredAt))
-                            writer.member(names.logins, Int64(clamping: detail.sessionCount))
-                            if names.hasBrand { writer.member("brand", "apple") }
-                        }
-                    }
-                }
-            }
-        } beside: { writer in
-            var blacklisted: [String] = []
-            for (device, outcome) in zip(request.devices, outcomes) {
-                if case .device(let detail) = outcome, detail.isBlacklisted { blacklisted.append(device.description) }
-            }
-            list("blacklisted", blacklisted, &writer)
+        let valid = described.map { device, detail -> (String, JSONObject) in
+            let members: JSONObject = [
+                "client_app_id": request.appID, "package_name": detail.topic, "device_token": detail.token,
+                "phone_type": 2, names.model: "",
+                names.notifications: !detail.token.isEmpty && !detail.pushModeOff,
+                names.created: dateTime(detail.registeredAt), names.logins: Int64(clamping: detail.sessionCount),
+                "brand": names.hasBrand ? "apple" : nil,
+            ]
+            return (device, members)
         }
+        let blacklisted = described.filter(\.detail.isBlacklisted).map(\.device)
+        return envelope(
+            ["invalidCids": unknown, "validCids": JSONObject(valid)],
+            longwire: ["blacklisted": blacklisted.unlessEmpty])
     }
 
     private func deviceStatus() -> APIResponse {
-        envelope { writer in
-            writer.object { writer in
-                for (device, outcome) in zip(request.devices, outcomes) {
-                    guard case .device(let detail) = outcome else { continue }
-                    writer.object(text: device.description) { writer in
-                        writer.member("cid_status", detail.isReachable ? "online" : "offline")
-                        writer.member("device_status", detail.isConnected ? "online" : "offline")
-                    }
-                }
-            }
-        } beside: { writer in
-            list("unknown", unknown, &writer)
+        let statuses = described.map { device, detail -> (String, JSONObject) in
+            let members: JSONObject = [
+                "cid_status": detail.isReachable ? "online" : "offline",
+                "device_status": detail.isConnected ? "online" : "offline",
+            ]
+            return (device, members)
         }
+        return envelope(JSONObject(statuses), longwire: ["unknown": unknown.unlessEmpty])
     }
 
-    private func count() -> APIResponse {
-        envelope { writer in
-            writer.object { $0.member("user_count", operation.count) }
-        }
-    }
+    private func count() -> APIResponse { envelope(["user_count": operation.count]) }
 
     // MARK: Parts
 
@@ -242,19 +195,15 @@ private struct Answer {
         return names + request.notCIDs
     }
 
-    private func list(_ name: StaticString, _ texts: [String], _ writer: inout JSONWriter) {
-        guard !texts.isEmpty else { return }
-        writer.strings(name, texts)
+    /// The devices that exist.
+    private var described: [(device: String, detail: DeviceDetail)] {
+        zip(request.devices, outcomes).compactMap { device, outcome in
+            guard case .device(let detail) = outcome else { return nil }
+            return (device.description, detail)
+        }
     }
 
-    private func envelope(
-        _ data: ((inout JSONWriter) -> Void)?, beside: (inout JSONWriter) -> Void = { _ in }
-    ) -> APIResponse {
-        APIResponse.getui(
-            capacity: 256 + 96 * outcomes.count, data: data,
-            beside: { writer in
-                beside(&writer)
-                request.notes.write(to: &writer)
-            })
+    private func envelope(_ data: JSONObject? = nil, longwire: JSONObject = [:]) -> APIResponse {
+        .success(data, longwire: longwire + request.notes.members)
     }
 }

@@ -240,40 +240,28 @@ struct ChannelReport {
     }
 
     private static func success(_ request: ChannelRequest, _ answer: ChannelAnswer) -> [UInt8] {
-        var writer = JSONWriter(capacity: 256 + answer.body.count)
-        writer.beginObject()
-        if case .create = request.call { writer.member("channelId", answer.channelID) }
-        if !answer.requestID.isEmpty { writer.member("requestId", answer.requestID) }
-        if !answer.uniqueID.isEmpty { writer.member("uniqueId", answer.uniqueID) }
+        var members: JSONObject = [:]
+        if case .create = request.call { members.add("channelId", answer.channelID) }
+        members.add("requestId", answer.requestID.unlessEmpty)
+        members.add("uniqueId", answer.uniqueID.unlessEmpty)
         let parser = JSONParser()
         answer.body.withUnsafeBytes { bytes in
             guard let value = try? parser.parse(bytes), value.kind == .object else { return }
             switch request.call {
             case .list:
-                writer.array("channels") { writer in
-                    if let list = value["channels"], list.kind == .array {
-                        for item in list.elements { writer.string(item.string ?? "") }
-                    }
-                }
+                let list = value["channels"].flatMap { $0.kind == .array ? $0 : nil }
+                members.add("channels", list?.elements.map { $0.string ?? "" } ?? [])
             case .read(let id):
-                writer.member("channelId", id)
+                members.add("channelId", id)
                 let number = value["message-storage-policy"]?.lenientInteger
-                writer.member("storage", number.flatMap { ChannelStorage(rawValue: $0)?.name } ?? "unknown")
+                members.add("storage", number.flatMap { ChannelStorage(rawValue: $0)?.name } ?? "unknown")
             case .create, .delete, .broadcast: break
             }
         }
-        writer.endObject()
-        return writer.bytes
+        return members.bytes
     }
 
     static func error(_ code: String, _ message: String) -> [UInt8] {
-        var writer = JSONWriter(capacity: 256)
-        writer.object { writer in
-            writer.object("error") { writer in
-                writer.member("code", code)
-                writer.member("message", message)
-            }
-        }
-        return writer.bytes
+        (["error": ["code": code, "message": message] as JSONObject] as JSONObject).bytes
     }
 }

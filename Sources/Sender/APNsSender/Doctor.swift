@@ -170,24 +170,12 @@ struct Doctor {
     }
 
     private func job(_ environment: Environment) -> [UInt8] {
-        var writer = JSONWriter(capacity: 1_024)
-        writer.object { writer in
-            writer.array("jobs") { writer in
-                writer.object { writer in
-                    for (name, value) in [
-                        ("jobId", "doctor"), ("leaseId", "doctor"), ("appId", "doctor"), ("tokenKind", "alert"),
-                        ("deviceToken", token ?? Self.strangerToken), ("environment", environment.rawValue),
-                        ("topic", topic),
-                        ("pushType", "background"), ("apnsId", "00000000-0000-4000-8000-000000000000"),
-                    ] {
-                        writer.member(text: name, value)
-                    }
-                    writer.member("priority", 5)
-                    writer.key("body")
-                    writer.raw(Array("{\"aps\":{\"content-available\":1}}".utf8))
-                }
-            }
-        }
-        return writer.bytes
+        let job: JSONObject = [
+            "jobId": "doctor", "leaseId": "doctor", "appId": "doctor", "tokenKind": "alert",
+            "deviceToken": token ?? Self.strangerToken, "environment": environment.rawValue, "topic": topic,
+            "pushType": "background", "apnsId": "00000000-0000-4000-8000-000000000000", "priority": 5,
+            "body": ["aps": ["content-available": 1] as JSONObject] as JSONObject,
+        ]
+        return (["jobs": [job]] as JSONObject).bytes
     }
 }

@@ -190,38 +190,27 @@ package final class FakeAPNs {
     ) {
         guard let record else { return }
         let request = exchange.request
-        var writer = JSONWriter(capacity: 512 + request.body.count)
-        writer.beginObject()
-        writer.member("at", SystemClock.wallMilliseconds)
-        writer.member("environment", judge.environment.rawValue)
-        writer.member("connection", exchange.connection?.number ?? 0)
-        writer.member("stream", exchange.id)
-        writer.member("token", request.token)
-        if request.token.isEmpty {
-            writer.member("method", request.method)
-            writer.member("path", request.path)
-        }
-        if let channel = channel ?? request.fields["apns-channel-id"] { writer.member("channelId", channel) }
-        if let token = judge.providerToken(of: request) {
-            writer.member("keyId", token.keyID)
-            writer.member("issuedAt", token.issuedAt)
-        }
-        for (name, key) in [
-            ("apns-id", "id"), ("apns-topic", "topic"), ("apns-push-type", "pushType"), ("apns-priority", "priority"),
-            ("apns-expiration", "expiration"), ("apns-collapse-id", "collapseId"),
-        ] {
-            guard let value = request.fields[name] else { continue }
-            writer.member(text: key, value)
-        }
-        writer.member("deed", deed.rawValue)
-        writer.member("status", status)
-        writer.member("reason", reason)
-        writer.member("taken", isTaken)
+        let isAboutChannels = request.token.isEmpty
+        let provider = judge.providerToken(of: request)
         let isJSON = request.body.withUnsafeBytes { (try? parser.parse($0)) != nil }
-        writer.key("body")
-        if isJSON { writer.raw(request.body) } else { writer.string(String(decoding: request.body, as: UTF8.self)) }
-        writer.endObject()
-        record(writer.bytes)
+        let origin: JSONObject = [
+            "at": SystemClock.wallMilliseconds, "environment": judge.environment.rawValue,
+            "connection": exchange.connection?.number ?? 0, "stream": exchange.id, "token": request.token,
+            "method": isAboutChannels ? request.method : nil, "path": isAboutChannels ? request.path : nil,
+            "channelId": channel ?? request.fields["apns-channel-id"], "keyId": provider?.keyID,
+            "issuedAt": provider?.issuedAt,
+        ]
+        let headers: JSONObject = [
+            "id": request.fields["apns-id"], "topic": request.fields["apns-topic"],
+            "pushType": request.fields["apns-push-type"], "priority": request.fields["apns-priority"],
+            "expiration": request.fields["apns-expiration"], "collapseId": request.fields["apns-collapse-id"],
+        ]
+        let body: any JSONWritable =
+            isJSON ? JSONText(request.body) : String(decoding: request.body, as: UTF8.self)
+        let verdict: JSONObject = [
+            "deed": deed.rawValue, "status": status, "reason": reason, "taken": isTaken, "body": body,
+        ]
+        record((origin + headers + verdict).bytes)
     }
 
     // MARK: Phones
@@ -237,9 +226,6 @@ package final class FakeAPNs {
 
     /// Taps a notification; what the app gets as JSON, or `nil` when the phone does not show it.
     package func tap(token: String, id: String) -> [UInt8]? {
-        guard let tap = phones.tap(token, id) else { return nil }
-        var writer = JSONWriter(capacity: 256)
-        FakePhones.write(tap, to: &writer)
-        return writer.bytes
+        phones.tap(token, id)?.members.bytes
     }
 }

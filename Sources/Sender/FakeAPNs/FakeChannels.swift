@@ -107,11 +107,7 @@ struct FakeChannels {
     }
 
     private func list(_ topic: String) -> [UInt8] {
-        var writer = JSONWriter(capacity: 1_024)
-        writer.object { writer in
-            writer.strings("channels", channels.filter { $0.topic == topic }.map(\.id))
-        }
-        return writer.bytes
+        (["channels": channels.filter { $0.topic == topic }.map(\.id)] as JSONObject).bytes
     }
 
     private mutating func broadcast(_ request: FakeRequest, _ topic: String, _ parser: JSONParser) -> Verdict {
@@ -142,19 +138,13 @@ struct FakeChannels {
 
     /// All channels as JSON, newest first, each with its last broadcast.
     func page() -> [UInt8] {
-        var writer = JSONWriter(capacity: 1_024)
-        writer.object { writer in
-            writer.objects("channels", channels.reversed()) { writer, channel in
-                writer.member("id", channel.id)
-                writer.member("topic", channel.topic)
-                writer.member("storage", channel.keepsLast ? "last" : "none")
-                writer.member("broadcasts", channel.broadcastCount)
-                if !channel.last.isEmpty {
-                    writer.key("last")
-                    writer.raw(channel.last)
-                }
-            }
+        let all = channels.reversed().map { channel -> JSONObject in
+            [
+                "id": channel.id, "topic": channel.topic, "storage": channel.keepsLast ? "last" : "none",
+                "broadcasts": channel.broadcastCount,
+                "last": channel.last.isEmpty ? nil : JSONText(channel.last),
+            ]
         }
-        return writer.bytes
+        return (["channels": all] as JSONObject).bytes
     }
 }

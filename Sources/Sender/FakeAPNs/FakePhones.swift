@@ -29,6 +29,10 @@ struct FakePhones {
         var token: String
         var id: String
         var payload: [UInt8]
+
+        var members: JSONObject {
+            ["number": number, "token": token, "id": id, "userInfo": JSONText(payload)]
+        }
     }
 
     private static let phoneLimit = 1_000
@@ -83,58 +87,24 @@ struct FakePhones {
 
     /// All phones as JSON, newest first.
     func page() -> [UInt8] {
-        var writer = JSONWriter(capacity: 4_096)
-        writer.object { writer in
-            writer.array("phones") { writer in
-                for token in order.reversed() {
-                    guard let phone = phones[token] else { continue }
-                    writer.object { writer in
-                        writer.member("token", token)
-                        writer.member("badge", phone.badge)
-                        writer.array("shown") { writer in
-                            for shown in phone.shown.reversed() { Self.write(shown, to: &writer) }
-                        }
-                    }
-                }
+        let all = order.reversed().compactMap { token in
+            phones[token].map { phone -> JSONObject in
+                ["token": token, "badge": phone.badge, "shown": phone.shown.reversed().map(Self.members)]
             }
         }
-        return writer.bytes
+        return (["phones": all] as JSONObject).bytes
     }
 
-    private static func write(_ shown: Shown, to writer: inout JSONWriter) {
-        writer.object { writer in
-            writer.member("id", shown.id)
-            writer.member("at", shown.at)
-            writer.member("pushType", shown.pushType)
-            writer.member("topic", shown.topic)
-            writer.member("collapseId", shown.collapseID)
-            writer.member("title", shown.title)
-            writer.member("text", shown.text)
-            writer.member("sound", shown.sound)
-            writer.member("tapped", shown.isTapped)
-            writer.key("payload")
-            writer.raw(shown.payload)
-        }
+    private static func members(_ shown: Shown) -> JSONObject {
+        [
+            "id": shown.id, "at": shown.at, "pushType": shown.pushType, "topic": shown.topic,
+            "collapseId": shown.collapseID, "title": shown.title, "text": shown.text, "sound": shown.sound,
+            "tapped": shown.isTapped, "payload": JSONText(shown.payload),
+        ]
     }
 
     /// Taps after a number, as JSON.
     func page(tapsAfter number: Int) -> [UInt8] {
-        var writer = JSONWriter(capacity: 512)
-        writer.object { writer in
-            writer.array("taps") { writer in
-                for tap in taps where tap.number > number { Self.write(tap, to: &writer) }
-            }
-        }
-        return writer.bytes
-    }
-
-    static func write(_ tap: Tap, to writer: inout JSONWriter) {
-        writer.object { writer in
-            writer.member("number", tap.number)
-            writer.member("token", tap.token)
-            writer.member("id", tap.id)
-            writer.key("userInfo")
-            writer.raw(tap.payload)
-        }
+        (["taps": taps.filter { $0.number > number }.map(\.members)] as JSONObject).bytes
     }
 }

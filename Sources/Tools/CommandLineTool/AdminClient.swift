@@ -21,9 +21,9 @@ struct AdminClient {
 
     /// The answer to a request that was granted.
     func send(
-        _ method: GatewayHTTP.Method, _ path: String, body: String? = nil
+        _ method: GatewayHTTP.Method, _ path: String, body: JSONText? = nil
     ) throws(CommandFailure) -> GatewayHTTP.Answer {
-        let answer = try client.send(method, path, body: body)
+        let answer = try client.send(method, path, body: body?.text)
         try Self.requireGranted(answer)
         return answer
     }

@@ -136,14 +136,14 @@ extension AppCommand {
         _ arguments: ParsedArguments, _ context: CommandContext, _ method: GatewayHTTP.Method, _ path: String,
         _ body: [String: Any]?
     ) throws(CommandFailure) -> ExitCode {
-        var text: String?
+        var text: JSONText?
         if let body {
             guard let data = try? JSONSerialization.data(withJSONObject: body, options: [.sortedKeys]) else {
                 throw .usage("the settings cannot be written as JSON")
             }
-            text = String(decoding: data, as: UTF8.self)
+            text = .verbatim(String(decoding: data, as: UTF8.self))
         } else if method == .post {
-            text = ""
+            text = .verbatim("")
         }
         let answer = try AdminClient(Credentials(arguments, context)).send(method, path, body: text)
         guard !Display(arguments, context).isJSON else {

@@ -34,14 +34,14 @@ enum ClusterCommand {
         let client = try AdminClient(Credentials(arguments, context))
         let before = try ClusterView(try client.send(.get, "/v1/cluster"))
         let node = try number(arguments, "node", before) ?? before.node
-        var body: [(String, JSONText)] = [("node", .integer(Int64(node)))]
-        if arguments.has("undo") {
-            body.append(("undo", .bool(true)))
-        } else if !before.nodes.contains(where: { $0.number != node && !$0.isDrained && !$0.isLeaving }) {
+        if !arguments.has("undo"),
+            !before.nodes.contains(where: { $0.number != node && !$0.isDrained && !$0.isLeaving })
+        {
             throw CommandFailure.refused(
                 "no other gateway of cluster \(before.name) takes parts: gateway \(node) would keep them")
         }
-        _ = try client.send(.post, "/v1/cluster/drain", body: JSONText.object(body).text)
+        let undo = arguments.has("undo") ? true : nil
+        _ = try client.send(.post, "/v1/cluster/drain", body: ["node": node, "undo": undo])
         if arguments.has("undo") {
             context.write("gateway \(node) may have parts again")
             return .done
@@ -69,14 +69,12 @@ enum ClusterCommand {
         guard let part = try arguments.number("part", in: 0...255) else {
             throw CommandFailure.usage("--part is missing: the number that cluster status shows")
         }
-        var body: [(String, JSONText)] = [("part", .integer(part))]
         let client = try AdminClient(Credentials(arguments, context))
         var target: Int?
         if arguments.text("to") != nil {
             target = try number(arguments, "to", try ClusterView(try client.send(.get, "/v1/cluster")))
         }
-        if let target { body.append(("to", .integer(Int64(target)))) }
-        _ = try client.send(.post, "/v1/cluster/move", body: JSONText.object(body).text)
+        _ = try client.send(.post, "/v1/cluster/move", body: ["part": part, "to": target])
         guard let target else {
             context.write("part \(part) goes where the cluster places it")
             return .done

@@ -5,89 +5,58 @@ internal import Wire
 /// The JSON lines of `longwire connect`.
 enum ConnectReport {
     static func line(for message: ReceivedMessage) -> JSONText {
-        var members: [(String, JSONText)] = [
-            ("event", .string("message")), ("msgId", .string(message.messageID.description)),
-            ("taskId", .string(message.taskID.text)), ("stream", .unsigned(UInt64(message.stream))),
-            ("sequence", .unsigned(message.sequence)), ("offline", .bool(message.isOffline)),
-            ("acceptedAt", .unsigned(message.acceptedAt)), ("alertedAt", .unsigned(message.alertedAt)),
-            ("attempt", .unsigned(UInt64(message.attempt))),
+        let text = String(validating: message.payload, as: UTF8.self)
+        let alert = message.alert.map { ["title": $0.title, "body": $0.body] as JSONText }
+        return [
+            "event": "message", "msgId": message.messageID.description, "taskId": message.taskID.text,
+            "stream": message.stream, "sequence": message.sequence, "offline": message.isOffline,
+            "acceptedAt": message.acceptedAt, "alertedAt": message.alertedAt, "attempt": message.attempt,
+            "collapseKey": message.collapseKey.isEmpty ? nil : message.collapseKey, "alert": alert, "payload": text,
+            "payloadBase64": text == nil ? Data(message.payload).base64EncodedString() : nil,
         ]
-        if !message.collapseKey.isEmpty { members.append(("collapseKey", .string(message.collapseKey))) }
-        if let alert = message.alert {
-            members.append(("alert", .object([("title", .string(alert.title)), ("body", .string(alert.body))])))
-        }
-        if let text = String(validating: message.payload, as: UTF8.self) {
-            members.append(("payload", .string(text)))
-        } else {
-            members.append(("payloadBase64", .string(Data(message.payload).base64EncodedString())))
-        }
-        return .object(members)
     }
 
     /// `nil`: not worth a line.
     static func line(for event: ClientEvent) -> JSONText? {
         switch event {
-        case .registered(let cid): make("registered", [("cid", .string(cid.description))])
-        case .registrationLost(let cid): make("registrationLost", [("cid", .string(cid.description))])
-        case .connecting(let host, let port):
-            make("connecting", [("host", .string(host)), ("port", .unsigned(UInt64(port)))])
+        case .registered(let cid): ["event": "registered", "cid": cid.description]
+        case .registrationLost(let cid): ["event": "registrationLost", "cid": cid.description]
+        case .connecting(let host, let port): ["event": "connecting", "host": host, "port": port]
         case .welcomed(let welcome): line(for: welcome)
-        case .queueReset(let old, let new): make("queueReset", [("from", .unsigned(old)), ("to", .unsigned(new))])
+        case .queueReset(let old, let new): ["event": "queueReset", "from": old, "to": new]
         case .closed(let code, let reason):
-            make(
-                "closed",
-                [
-                    ("code", .unsigned(UInt64(code))),
-                    ("name", CloseCode(rawValue: code).map { .string("\($0)") } ?? .null), ("reason", .string(reason)),
-                ])
-        case .disconnected(let reason): make("disconnected", [("reason", .string(reason))])
-        case .retrying(let milliseconds): make("retry", [("afterMilliseconds", .integer(milliseconds))])
+            [
+                "event": "closed", "code": code,
+                "name": CloseCode(rawValue: code).map { .string("\($0)") } ?? JSONText.null, "reason": reason,
+            ]
+        case .disconnected(let reason): ["event": "disconnected", "reason": reason]
+        case .retrying(let milliseconds): ["event": "retry", "afterMilliseconds": milliseconds]
         case .updated(let request, let code, let reason):
-            make(
-                "updated",
-                [
-                    ("request", .unsigned(UInt64(request))), ("code", .unsigned(UInt64(code))),
-                    ("reason", .string(reason)),
-                ])
+            ["event": "updated", "request": request, "code": code, "reason": reason]
         case .suppressed(let id, let sequence, let wasOpened):
-            make(
-                "suppressed",
-                [
-                    ("msgId", .string(id.description)), ("sequence", .unsigned(sequence)),
-                    ("why", .string(wasOpened ? "opened" : "processed")),
-                ])
+            [
+                "event": "suppressed", "msgId": id.description, "sequence": sequence,
+                "why": wasOpened ? "opened" : "processed",
+            ]
         case .droppedWhileSuspended(let id, let sequence):
-            make("dropped", [("msgId", .string(id.description)), ("sequence", .unsigned(sequence))])
-        case .revoked(let task): make("revoked", [("taskId", .string(task.text))])
-        case .messageTaken(let message):
-            make("sent", [("request", .unsigned(UInt64(message.number)))])
+            ["event": "dropped", "msgId": id.description, "sequence": sequence]
+        case .revoked(let task): ["event": "revoked", "taskId": task.text]
+        case .messageTaken(let message): ["event": "sent", "request": message.number]
         case .messageRefused(let message, let code, let reason):
-            make(
-                "sendRefused",
-                [
-                    ("request", .unsigned(UInt64(message.number))), ("code", .unsigned(UInt64(code))),
-                    ("reason", .string(reason)),
-                ])
+            ["event": "sendRefused", "request": message.number, "code": code, "reason": reason]
         case .fetched: nil
-        case .stateNotStored(let error): make("stateNotStored", [("error", .string(error.description))])
-        case .stopped(let error): make("stopped", [("error", error.map { .string($0.description) } ?? .null)])
+        case .stateNotStored(let error): ["event": "stateNotStored", "error": error.description]
+        case .stopped(let error):
+            ["event": "stopped", "error": error.map { .string($0.description) } ?? JSONText.null]
         }
     }
 
     private static func line(for welcome: WelcomeDetails) -> JSONText {
-        make(
-            "welcome",
-            [
-                ("cid", .string(welcome.cid.description)), ("generation", .unsigned(welcome.generation)),
-                ("queueEpoch", .unsigned(welcome.queueEpoch)),
-                ("heartbeatSeconds", .unsigned(UInt64(welcome.heartbeatSeconds))),
-                ("window", .unsigned(UInt64(welcome.window))), ("serverTime", .unsigned(welcome.serverTime)),
-                ("backlog", .unsigned(welcome.backlog)),
-                ("dropped", .object(welcome.dropped.map { ($0.reason, .unsigned($0.count)) })),
-            ])
-    }
-
-    private static func make(_ event: String, _ members: [(String, JSONText)]) -> JSONText {
-        .object([("event", .string(event))] + members)
+        [
+            "event": "welcome", "cid": welcome.cid.description, "generation": welcome.generation,
+            "queueEpoch": welcome.queueEpoch, "heartbeatSeconds": welcome.heartbeatSeconds, "window": welcome.window,
+            "serverTime": welcome.serverTime, "backlog": welcome.backlog,
+            "dropped": JSONText.object(welcome.dropped.map { ($0.reason, $0.count) }),
+        ]
     }
 }

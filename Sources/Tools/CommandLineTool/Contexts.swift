@@ -89,10 +89,10 @@ enum ContextCommand {
     ) { arguments, context in
         let contexts = try Contexts(context.environment)
         if Display(arguments, context).isJSON {
-            let list = contexts.all.keys.sorted().map { name in
-                JSONText.object([("name", .string(name)), ("current", .bool(name == contexts.current))])
+            let list = contexts.all.keys.sorted().map { name -> JSONText in
+                ["name": name, "current": name == contexts.current]
             }
-            context.write(JSONText.object([("file", .string(contexts.path)), ("contexts", .array(list))]).text)
+            context.write((["file": contexts.path, "contexts": list] as JSONText).text)
             return .done
         }
         if contexts.all.isEmpty { context.write("There is no context: \(contexts.path) has none, or is not there.") }

@@ -17,14 +17,9 @@ enum DeviceCommand {
             "\(try appPath(arguments, context))/devices?limit=\(try arguments.number("limit", in: 1...500) ?? 20)"
         if let after = arguments.text("after") { path += "&after=\(try TraceCommand.hexDigits(after, "--after"))" }
         let answer = try AdminClient(Credentials(arguments, context)).send(.get, path)
-        guard !Display(arguments, context).isJSON else {
-            context.write(answer.text)
-            return .done
+        return Display(arguments, context).show(answer, on: context) { page in
+            page.texts("devices") + (page.text("next").map { ["more: --after \($0)"] } ?? [])
         }
-        let page = Fields(answer.object)
-        for cid in page.texts("devices") { context.write(cid) }
-        if let next = page.text("next") { context.write("more: --after \(next)") }
-        return .done
     }
 
     static let show = syntax("device show")
@@ -41,14 +36,9 @@ enum DeviceCommand {
             let client = try AdminClient(Credentials(arguments, context))
             let answer = try client.send(.get, "\(try appPath(arguments, context))/devices/\(cid)")
             let display = Display(arguments, context)
-            guard !display.isJSON else {
-                context.write(answer.text)
-                return .done
+            return display.show(answer, on: context) { view in
+                ["Device \(display.paint(cid, .strong)) of app \(view.text("appId") ?? "")"] + lines(view, display)
             }
-            let view = Fields(answer.object)
-            context.write("Device \(display.paint(cid, .strong)) of app \(view.text("appId") ?? "")")
-            for line in lines(view, display) { context.write(line) }
-            return .done
         }
     }
 
@@ -57,11 +47,9 @@ enum DeviceCommand {
         operands: [cid], options: options
     ) { arguments, context in
         let answer = try change(arguments, context, cid: arguments.operands[0], "disconnect")
-        let isDone = Fields(answer.object).flag("disconnected")
-        context.write(
-            Display(arguments, context).isJSON
-                ? answer.text : isDone ? "The session was ended." : "The device has no session.")
-        return .done
+        return Display(arguments, context).show(answer, on: context) { result in
+            [result.flag("disconnected") ? "The session was ended." : "The device has no session."]
+        }
     }
 
     /// Has the gateway do something to a device.
@@ -70,7 +58,7 @@ enum DeviceCommand {
     ) throws(CommandFailure) -> GatewayHTTP.Answer {
         let cid = try TraceCommand.hexDigits(cid, "CID")
         return try AdminClient(Credentials(arguments, context)).send(
-            .post, "\(try appPath(arguments, context))/devices/\(cid)/\(change)", body: "")
+            .post, "\(try appPath(arguments, context))/devices/\(cid)/\(change)", body: .verbatim(""))
     }
 
     static func appPath(_ arguments: ParsedArguments, _ context: CommandContext) throws(CommandFailure) -> String {
@@ -129,15 +117,10 @@ enum AppCommand {
     ) { arguments, context in
         let answer = try AdminClient(Credentials(arguments, context)).send(.get, "/v1/apps")
         let display = Display(arguments, context)
-        guard !display.isJSON else {
-            context.write(answer.text)
-            return .done
+        return display.show(answer, on: context) { found in
+            let rows = found.list("apps").map { app in ["appId", "state", "source"].map { app.text($0) ?? "" } }
+            return display.table([["app", "state", "source"]] + rows)
         }
-        let rows = Fields(answer.object).list("apps").map { app in
-            ["appId", "state", "source"].map { app.text($0) ?? "" }
-        }
-        for line in display.table([["app", "state", "source"]] + rows) { context.write(line) }
-        return .done
     }
 
     static let show = CommandSyntax(
@@ -157,21 +140,15 @@ enum AppCommand {
         let samples = MetricsText(try client.send(.get, "/metrics").text).samples.filter { $0.labels["app"] == name }
         let display = Display(arguments, context)
         if display.isJSON {
-            let figures = samples.map { sample in
-                JSONText.object([
-                    ("name", .string(sample.name)),
-                    (
-                        "labels",
-                        .object(
-                            sample.labels.filter { $0.key != "app" }.sorted { $0.key < $1.key }
-                                .map { ($0.key, .string($0.value)) })
-                    ),
-                    ("value", .verbatim(MetricsText.number(sample.value))),
-                ])
+            let figures = samples.map { sample -> JSONText in
+                let labels = sample.labels.filter { $0.key != "app" }.sorted { $0.key < $1.key }
+                return [
+                    "name": sample.name, "labels": JSONText.object(labels.map { ($0.key, $0.value) }),
+                    "value": JSONText.verbatim(MetricsText.number(sample.value)),
+                ]
             }
-            var members: [(String, JSONText)] = [("appId", .string(name)), ("figures", .array(figures))]
-            if let page { members.append(("app", .verbatim(page.text))) }
-            context.write(JSONText.object(members).text)
+            let app = page.map { JSONText.verbatim($0.text) }
+            context.write((["appId": name, "figures": figures, "app": app] as JSONText).text)
             return .done
         }
         let rows = samples.map { sample in

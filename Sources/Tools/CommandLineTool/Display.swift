@@ -35,6 +35,12 @@ struct Display {
         hasColours = context.isTerminal && (environment["NO_COLOR"] ?? "").isEmpty && environment["TERM"] != "dumb"
     }
 
+    /// Writes an answer: its JSON, or the lines that `words` makes of it.
+    func show(_ answer: GatewayHTTP.Answer, on context: CommandContext, words: (Fields) -> [String]) -> ExitCode {
+        for line in isJSON ? [answer.text] : words(Fields(answer.object)) { context.write(line) }
+        return .done
+    }
+
     func paint(_ text: String, _ colour: Colour) -> String {
         hasColours ? colour.sequence.text + text + TerminalText.Sequence.plain.text : text
     }

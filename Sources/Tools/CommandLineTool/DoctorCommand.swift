@@ -20,13 +20,13 @@ enum DoctorCommand {
         let findings = try Examination(arguments, context).findings()
         let display = Display(arguments, context)
         if display.isJSON {
-            let list = findings.map { finding in
-                JSONText.object([
-                    ("what", .string(finding.what)), ("verdict", .string(finding.verdict.rawValue)),
-                    ("found", .string(finding.found)), ("advice", .string(finding.advice)),
-                ])
+            let list = findings.map { finding -> JSONText in
+                [
+                    "what": finding.what, "verdict": finding.verdict.rawValue, "found": finding.found,
+                    "advice": finding.advice,
+                ]
             }
-            context.write(JSONText.object([("findings", .array(list))]).text)
+            context.write((["findings": list] as JSONText).text)
         } else {
             for finding in findings {
                 let word = display.paint(HelpText.pad(finding.verdict.rawValue, 8), finding.verdict.colour)

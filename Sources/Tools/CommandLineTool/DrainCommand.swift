@@ -25,16 +25,14 @@ enum DrainCommand {
             guard arguments.text("pace") == nil, arguments.text("alternate") == nil else {
                 throw CommandFailure.usage("--undo stands alone")
             }
-            let status = try Status(
-                client.send(.post, "/v1/drain", body: JSONText.object([("undo", .bool(true))]).text))
+            let status = try Status(client.send(.post, "/v1/drain", body: ["undo": true]))
             context.write("devices may come again; \(status.connections) are connected")
             return .done
         }
         let pace = try Self.pace(try arguments.required("pace", "how many devices a second, for example 200/s"))
         let seconds = try arguments.number("wait-seconds", in: 0...86_400)
-        var body: [(String, JSONText)] = [("pace", .integer(pace))]
-        if let alternate = arguments.text("alternate") { body.append(("alternate", .string(alternate))) }
-        var status = try Status(client.send(.post, "/v1/drain", body: JSONText.object(body).text))
+        let body: JSONText = ["pace": pace, "alternate": arguments.text("alternate")]
+        var status = try Status(client.send(.post, "/v1/drain", body: body))
         let end = seconds.map { Date().addingTimeInterval(Double($0)) }
         while true {
             context.write(status.words)

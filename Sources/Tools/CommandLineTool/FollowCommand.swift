@@ -47,7 +47,7 @@ enum FollowCommand {
                     throw CommandFailure.refused("the answer has no cursor")
                 }
                 if !items.isEmpty, !arguments.has("no-ack") {
-                    _ = try client.send(.post, "\(path)/ack", body: #"{"cursor":"\#(cursor)"}"#)
+                    _ = try client.send(.post, "\(path)/ack", body: ["cursor": cursor])
                 }
                 after = cursor
                 count += Int64(items.count)

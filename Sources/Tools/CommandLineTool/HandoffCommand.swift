@@ -17,14 +17,12 @@ enum HandoffCommand {
         ]
     ) { arguments, context in
         let wait = try arguments.number("wait-seconds", in: 0...30) ?? 0
-        let body = JSONText.object([
-            ("channel", .string(arguments.text("channel") ?? "apns")),
-            ("max", .integer(try arguments.number("max", in: 1...500) ?? 10)),
-            ("leaseSeconds", .integer(try arguments.number("lease-seconds", in: 5...300) ?? 60)),
-            ("waitSeconds", .integer(wait)),
-        ])
+        let body: JSONText = [
+            "channel": arguments.text("channel") ?? "apns", "max": try arguments.number("max", in: 1...500) ?? 10,
+            "leaseSeconds": try arguments.number("lease-seconds", in: 5...300) ?? 60, "waitSeconds": wait,
+        ]
         let client = try AdminClient(Credentials(arguments, context), timeoutSeconds: Double(wait) + 30)
-        context.write(try client.send(.post, "/v1/handoff/lease", body: body.text).text)
+        context.write(try client.send(.post, "/v1/handoff/lease", body: body).text)
         return .done
     }
 
@@ -47,21 +45,15 @@ enum HandoffCommand {
         guard let outcome = try arguments.choice("outcome", outcomes.map { ($0, $0) }) else {
             throw CommandFailure.usage("--outcome is missing: one of \(outcomes.joined(separator: ", "))")
         }
-        var result: [(String, JSONText)] = [
-            ("jobId", .string(try arguments.required("job", "the jobId that lease named"))),
-            ("leaseId", .string(try arguments.required("lease", "the leaseId that lease named"))),
-            ("outcome", .string(outcome)),
+        let result: JSONText = [
+            "jobId": try arguments.required("job", "the jobId that lease named"),
+            "leaseId": try arguments.required("lease", "the leaseId that lease named"), "outcome": outcome,
+            "reason": arguments.text("reason"), "vendorId": arguments.text("vendor-id"),
+            "timestamp": try arguments.number("timestamp", in: 0...(1 << 52)),
+            "retryAfterSeconds": try arguments.number("retry-after", in: 0...86_400),
         ]
-        if let reason = arguments.text("reason") { result.append(("reason", .string(reason))) }
-        if let id = arguments.text("vendor-id") { result.append(("vendorId", .string(id))) }
-        if let time = try arguments.number("timestamp", in: 0...(1 << 52)) {
-            result.append(("timestamp", .integer(time)))
-        }
-        if let seconds = try arguments.number("retry-after", in: 0...86_400) {
-            result.append(("retryAfterSeconds", .integer(seconds)))
-        }
         let client = try AdminClient(Credentials(arguments, context))
-        let answer = try client.send(.post, "/v1/handoff/results", body: JSONText.array([.object(result)]).text)
+        let answer = try client.send(.post, "/v1/handoff/results", body: .array([result]))
         context.write(answer.text)
         return .done
     }

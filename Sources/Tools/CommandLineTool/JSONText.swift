@@ -8,7 +8,7 @@ enum JSONText: Equatable {
     case unsigned(UInt64)
     case string(String)
     case array([JSONText])
-    case object([(String, JSONText)])
+    case members([(String, JSONText)])
     /// JSON already.
     case verbatim(String)
 
@@ -23,12 +23,38 @@ enum JSONText: Equatable {
         case .unsigned(let value): String(value)
         case .string(let value): Self.quote(value)
         case .array(let values): "[" + values.map(\.text).joined(separator: ",") + "]"
-        case .object(let members):
+        case .members(let members):
             "{" + members.map { Self.quote($0) + ":" + $1.text }.joined(separator: ",") + "}"
         case .verbatim(let text): text
         }
     }
 
+    /// `nil` for an object without members.
+    var unlessEmpty: JSONText? {
+        if case .members(let members) = self, members.isEmpty { nil } else { self }
+    }
+
+    /// Members whose value is `nil` are left out.
+    static func object(_ members: [(String, (any JSONTextConvertible)?)]) -> JSONText {
+        .members(members.compactMap { name, value in value.map { (name, $0.json) } })
+    }
+
     /// A reader of JSON lines sees one line, whatever the text holds.
     private static func quote(_ text: String) -> String { JSONString.quoted(text, escaping: .lines) }
 }
+
+/// A value that a member of an object can have.
+protocol JSONTextConvertible { var json: JSONText { get } }
+
+extension JSONText: JSONTextConvertible, ExpressibleByDictionaryLiteral {
+    var json: JSONText { self }
+    init(dictionaryLiteral elements: (String, (any JSONTextConvertible)?)...) { self = .object(elements) }
+}
+extension String: JSONTextConvertible { var json: JSONText { .string(self) } }
+extension Bool: JSONTextConvertible { var json: JSONText { .bool(self) } }
+extension Int: JSONTextConvertible { var json: JSONText { .integer(Int64(self)) } }
+extension Int64: JSONTextConvertible { var json: JSONText { .integer(self) } }
+extension UInt16: JSONTextConvertible { var json: JSONText { .unsigned(UInt64(self)) } }
+extension UInt32: JSONTextConvertible { var json: JSONText { .unsigned(UInt64(self)) } }
+extension UInt64: JSONTextConvertible { var json: JSONText { .unsigned(self) } }
+extension [JSONText]: JSONTextConvertible { var json: JSONText { .array(self) } }

@@ -20,11 +20,8 @@ struct PublishClient {
         client = GatewayHTTP(base: try credentials.httpBase(), trust: credentials.trust)
         let (appKey, secret) = (try credentials.appKey(), try credentials.masterSecret())
         let timestamp = String(Int64(Date().timeIntervalSince1970 * 1_000))
-        let body = JSONText.object([
-            ("appkey", .string(appKey)), ("timestamp", .string(timestamp)),
-            ("sign", .string(SHA256.digest(Array((appKey + timestamp + secret).utf8)).hex)),
-        ])
-        let answer = try send(.post, "auth", body: body.text)
+        let sign = SHA256.digest(Array((appKey + timestamp + secret).utf8)).hex
+        let answer = try send(.post, "auth", body: ["appkey": appKey, "timestamp": timestamp, "sign": sign])
         guard let data = answer.object["data"] as? [String: Any], let token = data["token"] as? String else {
             throw .refused("the gateway's answer to auth has no token: \(TerminalText.plain(answer.text))")
         }
@@ -33,9 +30,9 @@ struct PublishClient {
 
     /// The answer to a call that was granted; the path is without `/v2/{appId}/`.
     func send(
-        _ method: GatewayHTTP.Method, _ path: String, body: String? = nil
+        _ method: GatewayHTTP.Method, _ path: String, body: JSONText? = nil
     ) throws(CommandFailure) -> GatewayHTTP.Answer {
-        let answer = try client.send(method, "/v2/\(AdminClient.segment(appID))/\(path)", body: body)
+        let answer = try client.send(method, "/v2/\(AdminClient.segment(appID))/\(path)", body: body?.text)
         guard answer.status == 200, (answer.object["code"] as? NSNumber)?.intValue == 0 else {
             // The admin listener's errors have another form.
             let hint =
@@ -60,7 +57,6 @@ enum RevokeCommand {
         let task = arguments.operands[0]
         let client = try PublishClient(Credentials(arguments, context))
         let answer = try client.send(.delete, "task/\(AdminClient.segment(task))")
-        context.write(Display(arguments, context).isJSON ? answer.text : "Stopped \(task).")
-        return .done
+        return Display(arguments, context).show(answer, on: context) { _ in ["Stopped \(task)."] }
     }
 }

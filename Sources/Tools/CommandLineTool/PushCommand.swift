@@ -47,9 +47,9 @@ enum PushCommand {
         /// As the body of the call has it.
         var json: JSONText {
             switch self {
-            case .device(let cid): .object([("cid", .array([.string(cid)]))])
-            case .alias(let alias): .object([("alias", .array([.string(alias)]))])
-            case .tag(let tag): .object([("fast_custom_tag", .string(tag))])
+            case .device(let cid): ["cid": [.string(cid)]]
+            case .alias(let alias): ["alias": [.string(alias)]]
+            case .tag(let tag): ["fast_custom_tag": tag]
             case .list, .all: .string("all")
             }
         }
@@ -61,7 +61,7 @@ enum PushCommand {
         let body = try body(arguments, context)
         let cids = try devices(audience)
         let client = try PublishClient(Credentials(arguments, context))
-        let answer = try client.send(.post, audience.path, body: body.text)
+        let answer = try client.send(.post, audience.path, body: body)
         let display = Display(arguments, context)
         func show(_ answer: GatewayHTTP.Answer) {
             for line in display.isJSON ? [answer.text] : describe(answer) { context.write(line) }
@@ -74,11 +74,8 @@ enum PushCommand {
         // As many as one call takes.
         for start in stride(from: 0, to: cids.count, by: 1_000) {
             let page = cids[start..<min(start + 1_000, cids.count)]
-            let call = JSONText.object([
-                ("taskid", .string(task)),
-                ("audience", .object([("cid", .array(page.map { .string($0) }))])),
-            ])
-            show(try client.send(.post, "push/list/cid", body: call.text))
+            let targets: JSONText = ["cid": page.map { JSONText.string($0) }]
+            show(try client.send(.post, "push/list/cid", body: ["taskid": task, "audience": targets]))
         }
         return .done
     }
@@ -114,35 +111,28 @@ enum PushCommand {
 
     static func body(_ arguments: ParsedArguments, _ context: CommandContext) throws(CommandFailure) -> JSONText {
         let audience = try audience(arguments)
-        var settings: [(String, JSONText)] = []
-        if let ttl = try arguments.duration("ttl", in: -1...259_200_000) { settings.append(("ttl", .integer(ttl))) }
-        if let strategy = try arguments.number("strategy", in: 1...4) {
-            settings.append(("strategy", .object([("default", .integer(strategy))])))
-        }
-        if let key = arguments.text("collapse-key") { settings.append(("collapse_key", .string(key))) }
-
+        let ttl = try arguments.duration("ttl", in: -1...259_200_000)
+        let strategy = try arguments.number("strategy", in: 1...4).map { ["default": $0] as JSONText }
+        let settings: JSONText = [
+            "ttl": ttl, "strategy": strategy, "collapse_key": arguments.text("collapse-key"),
+        ]
         let payload = try payload(arguments, context)
-        var ios: [(String, JSONText)] = []
-        let alert = [("title", "alert-title"), ("body", "alert-body")].compactMap { member, option in
-            arguments.text(option).map { (member, JSONText.string($0)) }
-        }
-        if !alert.isEmpty { ios.append(("aps", .object([("alert", .object(alert))]))) }
-        if let badge = arguments.text("badge") {
+        let alert: JSONText = ["title": arguments.text("alert-title"), "body": arguments.text("alert-body")]
+        var aps = alert.unlessEmpty.map { ["alert": $0] as JSONText }
+        let badge = arguments.text("badge")
+        if let badge {
             let digits = badge.first == "+" || badge.first == "-" ? badge.dropFirst() : badge[...]
             guard Int32(digits) != nil, digits.first?.isNumber == true else {
                 throw .usage("--badge is \(badge); it must be a number, or + or - and a number")
             }
-            if alert.isEmpty { ios.append(("aps", .object([("content-available", .integer(1))]))) }
-            ios.append(("auto_badge", .string(badge)))
+            aps = aps ?? ["content-available": 1]
         }
-
-        var members: [(String, JSONText)] = [
-            ("request_id", .string(try requestID(arguments))), ("audience", audience.json),
+        let ios: JSONText = ["aps": aps, "auto_badge": badge]
+        return [
+            "request_id": try requestID(arguments), "audience": audience.json, "settings": settings.unlessEmpty,
+            "push_message": ["transmission": payload] as JSONText,
+            "push_channel": ios.unlessEmpty.map { ["ios": $0] as JSONText },
         ]
-        if !settings.isEmpty { members.append(("settings", .object(settings))) }
-        members.append(("push_message", .object([("transmission", .string(payload))])))
-        if !ios.isEmpty { members.append(("push_channel", .object([("ios", .object(ios))]))) }
-        return .object(members)
     }
 
     private static func payload(_ arguments: ParsedArguments, _ context: CommandContext) throws(CommandFailure)

@@ -21,41 +21,27 @@ enum QueueCommand {
             let cid = try TraceCommand.hexDigits(text, "--cid")
             let path = "\(try DeviceCommand.appPath(arguments, context))/devices/\(cid)/messages?limit=\(limit)"
             let answer = try client.send(.get, path)
-            guard !display.isJSON else {
-                context.write(answer.text)
-                return .done
+            return display.show(answer, on: context) { found in
+                let pending = found.list("messages").filter { $0.text("state") == "pending" }
+                let rows = pending.map { TraceWords($0, device: nil, display).summary }
+                return display.table([["accepted", "message", "state", "why"]] + rows)
             }
-            let pending = Fields(answer.object).list("messages").filter { $0.text("state") == "pending" }
-            let rows = pending.map { TraceWords($0, device: nil, display).summary }
-            for line in display.table([["accepted", "message", "state", "why"]] + rows) { context.write(line) }
-            return .done
         }
         let answer = try client.send(.get, "/v1/handoff/jobs?limit=\(limit)")
-        guard !display.isJSON else {
-            context.write(answer.text)
-            return .done
-        }
-        let found = Fields(answer.object)
-        for queue in found.list("queues") {
-            context.write(
+        return display.show(answer, on: context) { found in
+            let queues = found.list("queues").map { queue in
                 "\(queue.text("appId") ?? "") \(queue.text("channel") ?? ""): \(queue.number("due") ?? 0) due, "
-                    + "\(queue.number("held") ?? 0) held for devices that are reachable or want no alerts")
+                    + "\(queue.number("held") ?? 0) held for devices that are reachable or want no alerts"
+            }
+            let rows = found.list("jobs").map { job in
+                [
+                    Display.time(job.number("dueAt") ?? 0), job.text("jobId") ?? "", job.text("appId") ?? "",
+                    "\(job.number("attempts") ?? 0)", job.text("reason") ?? "",
+                ]
+            }
+            guard !rows.isEmpty else { return queues + ["No job is due."] }
+            return queues + display.table([["due since", "job", "app", "attempts", "last reason"]] + rows)
         }
-        let jobs = found.list("jobs")
-        guard !jobs.isEmpty else {
-            context.write("No job is due.")
-            return .done
-        }
-        let rows = jobs.map { job in
-            [
-                Display.time(job.number("dueAt") ?? 0), job.text("jobId") ?? "", job.text("appId") ?? "",
-                "\(job.number("attempts") ?? 0)", job.text("reason") ?? "",
-            ]
-        }
-        for line in display.table([["due since", "job", "app", "attempts", "last reason"]] + rows) {
-            context.write(line)
-        }
-        return .done
     }
 
     static let purge = CommandSyntax(
@@ -74,13 +60,11 @@ enum QueueCommand {
             throw CommandFailure.usage("this would end up to \(count) messages for good; to do it, add --yes")
         }
         let answer = try DeviceCommand.change(arguments, context, cid: cid, "purge")
-        let result = Fields(answer.object)
-        let left = result.number("left") ?? 0
-        let rest = left > 0 ? "; \(left) stay: in flight, or leased by a sender service" : ""
-        context.write(
-            Display(arguments, context).isJSON
-                ? answer.text : "Ended \(result.number("purged") ?? 0) messages as revoked (purged)\(rest).")
-        return .done
+        return Display(arguments, context).show(answer, on: context) { result in
+            let left = result.number("left") ?? 0
+            let rest = left > 0 ? "; \(left) stay: in flight, or leased by a sender service" : ""
+            return ["Ended \(result.number("purged") ?? 0) messages as revoked (purged)\(rest)."]
+        }
     }
 
     static let replay = CommandSyntax(
@@ -90,9 +74,8 @@ enum QueueCommand {
     ) { arguments, context in
         let answer = try DeviceCommand.change(
             arguments, context, cid: try arguments.required("cid", "the device"), "replay")
-        context.write(
-            Display(arguments, context).isJSON
-                ? answer.text : "\(Fields(answer.object).number("due") ?? 0) jobs are due now that waited for later.")
-        return .done
+        return Display(arguments, context).show(answer, on: context) { result in
+            ["\(result.number("due") ?? 0) jobs are due now that waited for later."]
+        }
     }
 }

@@ -66,9 +66,9 @@ enum TopCommand {
                 let rates = known(Self.rates).map { label, name in
                     (label, JSONText.verbatim(MetricsText.number((rate(name, since: before) * 10).rounded() / 10)))
                 }
-                members.append(("perSecond", .object(rates)))
+                members.append(("perSecond", .members(rates)))
             }
-            return JSONText.object(members).text
+            return JSONText.members(members).text
         }
 
         func screen(since before: Look?, _ display: Display, _ context: CommandContext) -> String {

@@ -151,7 +151,7 @@ struct CommandLineToolTests {
     @Test("text in JSON lines is escaped so that a line stays a line")
     func quoting() throws {
         for text in ["plain", "a\"b\\c", "tab\tline\nreturn\r\u{0}\u{1F}\u{7F}\u{2028}", "漢字 🙂"] {
-            let line = JSONText.object([("t", .string(text))]).text
+            let line = (["t": text] as JSONText).text
             #expect(!line.contains("\n") && !line.contains("\u{2028}"))
             let read = try JSONDecoder().decode([String: String].self, from: Data(line.utf8))
             #expect(read == ["t": text])

@@ -8,20 +8,10 @@ package enum RegisterKeys {
     /// Who owns each part, under which epoch.
     package static func owners(_ name: String) -> [UInt8] { all(name)[3] }
 
-    /// Fields of the constants while a store is copied; `RegisterScripts` refuses every call then.
-    ///
-    /// - kind: `to`: the cluster gets a copy and is not whole before the field goes; `from`: it is read until the time
-    ///   `copyUntil` (the server's, in milliseconds).
-    /// - nonce: the copy's own number.
-    /// - other: what is copied, or where to.
-    package enum CopyField {
-        package static let kind = "copy"
-        package static let nonce = "copyNonce"
-        package static let until = "copyUntil"
-        package static let other = "copyOther"
-        /// The nonce of the last copy that ended.
-        package static let ended = "copyEnded"
-    }
+    // Fields of the constants while a store is copied, during which `RegisterScripts` refuses every call: `copy` is `to`
+    // (the cluster gets a copy and is not whole before the field goes) or `from` (it is read until `copyUntil`, the server's
+    // time in milliseconds); `copyNonce` is the copy's own number, `copyOther` the other store; `copyEnded` is the nonce of
+    // the last copy that ended.
 
     /// The version of what the keys of a cluster hold; a gateway joins a cluster of its own format only.
     package static let format = 1

@@ -37,7 +37,7 @@ extension StoreCommands {
         let seconds = UInt64(try arguments.number("wait-seconds", in: 0...86_400) ?? 3_600)
         let end = SystemClock.monotonicMilliseconds + seconds * 1_000
         var status = try client.send(
-            .post, "/v1/backup", body: JSONText.object([("name", .string(target))]).text
+            .post, "/v1/backup", body: ["name": target]
         ).object
         while status["state"] as? String == "running" {
             guard SystemClock.monotonicMilliseconds < end else {

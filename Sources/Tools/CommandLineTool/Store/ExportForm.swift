@@ -32,10 +32,6 @@ enum ExportForm {
     static let blockByteCount = 256 << 10
     static let blockByteLimit = 1 << 20
     static let blockHeadByteCount = 8
-    /// Bucket, table, the key's three words, the alarm, and the value's length.
-    static let rowHeadByteCount = 2 + 1 + 3 * 8 + 8 + 4
-    /// A table, its rows and bytes, and its digest.
-    static let sumByteCount = 1 + 2 * 8 + 16
 
     enum Kind: UInt8 {
         case header = 0x48  // H
@@ -56,11 +52,11 @@ struct ExportWriter {
     init(_ header: ExportHeader, put: @escaping ([UInt8]) throws -> Void) throws {
         self.put = put
         try out(Array(ExportForm.firstLine.utf8))
-        let text = JSONText.object([
-            ("storeFormat", .integer(Int64(header.storeFormat))), ("release", .string(header.release)),
-            ("madeAt", .integer(header.madeAt)), ("source", .string(header.source)),
-        ]).text
-        body = [ExportForm.Kind.header.rawValue] + Array(text.utf8)
+        let text: JSONText = [
+            "storeFormat": header.storeFormat, "release": header.release, "madeAt": header.madeAt,
+            "source": header.source,
+        ]
+        body = [ExportForm.Kind.header.rawValue] + Array(text.text.utf8)
         try endBlock()
     }
 

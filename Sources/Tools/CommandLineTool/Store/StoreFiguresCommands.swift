@@ -137,65 +137,52 @@ extension StoreCommands {
     // MARK: JSON
 
     private static func json(_ disk: DiskUsage, _ check: StoreCheck?, _ owner: Int32??) -> String {
-        var members: [(String, JSONText)] = [("isRunning", .bool(check == nil))]
-        if let process = owner ?? nil { members.append(("process", .integer(Int64(process)))) }
-        if let check {
-            members.append(("format", .integer(Int64(check.format))))
-            members.append(("tables", tables(check)))
-            let apps = check.queues.sorted { $0.key < $1.key }.map { app, queue in
-                JSONText.object([
-                    ("app", .string(StoreCheck.hex(app))), ("messages", .integer(Int64(queue.messageCount))),
-                    ("bytes", .integer(Int64(queue.byteCount))), ("oldestAcceptedAt", .integer(queue.oldest)),
-                ])
-            }
-            members.append(("queues", .array(apps)))
-            members.append(("damages", .integer(Int64(check.damageCount))))
-            members.append(("log", log(check.log)))
+        let queues = check?.queues.sorted { $0.key < $1.key }.map { app, queue -> JSONText in
+            [
+                "app": StoreCheck.hex(app), "messages": queue.messageCount, "bytes": queue.byteCount,
+                "oldestAcceptedAt": queue.oldest,
+            ]
         }
-        var sizes: [(String, JSONText)] = [
-            ("bytes", .integer(Int64(disk.all.diskByteCount))),
-            ("logBytes", .integer(Int64(disk.journal.diskByteCount))),
-            ("databaseBytes", .integer(Int64(disk.rows.diskByteCount))),
+        let sizes: JSONText = [
+            "bytes": disk.all.diskByteCount, "logBytes": disk.journal.diskByteCount,
+            "databaseBytes": disk.rows.diskByteCount, "preallocatedBytes": check.map { disk.zeroByteCount($0.log) },
         ]
-        if let check { sizes.append(("preallocatedBytes", .integer(Int64(disk.zeroByteCount(check.log))))) }
-        members.append(("disk", .object(sizes)))
-        return JSONText.object(members).text
+        let report: JSONText = [
+            "isRunning": check == nil, "process": (owner ?? nil).map { Int($0) }, "format": check?.format,
+            "tables": check.map(tables), "queues": queues, "damages": check?.damageCount,
+            "log": check.map { log($0.log) }, "disk": sizes,
+        ]
+        return report.text
     }
 
     private static func json(_ check: StoreCheck, _ folder: String) -> String {
-        let damages = check.damages.map { damage in
-            JSONText.object([
-                ("kind", .string(damage.kind.rawValue)), ("place", .string(damage.place)),
-                ("what", .string(damage.what)), ("means", .string(damage.kind.meaning)),
-                ("do", .string(damage.kind.advice)),
-            ])
+        let damages = check.damages.map { damage -> JSONText in
+            [
+                "kind": damage.kind.rawValue, "place": damage.place, "what": damage.what,
+                "means": damage.kind.meaning, "do": damage.kind.advice,
+            ]
         }
-        return JSONText.object([
-            ("folder", .string(folder)), ("isWhole", .bool(check.damageCount == 0)),
-            ("damageCount", .integer(Int64(check.damageCount))), ("damages", .array(damages)),
-            ("format", .integer(Int64(check.format))), ("tables", tables(check)), ("log", log(check.log)),
-            ("staleAlarms", .integer(Int64(check.staleAlarmCount))),
-        ]).text
+        let report: JSONText = [
+            "folder": folder, "isWhole": check.damageCount == 0, "damageCount": check.damageCount,
+            "damages": damages, "format": check.format, "tables": tables(check), "log": log(check.log),
+            "staleAlarms": check.staleAlarmCount,
+        ]
+        return report.text
     }
 
     private static func tables(_ check: StoreCheck) -> JSONText {
         .object(
             StoreKey.Table.allCases.map { table in
                 let figures = check.tables[table] ?? StoreCheck.Table()
-                return (
-                    "\(table)",
-                    .object([
-                        ("rows", .integer(Int64(figures.rowCount))), ("bytes", .integer(Int64(figures.byteCount))),
-                    ])
-                )
+                return ("\(table)", ["rows": figures.rowCount, "bytes": figures.byteCount] as JSONText)
             })
     }
 
     private static func log(_ log: StoreInspection.Log) -> JSONText {
-        .object([
-            ("segments", .integer(Int64(log.segmentCount))), ("records", .integer(Int64(log.recordCount))),
-            ("bytes", .integer(Int64(log.recordByteCount))), ("cutBytes", .integer(Int64(log.cutByteCount))),
-        ])
+        [
+            "segments": log.segmentCount, "records": log.recordCount, "bytes": log.recordByteCount,
+            "cutBytes": log.cutByteCount,
+        ]
     }
 }
 

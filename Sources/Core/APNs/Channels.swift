@@ -3,6 +3,8 @@
 // Sources: Apple's documentation "Sending channel management requests to APNs", "Sending broadcast push notification
 // requests to APNs" and "Handling error responses from Apple Push Notification service".
 
+internal import TextForms
+
 extension Environment {
     /// Apple's host for the management of channels; broadcasts go to `host`.
     package var channelHost: String {
@@ -116,12 +118,7 @@ package struct ChannelRequest: Sendable, Equatable {
     /// - Parameter facts: of the body of a broadcast.
     /// - Returns: the first breach of Apple's rules; `nil`: the request may go.
     package func breach(_ facts: BodyFacts) -> RuleBreach? {
-        let isTopic = topic.utf8.allSatisfy { byte in
-            (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(byte | 0x20)
-                || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) || byte == UInt8(ascii: ".")
-                || byte == UInt8(ascii: "-")
-        }
-        guard isTopic, (1...Bounds.topicByteCount).contains(topic.utf8.count),
+        guard topic.isPlain(with: ".-"), (1...Bounds.topicByteCount).contains(topic.utf8.count),
             !topic.hasSuffix(".push-type.liveactivity"), !topic.hasSuffix(".voip")
         else { return RuleBreach(reason: "TopicDisallowed", advice: "topic is the app's bundle id, without a suffix") }
         if let channelID {
@@ -156,10 +153,6 @@ package struct ChannelRequest: Sendable, Equatable {
     private static func isBase64(_ text: String) -> Bool {
         let digits = text.utf8.drop { $0 != UInt8(ascii: "=") }
         return text.utf8.count % 4 == 0 && digits.count <= 2 && digits.allSatisfy { $0 == UInt8(ascii: "=") }
-            && text.utf8.dropLast(digits.count).allSatisfy { byte in
-                (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(byte | 0x20)
-                    || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) || byte == UInt8(ascii: "+")
-                    || byte == UInt8(ascii: "/")
-            }
+            && text.dropLast(digits.count).isPlain(with: "+/")
     }
 }

@@ -27,11 +27,7 @@ package struct ProviderToken: Sendable, Equatable {
 
     /// Apple gives key ids and team ids of ten characters.
     package static func isIdentifier(_ text: String) -> Bool {
-        text.utf8.count == 10
-            && text.utf8.allSatisfy { byte in
-                (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains(byte)
-                    || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte)
-            }
+        text.utf8.count == 10 && text.isPlain() && text == text.uppercased()
     }
 }
 

@@ -1,5 +1,7 @@
 // Apple's rules that can be checked before a request is spent. The gateway applies those about contents when it accepts a push.
 
+internal import TextForms
+
 /// Why a job is not sent; the name is the result's reason, the text says what to change.
 package struct RuleBreach: Sendable, Equatable {
     package var reason: StaticString
@@ -33,7 +35,7 @@ package enum RequestRules {
 
     private static func form(of notification: Notification) -> RuleBreach? {
         let digits = notification.token.utf8
-        guard Bounds.tokenDigits.contains(digits.count), digits.count % 2 == 0, digits.allSatisfy(isHexDigit) else {
+        guard Bounds.tokenDigits.contains(digits.count), digits.count % 2 == 0, digits.allSatisfy(\.isHexDigit) else {
             return RuleBreach(
                 reason: "BadDeviceToken",
                 advice: "the token is no hexadecimal text: the app must send the token's bytes in hex")
@@ -43,7 +45,7 @@ package enum RequestRules {
             return RuleBreach(reason: "MissingTopic", advice: "give the app's bundle id as apns.topic of the app")
         }
         if let breach = breach(ofCollapseID: notification.collapseID.utf8) { return breach }
-        guard isUUID(notification.id) else {
+        guard notification.id.isUUID else {
             return RuleBreach(reason: "BadMessageId", advice: "apns-id is a UUID: the job is damaged")
         }
         guard notification.expiration >= 0 else {
@@ -125,24 +127,5 @@ package enum RequestRules {
                 reason: "BadActivityBody", advice: "start carries aps.attributes-type and aps.attributes")
         }
         return nil
-    }
-
-    private static func isUUID(_ text: String) -> Bool {
-        var place = 0
-        for byte in text.utf8 {
-            let isDash = place == 8 || place == 13 || place == 18 || place == 23
-            guard isDash ? byte == UInt8(ascii: "-") : isHexDigit(byte) else { return false }
-            place += 1
-        }
-        return place == 36
-    }
-
-    private static func isHexDigit(_ byte: UInt8) -> Bool {
-        switch byte {
-        case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "a")...UInt8(ascii: "f"),
-            UInt8(ascii: "A")...UInt8(ascii: "F"):
-            true
-        default: false
-        }
     }
 }

@@ -1,3 +1,5 @@
+internal import TextForms
+
 /// Another server's address: a name or a number, and a port.
 ///
 /// Unlike a `ListenAddress` it may be a name, which the one who connects looks up.
@@ -12,7 +14,7 @@ package struct HostPort: Hashable, Sendable, CustomStringConvertible {
     package init?(_ text: String) {
         guard let colon = text.lastIndex(of: ":") else { return nil }
         let digits = text[text.index(after: colon)...]
-        guard 1...5 ~= digits.utf8.count, digits.utf8.allSatisfy({ 48...57 ~= $0 }), let port = UInt16(digits), port > 0
+        guard 1...5 ~= digits.utf8.count, digits.utf8.allSatisfy(\.isDigit), let port = UInt16(digits), port > 0
         else { return nil }
         let host = String(text[..<colon])
         if host.hasPrefix("[") {
@@ -31,12 +33,6 @@ package struct HostPort: Hashable, Sendable, CustomStringConvertible {
     /// Letters, digits, hyphens, underscores and dots, as resolvers take them; a numeric IPv4 address is one of these.
     private static func isName(_ text: String) -> Bool {
         1...253 ~= text.utf8.count && text.utf8.first != UInt8(ascii: ".") && text.utf8.first != UInt8(ascii: "-")
-            && text.utf8.allSatisfy {
-                switch $0 {
-                case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, UInt8(ascii: "-"), UInt8(ascii: "_"), UInt8(ascii: "."):
-                    true
-                default: false
-                }
-            }
+            && text.isPlain(with: "-_.")
     }
 }

@@ -6,16 +6,7 @@ package enum AppAct: String, Sendable, Codable, CaseIterable {
     case create, change, rotate, enable, disable, delete
 
     /// As an answer and the log name it.
-    package var past: String {
-        switch self {
-        case .create: "created"
-        case .change: "changed"
-        case .rotate: "rotated"
-        case .enable: "enabled"
-        case .disable: "disabled"
-        case .delete: "deleted"
-        }
-    }
+    package var past: String { rawValue + "d" }
 }
 
 /// A call about one app.

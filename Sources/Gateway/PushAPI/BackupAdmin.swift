@@ -1,5 +1,6 @@
 /// The backup that a gateway makes, or made last.
 internal import JSON
+internal import TextForms
 
 package struct BackupStatus: Sendable, Equatable {
     package enum State: String, Sendable { case none, running, done, failed }
@@ -43,16 +44,8 @@ extension StrictObject {
     static func backup(_ body: JSONValue) throws(AdminFault) -> String {
         let fields = try StrictObject(body, known: ["name"])
         guard let name = try fields.text("name") else { throw .invalid("name is missing") }
-        let bytes = name.utf8
-        let isPlain = bytes.allSatisfy { byte in
-            switch byte {
-            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"): true
-            case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "_"), UInt8(ascii: "."): true
-            default: false
-            }
-        }
-        guard 1...Limits.backupNameByteCount ~= bytes.count, isPlain, bytes.first != UInt8(ascii: "."),
-            bytes.first != UInt8(ascii: "-")
+        guard 1...Limits.backupNameByteCount ~= name.utf8.count, name.isPlain(with: "-_."), !name.hasPrefix("."),
+            !name.hasPrefix("-")
         else {
             throw .invalid(
                 "name has 1 to \(Limits.backupNameByteCount) letters, digits, dots, - and _, and begins with none of . and -"

@@ -1,5 +1,6 @@
 /// What an operator wishes of a gateway's devices.
 internal import JSON
+internal import TextForms
 
 package enum DrainRequest: Sendable, Equatable {
     /// They are told to go, `pace` a second; to `alternate`, if it is not empty.
@@ -62,15 +63,6 @@ extension StrictObject {
         var host = text[..<colon]
         let isBracketed = host.hasPrefix("[") && host.hasSuffix("]")
         if isBracketed { host = host.dropFirst().dropLast() }
-        return !host.isEmpty
-            && host.utf8.allSatisfy { byte in
-                switch byte {
-                case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "a")...UInt8(ascii: "z"),
-                    UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "."), UInt8(ascii: "-"), UInt8(ascii: "_"):
-                    true
-                case UInt8(ascii: ":"): isBracketed
-                default: false
-                }
-            }
+        return !host.isEmpty && host.isPlain(with: isBracketed ? ".-_:" : ".-_")
     }
 }

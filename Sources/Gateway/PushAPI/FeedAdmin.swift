@@ -59,7 +59,7 @@ extension AdminAPI {
     }
 
     private func cursor(_ text: String) throws(AdminFault) -> UInt64 {
-        guard text.utf8.allSatisfy({ 0x30...0x39 ~= $0 }), let number = UInt64(text) else {
+        guard text.utf8.allSatisfy(\.isDigit), let number = UInt64(text) else {
             throw .invalid("a cursor is the number, as a string, that a page gave")
         }
         return number

@@ -128,16 +128,15 @@ struct MessageParser {
     static func groupName(_ value: JSONValue?) throws(GetuiFault) -> String {
         guard let value = value?.given else { return "" }
         guard let text = value.lenientText else { throw .type("group_name") }
-        let isPlain = text.utf8.allSatisfy { byte in
-            switch byte {
-            case UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "a")...UInt8(ascii: "z"),
-                UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "_"), UInt8(ascii: "-"):
-                true
-            default: false
-            }
-        }
-        guard isPlain, text.utf8.count <= Limits.groupNameByteCount else { throw .invalid("group_name") }
+        try checkGroupName(text)
         return text
+    }
+
+    /// Refuses a group's name with other characters than letters, digits, `_` and `-`, and one that is too long.
+    static func checkGroupName(_ text: String) throws(GetuiFault) {
+        guard text.isPlain(with: "_-"), text.utf8.count <= Limits.groupNameByteCount else {
+            throw .invalid("group_name")
+        }
     }
 
     private static func target(_ audience: JSONValue?) throws(GetuiFault) -> DeviceID {

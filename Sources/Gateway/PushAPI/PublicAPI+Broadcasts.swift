@@ -56,14 +56,7 @@ extension PublicAPI {
             validUntil: start + max(0, settings.timeToLive), scheduleAt: settings.scheduleAt, group: group,
             content: content)
         record.broadcast = BroadcastPlan(audience: expression, speed: settings.speed)
-        let note = content.strategy.fallbackReason(
-            ofTaskWith: content.timeToLive, hasContent: !content.vendors.isEmpty)
-        return .campaign(
-            .create(
-                NewTask(
-                    record: record, requestKey: key, requestDigest: SHA256.digest(request.body).words.0,
-                    group: group.isEmpty ? nil : groupPlace(group, app: app), fallback: note,
-                    notes: messages.notes)))
+        return create(record, key: key, request, app: app)
     }
 
     private func expression(

@@ -30,13 +30,19 @@ extension PublicAPI {
         let record = TaskRecord(
             id: task, app: app.key, state: settings.scheduleAt > 0 ? .scheduled : .open, createdAt: now,
             validUntil: start + validity, scheduleAt: settings.scheduleAt, group: group, content: content)
+        return create(record, key: key, request, app: app)
+    }
+
+    /// The creation of a task for a request that was read.
+    func create(_ record: TaskRecord, key: (UInt64, UInt64), _ request: APIRequest, app: App) -> PublicAction {
+        let content = record.content
         let note = content.strategy.fallbackReason(
             ofTaskWith: content.timeToLive, hasContent: !content.vendors.isEmpty)
         return .campaign(
             .create(
                 NewTask(
                     record: record, requestKey: key, requestDigest: SHA256.digest(request.body).words.0,
-                    group: group.isEmpty ? nil : groupPlace(group, app: app), fallback: note,
+                    group: record.group.isEmpty ? nil : groupPlace(record.group, app: app), fallback: note,
                     notes: messages.notes)))
     }
 

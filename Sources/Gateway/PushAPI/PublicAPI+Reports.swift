@@ -22,15 +22,7 @@ extension PublicAPI {
     private func groupQuery(
         _ request: APIRequest, _ group: String, app: App, now: GatewayTime
     ) throws(GetuiFault) -> GroupReportQuery {
-        let isPlain = group.utf8.allSatisfy { byte in
-            switch byte {
-            case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-                UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "_"), UInt8(ascii: "-"):
-                true
-            default: false
-            }
-        }
-        guard isPlain, group.utf8.count <= Limits.groupNameByteCount else { throw .invalid("group_name") }
+        try MessageParser.checkGroupName(group)
         let first = try day("startDate", of: request), last = try day("endDate", of: request)
         if let first, let last, first > last { throw .invalid("endDate", "it is before startDate") }
         try noteBrands(request)

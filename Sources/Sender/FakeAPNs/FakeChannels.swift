@@ -31,7 +31,7 @@ struct FakeChannels {
 
     /// Takes a request for one of channels' paths, whose provider token is good.
     mutating func handle(_ request: FakeRequest, topic: String, isManaged: Bool, parser: JSONParser) -> Verdict {
-        if let id = request.fields["apns-request-id"], !FakeValidator.isUUID(id) {
+        if let id = request.fields["apns-request-id"], !id.isUUID {
             return Verdict(status: 400, reason: "BadMessageId")
         }
         if topic.hasSuffix(".voip") || topic.hasSuffix(".push-type.liveactivity") || topic.isEmpty {

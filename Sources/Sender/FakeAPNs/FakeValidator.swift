@@ -136,7 +136,7 @@ struct FakeValidator {
     }
 
     private func fields(_ request: FakeRequest, _ topic: String) -> (Int, String)? {
-        if let id = request.fields["apns-id"], !Self.isUUID(id) { return (400, "BadMessageId") }
+        if let id = request.fields["apns-id"], !id.isUUID { return (400, "BadMessageId") }
         if let text = request.fields["apns-expiration"] {
             guard let time = Int64(text), time >= 0 else { return (400, "BadExpirationDate") }
         }
@@ -200,28 +200,9 @@ struct FakeValidator {
         request.hasRepeatedField ? (400, "DuplicateHeaders") : authorization(request, topic, now)
     }
 
-    static func isUUID(_ text: String) -> Bool {
-        var place = 0
-        for byte in text.utf8 {
-            let isDash = place == 8 || place == 13 || place == 18 || place == 23
-            guard isDash ? byte == UInt8(ascii: "-") : Self.isDigit(byte) else { return false }
-            place += 1
-        }
-        return place == 36
-    }
-
     /// How many bytes a text in hexadecimal stands for; `nil` for any other text.
     private func hexByteCount(_ text: String) -> Int? {
-        text.utf8.count % 2 == 0 && text.utf8.allSatisfy { Self.isDigit($0) } ? text.utf8.count / 2 : nil
-    }
-
-    private static func isDigit(_ byte: UInt8) -> Bool {
-        switch byte {
-        case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "a")...UInt8(ascii: "f"),
-            UInt8(ascii: "A")...UInt8(ascii: "F"):
-            true
-        default: false
-        }
+        text.utf8.count % 2 == 0 && text.utf8.allSatisfy(\.isHexDigit) ? text.utf8.count / 2 : nil
     }
 
     /// The members of a part of a JWT, numbers as their digits.

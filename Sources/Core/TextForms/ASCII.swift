@@ -1,0 +1,22 @@
+/// The classes of ASCII characters that names, numbers and tokens are made of.
+extension UInt8 {
+    package var isDigit: Bool { 0x30...0x39 ~= self }
+    package var isLetter: Bool { 0x61...0x7A ~= self | 0x20 }
+    package var isHexDigit: Bool { isDigit || 0x61...0x66 ~= self | 0x20 }
+}
+
+extension StringProtocol {
+    /// Whether all characters are ASCII letters, ASCII digits or among `others`.
+    package func isPlain(with others: String = "") -> Bool {
+        utf8.allSatisfy { $0.isDigit || $0.isLetter || others.utf8.contains($0) }
+    }
+
+    /// Whether the text has the form of a UUID.
+    package var isUUID: Bool {
+        let dashes = [8, 13, 18, 23]
+        return utf8.count == 36
+            && utf8.enumerated().allSatisfy { place, byte in
+                dashes.contains(place) ? byte == UInt8(ascii: "-") : byte.isHexDigit
+            }
+    }
+}

@@ -127,6 +127,22 @@ package final class ConfigurationObject {
         return value
     }
 
+    /// A text that `read` makes something of; `allowed` says which texts those are.
+    package func value<Value>(_ key: String, allowed: String, _ read: (String) -> Value?) -> Value? {
+        var value: Value?
+        _ = string(key, allowed: allowed) { text in
+            value = read(text)
+            return value != nil
+        }
+        return value
+    }
+
+    /// As `string`, for a key that must be there.
+    package func required(_ key: String, _ allowed: String, where check: (String) -> Bool) -> String? {
+        if !has(key) { report(key, "missing; \(allowed)") }
+        return string(key, allowed: allowed, where: check)
+    }
+
     package func choice<Value: RawRepresentable & CaseIterable>(_ key: String, _: Value.Type) -> Value?
     where Value.RawValue == String {
         let allowed = Value.allCases.map { "\"\($0.rawValue)\"" }.joined(separator: ", ")

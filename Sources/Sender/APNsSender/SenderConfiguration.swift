@@ -151,18 +151,13 @@ private struct SenderConfigurationReader {
     }
 
     private func read(_ gateway: ConfigurationObject, _ link: inout GatewayLink.Settings, _ leases: inout Bool) {
-        if let url = gateway.string("url", allowed: "https://host:port, or http:// of this machine", where: isURL) {
+        let form = "https://host:port, or http:// of this machine"
+        if let url = gateway.string("url", allowed: form, where: { (try? HookURL($0)) != nil }) {
             link.url = url.hasSuffix("/") ? String(url.dropLast()) : url
         }
-        if let file = gateway.string("authoritiesFile", allowed: "a path", where: { !$0.isEmpty }) {
-            link.trust.authoritiesFile = resolved(file)
-        }
-        if let file = gateway.string("certificate", allowed: "the path of a .pem file", where: { !$0.isEmpty }) {
-            link.trust.certificateFile = resolved(file)
-        }
-        if let file = gateway.string("key", allowed: "the path of a .pem file", where: { !$0.isEmpty }) {
-            link.trust.keyFile = resolved(file)
-        }
+        link.trust.authoritiesFile = path(gateway, "authoritiesFile")
+        link.trust.certificateFile = path(gateway, "certificate", "the path of a .pem file")
+        link.trust.keyFile = path(gateway, "key", "the path of a .pem file")
         if gateway.has("certificate") != gateway.has("key") {
             gateway.report(
                 gateway.has("key") ? "certificate" : "key", "missing; certificate and key go together")
@@ -171,15 +166,6 @@ private struct SenderConfigurationReader {
         link.leaseSeconds = Int(gateway.integer("leaseSeconds", in: 10...300) ?? 60)
         link.waitSeconds = Int(gateway.integer("waitSeconds", in: 0...30) ?? 20)
         link.jobs = Int(gateway.integer("jobs", in: 1...100_000) ?? 2_000)
-    }
-
-    private func isURL(_ text: String) -> Bool {
-        do throws(HookURL.Refusal) {
-            _ = try HookURL(text)
-            return true
-        } catch {
-            return false
-        }
     }
 
     private mutating func readHook(_ object: ConfigurationObject) -> SenderConfiguration.Hook? {
@@ -191,29 +177,24 @@ private struct SenderConfigurationReader {
 
     /// `listen`, `tls` with `listen`, `certificate` and `key`, or both.
     private func listener(_ object: ConfigurationObject) -> SenderListener? {
-        var listener = SenderListener(plain: address(object, "listen"))
+        let (form, file) = ("HOST:PORT with a numeric host", "the path of a .pem file")
+        var listener = SenderListener(plain: object.value("listen", allowed: form) { ListenAddress($0) })
         if let tls = object.object("tls") {
-            let form = "HOST:PORT with a numeric host"
-            let text = required(tls, "listen", form) { ListenAddress($0) != nil }
-            let certificate = required(tls, "certificate", "the path of a .pem file") { !$0.isEmpty }
-            let key = required(tls, "key", "the path of a .pem file") { !$0.isEmpty }
-            let authorities = tls.string("clientAuthorities", allowed: "the path of a .pem file") { !$0.isEmpty }
+            let address = tls.required("listen", form) { ListenAddress($0) != nil }.flatMap { ListenAddress($0) }
+            let certificate = tls.required("certificate", file) { !$0.isEmpty }
+            let key = tls.required("key", file) { !$0.isEmpty }
+            let authorities = path(tls, "clientAuthorities", file)
             let names = tls.clientNames()
             tls.finish()
-            if let address = text.flatMap({ ListenAddress($0) }), let certificate, let key {
+            if let address, let certificate, let key {
                 listener.tls = SenderListener.TLS(
                     address: address, certificate: resolved(certificate), key: resolved(key),
-                    clients: authorities.map { ClientCertificates(authoritiesFile: resolved($0), names: names) })
+                    clients: authorities.map { ClientCertificates(authoritiesFile: $0, names: names) })
             }
         } else if !object.has("listen") {
             object.report("listen", "missing; HOST:PORT, or tls with listen, certificate and key")
         }
         return listener.plain == nil && listener.tls == nil ? nil : listener
-    }
-
-    private func address(_ object: ConfigurationObject, _ key: String) -> ListenAddress? {
-        object.string(key, allowed: "HOST:PORT with a numeric host", where: { ListenAddress($0) != nil })
-            .flatMap { ListenAddress($0) }
     }
 
     private mutating func apple(
@@ -235,8 +216,7 @@ private struct SenderConfigurationReader {
         }
         defer { object.finish() }
         func endpoint(_ key: String) -> Lane.Endpoint? {
-            object.string(key, allowed: "HOST or HOST:PORT", where: { Self.endpoint($0) != nil })
-                .flatMap(Self.endpoint)
+            object.value(key, allowed: "HOST or HOST:PORT", Self.endpoint)
         }
         for environment in Environment.allCases {
             if let given = endpoint(environment.rawValue) { endpoints[environment] = given }
@@ -251,8 +231,7 @@ private struct SenderConfigurationReader {
             object.integer("requestMilliseconds", in: 100...300_000) ?? Int64(limits.requestMilliseconds))
         limits.pingMilliseconds = UInt64(
             object.integer("pingMilliseconds", in: 100...3_600_000) ?? Int64(limits.pingMilliseconds))
-        let authorities = object.string("authoritiesFile", allowed: "a path", where: { !$0.isEmpty })
-        return (endpoints, channels, authorities.map(resolved), limits)
+        return (endpoints, channels, path(object, "authoritiesFile"), limits)
     }
 
     /// A proxy, and the hosts that are reached without it.
@@ -279,14 +258,13 @@ private struct SenderConfigurationReader {
     /// environment says.
     private mutating func readProxy(_ object: ConfigurationObject) -> ProxyChoice? {
         defer { object.finish() }
-        let url = required(object, "url", "\(Proxy.form), or none") {
+        let url = object.required("url", "\(Proxy.form), or none") {
             $0 == "none" || Proxy(url: $0).map { $0.credentials == nil } == true
         }
         let isUser: (String) -> Bool = { SecretReader.isVisible($0, 1...256) && !$0.contains(":") }
         let user = object.string("user", allowed: "1 to 256 visible ASCII characters without a colon", where: isUser)
-        var password: Secret?
+        let password = optionalSecret(object)
         if object.has("password") || object.has("passwordFile") {
-            password = secrets.read(object, "password", 1...1_024)?.first
             if !object.has("user") { object.report("user", "missing; the password is of a user") }
         }
         guard let url, var proxy = Proxy(url: url) else { return nil }
@@ -348,36 +326,30 @@ private struct SenderConfigurationReader {
 
     private func readKey(_ object: ConfigurationObject) -> SenderConfiguration.Key? {
         defer { object.finish() }
-        let file = required(object, "file", "the path of the .p8 file") { !$0.isEmpty }
+        let file = object.required("file", "the path of the .p8 file") { !$0.isEmpty }
         let form = "ten characters of A–Z and 0–9"
-        let keyID = required(object, "keyId", form) { ProviderToken.isIdentifier($0) }
-        let teamID = required(object, "teamId", form) { ProviderToken.isIdentifier($0) }
+        let keyID = object.required("keyId", form) { ProviderToken.isIdentifier($0) }
+        let teamID = object.required("teamId", form) { ProviderToken.isIdentifier($0) }
         guard let file, let keyID, let teamID else { return nil }
         return SenderConfiguration.Key(file: resolved(file), keyID: keyID, teamID: teamID)
     }
 
     private mutating func readCertificate(_ object: ConfigurationObject) -> SenderConfiguration.Certificate? {
         defer { object.finish() }
-        let file = required(object, "file", "the path of a .p12 or .pem file") { !$0.isEmpty }
-        let keyFile = object.string("keyFile", allowed: "a path", where: { !$0.isEmpty })
-        var password: Secret?
-        if object.has("password") || object.has("passwordFile") {
-            password = secrets.read(object, "password", 1...1_024)?.first
-        }
+        let file = object.required("file", "the path of a .p12 or .pem file") { !$0.isEmpty }
+        let keyFile = path(object, "keyFile")
+        let password = optionalSecret(object)
         guard let file else { return nil }
-        return SenderConfiguration.Certificate(
-            file: resolved(file), keyFile: keyFile.map(resolved), password: password)
+        return SenderConfiguration.Certificate(file: resolved(file), keyFile: keyFile, password: password)
     }
 
-    private func required(
-        _ object: ConfigurationObject, _ key: String, _ allowed: String, where check: (String) -> Bool
-    ) -> String? {
-        guard object.has(key) else {
-            object.report(key, "missing; \(allowed)")
-            _ = object.node(key)
-            return nil
-        }
-        return object.string(key, allowed: allowed, where: check)
+    private mutating func optionalSecret(_ object: ConfigurationObject) -> Secret? {
+        guard object.has("password") || object.has("passwordFile") else { return nil }
+        return secrets.read(object, "password", 1...1_024)?.first
+    }
+
+    private func path(_ object: ConfigurationObject, _ key: String, _ allowed: String = "a path") -> String? {
+        object.string(key, allowed: allowed, where: { !$0.isEmpty }).map(resolved)
     }
 
     /// Names credentials that no job can ever use, because an earlier one serves the same apps and environments.

@@ -8,20 +8,6 @@ struct Display {
         .flag("text", "Print words and tables. The default on a terminal."),
     ]
 
-    enum Colour {
-        case good, bad, waiting, faint, strong
-
-        fileprivate var sequence: TerminalText.Sequence {
-            switch self {
-            case .good: .good
-            case .bad: .bad
-            case .waiting: .waiting
-            case .faint: .faint
-            case .strong: .strong
-            }
-        }
-    }
-
     /// Moves the cursor to the first line and clears what is below, without a flicker.
     static let clearScreen = TerminalText.Sequence.home.text + TerminalText.Sequence.clear.text
 
@@ -41,8 +27,8 @@ struct Display {
         return .done
     }
 
-    func paint(_ text: String, _ colour: Colour) -> String {
-        hasColours ? colour.sequence.text + text + TerminalText.Sequence.plain.text : text
+    func paint(_ text: String, _ colour: TerminalText.Sequence) -> String {
+        hasColours ? colour.text + text + TerminalText.Sequence.plain.text : text
     }
 
     /// Rows in columns; the first row is the heading.

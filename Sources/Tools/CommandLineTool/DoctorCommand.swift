@@ -47,15 +47,11 @@ enum DoctorCommand {
         guard count >= 100 else {
             return [Finding(what: "commits", verdict: .ok, found: "\(number) since the start: too few to judge")]
         }
-        let isGood = end < 0.1
         let bound = end.isFinite ? String(format: "below %.1f ms", end * 1_000) : "longer than any bucket"
         return [
             Finding(
-                what: "commits", verdict: isGood ? .ok : .problem, found: "nine of ten of \(number) took \(bound)",
-                advice: isGood
-                    ? ""
-                    : "Publishes wait for the disk, or for Redis and its replicas: find what is slow and use a faster one."
-            )
+                "commits", isGood: end < 0.1, "nine of ten of \(number) took \(bound)",
+                "Publishes wait for the disk, or for Redis and its replicas: find what is slow and use a faster one.")
         ]
     }
 
@@ -63,7 +59,7 @@ enum DoctorCommand {
         enum Verdict: String {
             case ok, advice, problem, skipped
 
-            var colour: Display.Colour {
+            var colour: TerminalText.Sequence {
                 switch self {
                 case .ok: .good
                 case .advice: .waiting
@@ -76,6 +72,13 @@ enum DoctorCommand {
         var verdict: Verdict
         var found: String
         var advice = ""
+    }
+}
+
+extension DoctorCommand.Finding {
+    /// A finding that is good, or is of `fault` and has advice.
+    init(_ what: String, isGood: Bool, else fault: Verdict = .problem, _ found: String, _ advice: String) {
+        self.init(what: what, verdict: isGood ? .ok : fault, found: found, advice: isGood ? "" : advice)
     }
 }
 
@@ -105,13 +108,11 @@ private struct Examination {
         guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return [] }
         // A connection is a descriptor; the store and its tables take some thousand.
         let wanted = UInt64(devices + 4_096)
-        let isEnough = limit.rlim_max >= wanted
         return [
             Finding(
-                what: "open files", verdict: isEnough ? .ok : .problem,
-                found: "up to \(limit.rlim_max) for this user, \(wanted) wanted for \(devices) devices",
-                advice: isEnough
-                    ? "" : "Set LimitNOFILE=\(wanted) in the systemd unit: each connection is an open file.")
+                "open files", isGood: limit.rlim_max >= wanted,
+                "up to \(limit.rlim_max) for this user, \(wanted) wanted for \(devices) devices",
+                "Set LimitNOFILE=\(wanted) in the systemd unit: each connection is an open file.")
         ]
     }
 
@@ -133,9 +134,8 @@ private struct Examination {
         guard let value = UInt64(text.trimmingCharacters(in: .whitespacesAndNewlines)) else {
             return Finding(what: name, verdict: .skipped, found: "not readable here")
         }
-        guard value < UInt64(least) else { return Finding(what: name, verdict: .ok, found: "\(value)") }
         return Finding(
-            what: name, verdict: .advice, found: "\(value)", advice: "sysctl -w \(name)=\(least): else \(why).")
+            name, isGood: value >= UInt64(least), else: .advice, "\(value)", "sysctl -w \(name)=\(least): else \(why).")
     }
 
     // MARK: The gateway
@@ -150,9 +150,8 @@ private struct Examination {
             let isReady = ready.status == 200
             var found = [
                 Finding(
-                    what: "gateway", verdict: isReady ? .ok : .problem,
-                    found: "\(address) \(isReady ? "is ready" : "is not ready")",
-                    advice: isReady ? "" : "It says: \(TerminalText.plain(String(ready.text.prefix(300))))")
+                    "gateway", isGood: isReady, "\(address) \(isReady ? "is ready" : "is not ready")",
+                    "It says: \(TerminalText.plain(String(ready.text.prefix(300))))")
             ]
             guard let client = try? AdminClient(credentials, timeoutSeconds: 5) else {
                 return found + [
@@ -178,28 +177,24 @@ private struct Examination {
     private func clock(_ metrics: MetricsText, _ before: Date) -> [Finding] {
         let offset = metrics.sum("longwire_clock_offset_seconds")
         let isRefused = metrics.sum("longwire_clock_step_refused") > 0
-        let isGood = abs(offset) < 1 && !isRefused
         return [
             Finding(
-                what: "clock", verdict: isGood ? .ok : .problem,
-                found: String(format: "the gateway's time is %.3f s off the wall clock", offset),
-                advice: isGood
-                    ? ""
-                    : "Keep the clock with NTP (timedatectl): TTLs and the proofs of devices depend on it. The gateway's time "
-                        + "follows by 3 s a minute; if the machine's clock is right and ahead, a restart takes it at once"
-                        + (isRefused ? ", with --accept-clock." : "."))
+                "clock", isGood: abs(offset) < 1 && !isRefused,
+                String(format: "the gateway's time is %.3f s off the wall clock", offset),
+                "Keep the clock with NTP (timedatectl): TTLs and the proofs of devices depend on it. The gateway's time "
+                    + "follows by 3 s a minute; if the machine's clock is right and ahead, a restart takes it at once"
+                    + (isRefused ? ", with --accept-clock." : "."))
         ]
     }
 
     private func figures(_ metrics: MetricsText) -> [Finding] {
         var found: [Finding] = []
         func hold(_ what: String, _ isGood: Bool, _ text: String, _ advice: String) {
-            found.append(
-                Finding(what: what, verdict: isGood ? .ok : .problem, found: text, advice: isGood ? "" : advice))
+            found.append(Finding(what, isGood: isGood, text, advice))
         }
+        let takesWrites = metrics.sum("longwire_store_accepts_writes") > 0
         hold(
-            "store", metrics.sum("longwire_store_accepts_writes") > 0,
-            metrics.sum("longwire_store_accepts_writes") > 0 ? "takes writes" : "refuses publishes",
+            "store", takesWrites, takesWrites ? "takes writes" : "refuses publishes",
             "The disk or Redis is behind: look at longwire_store_commit_seconds_total and the log.")
         let damaged = metrics.sum("longwire_store_damaged_rows_total")
         hold(
@@ -262,12 +257,10 @@ private struct Examination {
             return [Finding(what: "disk", verdict: .problem, found: "\(folder): \(String(cString: strerror(errno)))")]
         }
         let bytes = UInt64(free.f_bavail) * UInt64(free.f_frsize)
-        let isRoomy = bytes >= 4 << 30
         return [
             Finding(
-                what: "free disk", verdict: isRoomy ? .ok : .advice, found: "\(bytes >> 20) MiB at \(folder)",
-                advice: isRoomy
-                    ? "" : "The journal takes 512 MiB, traces up to their budget, and queues what devices leave.")
+                "free disk", isGood: bytes >= 4 << 30, else: .advice, "\(bytes >> 20) MiB at \(folder)",
+                "The journal takes 512 MiB, traces up to their budget, and queues what devices leave.")
         ] + syncSpeed(folder)
     }
 
@@ -295,11 +288,8 @@ private struct Examination {
         let median = Double(times.sorted()[times.count / 2]) / 1e6
         return [
             Finding(
-                what: "disk sync", verdict: median < 10 ? .ok : .advice,
-                found: String(format: "%.2f ms (median of 64)", median),
-                advice: median < 10
-                    ? ""
-                    : "Each publish waits for one sync: an SSD with a write cache that survives a power cut takes below 1 ms."
+                "disk sync", isGood: median < 10, else: .advice, String(format: "%.2f ms (median of 64)", median),
+                "Each publish waits for one sync: an SSD with a write cache that survives a power cut takes below 1 ms."
             )
         ]
     }
@@ -315,8 +305,8 @@ private struct Examination {
                 return Finding(what: path, verdict: .problem, found: "no PEM certificate that can be read")
             }
             return Finding(
-                what: path, verdict: done.code == 0 ? .ok : .problem, found: "ends \(end.dropFirst(9))",
-                advice: done.code == 0 ? "" : "It ends within 30 days: renew it, then send SIGHUP to longwired.")
+                path, isGood: done.code == 0, "ends \(end.dropFirst(9))",
+                "It ends within 30 days: renew it, then send SIGHUP to longwired.")
         }
     }
 

@@ -1,4 +1,5 @@
 internal import Glibc
+internal import Platform
 
 /// Finds the gateway's process when it runs on this machine, so that nobody has to name it.
 enum ServerFinder {
@@ -90,15 +91,6 @@ enum ServerFinder {
     }
 
     private static func numbers(in folder: String) -> [pid_t] {
-        guard let stream = opendir(folder) else { return [] }
-        defer { closedir(stream) }
-        var found: [pid_t] = []
-        while let entry = readdir(stream) {
-            let name = withUnsafePointer(to: &entry.pointee.d_name) {
-                $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
-            }
-            if let number = pid_t(name) { found.append(number) }
-        }
-        return found
+        ((try? FileSystem.list(folder)) ?? []).compactMap { pid_t($0) }
     }
 }

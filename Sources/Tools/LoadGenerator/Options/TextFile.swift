@@ -1,4 +1,5 @@
 internal import Glibc
+internal import Platform
 internal import TextForms
 
 /// Small files, whole.
@@ -31,24 +32,8 @@ enum TextFile {
 
     /// Replaces the file at once, readable by its owner only: a run that is stopped leaves the old one.
     static func replace(_ path: String, with bytes: [UInt8]) throws(CommandFailure) {
-        let draft = path + ".new"
-        let descriptor = open(draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
-        guard descriptor >= 0 else { throw CommandFailure.usage("\(draft) cannot be written: \(errorText(errno))") }
-        var written = 0
-        while written < bytes.count {
-            let count = bytes.withUnsafeBytes { write(descriptor, $0.baseAddress! + written, bytes.count - written) }
-            if count < 0 && errno == EINTR { continue }
-            guard count > 0 else {
-                let reason = errorText(errno)
-                _ = close(descriptor)
-                _ = unlink(draft)
-                throw CommandFailure.usage("\(draft) cannot be written: \(reason)")
-            }
-            written += count
-        }
-        _ = close(descriptor)
-        guard rename(draft, path) == 0 else {
-            throw CommandFailure.usage("\(path) cannot be replaced: \(errorText(errno))")
+        do throws(SystemError) { try FileSystem.replace(path, with: bytes) } catch {
+            throw CommandFailure.usage("\(error.subject) cannot be written: \(errorText(error.code))")
         }
     }
 }

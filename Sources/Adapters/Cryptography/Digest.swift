@@ -140,7 +140,7 @@ package enum SecureRandom {
 
 extension Sequence<UInt8> {
     /// Two lower-case hex digits a byte.
-    var hexDigits: String { map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined() }
+    package var hexDigits: String { map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined() }
 }
 
 /// SHA-1, only for the names that other programs give to things by it: nothing is kept secret or trusted by it.

@@ -20,3 +20,22 @@ extension StringProtocol {
             }
     }
 }
+
+extension Sequence<UInt8> {
+    /// The bytes of a percent-encoded text; `nil` where a `%` has no two digits of a hexadecimal number behind it.
+    package func percentDecoded() -> [UInt8]? {
+        var bytes: [UInt8] = []
+        var rest = Array(self)[...]
+        while let byte = rest.popFirst() {
+            guard byte == UInt8(ascii: "%") else {
+                bytes.append(byte)
+                continue
+            }
+            let digits = String(decoding: rest.prefix(2).prefix(while: \.isHexDigit), as: UTF8.self)
+            guard digits.utf8.count == 2, let value = UInt8(digits, radix: 16) else { return nil }
+            bytes.append(value)
+            rest = rest.dropFirst(2)
+        }
+        return bytes
+    }
+}

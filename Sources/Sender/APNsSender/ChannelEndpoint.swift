@@ -2,6 +2,7 @@ internal import APNs
 internal import Configuration
 internal import EventLoops
 internal import JSON
+internal import TextForms
 
 /// Channels and broadcasts on the admin listener, for the back end: `/v1/channels` and `/v1/broadcasts`.
 enum ChannelEndpoint {
@@ -154,21 +155,7 @@ struct ChannelOrder {
     }
 
     private static func decoded(_ text: some StringProtocol) -> String? {
-        var bytes: [UInt8] = []
-        var rest = Array(text.utf8)[...]
-        while let byte = rest.popFirst() {
-            guard byte == UInt8(ascii: "%") else {
-                bytes.append(byte)
-                continue
-            }
-            let digits = String(decoding: rest.prefix(2), as: UTF8.self)
-            guard digits.utf8.count == 2, digits.allSatisfy(\.isHexDigit), let value = UInt8(digits, radix: 16) else {
-                return nil
-            }
-            bytes.append(value)
-            rest = rest.dropFirst(2)
-        }
-        return String(decoding: bytes, as: UTF8.self)
+        text.utf8.percentDecoded().map { String(decoding: $0, as: UTF8.self) }
     }
 
     /// A body whose keys are all known.

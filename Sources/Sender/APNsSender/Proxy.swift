@@ -47,20 +47,8 @@ struct Proxy: Sendable, Equatable {
 
     /// The text of a percent-encoded part; `nil` for one with control characters or a bad escape.
     private static func decoded(_ part: Substring) -> String? {
-        var bytes: [UInt8] = []
-        var rest = Array(part.utf8)[...]
-        while let byte = rest.popFirst() {
-            guard byte == UInt8(ascii: "%") else {
-                bytes.append(byte)
-                continue
-            }
-            guard rest.count >= 2, let value = UInt8(String(decoding: rest.prefix(2), as: UTF8.self), radix: 16) else {
-                return nil
-            }
-            rest = rest.dropFirst(2)
-            bytes.append(value)
-        }
-        return bytes.allSatisfy { $0 >= 0x20 && $0 != 0x7F } ? String(decoding: bytes, as: UTF8.self) : nil
+        guard let bytes = part.utf8.percentDecoded(), bytes.allSatisfy({ $0 >= 0x20 && $0 != 0x7F }) else { return nil }
+        return String(decoding: bytes, as: UTF8.self)
     }
 
     /// Whether a list as in `NO_PROXY` names a host: by its name, by a domain above it, or by `*`.

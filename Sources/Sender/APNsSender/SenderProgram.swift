@@ -85,28 +85,27 @@ final class SenderProgram {
         _ exchange: HTTPExchange, _ sender: Sender, _ channels: ChannelCalls, _ link: GatewayLink,
         _ certificates: CertificateEnds, leases: Bool, now: UInt64
     ) {
+        func respond(_ status: Int, _ text: String, headers: [(name: String, value: String)] = []) {
+            exchange.respond(
+                status: status, contentType: "text/plain;charset=utf-8", headers: headers,
+                body: Array((text + "\n").utf8))
+        }
         let path = exchange.rawTarget.prefix { $0 != "?" }
         guard ["/metrics", "/healthz", "/readyz"].contains(path) else {
-            return exchange.respond(
-                status: 404, contentType: "text/plain;charset=utf-8",
-                body: Array("/metrics, /healthz, /readyz, /v1/channels and /v1/broadcasts are here\n".utf8))
+            return respond(404, "/metrics, /healthz, /readyz, /v1/channels and /v1/broadcasts are here")
         }
         guard exchange.method == .get || exchange.method == .head else {
-            return exchange.respond(
-                status: 405, contentType: "text/plain;charset=utf-8", headers: [("Allow", "GET, HEAD")],
-                body: Array("this page is read with GET\n".utf8))
+            return respond(405, "this page is read with GET", headers: [("Allow", "GET, HEAD")])
         }
         switch path {
         case "/metrics":
             exchange.respond(
                 status: 200, contentType: "text/plain;version=0.0.4;charset=utf-8",
                 body: SenderPages.metrics(sender, channels, link.figures, certificates, now: now))
-        case "/healthz":
-            exchange.respond(status: 200, contentType: "text/plain;charset=utf-8", body: Array("ok\n".utf8))
+        case "/healthz": respond(200, "ok")
         default:
             let (isReady, text) = SenderPages.readiness(sender, link.figures, leases: leases, now: now)
-            exchange.respond(
-                status: isReady ? 200 : 503, contentType: "text/plain;charset=utf-8", body: Array((text + "\n").utf8))
+            respond(isReady ? 200 : 503, text)
         }
     }
 

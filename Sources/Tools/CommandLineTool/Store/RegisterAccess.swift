@@ -171,7 +171,7 @@ final class RegisterAccess {
             try call(
                 Self.setScript,
                 [
-                    "\(RegisterKeys.format)", "\(partCount)", facts.tokenKey.map(Self.hex) ?? "",
+                    "\(RegisterKeys.format)", "\(partCount)", facts.tokenKey?.hexDigits ?? "",
                     facts.queueEpoch.map { "\($0)" } ?? "", facts.clock.map { "\($0)" } ?? "",
                     facts.history.map { "\($0)" } ?? "",
                 ]))
@@ -212,10 +212,6 @@ final class RegisterAccess {
     }
 
     // MARK: Bytes
-
-    static func hex(_ bytes: [UInt8]) -> String {
-        bytes.map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()
-    }
 
     private static func bytes(hex: String) -> [UInt8]? {
         let digits = hex.utf8.compactMap { Character(UnicodeScalar($0)).hexDigitValue }

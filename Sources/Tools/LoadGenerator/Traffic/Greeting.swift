@@ -25,11 +25,7 @@ enum Greeting {
     }
 
     private static func token(of cid: DeviceID) -> String {
-        let words = [cid.high, cid.low].map { word in
-            let digits = String(word, radix: 16)
-            return String(repeating: "0", count: 16 - digits.count) + digits
-        }
-        return (words + words).joined()
+        cid.description + cid.description
     }
 
     static func sender(_ credentials: Credentials, timestamp: UInt64) -> [UInt8] {

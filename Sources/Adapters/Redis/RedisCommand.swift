@@ -23,9 +23,9 @@ package struct RedisCommand: Sendable, Equatable {
     /// Where the arguments behind the script's name begin.
     private var restOffset = 0
 
-    /// A command of short texts, its name first.
-    package init(_ words: String...) {
-        for word in words { append(word) }
+    /// A command, its name first.
+    package init(_ arguments: any RedisArgument...) {
+        for argument in arguments { argument.append(to: &self) }
     }
 
     /// A call of a script; the script's arguments are appended behind.
@@ -36,6 +36,11 @@ package struct RedisCommand: Sendable, Equatable {
         self.script = script
         append("\(keys.count)")
         for key in keys { append(key) }
+    }
+
+    package mutating func append(_ first: any RedisArgument, _ others: any RedisArgument...) {
+        first.append(to: &self)
+        for argument in others { argument.append(to: &self) }
     }
 
     package mutating func append(_ text: String) {
@@ -128,3 +133,15 @@ package struct RedisCommand: Sendable, Equatable {
     /// The command's name, in the case in which it was written.
     package var name: String { arguments.first.map { String(decoding: $0, as: UTF8.self) } ?? "" }
 }
+
+/// An argument of a command: a text, bytes, or a number in decimal digits.
+package protocol RedisArgument { func append(to command: inout RedisCommand) }
+
+extension String: RedisArgument { package func append(to command: inout RedisCommand) { command.append(self) } }
+extension [UInt8]: RedisArgument { package func append(to command: inout RedisCommand) { command.append(self) } }
+extension FixedWidthInteger where Self: RedisArgument {
+    package func append(to command: inout RedisCommand) { command.append("\(self)") }
+}
+extension Int: RedisArgument {}
+extension Int64: RedisArgument {}
+extension UInt64: RedisArgument {}

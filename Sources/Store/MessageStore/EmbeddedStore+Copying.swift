@@ -62,14 +62,9 @@ extension EmbeddedStore {
         for family in families where try !database.isEmpty(family) {
             for bucket in 0..<UInt16(Bucket.count) {
                 try database.visit(table, of: bucket, in: family) { key, stored in
-                    if table == .counters {
-                        body(StoredRow(key: key, wakeAt: 0, value: CountStamp.read(stored).value))
-                    } else {
-                        // Where others have an alarm, rows without alarms may have something of the store's own.
-                        let wakeAt = table.hasAlarms ? stored.loadUnaligned(as: Int64.self) : 0
-                        let value = UnsafeRawBufferPointer(rebasing: stored[KeyCoding.rowPrefixByteCount...])
-                        body(StoredRow(key: key, wakeAt: wakeAt, value: value))
-                    }
+                    guard var row = KeyCoding.row(key, stored) else { return true }
+                    if !table.hasAlarms { row.wakeAt = 0 }
+                    body(row)
                     return true
                 }
             }

@@ -81,38 +81,13 @@ final class JournalReplay: @unchecked Sendable {
     private func collect(
         _ segment: Recovery.Segment, _ buffer: SegmentBuffer, _ groups: inout RowGroups, _ counts: inout CountReplay
     ) throws(StoreError) {
-        var unreadable: UInt8?
-        var failure: StoreError?
-        do throws(JournalError) {
-            try journal.replay(segment, using: buffer) { operation in
-                guard let key = operation.storeKey else {
-                    unreadable = operation.table
-                    return
-                }
-                if groups.count >= Limits.replayedRowCount { handOver(&groups, &counts, buffer, ended: nil) }
-                if key.table == .counters {
-                    guard failure == nil else { return }
-                    do throws(StoreError) { try counts.take(operation, key) } catch { failure = error }
-                    return
-                }
-                guard operation.kind != .add else {
-                    unreadable = operation.table
-                    return
-                }
-                groups.append(
-                    SpilledRow(
-                        key: key, value: operation.kind == .put ? operation.value : nil, wakeAt: operation.wakeAt,
-                        coldAlarm: operation.coldAlarm, slot: noSlot,
-                        version: operation.kind == .put && operation.prior == .nothing ? SortedRows.brandNew : 0,
-                        block: 0))
-            }
-        } catch { throw StoreError(error) }
-        if let failure { throw failure }
-        if counts.isDamaged { unreadable = StoreKey.Table.counters.rawValue }
-        if let unreadable {
-            throw .damagedJournal(
-                file: journal.folder.segmentPath(segment.generation), offset: 0,
-                what: "it has rows or changes of table \(unreadable) that this version does not know")
+        try journal.replay(segment, using: buffer, &counts) { operation, key, counts in
+            if groups.count >= Limits.replayedRowCount { handOver(&groups, &counts, buffer, ended: nil) }
+            groups.append(
+                SpilledRow(
+                    key: key, value: operation.kind == .put ? operation.value : nil, wakeAt: operation.wakeAt,
+                    coldAlarm: operation.coldAlarm, slot: noSlot,
+                    version: operation.kind == .put && operation.prior == .nothing ? SortedRows.brandNew : 0, block: 0))
         }
     }
 
@@ -155,6 +130,37 @@ final class JournalReplay: @unchecked Sendable {
         }
         belt.broadcast { _ in }
         return piece
+    }
+}
+
+extension Recovery {
+    /// Adds a segment's changes of counts to `counts`, and gives all other rows to `row`.
+    ///
+    /// - Throws: `.damagedJournal` for a record that makes no sense to this version.
+    func replay(
+        _ segment: Segment, using buffer: SegmentBuffer, _ counts: inout CountReplay,
+        _ row: (Operation, StoreKey, inout CountReplay) -> Void
+    ) throws(StoreError) {
+        var unreadable: UInt8?
+        var failure: StoreError?
+        do throws(JournalError) {
+            try replay(segment, using: buffer) { operation in
+                guard let key = operation.storeKey, key.table == .counters || operation.kind != .add else {
+                    unreadable = operation.table
+                    return
+                }
+                guard key.table == .counters else { return row(operation, key, &counts) }
+                guard failure == nil else { return }
+                do throws(StoreError) { try counts.take(operation, key) } catch { failure = error }
+            }
+        } catch { throw StoreError(error) }
+        if let failure { throw failure }
+        if counts.isDamaged { unreadable = StoreKey.Table.counters.rawValue }
+        if let unreadable {
+            throw .damagedJournal(
+                file: folder.segmentPath(segment.generation), offset: 0,
+                what: "it has rows or changes of table \(unreadable) that this version does not know")
+        }
     }
 }
 

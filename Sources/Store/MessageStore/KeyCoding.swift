@@ -31,6 +31,19 @@ enum KeyCoding {
             item: UInt64(bigEndian: bytes.loadUnaligned(fromByteOffset: 19, as: UInt64.self)))
     }
 
+    /// A row as it is stored, with the time of its alarm; `nil` for bytes that are none.
+    ///
+    /// In tables without alarms the time may be something of the store's own.
+    static func row(_ key: StoreKey, _ stored: UnsafeRawBufferPointer) -> StoredRow? {
+        guard stored.count >= rowPrefixByteCount else { return nil }
+        guard key.table != .counters else {
+            return StoredRow(key: key, wakeAt: 0, value: CountStamp.read(stored).value)
+        }
+        return StoredRow(
+            key: key, wakeAt: stored.loadUnaligned(as: Int64.self),
+            value: UnsafeRawBufferPointer(rebasing: stored[rowPrefixByteCount...]))
+    }
+
     static func write(_ alarm: Alarm, to bytes: UnsafeMutableRawPointer) {
         bytes.storeBytes(of: alarm.key.bucket.index.bigEndian, as: UInt16.self)
         bytes.storeBytes(of: order(alarm.wakeAt).bigEndian, toByteOffset: 2, as: UInt64.self)

@@ -112,13 +112,9 @@ final class Readers: Sendable {
     }
 
     private static func row(_ key: StoreKey, _ stored: UnsafeRawBufferPointer, _ operation: ReadOperation) -> ColdRow? {
-        guard stored.count >= KeyCoding.rowPrefixByteCount else { return nil }
-        if key.table == .counters {
-            return ColdRow(key: key, wakeAt: 0, value: operation.keep(CountStamp.read(stored).value))
+        KeyCoding.row(key, stored).map {
+            ColdRow(key: key, wakeAt: $0.wakeAt, value: operation.keep($0.value))
         }
-        return ColdRow(
-            key: key, wakeAt: stored.loadUnaligned(as: Int64.self),
-            value: operation.keep(UnsafeRawBufferPointer(rebasing: stored[KeyCoding.rowPrefixByteCount...])))
     }
 
     /// Reads on where the part's rows end, up to the bounds, at least one row.
@@ -178,14 +174,7 @@ final class Readers: Sendable {
         guard try !database.isEmpty(family) else { return }
         for bucket in buckets {
             try database.visit(table, of: bucket, in: family) { key, stored in
-                if table == .counters {
-                    body(StoredRow(key: key, wakeAt: 0, value: CountStamp.read(stored).value))
-                    return true
-                }
-                body(
-                    StoredRow(
-                        key: key, wakeAt: stored.loadUnaligned(as: Int64.self),
-                        value: UnsafeRawBufferPointer(rebasing: stored[KeyCoding.rowPrefixByteCount...])))
+                if let row = KeyCoding.row(key, stored) { body(row) }
                 return true
             }
         }

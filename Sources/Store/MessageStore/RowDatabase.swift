@@ -152,14 +152,11 @@ final class RowDatabase: @unchecked Sendable {
     func get<Result>(
         _ key: UnsafeRawBufferPointer, in family: ColumnFamily, _ body: (UnsafeRawBufferPointer) -> Result
     ) throws(StoreError) -> Result? {
-        try planned("rocksdb get", "read", path)
         reads.add(1, ordering: .relaxed)
-        var error: UnsafeMutablePointer<CChar>?
-        let slice = rocksdb_get_pinned_cf(
-            database, settings.readOptions, family.handle, key.baseAddress?.assumingMemoryBound(to: CChar.self),
-            key.count,
-            &error)
-        if let error { throw StoreError(operation: "read", message: take(error)) }
+        let slice = try call("rocksdb get", "read", path) { error in
+            rocksdb_get_pinned_cf(
+                database, settings.readOptions, family.handle, characters(key), key.count, &error)
+        }
         guard let slice else { return nil }
         defer { rocksdb_pinnableslice_destroy(slice) }
         var count = 0
@@ -246,14 +243,13 @@ final class RowDatabase: @unchecked Sendable {
 
     /// Takes in sorted, synced files; they are moved.
     func ingest(_ files: [String], into family: ColumnFamily) throws(StoreError) {
-        try planned("rocksdb ingest", "ingest", path)
         let copies = files.map { strdupe($0) }
         defer { for copy in copies { copy.deallocate() } }
         let pointers = copies.map { UnsafePointer<CChar>?($0) }
-        var error: UnsafeMutablePointer<CChar>?
-        rocksdb_ingest_external_file_cf(
-            database, family.handle, pointers, pointers.count, settings.ingestOptions, &error)
-        if let error { throw StoreError(operation: "ingest", message: take(error)) }
+        try call("rocksdb ingest", "ingest", path) { error in
+            rocksdb_ingest_external_file_cf(
+                database, family.handle, pointers, pointers.count, settings.ingestOptions, &error)
+        }
     }
 
     fileprivate func makeWriter() -> OpaquePointer? {
@@ -280,19 +276,17 @@ final class RowDatabase: @unchecked Sendable {
     }
 
     private func makeFamily(_ name: String, _ options: OpaquePointer) throws(StoreError) -> ColumnFamily {
-        try planned("rocksdb create family", "create a column family", path)
-        var error: UnsafeMutablePointer<CChar>?
-        let handle = rocksdb_create_column_family(database, options, name, &error)
-        if let error { throw StoreError(operation: "create a column family", message: take(error)) }
+        let handle = try call("rocksdb create family", "create a column family", path) { error in
+            rocksdb_create_column_family(database, options, name, &error)
+        }
         guard let handle else { throw StoreError(operation: "create a column family", message: "no reason given") }
         return ColumnFamily(name: name, handle: handle)
     }
 
     private func drop(_ family: ColumnFamily) throws(StoreError) {
-        try planned("rocksdb drop family", "drop a column family", path)
-        var error: UnsafeMutablePointer<CChar>?
-        rocksdb_drop_column_family(database, family.handle, &error)
-        if let error { throw StoreError(operation: "drop a column family", message: take(error)) }
+        try call("rocksdb drop family", "drop a column family", path) { error in
+            rocksdb_drop_column_family(database, family.handle, &error)
+        }
     }
 
     /// Removes keys whose loss in a crash does no harm.
@@ -301,14 +295,11 @@ final class RowDatabase: @unchecked Sendable {
         defer { rocksdb_writeoptions_destroy(options) }
         rocksdb_writeoptions_disable_WAL(options, 1)
         for key in keys {
-            try planned("rocksdb delete", "delete", path)
-            var error: UnsafeMutablePointer<CChar>?
-            key.withUnsafeBytes {
-                rocksdb_delete_cf(
-                    database, options, family.handle, $0.baseAddress?.assumingMemoryBound(to: CChar.self), $0.count,
-                    &error)
+            try call("rocksdb delete", "delete", path) { error in
+                key.withUnsafeBytes {
+                    rocksdb_delete_cf(database, options, family.handle, characters($0), $0.count, &error)
+                }
             }
-            if let error { throw StoreError(operation: "delete", message: take(error)) }
         }
     }
 
@@ -317,15 +308,15 @@ final class RowDatabase: @unchecked Sendable {
     /// - Parameter folder: on the same file system; it must not be there, and the one above it must.
     /// - Throws: what RocksDB said.
     func makeCheckpoint(_ folder: String) throws(StoreError) {
-        try planned("rocksdb checkpoint", "make a checkpoint", path)
-        var error: UnsafeMutablePointer<CChar>?
-        let checkpoint = rocksdb_checkpoint_object_create(database, &error)
-        if let error { throw StoreError(operation: "make a checkpoint", message: take(error)) }
+        let checkpoint = try call("rocksdb checkpoint", "make a checkpoint", path) { error in
+            rocksdb_checkpoint_object_create(database, &error)
+        }
         guard let checkpoint else { throw StoreError(operation: "make a checkpoint", message: "no reason given") }
         defer { rocksdb_checkpoint_object_destroy(checkpoint) }
         // What is in memory goes to a file first, since it has no log of RocksDB's.
-        rocksdb_checkpoint_create(checkpoint, folder, 0, &error)
-        if let error { throw StoreError(operation: "make a checkpoint", message: take(error)) }
+        try call("rocksdb checkpoint files", "make a checkpoint", path) { error in
+            rocksdb_checkpoint_create(checkpoint, folder, 0, &error)
+        }
     }
 
     /// Lets RocksDB merge files in its own threads and time; until then it leaves them all as they are.
@@ -335,16 +326,15 @@ final class RowDatabase: @unchecked Sendable {
     func startCompacting() throws(StoreError) {
         settings.allowCompaction()
         for family in [rows, alarms, start] + ephemeralFamilies.map(\.family) {
-            try planned("rocksdb set options", "set options", path)
             let (name, value) = (strdupe("disable_auto_compactions"), strdupe("false"))
             defer {
                 name.deallocate()
                 value.deallocate()
             }
             let (names, values) = ([UnsafePointer<CChar>?(name)], [UnsafePointer<CChar>?(value)])
-            var error: UnsafeMutablePointer<CChar>?
-            rocksdb_set_options_cf(database, family.handle, 1, names, values, &error)
-            if let error { throw StoreError(operation: "set options", message: take(error)) }
+            try call("rocksdb set options", "set options", path) { error in
+                rocksdb_set_options_cf(database, family.handle, 1, names, values, &error)
+            }
         }
     }
 
@@ -352,18 +342,12 @@ final class RowDatabase: @unchecked Sendable {
     ///
     /// The collector of deletions marks only files that RocksDB writes itself, not ingested ones.
     func suggestCompaction(_ family: ColumnFamily) throws(StoreError) {
-        try planned("rocksdb compact", "compact", path)
-        let low = [UInt8](repeating: 0, count: 1)
-        let high = [UInt8](repeating: 0xFF, count: 40)
-        var error: UnsafeMutablePointer<CChar>?
-        low.withUnsafeBytes { low in
-            high.withUnsafeBytes { high in
-                rocksdb_suggest_compact_range_cf(
-                    database, family.handle, low.baseAddress?.assumingMemoryBound(to: CChar.self), low.count,
-                    high.baseAddress?.assumingMemoryBound(to: CChar.self), high.count, &error)
-            }
+        let low = [CChar](repeating: 0, count: 1)
+        let high = [CChar](repeating: -1, count: 40)
+        try call("rocksdb compact", "compact", path) { error in
+            rocksdb_suggest_compact_range_cf(
+                database, family.handle, low, low.count, high, high.count, &error)
         }
-        if let error { throw StoreError(operation: "compact", message: take(error)) }
     }
 
     /// Compacts a family now, on the calling thread.
@@ -424,7 +408,7 @@ struct DatabaseIterator: ~Copyable {
     }
 
     func seek(_ key: UnsafeRawBufferPointer) throws(StoreError) {
-        rocksdb_iter_seek(raw, key.baseAddress?.assumingMemoryBound(to: CChar.self), key.count)
+        rocksdb_iter_seek(raw, characters(key), key.count)
         try check()
     }
 
@@ -451,11 +435,9 @@ struct DatabaseIterator: ~Copyable {
     }
 
     private func check() throws(StoreError) {
-        try planned("rocksdb step", "read", path)
-        guard rocksdb_iter_valid(raw) == 0 else { return }
-        var error: UnsafeMutablePointer<CChar>?
-        rocksdb_iter_get_error(raw, &error)
-        if let error { throw StoreError(operation: "read", message: take(error)) }
+        try call("rocksdb step", "read", path) { error in
+            if rocksdb_iter_valid(raw) == 0 { rocksdb_iter_get_error(raw, &error) }
+        }
     }
 }
 
@@ -481,30 +463,39 @@ struct SortedFileWriter: ~Copyable {
     deinit { rocksdb_sstfilewriter_destroy(raw) }
 
     mutating func put(_ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer) throws(StoreError) {
-        try planned("rocksdb write file", "write", path)
-        var error: UnsafeMutablePointer<CChar>?
-        rocksdb_sstfilewriter_put(
-            raw, key.baseAddress?.assumingMemoryBound(to: CChar.self), key.count,
-            value.baseAddress?.assumingMemoryBound(to: CChar.self), value.count, &error)
-        if let error { throw StoreError(operation: "write", message: take(error)) }
+        try call("rocksdb write file", "write", path) { error in
+            rocksdb_sstfilewriter_put(raw, characters(key), key.count, characters(value), value.count, &error)
+        }
         entryCount += 1
     }
 
     mutating func delete(_ key: UnsafeRawBufferPointer) throws(StoreError) {
-        try planned("rocksdb write file", "write", path)
-        var error: UnsafeMutablePointer<CChar>?
-        rocksdb_sstfilewriter_delete(raw, key.baseAddress?.assumingMemoryBound(to: CChar.self), key.count, &error)
-        if let error { throw StoreError(operation: "write", message: take(error)) }
+        try call("rocksdb write file", "write", path) { error in
+            rocksdb_sstfilewriter_delete(raw, characters(key), key.count, &error)
+        }
         entryCount += 1
     }
 
     /// Ends and syncs the file.
     func finish() throws(StoreError) {
-        try planned("rocksdb finish file", "write", path)
-        var error: UnsafeMutablePointer<CChar>?
-        rocksdb_sstfilewriter_finish(raw, &error)
-        if let error { throw StoreError(operation: "write", message: take(error)) }
+        try call("rocksdb finish file", "write", path) { error in rocksdb_sstfilewriter_finish(raw, &error) }
     }
+}
+
+/// Calls RocksDB, and throws what it says of a failure, or what a test planned.
+@inline(__always)
+private func call<Result>(
+    _ name: StaticString, _ operation: String, _ path: String, _ body: (inout UnsafeMutablePointer<CChar>?) -> Result
+) throws(StoreError) -> Result {
+    try planned(name, operation, path)
+    var error: UnsafeMutablePointer<CChar>?
+    let result = body(&error)
+    if let error { throw StoreError(operation: operation, message: take(error)) }
+    return result
+}
+
+private func characters(_ bytes: UnsafeRawBufferPointer) -> UnsafePointer<CChar>? {
+    bytes.baseAddress?.assumingMemoryBound(to: CChar.self)
 }
 
 /// Fails if a test planned so (`FaultPlan`); nothing in a release build.

@@ -125,33 +125,9 @@ package final class StoreInspection {
         var counts = CountReplay(database, run: journal.run)
         let buffer = SegmentBuffer()
         for segment in journal.segments {
-            var failure: StoreError?
-            var unreadable: UInt8?
-            do throws(JournalError) {
-                try journal.replay(segment, using: buffer) { operation in
-                    guard let key = operation.storeKey else {
-                        unreadable = operation.table
-                        return
-                    }
-                    if key.table == .counters {
-                        guard failure == nil else { return }
-                        do throws(StoreError) { try counts.take(operation, key) } catch { failure = error }
-                        return
-                    }
-                    guard operation.kind != .add else {
-                        unreadable = operation.table
-                        return
-                    }
-                    let value = operation.kind == .put ? Array(operation.value) : nil
-                    young[key.bucket.index, default: [:]][key] = Young(wakeAt: operation.wakeAt, value: value)
-                }
-            } catch { throw StoreError(error) }
-            if let failure { throw failure }
-            if counts.isDamaged { unreadable = StoreKey.Table.counters.rawValue }
-            if let unreadable {
-                throw .damagedJournal(
-                    file: journal.folder.segmentPath(segment.generation), offset: 0,
-                    what: "it has rows or changes of table \(unreadable) that this version does not know")
+            try journal.replay(segment, using: buffer, &counts) { operation, key, _ in
+                let value = operation.kind == .put ? Array(operation.value) : nil
+                young[key.bucket.index, default: [:]][key] = Young(wakeAt: operation.wakeAt, value: value)
             }
         }
         let (rows, memory) = counts.takeChanged()

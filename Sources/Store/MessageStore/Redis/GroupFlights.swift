@@ -131,17 +131,13 @@ struct GroupFlights {
         var command: RedisCommand
         switch form {
         case .first, .makingStream:
-            command = RedisCommand("XADD")
-            command.append(key)
+            command = RedisCommand("XADD", key)
             if form == .first { command.append("NOMKSTREAM") }
         case .chained:
             command = RedisCommand(RedisScripts.appendBehind, keys: [key])
-            command.append("\(epoch)-\(number - 1)")
-            command.append(previous?.byteCount ?? 0)
-            command.append(previous?.start ?? [])
+            command.append("\(epoch)-\(number - 1)", previous?.byteCount ?? 0, previous?.start ?? [])
         }
-        command.append("\(epoch)-\(number)")
-        command.append("b")
+        command.append("\(epoch)-\(number)", "b")
         return command
     }
 

@@ -55,8 +55,7 @@ enum LogReading {
         _ id: LogID, of key: [UInt8], slot: Int, claimed: () -> UInt64?, by client: RedisClient
     ) throws(RedisError) -> Bool {
         guard !id.isBeyondEpochs else { return true }
-        var command = RedisCommand("XRANGE")
-        command.append(key)
+        var command = RedisCommand("XRANGE", key)
         for _ in 0..<2 { command.append(id.description) }
         let attempt = try client.attempt([command], slot: slot)
         if let fault = attempt.replies[0].fault { throw .refused(attempt.address, fault) }
@@ -79,10 +78,7 @@ extension LogReading {
         of key: [UInt8], slot: Int, by client: RedisClient
     ) throws(RedisError) -> (entries: [LogID], epochBelow: UInt64) {
         func entries(from first: LogID, before last: String, _ count: Int) throws(RedisError) -> [LogID] {
-            var command = RedisCommand("XRANGE")
-            command.append(key)
-            for word in [first.description, last, "COUNT"] { command.append(word) }
-            command.append(count)
+            let command = RedisCommand("XRANGE", key, first.description, last, "COUNT", count)
             let attempt = try client.attempt([command], slot: slot)
             if let fault = attempt.replies[0].fault { throw .refused(attempt.address, fault) }
             return (attempt.replies[0].array ?? []).compactMap { $0.array?.first?.text.flatMap { LogID($0) } }

@@ -136,15 +136,7 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
             rows = try opening.load(table)
         }
         for (key, stored) in rows {
-            stored.withUnsafeBytes { stored in
-                if table == .counters {
-                    return body(StoredRow(key: key, wakeAt: 0, value: CountStamp.read(stored).value))
-                }
-                body(
-                    StoredRow(
-                        key: key, wakeAt: stored.loadUnaligned(as: Int64.self),
-                        value: UnsafeRawBufferPointer(rebasing: stored[KeyCoding.rowPrefixByteCount...])))
-            }
+            stored.withUnsafeBytes { if let row = KeyCoding.row(key, $0) { body(row) } }
         }
     }
 

@@ -48,9 +48,7 @@ package final class RedisRowAccess {
         for part in 0..<RedisGroups.count {
             let key = GroupKeys.log(context.configuration.name, part: part)
             let slot = RedisSlot.of(key)
-            var command = RedisCommand("XRANGE")
-            command.append(key)
-            for word in ["-", "+", "COUNT", "64"] { command.append(word) }
+            let command = RedisCommand("XRANGE", key, "-", "+", "COUNT", "64")
             guard let entries = try run([command], slot)[0].array else { continue }
             for entry in entries {
                 // Other entries than these have no rows.
@@ -144,13 +142,9 @@ package final class RedisRowAccess {
                     }
                     guard seen.insert(key).inserted else { continue }
                     try stored.withUnsafeBytes { stored in
-                        if key.table == .counters {
-                            return try body(StoredRow(key: key, wakeAt: 0, value: CountStamp.read(stored).value))
-                        }
-                        try body(
-                            StoredRow(
-                                key: key, wakeAt: key.table.hasAlarms ? stored.loadUnaligned(as: Int64.self) : 0,
-                                value: UnsafeRawBufferPointer(rebasing: stored[KeyCoding.rowPrefixByteCount...])))
+                        guard var row = KeyCoding.row(key, stored) else { return }
+                        if !key.table.hasAlarms { row.wakeAt = 0 }
+                        try body(row)
                     }
                 }
                 cursor = next
@@ -207,9 +201,7 @@ package final class RedisRowAccess {
     }
 
     private func command(_ name: String, _ key: [UInt8]) -> RedisCommand {
-        var command = RedisCommand(name)
-        command.append(key)
-        return command
+        RedisCommand(name, key)
     }
 
     private func run(_ commands: [RedisCommand], _ slot: Int, isDurable: Bool = false) throws(StoreError)

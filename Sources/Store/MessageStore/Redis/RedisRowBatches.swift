@@ -97,28 +97,19 @@ private struct BatchBuilder {
         }
         writer.lastBatch += 1
         var command = RedisCommand(RedisScripts.batch, keys: keys)
-        command.append(epoch)
-        command.append(writer.lastBatch)
-        command.append(sums.count)
+        command.append(epoch, writer.lastBatch, sums.count)
         for (period, byteCount, place) in sums {
-            command.append(period.field)
-            command.append(byteCount)
-            command.append(place)
+            command.append(period.field, byteCount, place)
         }
         for section in Section.allCases where !sections[section.rawValue].isEmpty {
-            command.append(section.command)
-            command.append(places[section.rawValue])
-            command.append(sections[section.rawValue].count)
+            command.append(section.command, places[section.rawValue], sections[section.rawValue].count)
             for argument in sections[section.rawValue] { command.append(argument) }
         }
         // Until a batch with the period is known to have run.
         for (period, _, place) in sums where !writer.marked.contains(period) {
             // A time from now on: the server's clock need not be the gateway's.
             let left = max(1, period.end - now) + Limits.redisPeriodMilliseconds
-            command.append("PEXPIRE")
-            command.append(place)
-            command.append(1)
-            command.append("\(left)")
+            command.append("PEXPIRE", place, 1, "\(left)")
         }
         self = BatchBuilder()
         return (RedisRequest(command, slot: writer.keys.slot), sums.map(\.period))
@@ -293,8 +284,7 @@ final class RedisRowBatches {
         guard let writer = writers[group] else { return }
         var command = RedisCommand(
             RedisScripts.endPeriod, keys: [writer.keys.marks, writer.keys.ephemeral(period)])
-        command.append(epoch)
-        command.append(period.field)
+        command.append(epoch, period.field)
         let reply = try run([RedisRequest(command, slot: writer.keys.slot)], client)[0]
         if let successor = RedisScripts.successor(reply) { throw .epochTaken(part: part, epoch: successor) }
         guard reply.integer != nil else { throw .redis(what: "a period of part \(part): \(reply)") }

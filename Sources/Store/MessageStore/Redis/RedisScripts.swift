@@ -51,8 +51,7 @@ enum RedisScripts {
 
     static func trim(_ log: [UInt8], epoch: UInt64, before number: UInt64) -> RedisCommand {
         var command = RedisCommand(trim, keys: [log])
-        command.append(epoch)
-        command.append("\(epoch)-\(number)")
+        command.append(epoch, "\(epoch)-\(number)")
         return command
     }
 

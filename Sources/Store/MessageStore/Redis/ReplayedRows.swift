@@ -65,9 +65,7 @@ final class PartOpening {
         } catch { throw .redis(what: error.description) }
         let replies = try run(
             batches.groups.map { keys in
-                var command = RedisCommand("HGET")
-                command.append(keys.marks)
-                command.append("epoch")
+                let command = RedisCommand("HGET", keys.marks, "epoch")
                 return RedisRequest(command, slot: keys.slot)
             })
         let highest = replies.compactMap { $0.text.flatMap { UInt64($0) } }.max() ?? 0
@@ -115,8 +113,7 @@ final class PartOpening {
 
     private func fence() throws(StoreError) {
         var command = RedisCommand(Self.fenceScript, keys: [key])
-        command.append(epoch)
-        command.append("\(UInt64.random(in: .min ... .max))")
+        command.append(epoch, "\(UInt64.random(in: .min ... .max))")
         let reply = try run([RedisRequest(command, slot: slot)], isDurable: true)[0]
         guard let text = reply.text else { throw unusable(reply, "the fence") }
         guard text != "OK" else { return }
@@ -150,8 +147,7 @@ final class PartOpening {
         }
         let marks = try run(
             groups.map { keys in
-                var command = RedisCommand("HGETALL")
-                command.append(keys.marks)
+                let command = RedisCommand("HGETALL", keys.marks)
                 return RedisRequest(command, slot: keys.slot)
             })
         for (keys, reply) in zip(groups, marks) {
@@ -252,13 +248,9 @@ final class PartOpening {
     }
 
     private func readPage(from start: String, count: Int) throws(RedisError) -> Page {
-        var command = RedisCommand("XRANGE")
-        command.append(key)
-        command.append(start)
+        var command = RedisCommand("XRANGE", key, start)
         // The fence is the end: what comes behind it is this owner's.
-        command.append("(\(epoch)-0")
-        command.append("COUNT")
-        command.append(count)
+        command.append("(\(epoch)-0", "COUNT", count)
         let reply = try client.run([RedisRequest(command, slot: slot)], deadline: deadline)[0]
         let address = context.cluster.primary(of: slot) ?? RedisAddress(host: "", port: 0)
         if let fault = reply.fault { throw .refused(address, fault) }
@@ -365,8 +357,7 @@ final class PartOpening {
         let groups = batches.groups
         func counts(_ name: String, _ key: (GroupKeys) -> [UInt8]) throws(StoreError) -> Bool {
             let requests = groups.map { keys in
-                var command = RedisCommand(name)
-                command.append(key(keys))
+                let command = RedisCommand(name, key(keys))
                 return RedisRequest(command, slot: keys.slot)
             }
             var isAny = false

@@ -9,15 +9,11 @@ internal import Wire
 /// The commands that read rows.
 enum RowReading {
     static func value(_ rows: [UInt8], _ key: StoreKey) -> RedisCommand {
-        var command = RedisCommand("HGET")
-        command.append(rows)
-        command.append(KeyCoding.bytes(key))
-        return command
+        RedisCommand("HGET", rows, KeyCoding.bytes(key))
     }
 
     static func values(_ rows: [UInt8], _ keys: [[UInt8]]) -> RedisCommand {
-        var command = RedisCommand("HMGET")
-        command.append(rows)
+        var command = RedisCommand("HMGET", rows)
         for key in keys { command.append(key) }
         return command
     }
@@ -26,15 +22,11 @@ enum RowReading {
     static func range(
         _ key: [UInt8], from first: [UInt8], isExclusive: Bool = false, through last: [UInt8], count: Int?
     ) -> RedisCommand {
-        var command = RedisCommand("ZRANGEBYLEX")
-        command.append(key)
-        command.append([UInt8(ascii: isExclusive ? "(" : "[")] + first)
+        var command = RedisCommand("ZRANGEBYLEX", key, [UInt8(ascii: isExclusive ? "(" : "[")] + first)
         // No member is longer than this many bytes.
         command.append([UInt8(ascii: "[")] + last + [UInt8](repeating: 0xFF, count: KeyCoding.alarmKeyByteCount))
         if let count {
-            command.append("LIMIT")
-            command.append("0")
-            command.append(count)
+            command.append("LIMIT", "0", count)
         }
         return command
     }
@@ -42,13 +34,9 @@ enum RowReading {
     /// A row as a reader gives it to a loop; `nil` for bytes that are no row.
     static func row(_ key: StoreKey, _ stored: [UInt8], _ operation: ReadOperation) -> ColdRow? {
         stored.withUnsafeBytes { stored in
-            guard stored.count >= KeyCoding.rowPrefixByteCount else { return nil }
-            if key.table == .counters {
-                return ColdRow(key: key, wakeAt: 0, value: operation.keep(CountStamp.read(stored).value))
+            KeyCoding.row(key, stored).map {
+                ColdRow(key: key, wakeAt: $0.wakeAt, value: operation.keep($0.value))
             }
-            return ColdRow(
-                key: key, wakeAt: stored.loadUnaligned(as: Int64.self),
-                value: operation.keep(UnsafeRawBufferPointer(rebasing: stored[KeyCoding.rowPrefixByteCount...])))
         }
     }
 
@@ -214,9 +202,7 @@ final class RowRead {
         let chunk = names
         nextName = chunk.count
         for (place, name) in chunk.enumerated() {
-            var command = RedisCommand("HSTRLEN")
-            command.append(keys.rows)
-            command.append(name)
+            let command = RedisCommand("HSTRLEN", keys.rows, name)
             round.ask(command, keys.slot) { reply, round in
                 // No string of a server is longer than this, so that sums of sizes stay numbers.
                 guard let count = reply.integer, 0...RowReading.largestValue ~= count else {
@@ -323,14 +309,9 @@ final class RowRead {
         _ hash: [UInt8], _ slot: Int, cursor: String, _ prefix: [UInt8], _ round: Round,
         _ look: @escaping ([UInt8], [UInt8]) -> Bool, then: @escaping () -> Void = {}
     ) {
-        var command = RedisCommand("HSCAN")
-        command.append(hash)
-        command.append(cursor)
-        command.append("MATCH")
+        var command = RedisCommand("HSCAN", hash, cursor, "MATCH")
         // Each byte escaped, so that none stands for others.
-        command.append(prefix.flatMap { [UInt8(ascii: "\\"), $0] } + [UInt8(ascii: "*")])
-        command.append("COUNT")
-        command.append(Limits.rowsPerPage)
+        command.append(prefix.flatMap { [UInt8(ascii: "\\"), $0] } + [UInt8(ascii: "*")], "COUNT", Limits.rowsPerPage)
         round.ask(command, slot) { reply, round in
             guard let parts = reply.array, parts.count == 2, let next = parts[0].text, let list = parts[1].array else {
                 return self.fail(reply, "a search")

@@ -7,7 +7,13 @@ internal import Wire
 package enum HandoffAnswer {
     /// The leased jobs, none when there were none within the wait.
     package static func lease(_ jobs: [Job], registry: AppRegistry) -> APIResponse {
-        .object(["jobs": jobs.map { object($0, registry: registry) }])
+        var writer = JSONWriter(capacity: 64 + 1_024 * jobs.count)
+        writer.object { writer in
+            writer.array("jobs") { writer in
+                for job in jobs { write(job, registry: registry, to: &writer) }
+            }
+        }
+        return APIResponse(status: 200, body: writer.bytes)
     }
 
     /// What became of results, or of extensions, in the order they were given.
@@ -15,30 +21,31 @@ package enum HandoffAnswer {
         .object(["results": verdicts.map { ["jobId": $0.job.description, "verdict": $0.verdict.name] as JSONObject }])
     }
 
-    static func object(_ job: Job, registry: AppRegistry) -> JSONObject {
-        [
-            "channel": job.channel.name,
-            "jobId": job.message.description,
-            "msgId": job.message.description,
-            "taskId": job.task.text,
-            "appId": registry.appID(of: job.app),
-            "cid": job.cid.description,
-            "deviceToken": job.token,
-            "tokenKind": job.tokenKind.name,
-            "environment": job.environment.name,
-            "topic": job.topic,
-            "pushType": job.pushType.name,
-            "priority": job.priority,
-            "expiration": apnsExpiration(job.expiration),
-            "collapseId": job.collapseID,
-            "apnsId": uuid(job.message),
-            "body": JSONText(job.body),
-            "attempt": job.attempt,
-            "acceptedAt": job.acceptedAt,
-            "dueAt": job.dueAt,
-            "leaseId": hex(job.leaseID),
-            "leasedUntil": job.leasedUntil,
-        ]
+    static func write(_ job: Job, registry: AppRegistry, to writer: inout JSONWriter) {
+        writer.object { writer in
+            writer.member("channel", job.channel.name)
+            writer.member("jobId", job.message.description)
+            writer.member("msgId", job.message.description)
+            writer.member("taskId", job.task.text)
+            writer.member("appId", registry.appID(of: job.app))
+            writer.member("cid", job.cid.description)
+            writer.member("deviceToken", job.token)
+            writer.member("tokenKind", job.tokenKind.name)
+            writer.member("environment", job.environment.name)
+            writer.member("topic", job.topic)
+            writer.member("pushType", job.pushType.name)
+            writer.member("priority", job.priority)
+            writer.member("expiration", apnsExpiration(job.expiration))
+            writer.member("collapseId", job.collapseID)
+            writer.member("apnsId", uuid(job.message))
+            writer.key("body")
+            writer.raw(job.body)
+            writer.member("attempt", job.attempt)
+            writer.member("acceptedAt", job.acceptedAt)
+            writer.member("dueAt", job.dueAt)
+            writer.member("leaseId", hex(job.leaseID))
+            writer.member("leasedUntil", job.leasedUntil)
+        }
     }
 
     /// Absolute seconds, as the header apns-expiration wants them; 0: APNs must not store it.

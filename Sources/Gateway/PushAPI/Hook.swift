@@ -18,11 +18,15 @@ package struct HookDelivery: Sendable {
     package init(jobs: [Job], channel: VendorChannel, leaseID: (UInt64, UInt64), registry: AppRegistry) {
         id = "msg_" + HandoffAnswer.hex(leaseID)
         self.jobs = jobs
-        body =
-            ([
-                "type": "longwire.handoff", "channel": channel.name,
-                "jobs": jobs.map { HandoffAnswer.object($0, registry: registry) },
-            ] as JSONObject).bytes
+        var writer = JSONWriter(capacity: 128 + 1_024 * jobs.count)
+        writer.object { writer in
+            writer.member("type", "longwire.handoff")
+            writer.member("channel", channel.name)
+            writer.array("jobs") { writer in
+                for job in jobs { HandoffAnswer.write(job, registry: registry, to: &writer) }
+            }
+        }
+        body = writer.bytes
     }
 
     /// The request's headers at `now`, name and value.

@@ -1,8 +1,8 @@
 /// The classes of ASCII characters that names, numbers and tokens are made of.
 extension UInt8 {
-    package var isDigit: Bool { 0x30...0x39 ~= self }
-    package var isLetter: Bool { 0x61...0x7A ~= self | 0x20 }
-    package var isHexDigit: Bool { isDigit || 0x61...0x66 ~= self | 0x20 }
+    @inlinable package var isDigit: Bool { 0x30...0x39 ~= self }
+    @inlinable package var isLetter: Bool { 0x61...0x7A ~= self | 0x20 }
+    @inlinable package var isHexDigit: Bool { isDigit || 0x61...0x66 ~= self | 0x20 }
 }
 
 extension StringProtocol {
@@ -13,11 +13,13 @@ extension StringProtocol {
 
     /// Whether the text has the form of a UUID.
     package var isUUID: Bool {
-        let dashes = [8, 13, 18, 23]
-        return utf8.count == 36
-            && utf8.enumerated().allSatisfy { place, byte in
-                dashes.contains(place) ? byte == UInt8(ascii: "-") : byte.isHexDigit
-            }
+        var place = 0
+        for byte in utf8 {
+            let isDash = place == 8 || place == 13 || place == 18 || place == 23
+            guard isDash ? byte == UInt8(ascii: "-") : byte.isHexDigit else { return false }
+            place += 1
+        }
+        return place == 36
     }
 }
 

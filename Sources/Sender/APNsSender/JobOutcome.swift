@@ -27,16 +27,20 @@ struct JobOutcome: Sendable, Equatable {
 
     /// The body of `POST /v1/handoff/results`.
     static func body(_ outcomes: some Collection<JobOutcome>) -> [UInt8] {
-        let results = outcomes.map { outcome -> JSONObject in
-            [
-                "jobId": outcome.jobID, "leaseId": outcome.leaseID, "outcome": outcome.kind.rawValue,
-                "reason": outcome.reason.unlessEmpty, "vendorId": outcome.vendorID.unlessEmpty,
-                "timestamp": outcome.timestamp > 0 ? outcome.timestamp : nil,
-                "retryAfterSeconds": outcome.retryAfterSeconds.map {
-                    min(max(0, $0), HandoffBounds.retryAfterSeconds.upperBound)
-                },
-            ]
+        var writer = JSONWriter(capacity: 64 + 192 * outcomes.count)
+        writer.object { writer in
+            writer.objects("results", outcomes) { writer, outcome in
+                writer.member("jobId", outcome.jobID)
+                writer.member("leaseId", outcome.leaseID)
+                writer.member("outcome", outcome.kind.rawValue)
+                if !outcome.reason.isEmpty { writer.member("reason", outcome.reason) }
+                if !outcome.vendorID.isEmpty { writer.member("vendorId", outcome.vendorID) }
+                if outcome.timestamp > 0 { writer.member("timestamp", outcome.timestamp) }
+                if let seconds = outcome.retryAfterSeconds {
+                    writer.member("retryAfterSeconds", min(max(0, seconds), HandoffBounds.retryAfterSeconds.upperBound))
+                }
+            }
         }
-        return (["results": results] as JSONObject).bytes
+        return writer.bytes
     }
 }

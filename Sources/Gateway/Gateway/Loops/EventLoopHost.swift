@@ -88,6 +88,14 @@ final class EventLoopHost {
         var frameByteLimit: Int
         /// Of what a device sends.
         var deviceFrameByteLimit: Int
+
+        /// Gateway time, read once a turn.
+        var now: GatewayTime {
+            mutating get {
+                if cachedNow == 0 { cachedNow = clock.time(atBoot: ClockReader.boot()) }
+                return cachedNow
+            }
+        }
     }
 
     var metrics: LoopMetrics {
@@ -228,10 +236,7 @@ final class EventLoopHost {
     func connect(_ mailboxes: [Mailbox<Mail>]) { self.mailboxes = mailboxes }
 
     /// Gateway time, read once a turn.
-    var now: GatewayTime {
-        if core.pointee.cachedNow == 0 { core.pointee.cachedNow = clock.time(atBoot: ClockReader.boot()) }
-        return core.pointee.cachedNow
-    }
+    var now: GatewayTime { core.pointee.now }
 
     var limits: GatewayLimits { snapshot.limits }
     var registry: AppRegistry { snapshot.registry }

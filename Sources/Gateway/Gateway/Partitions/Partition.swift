@@ -15,6 +15,8 @@ final class Partition {
     let number: Int
     // The host outlives its partitions.
     unowned(unsafe) let host: EventLoopHost
+    /// The host's, without a reference to the host for each access.
+    let hostCore: UnsafeMutablePointer<EventLoopHost.Core>
     let store: any LoopStore
     let core: UnsafeMutablePointer<Core>
     /// False until the partition knows the broadcasts of the others' apps, or has waited long enough.
@@ -76,7 +78,7 @@ final class Partition {
     init(
         _ number: Int, _ start: PartitionStart, on host: EventLoopHost, now: GatewayTime, welcomesDevices: Bool
     ) {
-        (self.number, self.host, self.welcomesDevices) = (number, host, welcomesDevices)
+        (self.number, self.host, hostCore, self.welcomesDevices) = (number, host, host.core, welcomesDevices)
         store = start.store
         let snapshot = host.snapshot
         core = .allocate(capacity: 1)
@@ -117,10 +119,10 @@ final class Partition {
     var limits: GatewayLimits { host.snapshot.limits }
     var coordinator: TaskCoordinator { host.campaigns.coordinator }
     /// Gateway time, read once a turn.
-    var now: GatewayTime { host.now }
+    var now: GatewayTime { hostCore.pointee.now }
     var metrics: LoopMetrics {
-        _read { yield host.core.pointee.metrics }
-        _modify { yield &host.core.pointee.metrics }
+        _read { yield hostCore.pointee.metrics }
+        _modify { yield &hostCore.pointee.metrics }
     }
 
     // MARK: Time

@@ -30,7 +30,7 @@ extension World {
         }
         // What is dealt out shares its device's queue with the messages of single pushes.
         let keyNumber = isDealt ? UInt8(broadcasting.chance.between(1, 3)) : 9
-        let collapse: UInt8 = plan.collapses && broadcasting.chance.perMille(200) ? keyNumber : 0
+        let collapse: UInt8 = plan.collapses && broadcasting.chance.perMille(400) ? keyNumber : 0
         let index = broadcasting.all.count
         let payload = World.payload(index | 1 << 24, 60)
         let body = Array(#"{"aps":{"alert":"x"}}"#.utf8)
@@ -89,7 +89,7 @@ extension World {
         let open = broadcasting.all.suffix(6).filter { $0.isCreated && !$0.isStopped && !$0.isOver }
         guard let oldest = open.first else { return }
         // The newest may have replaced an older one, which must not be sent after the stop.
-        let newest = broadcasting.chance.perMille(400) ? open.last { $0.collapse != 0 } : nil
+        let newest = broadcasting.chance.perMille(700) ? open.last { $0.collapse != 0 } : nil
         stopBroadcast((newest ?? oldest).index)
     }
 

@@ -175,7 +175,9 @@ final class DeviceSessions: StreamDelegate {
         defer { owner.metrics.count(.bytesReceived, offset) }
         while offset < bytes.count {
             guard record(session) != nil else { return bytes.count }
-            switch FrameCut(bytes, from: offset, bodyLimit: owner.hostCore.pointee.deviceFrameByteLimit, mustBeHello: false) {
+            switch FrameCut(
+                bytes, from: offset, bodyLimit: owner.hostCore.pointee.deviceFrameByteLimit, mustBeHello: false)
+            {
             case .incomplete: return offset
             case .refused(let code, let reason):
                 close(session, code, reason: reason)

@@ -85,7 +85,7 @@ struct PublishPermit: Sendable {
 
 extension EventLoopHost {
     /// Tells the owner of part 0 what this gateway's parts have queued of the apps with such a quota, and learns what the others have;
-    /// on the host of partition 0, whoever owns that.
+    /// on the host of partition 0, also where another gateway owns that.
     ///
     /// A message may be another gateway's whose caller is here, so no gateway can grant a share: what it accepts it may never count.
     func exchangeQueues() {

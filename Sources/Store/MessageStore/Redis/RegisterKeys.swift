@@ -8,10 +8,10 @@ package enum RegisterKeys {
     /// Who owns each part, under which epoch.
     package static func owners(_ name: String) -> [UInt8] { all(name)[3] }
 
-    // Fields of the constants while a store is copied, during which `RegisterScripts` refuses every call: `copy` is `to`
-    // (the cluster gets a copy and is not whole before the field goes) or `from` (it is read until `copyUntil`, the server's
-    // time in milliseconds); `copyNonce` is the copy's own number, `copyOther` the other store; `copyEnded` is the nonce of
-    // the last copy that ended.
+    // Fields of the constants during a copy of a store, while `RegisterScripts` refuses every call.
+    // `copy` is `to` (the cluster gets a copy and is not whole before the field is removed) or `from` (it is read).
+    // `copyUntil` is the end of the reading, in milliseconds of the server's time. `copyNonce` numbers the copy.
+    // `copyOther` names the other store. `copyEnded` is the nonce of the last copy that ended.
 
     /// The version of what the keys of a cluster hold; a gateway joins a cluster of its own format only.
     package static let format = 1

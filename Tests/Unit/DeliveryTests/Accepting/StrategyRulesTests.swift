@@ -46,7 +46,7 @@ import Testing
     func page() throws {
         let page = URL(fileURLWithPath: #filePath)
             .deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
-            .deletingLastPathComponent()
+            .deletingLastPathComponent().deletingLastPathComponent()
             .appendingPathComponent("docs/Semantics.md")
         var seen: [Strategy] = []
         for line in try String(contentsOf: page, encoding: .utf8).split(separator: "\n") {

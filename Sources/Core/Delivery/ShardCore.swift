@@ -45,7 +45,7 @@ struct ShardCore: ~Copyable {
         continuations[store.read(requests)] = continuation
     }
 
-    /// Gets a row without a read; `nil` when only a reader can tell.
+    /// Gets a row without a read; `nil` when the row must be read.
     func known(_ key: StoreKey) -> Found<FoundRow>? {
         switch store.young(key) {
         case .found(let location, let wakeAt): .found(FoundRow(bytes: store.bytes(at: location), wakeAt: wakeAt))

@@ -112,7 +112,7 @@ package enum PushAnswer {
         }
     }
 
-    /// What an answer says of one message; written without a value for each member, because every push has one.
+    /// Writes one message's part of an answer, without a boxed value for each member: every push has one.
     struct Described: JSONWritable {
         private let outcome: PublishOutcome
 

@@ -35,7 +35,7 @@ package enum ReportAnswer {
 
     /// The answers to `report/push/date` and `report/user/date`.
     package static func day(_ totals: DayTotals, online: Int, _ query: DayReportQuery) -> APIResponse {
-        // As for a task that nobody knows: no numbers rather than zeros, and the name beside them.
+        // As for an unknown task: no numbers rather than zeros, and the name beside them.
         guard query.isKept else { return .success(JSONObject(), longwire: ["unknown": [query.date]]) }
         guard query.isAboutUsers else { return one(query.date, totals.messages, tasks: nil) }
         let counts: JSONObject = [

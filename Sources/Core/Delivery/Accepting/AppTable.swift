@@ -8,7 +8,7 @@ struct AppTable {
     var areAllKnown: Bool
     var figures: [AppStatistics]
     private(set) var retained: [RetainedBytes] = []
-    /// What each app has by counts of earlier days and starts, for apps that are served later.
+    /// The holdings of apps that are not served yet, by the counts of earlier days.
     private var holdingsBeforeServed: [AppKey: CountedHoldings]
 
     init(

@@ -20,7 +20,7 @@ extension Shard {
         sessions.device(of: session)
     }
 
-    /// Whose session it is; `nil` when it is over.
+    /// The app and the device of a session; `nil` when the session is over.
     package func source(of session: SessionRef) -> (app: AppKey, cid: DeviceID)? {
         guard let slot = device(of: session) else { return nil }
         let device = devices.at(slot)

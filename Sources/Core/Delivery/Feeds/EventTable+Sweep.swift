@@ -11,7 +11,9 @@ extension EventBatch {
 }
 
 extension EventTable {
-    /// What is durable and has not been told, for each app whose last batch was told; `share` says which buckets are here.
+    /// Durable events that their feeds do not have yet, one batch for each app without a batch under way.
+    ///
+    /// `share` names the buckets of this shard.
     ///
     /// The gateway calls this some times a second, and `told` for each batch.
     mutating func take(_ share: LoopShare, _ core: inout ShardCore) -> [EventBatch] {
@@ -56,7 +58,7 @@ extension EventTable {
         guard isTold || core.isPlanted(.eventsLeftUntold) else {
             state.lost &+= batch.lost
             defer { apps[batch.app] = state }
-            // Memory was cleared meanwhile: the sweep finds the rows.
+            // Memory was cleared since then. The sweep finds the rows.
             guard batch.edition == state.edition else { return }
             let entries = zip(batch.rows, batch.items).map {
                 EventTable.Entry(bucket: $0.bucket, number: $0.item, item: $1)

@@ -17,7 +17,7 @@ extension FeedTable {
             case .append(_, let items, let lost):
                 guard core.store.acceptsWrites else { return core.answer(origin, .busy) }
                 guard let limits = core.feedLimits(name) else { return core.refuseUnset(name, origin) }
-                // Their numbers have no rows, so a page tells of them as a gap.
+                // Their numbers have no rows, so a page shows them as a gap.
                 if lost > 0 { feeds.skip(Int(clamping: lost), in: name, &core) }
                 feeds.append(items[...], to: name, &core)
                 core.numbers.eventsTaken &+= UInt64(items.count)
@@ -62,14 +62,13 @@ extension FeedTable {
                     feeds.lookFailed(name, isDamaged: true, at: core.now)
                 }
             }
-            // What waited while nobody asked may be too old by now, and its age is not known.
+            // Items of a feed without a reader may be too old by now, and their age is not known.
             if feed?.state.count ?? 0 > 0 { feeds.isDue(at: core.now) }
             for work in feeds.loaded(name, feed, at: core.now) { work(&feeds, &core, feed != nil) }
         }
     }
 
-    /// Has the feeds in memory whose home is here, so that what waits in them is counted, and goes when it is too old,
-    /// though nobody asks for it; a few apps a call.
+    /// Loads the feeds whose home is here, a few apps a call: items are counted, and removed when too old, without a reader.
     ///
     /// A head that could not be read, or is damaged, is looked for again at growing times (`FeedBackoff`). No feed holds up
     /// those behind it.
@@ -222,7 +221,7 @@ extension FeedTable {
             var page = FeedPage(first: after + 1, state: feed.state)
             for row in rows {
                 guard let items = FeedRow.read(row.bytes), row.key.item >= UInt64(items.count) else {
-                    // Its items are lost: the consumer is told how many are missing.
+                    // Its items are lost. A page states how many are missing.
                     core.damaged(row.key)
                     continue
                 }
@@ -231,7 +230,7 @@ extension FeedTable {
                 if page.items.isEmpty {
                     page.first = number + UInt64(skipped)
                 } else if number != page.next + 1 {
-                    // What lies between went unread; the next page says so.
+                    // Rows before this one could not be read. The next page states the gap.
                     break
                 }
                 page.items += items.dropFirst(skipped).prefix(limit - page.items.count)
@@ -304,7 +303,7 @@ extension FeedTable {
                 feed.first = row.key.item + 1
             }
             if rows.isEmpty {
-                // What the head counts beyond the rows was in rows that could not be read.
+                // The head counts items of rows that could not be read.
                 feed.first = feed.state.last + 1
                 (feed.state.count, feed.state.byteCount) = (0, 0)
             }

@@ -8,7 +8,7 @@ extension Shard {
         finishPart()
     }
 
-    /// Looks for heads of feeds that nobody asks for; see `FeedTable.watch`.
+    /// Looks for heads of feeds without a reader; see `FeedTable.watch`.
     package mutating func watchFeeds(_ share: LoopShare, now: GatewayTime) {
         guard feeds.watchedApps < apps.count || feeds.isLookDue(at: now) else { return }
         begin(now)

@@ -1,4 +1,4 @@
-// What an effect does once it is durable.
+// Effects that have become durable.
 
 internal import Structures
 internal import Wire

@@ -5,15 +5,15 @@ internal import Platform
 internal import PushAPI
 internal import Wire
 
-// What a device passes before its shard gets its Hello, in order: the host that accepted the connection judges what needs no
-// device record, then the device's partition whether it has room. A new check is a `throw` in its place.
+// Checks of a device before its shard gets the Hello, in order. The host that accepted the connection checks what needs no device
+// record. The host of the device's partition checks whether there is room. A new check is a `throw` in its place.
 
 extension EventLoopHost {
     /// Reads a Hello and judges it: role, app, and a registration's proof.
     ///
     /// - Parameters:
     ///   - body: of the Hello's frame.
-    ///   - isPrivate: nobody else can read the answer to a registration, which has the device's secret.
+    ///   - isPrivate: the answer to a registration, which has the device's secret, cannot be read on its way.
     ///   - question: how far a question about the Hello's app is.
     /// - Returns: the Hello with its device; `nil`: the owner of the apps' rows must be asked first.
     /// - Throws: why not.
@@ -53,7 +53,7 @@ extension EventLoopHost {
             throw Refusal(.malformed, "a Hello names a cid or asks for a registration")
         }
         adopted.bucket = app.bucket(of: adopted.cid)
-        // A registration's or a known device's alike: it is told where to go before anything is done for it.
+        // Before any work for the device, registered or not.
         if context.isEmptying {
             let alternate = context.emptying.withLock { $0?.alternate } ?? ""
             throw .emptying(alternate, window: alternate.isEmpty ? nil : Emptying.window)
@@ -81,7 +81,7 @@ extension EventLoopHost {
 
     /// A new cid; in a cluster one of the part that the proof names, so that one gateway is asked whether it was taken before.
     ///
-    /// Without the app's secret nobody can choose a proof, so registrations go to all parts alike.
+    /// A proof cannot be chosen without the app's secret, so registrations go to all parts alike.
     private func mintDevice(of app: App, for proof: [UInt8]) -> DeviceID {
         let wanted = Int(proof.prefix(4).reduce(UInt32(0)) { $0 << 8 | UInt32($1) }) % partitionCount
         while true {
@@ -100,7 +100,7 @@ extension EventLoopHost {
         guard let partition = servingPartition(adopted.bucket.loop(of: context.partitionCount)),
             partition.welcomesDevices
         else { throw Refusal(.moved, "another gateway is taking this device over; come back") }
-        // Another gateway may have heard of the app, or of its end, a moment earlier than this one.
+        // Another gateway may know the app, or its end, earlier than this one.
         guard let app = registry[adopted.hello.appID] else {
             guard registry.known(adopted.hello.appID) != nil else {
                 throw Refusal(.moved, "this gateway is told of the app in a moment; come back")

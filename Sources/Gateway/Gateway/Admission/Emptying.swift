@@ -78,7 +78,7 @@ extension GatewayContext {
 }
 
 extension EventLoopHost {
-    /// Sends as many of this loop's sessions away as their time has come for, and ends relays with the rest.
+    /// Closes as many of this loop's sessions as the pace grants, then relays with the rest of the grant.
     func drainSessions() {
         guard context.isEmptying, let emptying = context.emptying.withLock({ $0 }) else { return }
         var sessionCount = 0

@@ -25,7 +25,7 @@ struct Refusal: Error {
         .overloaded, "the store of this device's part does not answer; come back later")
     static let appDisabled = Refusal(.appDisabled, "the app is disabled")
 
-    /// More come back than can be welcomed at once.
+    /// More devices return than can be welcomed at once.
     static func storm(_ window: (UInt32, UInt32)? = nil) -> Refusal {
         Refusal(.overloaded, "more devices come back than can be welcomed at once; come back later", window: window)
     }
@@ -86,13 +86,13 @@ extension EventLoopHost {
         (isSecure ? [] : closeFrame(refusal)).withUnsafeBytes { connection.turnAway(with: $0) }
     }
 
-    /// When a device whose part nobody serves may come back.
+    /// The retry window of a device whose part has no owner.
     ///
-    /// A client takes a window from a second on as it is. A shorter one does not stop its waits from doubling with each
-    /// refusal: by the simulation of a large cluster the last of a million devices came back 13 s after a part was served.
+    /// A client uses a window of a second or more as it is. With a shorter one its waits double at each refusal: in the simulation of
+    /// a large cluster the last of a million devices returned 13 s after its part was served.
     static let refusedWindow: (UInt32, UInt32) = (1_000, 1_500)
 
-    /// When a closed client may come back: at random in this window, which both ends at 0 leave to the client.
+    /// The window in which a closed client returns, at a random time, in milliseconds; (0, 0) leaves it to the client.
     func retryWindow(for code: CloseCode) -> (UInt32, UInt32) {
         switch code {
         case .overloaded: (1_000, 15_000)
@@ -101,7 +101,7 @@ extension EventLoopHost {
         // An operator has to enable the app again; until then each try costs a handshake.
         case .appDisabled: (300_000, 900_000)
         case .shuttingDown:
-            // The more devices are told at once, the wider: the gateway that takes them welcomes some thousand a second.
+            // Wider with more devices: the gateway that takes them welcomes some thousands a second.
             (
                 500,
                 UInt32(
@@ -115,6 +115,6 @@ extension EventLoopHost {
         }
     }
 
-    /// Devices that come back in a second after a stop, at most; for more of them the configured time is too short.
+    /// The most devices that return in a second after a stop; with more of them the window grows.
     private static let returnsPerSecond: Int64 = 5_000
 }

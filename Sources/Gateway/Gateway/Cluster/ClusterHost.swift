@@ -141,7 +141,7 @@ final class ClusterHost: @unchecked Sendable {
         var opening: PartOpening?
         state.broadcast { state in
             if state.wanted[part] == epoch { state.wanted[part] = nil }
-            // What is said of an earlier epoch may come late: it is not for the part's present owner here.
+            // A call about an earlier epoch may come late: it does not close the present ownership.
             if let present = state.openings[part], present.epoch == epoch { opening = present }
         }
         guard let opening else { return }
@@ -182,7 +182,7 @@ final class ClusterHost: @unchecked Sendable {
     /// What is for a part goes to this node from now on; 0: nobody has it.
     func setRoute(_ part: Int, to node: Int) {
         let before = cluster.owner(of: part)
-        // What is served here is here: the partition itself says so, and says when it is not any more.
+        // While the part is served here, its own opening and release set the owner.
         guard node != cluster.node, before != cluster.node || isGivenUpAltogether(part), node != before else { return }
         cluster.setOwner(node, of: part)
         if before != 0, before != cluster.node { forgetLater(part, at: before) }

@@ -33,7 +33,7 @@ enum LinkEvent: Sendable, Equatable {
 protocol LinkReceiver: AnyObject, Sendable {
     /// Takes messages for a part, in their order, from the front.
     ///
-    /// What stays in the array was not taken: its questions are answered as busy.
+    /// Messages left in the array were not taken: their questions are answered as busy.
     func receive(_ messages: inout [LoopMessage], forPart part: Int)
     /// Takes answers to what a host of this gateway asked; false when its mailbox is full, and they are offered again.
     func receive(_ answers: AnswerBatch, forHost host: Int) -> Bool
@@ -160,7 +160,7 @@ final class PeerConnections {
     /// Answers to what one host of this gateway asked.
     private struct HostInbox {
         var open: AnswerBatch?
-        /// Those that its mailbox had no room for.
+        /// Batches that the full mailbox refused.
         var kept: [AnswerBatch] = []
         var isEmpty: Bool { open == nil && kept.isEmpty }
     }
@@ -385,7 +385,7 @@ final class PeerConnections {
     /// Hands over what the turn gathered: a part's mailbox gets it at once.
     private func handOver() {
         guard !touched.isEmpty || !touchedHosts.isEmpty else { return }
-        // A link that ends meanwhile makes answers for the next turn.
+        // A link that ends during the hand-over makes answers for the next turn.
         let (parts, hosts) = (touched, touchedHosts)
         (touched, touchedHosts) = ([], [])
         for host in hosts { handOver(toHost: host) }
@@ -394,7 +394,7 @@ final class PeerConnections {
     }
 
     private func handOver(toHost host: Int) {
-        // What waited before comes first.
+        // Refused batches first.
         var batches = hostInboxes[host].kept
         if let open = hostInboxes[host].open { batches.append(open) }
         var taken = 0

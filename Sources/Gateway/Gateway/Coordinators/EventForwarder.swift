@@ -25,7 +25,7 @@ final class EventForwarder {
     }
 
     private func told(_ batch: EventBatch, _ answer: FeedAnswer?) {
-        // Where the partition has left meanwhile, its next owner finds the rows.
+        // The next owner of a partition that has left finds the rows.
         guard owner.isServing else { return }
         switch answer {
         case .taken?:

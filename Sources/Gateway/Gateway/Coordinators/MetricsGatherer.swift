@@ -82,7 +82,7 @@ extension Partition {
     }
 }
 
-/// What the shards counted that a host had.
+/// The counters of shards that a host had.
 struct EndedFigures {
     private(set) var shard = ShardStatistics()
     private(set) var apps: [AppKey: AppStatistics] = [:]

@@ -131,7 +131,7 @@ extension SharedRates.State {
 }
 
 extension EventLoopHost {
-    /// Tells the counter what was used here, and learns what all gateways have used; on the host of partition 0, also where another gateway owns that.
+    /// Reports this gateway's uses to the counter, and takes the uses of all gateways; on the host of partition 0's number.
     func exchangeRates() {
         guard index == 0 else { return }
         if let cluster = context.cluster {

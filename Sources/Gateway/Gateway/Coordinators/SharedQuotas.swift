@@ -155,7 +155,7 @@ extension Partition {
         var holdings: [AppKey: QuotaHolding] = [:]
         holdings.reserveCapacity(apps.count)
         for (app, figures) in zip(apps, core.pointee.shard.statistics(of: apps)) {
-            // Those about to be sent away count no longer, as in `connectedDevices(of:)`.
+            // Devices that are to be refused do not count, as in `connectedDevices(of:)`.
             let devices = max(0, figures.connectedDevices - (surplusDevices[app] ?? 0))
             holdings[app] = QuotaHolding(
                 devices: devices, queued: Int(figures.queuedMessages), queuedBytes: Int(figures.queuedBytes),
@@ -165,7 +165,7 @@ extension Partition {
         context.usage.quotas.note(part: number, holdings)
     }
 
-    /// Asks the app's quotas about one more device; one that only comes back on another connection may always.
+    /// Asks the app's quotas about one more device; a device that is connected already may always return.
     ///
     /// - Returns: whether the quota of devices counts it: then it is asked again before the Welcome (`isSurplus`).
     /// - Throws: which quota is used up.
@@ -204,7 +204,7 @@ extension Partition {
         surplusDevices[key] = left > 0 ? left : nil
     }
 
-    /// Connected devices of an app of this partition, without those that are about to be sent away.
+    /// Connected devices of an app in this partition, without those that are to be refused.
     private func connectedDevices(of key: AppKey) -> Int {
         let connected = core.pointee.shard.statistics(of: [key]).first?.connectedDevices ?? 0
         return connected - (surplusDevices[key] ?? 0)

@@ -134,7 +134,7 @@ final class TaskCoordinator {
         let parts = ListRun.deal(
             targets, task: sending.task, app: sending.app, createdAt: sending.createdAt, content: sending.content,
             isBulk: sending.isBulk, route: route.word, loopCount: owner.partitionCount)
-        // Partitions of this host last: they work on this loop, and the others can begin meanwhile.
+        // Partitions of this host last: their work takes this loop's time, and the others can begin before it.
         for (partition, fanout) in parts where owner.servingPartition(partition) == nil {
             owner.publish(fanout, to: partition, sending.permit)
         }

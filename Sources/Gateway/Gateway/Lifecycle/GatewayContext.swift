@@ -131,9 +131,9 @@ struct ConnectionCounts: Sendable {
     let longPolls = SharedCount()
 }
 
-/// What the process remembers of peers; asked once a connection or request, so locks do.
+/// Records about peers; asked once a connection or request, so locks suffice.
 struct PeerRecords: Sendable {
-    /// What each network address does, on all listeners but admin.
+    /// Connections and requests by network address, on all listeners but admin.
     let addresses = AddressGuard()
     /// Devices that connect and leave over and over.
     let flaps = Lock(FlapDamping())
@@ -169,7 +169,7 @@ struct OutboundCalls: Sendable {
     }
 }
 
-/// What apps have used of what they may.
+/// Uses of apps' quotas and rates.
 struct AppUsage: Sendable {
     let rates = SharedRates()
     let quotas = SharedQuotas()

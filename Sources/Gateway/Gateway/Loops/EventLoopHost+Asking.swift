@@ -1,7 +1,7 @@
 internal import EventLoops
 
-// What one host wants of the others of its own process, such as their figures: the only file that submits work to a loop
-// and has the answer come back. A closure cannot cross a link. What any gateway may be asked is a `PartitionRequest`.
+// Questions between the hosts of one process, such as for their figures: the only file that submits work to a loop and gets an
+// answer. A closure cannot cross a link; a question to any gateway is a `PartitionRequest`.
 extension EventLoopHost {
     /// Runs `work` on a loop, then `then` with its answer on this one; each in a turn of its own.
     func ask<Answer: Sendable>(

@@ -4,10 +4,10 @@ internal import Wire
 
 // Connections of an event loop before their sessions: let in, timed and counted.
 extension EventLoopHost {
-    /// Counts a newcomer in; false when there are too many and nobody can make room.
+    /// Counts a new connection; false when there are too many and none can be displaced.
     ///
-    /// The longest waiting connection that has not said Hello makes room: strangers who connect and say nothing do not keep
-    /// others out. After a yes `endHandshake` and `endConnection` are owed.
+    /// The connection that has waited longest for its Hello is displaced, so silent connections keep no others out. After `true` the
+    /// caller owes `endHandshake` and `endConnection`.
     func admit(_ kind: ConnectionKind, from peer: SocketAddress?) -> Bool {
         let count = kind == .device ? context.connections.devices : context.connections.senders
         _ = count.enter(limit: .max)
@@ -96,7 +96,7 @@ extension EventLoopHost {
     static let halfClosedMilliseconds: UInt64 = 10_000
 }
 
-/// The listeners of one event loop, and what the log was last told of them.
+/// The listeners of one event loop, and the counts that the log has had.
 struct HostListeners {
     private var all: [Listener] = []
     /// Those of `publicHandler`'s servers.

@@ -41,7 +41,7 @@ extension EventLoopHost {
         let other = target % context.hostCount
         guard loop.hasOwnTable else { return send(.adopt(adopted), toHost: other) }
         guard !context.hosts[other].pass(adopted) else { return }
-        // The connection is closed already: its client comes back after its own backoff.
+        // The connection is closed. Its client reconnects after its own backoff.
         metrics.count(.mailboxRefusals)
         endConnection(.device)
     }
@@ -131,7 +131,7 @@ extension EventLoopHost {
     /// Answers what cannot be asked now, so that the caller asks again.
     func answerBusy(_ message: LoopMessage) { message.forEachBusyAnswer { answer($0) } }
 
-    /// The mailbox is full: publishes are answered as busy, the rest waits for a later turn, at most until the next tick.
+    /// Handles items that a full mailbox refused: publishes are answered as busy, others wait for a later turn, a tick at most.
     private func refuse(_ items: inout [Mail]) {
         guard !items.isEmpty else { return }
         metrics.count(.mailboxRefusals)
@@ -251,7 +251,7 @@ extension EventLoopHost {
 }
 
 extension GatewayContext {
-    /// Tells every loop here, and every other gateway as soon as a link reaches it.
+    /// Passes news to every host here, and to each other gateway as soon as a link reaches it.
     func tellEveryGateway(_ news: GatewayNews) {
         tellAll { $0.take(news) }
         cluster?.links.tell(news)

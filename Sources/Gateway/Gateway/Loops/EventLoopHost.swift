@@ -12,13 +12,13 @@ internal import Wire
 final class EventLoopHost {
     let index: Int
     let loop: EventLoop
-    /// What all hosts share and none changes.
+    /// Shared by all hosts; changed by none.
     let context: GatewayContext
     private(set) var snapshot: GatewaySnapshot
     let core: UnsafeMutablePointer<Core>
     private(set) var mailboxes: [Mailbox<Mail>] = []
     private var lastSecond: UInt64 = 0
-    /// When the gateways tell each other again what apps have queued.
+    /// The time of the next exchange of queue counts between gateways.
     var nextQueueExchange: UInt64 = 0
     private var pace = CPUShare()
     /// Senders and lists that have more than their slices wait, until the loop has slept its share.
@@ -39,26 +39,26 @@ final class EventLoopHost {
     private(set) lazy var directoryHandler = DirectoryHandler(self)
     private(set) lazy var adminHandler = AdminHandler(self)
     private(set) lazy var campaigns = TaskHandler(self)
-    /// What apps' business servers follow.
+    /// Requests of business servers about feeds.
     private(set) lazy var feeds = FeedHandler(self)
     private(set) lazy var appInquiry = AppInquiry(self)
-    /// What shards counted that are no longer here: counters of `/metrics` never fall.
+    /// The counters of shards that are no longer here: counters of `/metrics` never fall.
     private(set) var endedFigures = EndedFigures()
 
-    /// What a turn gathered for one partition.
+    /// Messages of this turn for one partition.
     struct Outgoing {
         var publishes: CommandBatch?
         var messages: [LoopMessage] = []
         var isEmpty: Bool { publishes == nil && messages.isEmpty }
     }
 
-    /// What a turn gathered for another host of this gateway.
+    /// Mail of this turn for one host of this gateway.
     struct HostMail {
         var answers: AnswerBatch?
         var items: [Mail] = []
     }
 
-    /// What every message changes.
+    /// The fields that every message changes.
     ///
     /// It stands behind a pointer, because each access to a class's own variable is checked at run time for overlaps
     /// with others: at some 90 instructions an access those checks were a sixth of what a message cost.
@@ -130,7 +130,7 @@ final class EventLoopHost {
         openHandshakeGate()
         loop.onTurnEnd(.beforeFlush) { [unowned self] in endTurn() }
         loop.onStop { [unowned self] in
-            // What the last turn wrote goes to the committer before the shards are taken out of service.
+            // The last turn's writes go to the committer before the shards end.
             forEachPartition { partition in
                 partition.store.turnEnded()
                 partition.store.close()
@@ -213,7 +213,7 @@ final class EventLoopHost {
         return snapshot.limits.shardLimits.share(of: max(1, count))
     }
 
-    /// Hellos that are with partitions whose stores stand still.
+    /// Hellos at partitions whose stores are stalled.
     var standingHelloCount: Int {
         var count = 0
         forEachPartition { if $0.isStandingStill { count += $0.sessions.openingCount } }
@@ -310,7 +310,7 @@ final class EventLoopHost {
         return true
     }
 
-    /// Senders that have rested read on, and requests that waited go on, in a turn of its own.
+    /// Resumes throttled senders and waiting requests, in the next turn.
     private func resume(_ rested: [AppShares.Connection]) {
         inNextTurn { member in
             for connection in rested { member.senders[connection.slot, connection.stamp]?.rested() }
@@ -349,9 +349,9 @@ final class EventLoopHost {
         return all
     }
 
-    /// Tells every connection that the gateway stops.
+    /// Closes every connection because the gateway stops.
     func beginStop() {
-        // Every peer is told at once, and each has its time to read it.
+        // Every Close frame goes out at once, and each peer has its time to read it.
         loop.closingStreamLimit = .max
         welcomes.dismissAll(.stopping)
         forEachPartition { $0.sessions.closeAll() }

@@ -38,7 +38,7 @@ package struct MetricFigures: Sendable {
     package init() {}
 }
 
-/// What one host has of a page, or one partition.
+/// The figures of one host, or of one partition.
 package struct LoopFigures: Sendable {
     package var metrics = LoopMetrics()
     package var shard = ShardStatistics()

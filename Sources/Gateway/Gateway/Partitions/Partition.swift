@@ -22,7 +22,7 @@ final class Partition {
     /// False until the partition knows the broadcasts of the others' apps, or has waited long enough.
     var welcomesDevices: Bool
 
-    // What this turn's effects ask for, done once they are performed.
+    // Work that effects of this turn ask for, done after the effects.
     var dueTasks: [TaskRecord] = []
     var launches: [TaskRecord] = []
     var tokenNews: [TokenNews] = []
@@ -34,7 +34,7 @@ final class Partition {
     var lists = FanoutQueue(targetLimit: Partition.waitingListTargetLimit)
     var isDealing = false
     var isDealingLater = false
-    /// Devices that are connected and about to be told that their app has too many (`isSurplus`).
+    /// Connected devices that are to be refused because their app has too many (`isSurplus`).
     var surplusDevices: [AppKey: Int] = [:]
     /// The account of quotas has what this partition has.
     var isHoldingNoted = false
@@ -55,7 +55,7 @@ final class Partition {
     private(set) lazy var events = EventForwarder(self)
     private(set) lazy var webhooks = FeedWebhooks(self)
 
-    /// What every message changes.
+    /// The fields that every message changes.
     ///
     /// It stands behind a pointer, because each access to a class's own variable is checked at run time for overlaps
     /// with others: at some 90 instructions an access those checks were a sixth of what a message cost.
@@ -144,7 +144,7 @@ final class Partition {
         ownRows?.tick()
     }
 
-    /// Callers do not wait for a log that stands still: they ask again, and other partitions' work of theirs goes on.
+    /// Answers waiting callers as busy while the log is stalled, so that their work with other partitions continues.
     private func excuseIfStuck() {
         stuckSeconds = store.isStuck ? stuckSeconds + 1 : 0
         if stuckSeconds >= Self.patienceSeconds { withShard { $0.excuseWaiting(now: now) } }
@@ -179,7 +179,7 @@ final class Partition {
         store.turnEnded(awaited: metaWaiters.isEmpty ? core.pointee.shard.awaitedTicket : .max)
     }
 
-    /// Goes on with the shard's longer work, a slice a turn.
+    /// Continues the shard's longer work, a slice a turn.
     func continueWork() {
         guard !isWorking, core.pointee.shard.hasWorkAtHand else { return }
         isWorking = true

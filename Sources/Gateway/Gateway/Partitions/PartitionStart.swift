@@ -1,7 +1,7 @@
 internal import Delivery
 internal import MessageStore
 
-/// What a partition starts with: its store, and what was read of it before the first write.
+/// The store of a new partition, and the rows that were read before its first write.
 struct PartitionStart {
     let store: any LoopStore
     var counters: CounterStart

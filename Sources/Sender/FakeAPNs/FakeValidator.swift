@@ -202,7 +202,7 @@ struct FakeValidator {
 
     /// How many bytes a text in hexadecimal stands for; `nil` for any other text.
     private func hexByteCount(_ text: String) -> Int? {
-        text.utf8.count % 2 == 0 && text.utf8.allSatisfy(\.isHexDigit) ? text.utf8.count / 2 : nil
+        text.utf8.count % 2 == 0 && text.utf8.allSatisfy { $0.isHexDigit } ? text.utf8.count / 2 : nil
     }
 
     /// The members of a part of a JWT, numbers as their digits.

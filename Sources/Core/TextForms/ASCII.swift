@@ -7,10 +7,13 @@ extension UInt8 {
 
 extension StringProtocol {
     /// Whether all characters are ASCII letters, ASCII digits or among `others`.
-    package func isPlain(with others: String = "") -> Bool {
+    @inlinable package func isPlain(with others: String = "") -> Bool {
         utf8.allSatisfy { $0.isDigit || $0.isLetter || others.utf8.contains($0) }
     }
 
+}
+
+extension String {
     /// Whether the text has the form of a UUID.
     package var isUUID: Bool {
         var place = 0

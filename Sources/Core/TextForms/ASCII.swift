@@ -10,7 +10,6 @@ extension StringProtocol {
     @inlinable package func isPlain(with others: String = "") -> Bool {
         utf8.allSatisfy { $0.isDigit || $0.isLetter || others.utf8.contains($0) }
     }
-
 }
 
 extension String {

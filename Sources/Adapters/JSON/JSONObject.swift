@@ -15,6 +15,7 @@ public struct JSONObject: JSONWritable, ExpressibleByDictionaryLiteral {
     private var members: [(name: String, value: any JSONWritable)] = []
 
     public init(dictionaryLiteral elements: (String, (any JSONWritable)?)...) {
+        members.reserveCapacity(elements.count)
         for (name, value) in elements { add(name, value) }
     }
 

@@ -153,6 +153,8 @@ package struct ChannelRequest: Sendable, Equatable {
     private static func isBase64(_ text: String) -> Bool {
         let digits = text.utf8.drop { $0 != UInt8(ascii: "=") }
         return text.utf8.count % 4 == 0 && digits.count <= 2 && digits.allSatisfy { $0 == UInt8(ascii: "=") }
-            && text.dropLast(digits.count).isPlain(with: "+/")
+            && text.utf8.dropLast(digits.count).allSatisfy {
+                $0.isDigit || $0.isLetter || $0 == UInt8(ascii: "+") || $0 == UInt8(ascii: "/")
+            }
     }
 }

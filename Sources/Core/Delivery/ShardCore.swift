@@ -57,8 +57,12 @@ struct ShardCore: ~Copyable {
     /// Gets a row from a reply; a row written in this turn is newer.
     func row(_ key: StoreKey, in reply: StoreReply) -> Found<FoundRow> {
         guard case .row(let stored)? = reply.results.first else { return .unreadable }
-        if case .found(let location, let wakeAt) = store.young(key) {
+        switch store.young(key) {
+        case .found(let location, let wakeAt):
             return .found(FoundRow(bytes: store.bytes(at: location), wakeAt: wakeAt))
+        // Deleted during the read.
+        case .deleted: return .absent
+        case .unknown: break
         }
         return stored.map { .found(FoundRow(bytes: $0.bytes, wakeAt: $0.wakeAt)) } ?? .absent
     }

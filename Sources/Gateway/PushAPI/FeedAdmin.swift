@@ -115,32 +115,48 @@ package enum FeedAnswers {
     package static func body(
         _ page: FeedPage, of feed: FeedName, registry: AppRegistry, type: StaticString? = nil
     ) -> [UInt8] {
-        var items: [JSONObject] = []
-        if page.missed > 0 {
-            items.append(["type": "gap", "count": page.missed, "cursor": String(page.first - 1)])
+        var writer = JSONWriter(capacity: 256 + page.items.reduce(0) { $0 + 256 + 2 * $1.payload.count })
+        writer.object { writer in
+            if let type { writer.member("type", type) }
+            writer.member("appId", registry.appID(of: feed.app))
+            writer.array("items") { writer in
+                if page.missed > 0 {
+                    writer.object { writer in
+                        writer.member("type", "gap")
+                        writer.member("count", page.missed)
+                        writer.member("cursor", String(page.first - 1))
+                    }
+                }
+                for (index, item) in page.items.enumerated() {
+                    write(item, cursor: page.first + UInt64(index), to: &writer)
+                }
+            }
+            writer.member("cursor", String(page.next))
+            writer.member("acked", String(page.state.acked))
+            writer.member("more", page.next < page.state.last)
         }
-        for (index, item) in page.items.enumerated() { items.append(members(item, page.first + UInt64(index))) }
-        let body: JSONObject = [
-            "type": type, "appId": registry.appID(of: feed.app), "items": items, "cursor": String(page.next),
-            "acked": String(page.state.acked), "more": page.next < page.state.last,
-        ]
-        return body.bytes
+        return writer.bytes
     }
 
-    private static func members(_ item: FeedItem, _ cursor: UInt64) -> JSONObject {
-        let shared: JSONObject = [
-            "cursor": String(cursor), "type": "\(item.kind)", "time": item.at, "cid": item.cid.description,
-            "msgId": item.message.isNone ? nil : item.message.description,
-            "taskId": item.task.isNone ? nil : item.task.text,
-        ]
-        guard item.kind == .upstream else {
-            return shared + ["reason": String(decoding: item.payload, as: UTF8.self).unlessEmpty]
+    private static func write(_ item: FeedItem, cursor: UInt64, to writer: inout JSONWriter) {
+        writer.object { writer in
+            writer.member("cursor", String(cursor))
+            writer.member("type", "\(item.kind)")
+            writer.member("time", item.at)
+            writer.member("cid", item.cid.description)
+            if !item.message.isNone { writer.member("msgId", item.message.description) }
+            if !item.task.isNone { writer.member("taskId", item.task.text) }
+            if item.kind == .upstream {
+                writer.member("request", item.request)
+                // As text where it is one, so that people can read it; the other key says that it is not.
+                if let text = String(validating: item.payload, as: UTF8.self) {
+                    writer.member("payload", text)
+                } else {
+                    writer.member("payloadBase64", Base64.encode(item.payload, .standard))
+                }
+            } else if !item.payload.isEmpty {
+                writer.member("reason", String(decoding: item.payload, as: UTF8.self))
+            }
         }
-        // As text where it is one, so that people can read it; the other key says that it is not.
-        let text = String(validating: item.payload, as: UTF8.self)
-        return shared + [
-            "request": item.request, "payload": text,
-            "payloadBase64": text == nil ? Base64.encode(item.payload, .standard) : nil,
-        ]
     }
 }

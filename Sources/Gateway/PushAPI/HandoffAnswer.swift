@@ -18,7 +18,14 @@ package enum HandoffAnswer {
 
     /// What became of results, or of extensions, in the order they were given.
     package static func verdicts(_ verdicts: [ResultVerdict]) -> APIResponse {
-        .object(["results": verdicts.map { ["jobId": $0.job.description, "verdict": $0.verdict.name] as JSONObject }])
+        var writer = JSONWriter(capacity: 64 + 80 * verdicts.count)
+        writer.object { writer in
+            writer.objects("results", verdicts) { writer, verdict in
+                writer.member("jobId", verdict.job.description)
+                writer.member("verdict", verdict.verdict.name)
+            }
+        }
+        return APIResponse(status: 200, body: writer.bytes)
     }
 
     static func write(_ job: Job, registry: AppRegistry, to writer: inout JSONWriter) {
@@ -62,7 +69,15 @@ package enum HandoffAnswer {
 }
 
 extension ResultVerdict.Verdict {
-    package var name: String { "\(self)" }
+    package var name: StaticString {
+        switch self {
+        case .recorded: "recorded"
+        case .stale: "stale"
+        case .cancelled: "cancelled"
+        case .unknownJob: "unknownJob"
+        case .storeFailed: "storeFailed"
+        }
+    }
 }
 
 extension TokenKind {

@@ -64,7 +64,9 @@ package enum PushAnswer {
         writer.array("messages") { writer in
             for outcome in reached { Described(outcome).json(into: &writer) }
         }
-        writer.members(members(refused) + form.notes.members)
+        // Most answers have neither.
+        if !refused.isEmpty { writer.members(members(refused)) }
+        if form.notes != RequestNotes() { writer.members(form.notes.members) }
         writer.endObject()
         writer.endObject()
         return APIResponse(status: 200, body: writer.bytes)

@@ -94,7 +94,7 @@ extension Shard {
                 if shard.devices.isOccupied(slot), shard.devices.at(slot).value.isLoaded {
                     shard.leaveBroadcasts(slot)
                 }
-            } else if readiness.mayBeRepeated, !shard.devices.at(slot).value.flags.contains(.damaged) {
+            } else if shard.mayRepeatAlarm(of: slot, readiness) {
                 shard.retryAlarm(key)
             }
             shard.alarmDone()
@@ -110,7 +110,7 @@ extension Shard {
         alarms.begin()
         whenReady(deviceSlot(cid, bucket: key.bucket), isAlarm: true) { shard, slot, readiness in
             guard readiness == .ready else {
-                if readiness.mayBeRepeated { shard.retryAlarm(key) }
+                if shard.mayRepeatAlarm(of: slot, readiness) { shard.retryAlarm(key) }
                 if readiness == .unknown { shard.log(.error, "orphanedMessage", "a message's device is not known") }
                 shard.alarmDone()
                 return
@@ -149,6 +149,11 @@ extension Shard {
         } else if job != .none {
             if jobs.at(job).value.isStored { dropJobIfDone(job) } else { impliedJobFired(facts) }
         }
+    }
+
+    /// Whether an alarm is to be looked at again; not before a restart where the device's row is damaged.
+    func mayRepeatAlarm(of slot: DeviceSlot, _ readiness: Readiness) -> Bool {
+        readiness.mayBeRepeated && !devices.at(slot).value.flags.contains(.damaged)
     }
 
     private mutating func retryAlarm(_ key: StoreKey) {
@@ -193,7 +198,14 @@ extension Shard {
     /// Removes a device that registered and did not return within a day, once its queue is empty.
     private mutating func collectIfForgotten(_ slot: DeviceSlot) {
         let device = devices.at(slot)
-        guard !device.value.isEstablished else { return }
+        guard !device.value.isEstablished else {
+            // A Hello that was admitted and had no Welcome is not in the row yet, whose alarm is used up now.
+            if device.value.rowWakeAt != 0 {
+                device.change { $0.establish() }
+                save(slot)
+            }
+            return
+        }
         let isDue = forgetsAt(device) <= now
         if !device.value.isConnected, isDue, isWithoutQueue(slot) {
             collect(slot)

@@ -176,7 +176,7 @@ extension Shard {
         withBroadcasts(of: row.cid, key.bucket, isAlarm: true) { shard, slot, readiness in
             defer { shard.alarmDone() }
             guard readiness == .ready else {
-                if readiness.mayBeRepeated { shard.alarms.retry(key, now: shard.now) }
+                if shard.mayRepeatAlarm(of: slot, readiness) { shard.alarms.retry(key, now: shard.now) }
                 return
             }
             if let listed = shard.listedMessage(table: .broadcast, item: number, of: slot) {

@@ -342,7 +342,8 @@ struct DeviceRowChange {
 extension Place<Device> {
     /// Changes fields of the device's row: the open batch writes the row, or else the device's next batch.
     ///
-    /// There is no other way to set these fields of a loaded device. So no change can stay out of the row.
+    /// There is no other way to set these fields of a loaded device, but what a Hello notes for the Welcome's batch (`admitHello`,
+    /// `noteReplay`, `renewQueueEpoch`).
     @inline(__always)
     func change(_ body: (DeviceRowChange) -> Void) {
         body(DeviceRowChange(device: self))

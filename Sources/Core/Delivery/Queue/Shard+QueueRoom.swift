@@ -90,7 +90,10 @@ extension Shard {
             case .whole: shard.proceed(kept.command, slot, from: .room)
             case .unreadable: shard.refuse(kept.command, .storeFailed)
             }
-            shard.leaveBrought(search.brought, of: slot)
+            // Not before the room for the message is found, which may take reads of its own.
+            shard.whenReady(slot, isAlarm: true) { shard, slot, readiness in
+                if readiness == .ready { shard.leaveBrought(search.brought, of: slot) }
+            }
         }
         return false
     }

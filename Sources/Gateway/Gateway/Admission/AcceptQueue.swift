@@ -47,11 +47,11 @@ final class AcceptQueue {
     init(_ owner: EventLoopHost) {
         self.owner = owner
         reload()
-        owner.loop.mayReadNewcomer = { [unowned self] in mayRead }
-        owner.loop.onTurnEnd(.beforeFlush) { [unowned self] in turnEnds() }
-        owner.loop.onTick { [unowned self] _ in tick() }
+        owner.loop.mayReadNewcomer = { [self] in mayRead }
+        owner.loop.onTurnEnd(.beforeFlush) { [self] in turnEnds() }
+        owner.loop.onTick { [self] _ in tick() }
         // A descriptor of a loop with a table of its own is closed on its thread.
-        owner.loop.onStop { [unowned self] in waiting.removeAll() }
+        owner.loop.onStop { [self] in waiting.removeAll() }
     }
 
     /// Those who wait to be taken up: no streams yet.

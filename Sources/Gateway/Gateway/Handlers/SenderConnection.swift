@@ -88,9 +88,9 @@ final class SenderConnection: StreamDelegate, Handshaking {
     private func askForApp() {
         appQuestion = .asked
         stream?.pauseReading()
-        owner.appInquiry.confirm { [weak self] isConfirmed in
-            self?.appQuestion = isConfirmed ? .confirmed : .unanswered
-            self?.stream?.resumeReading()
+        owner.appInquiry.confirm { [self] isConfirmed in
+            appQuestion = isConfirmed ? .confirmed : .unanswered
+            stream?.resumeReading()
         }
     }
 

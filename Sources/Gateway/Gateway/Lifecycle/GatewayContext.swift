@@ -38,10 +38,15 @@ final class GatewayContext: Sendable {
     let backups = BackupService()
     /// Set while the gateway empties itself of its devices.
     let emptying = Lock<Emptying?>(nil)
-    private let empties = Atomic<Bool>(false)
-    private let ready = Atomic<Bool>(false)
-    private let stopping = Atomic<Bool>(false)
+    private let flags = Flags()
     private let boxedHosts = Lock<[HostHandle]>([])
+
+    /// Looked at once a call, so no locks.
+    private final class Flags: Sendable {
+        let empties = Atomic<Bool>(false)
+        let ready = Atomic<Bool>(false)
+        let stopping = Atomic<Bool>(false)
+    }
 
     init(
         partitionCount: Int, hostCount: Int, cluster: ClusterContext?, log: Log, store: any StoreService, isFsync: Bool,
@@ -96,30 +101,30 @@ final class GatewayContext: Sendable {
 
     /// The gateway's own rows are durable: it takes work from now on.
     func setReady() {
-        ready.store(true, ordering: .relaxed)
+        flags.ready.store(true, ordering: .relaxed)
         status.withLock { status in
             if status.phase == .starting { status.phase = .ready }
         }
     }
 
     /// Looked at for each push, so no lock; nothing is ordered by it.
-    var isReady: Bool { ready.load(ordering: .relaxed) }
+    var isReady: Bool { flags.ready.load(ordering: .relaxed) }
 
     /// The stop has begun: what is under way is finished, nothing new is taken.
     func setStopping() {
         status.withLock { $0.phase = .stopping }
-        stopping.store(true, ordering: .relaxed)
+        flags.stopping.store(true, ordering: .relaxed)
     }
 
     /// Looked at for each device that comes, so no lock; nothing is ordered by it.
-    var isEmptying: Bool { empties.load(ordering: .relaxed) }
+    var isEmptying: Bool { flags.empties.load(ordering: .relaxed) }
 
     func setEmptying(_ emptying: Emptying?) {
         self.emptying.withLock { $0 = emptying }
-        empties.store(emptying != nil, ordering: .relaxed)
+        flags.empties.store(emptying != nil, ordering: .relaxed)
     }
 
-    var isStopping: Bool { stopping.load(ordering: .relaxed) }
+    var isStopping: Bool { flags.stopping.load(ordering: .relaxed) }
 }
 
 /// Connections of all hosts, and callers that wait in `lease`.

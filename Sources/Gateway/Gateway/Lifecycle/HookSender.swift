@@ -113,8 +113,8 @@ final class HookSender: Sendable {
     private func settle(_ results: [JobResult]) {
         context.hosts[0].submit { loop in
             let kept = loop.handoff.kept
-            kept.givenUp = { [unowned loop] count in
-                loop.log.write(
+            kept.givenUp = { [log = loop.log] count in
+                log.write(
                     .error, .hookGivenUp,
                     [.count: LogValue(count), .reason: "no part took the results before their leases ended"])
             }

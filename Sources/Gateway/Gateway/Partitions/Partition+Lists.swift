@@ -30,18 +30,18 @@ extension Partition {
     /// Publishes what the store has room for; goes on in the next turn, or when something was committed.
     func dealLists() {
         // What goes on later waits for the end of a pause, whatever is committed meanwhile.
-        guard !isDealing, !(host.isPausing && isDealingLater) else { return }
-        isDealing = true
+        guard !dealing.isUnderWay, !(host.isPausing && dealing.isLater) else { return }
+        dealing.isUnderWay = true
         let slice = host.core.pointee.shares.isContended ? AppShares.publishesPerTurn : Self.listSliceCount
         var count = 0
         while count < slice, let portion = nextPortion() {
             count += portion.part.count
             portion.forEach { publish($0) }
         }
-        isDealing = false
+        dealing.isUnderWay = false
         // Short of the slice, there was no room: the next commit or tick goes on.
-        guard !lists.isEmpty, count >= slice, !isDealingLater else { return }
-        isDealingLater = true
+        guard !lists.isEmpty, count >= slice, !dealing.isLater else { return }
+        dealing.isLater = true
         dealLater()
     }
 
@@ -49,14 +49,14 @@ extension Partition {
         inNextTurn { partition in
             // The turn that ends the pause goes on.
             guard !partition.host.isPausing else { return }
-            partition.isDealingLater = false
+            partition.dealing.isLater = false
             partition.dealLists()
         }
     }
 
     /// A pause is over.
     func dealAfterPause() {
-        if isDealingLater { dealLater() }
+        if dealing.isLater { dealLater() }
     }
 
     /// Refuses what has waited too long, and looks again whether there is room: the journal may have shrunk.

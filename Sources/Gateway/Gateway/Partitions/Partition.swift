@@ -32,8 +32,8 @@ final class Partition {
     private var hasEnded = false
     /// Lists whose devices wait for room in the store.
     var lists = FanoutQueue(targetLimit: Partition.waitingListTargetLimit)
-    var isDealing = false
-    var isDealingLater = false
+    /// Whether lists are dealt out in this call, and whether a later turn goes on.
+    var dealing = (isUnderWay: false, isLater: false)
     /// Connected devices that are to be refused because their app has too many (`isSurplus`).
     var surplusDevices: [AppKey: Int] = [:]
     /// The account of quotas has what this partition has.

@@ -1,3 +1,4 @@
+import Structures
 import TestKit
 import Testing
 import Wire
@@ -59,5 +60,36 @@ struct AlarmReadingTests {
         for _ in 0..<3 { harness.advance(2_000) }
         #expect(harness.store.readCount >= harness.store.failingReads.first ?? .max, "that read was never made")
         #expect(harness.rowCount(.device) == 0 && harness.imbalance() == nil)
+    }
+
+    @Test("a device whose Hello was admitted and had no Welcome is not removed as one that never returned")
+    func admittedWithoutWelcome() {
+        var admittedCount = 0
+        for failing in 1...5 {
+            let harness = DeliveryHarness()
+            var phone = harness.register()
+            // Sent, and not acked: the Hello's position names it.
+            _ = harness.publish(phone, timeToLive: 172_800_000, vendor: false)
+            harness.disconnect(phone)
+            harness.crash()
+            harness.store.cool()
+            harness.letTimePass(harness.limits.sessionlessDeviceLifetime - 1_000)
+            // The device has proved itself, and its Hello fails behind that.
+            harness.store.failingReads = [harness.store.readCount + failing]
+            let welcomeCount = harness.welcomes.count
+            harness.connect(&phone) { $0.positions = [StreamPosition(stream: 0, sequence: 1)] }
+            harness.disconnect(phone)
+            harness.store.failingReads = []
+            let slot = harness.shard.knownDevice(phone.cid)
+            let isAdmitted = slot.map { harness.shard.devices.at($0).value.isEstablished } ?? false
+            guard isAdmitted, harness.welcomes.count == welcomeCount else { continue }
+            admittedCount += 1
+            for _ in 0..<3 { harness.advance(3_600_000) }
+            harness.crash()
+            harness.store.cool()
+            for _ in 0..<60 { harness.advance(3_600_000) }
+            #expect(harness.publish(phone).code == .accepted, "failing read \(failing)")
+        }
+        #expect(admittedCount > 0)
     }
 }

@@ -27,6 +27,30 @@ import Wire
         #expect(harness.store.violations.isEmpty)
     }
 
+    @Test("a message that replaces one on disk and needs room on disk, too, ends the one under its key")
+    func collapsesAndDrops() {
+        let harness = DeliveryHarness {
+            $0.overflowPolicy = .dropOldest
+            $0.queuedByteLimit = 12_000
+        }
+        var phone = harness.register()
+        harness.disconnect(phone)
+        func publish(_ text: String, _ byteCount: Int, key: String = "") -> PublishOutcome {
+            let payload = text + String(repeating: ".", count: byteCount - text.utf8.count)
+            return harness.publish(phone, payload, vendor: false, collapseKey: key)
+        }
+        let replaced = publish("replaced", 1_000, key: "k")
+        for number in 1...3 { _ = publish("\(number)", 3_000) }
+        harness.store.cool()
+        harness.crash()
+        #expect(publish("new", 5_000, key: "k").code == .accepted)
+        #expect(harness.finalState(replaced.message) == .collapsed)
+        harness.connect(&phone)
+        #expect(harness.delivered.map { $0.payload.prefix { $0 != "." } } == ["2", "3", "new"])
+        #expect(harness.imbalance() == nil)
+        #expect(harness.store.violations.isEmpty)
+    }
+
     @Test("dropOldest looks past the first page of cold rows")
     func dropsMoreThanAPage() {
         let harness = DeliveryHarness {

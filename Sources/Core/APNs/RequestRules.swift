@@ -35,7 +35,8 @@ package enum RequestRules {
 
     private static func form(of notification: Notification) -> RuleBreach? {
         let digits = notification.token.utf8
-        guard Bounds.tokenDigits.contains(digits.count), digits.count % 2 == 0, digits.allSatisfy({ $0.isHexDigit }) else {
+        guard Bounds.tokenDigits.contains(digits.count), digits.count % 2 == 0, digits.allSatisfy({ $0.isHexDigit })
+        else {
             return RuleBreach(
                 reason: "BadDeviceToken",
                 advice: "the token is no hexadecimal text: the app must send the token's bytes in hex")

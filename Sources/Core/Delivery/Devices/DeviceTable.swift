@@ -5,23 +5,10 @@ internal import Wire
 struct DeviceTable: ~Copyable {
     /// Commands that wait for one device.
     struct WaitList {
-        fileprivate struct Waiters {
-            private var all: [Shard.Waiter] = []
-            private var head = 0
-            var count: Int { all.count - head }
-
-            mutating func append(_ waiter: @escaping Shard.Waiter) { all.append(waiter) }
-
-            mutating func popFirst() -> Shard.Waiter? {
-                guard count > 0 else { return nil }
-                defer { head += 1 }
-                return all[head]
-            }
-        }
-
-        fileprivate var commands = Waiters()
-        fileprivate var alarms = Waiters()
-        fileprivate var isAlarmsTurn = false
+        fileprivate var commands: [(run: Shard.Waiter, isAlarm: Bool)] = []
+        fileprivate var head = 0
+        fileprivate var alarmCount = 0
+        fileprivate var count: Int { commands.count - head }
     }
 
     /// Slots that the eviction hand passes for one record that comes in.
@@ -184,11 +171,14 @@ struct DeviceTable: ~Copyable {
         _ slot: DeviceSlot, _ command: @escaping Shard.Waiter, limitOfOne: Int, limitOfAll: Int,
         waitingCount: inout Int
     ) -> Bool {
-        guard waitingCount < limitOfAll, waitList(slot, { $0.commands.count < limitOfOne }) else { return false }
-        _ = waitList(slot) { list in
-            list.commands.append(command)
-            return true
+        let device = at(slot)
+        var count = 0
+        if device.value.waiting != .none {
+            let list = waitLists.at(device.value.waiting)
+            count = list.value.count - list.value.alarmCount
         }
+        guard count < limitOfOne, waitingCount < limitOfAll else { return false }
+        append(slot, command, isAlarm: false)
         waitingCount += 1
         return true
     }
@@ -197,18 +187,14 @@ struct DeviceTable: ~Copyable {
     ///
     /// One device's messages may end together, in any number. As many alarms wait as the store reported in one batch
     /// (`limits.alarmBatch`), and as failed before.
-    mutating func wait(_ slot: DeviceSlot, alarm: @escaping Shard.Waiter) {
-        _ = waitList(slot) { list in
-            list.alarms.append(alarm)
-            return true
-        }
-    }
+    mutating func wait(_ slot: DeviceSlot, alarm: @escaping Shard.Waiter) { append(slot, alarm, isAlarm: true) }
 
-    private mutating func waitList(_ slot: DeviceSlot, _ body: (inout WaitList) -> Bool) -> Bool {
+    private mutating func append(_ slot: DeviceSlot, _ command: @escaping Shard.Waiter, isAlarm: Bool) {
         let device = at(slot)
         if device.value.waiting == .none { device.value.waiting = waitLists.insert(WaitList()) }
         let list = waitLists.at(device.value.waiting)
-        return body(&list.value)
+        list.value.commands.append((command, isAlarm))
+        if isAlarm { list.value.alarmCount += 1 }
     }
 
     /// The next command that waits for a device; after the last one the device waits for nothing.
@@ -216,16 +202,14 @@ struct DeviceTable: ~Copyable {
         let device = at(slot)
         guard device.value.waiting != .none else { return nil }
         let list = waitLists.at(device.value.waiting)
-        // They alternate, so that neither holds up the other.
-        list.value.isAlarmsTurn.toggle()
-        if list.value.isAlarmsTurn, let alarm = list.value.alarms.popFirst() { return alarm }
-        if let command = list.value.commands.popFirst() {
-            waitingCount -= 1
-            return command
+        guard list.value.count > 0 else {
+            waitLists.remove(device.value.waiting)
+            device.value.waiting = .none
+            return nil
         }
-        if let alarm = list.value.alarms.popFirst() { return alarm }
-        waitLists.remove(device.value.waiting)
-        device.value.waiting = .none
-        return nil
+        let command = list.value.commands[list.value.head]
+        list.value.head += 1
+        if command.isAlarm { list.value.alarmCount -= 1 } else { waitingCount -= 1 }
+        return command.run
     }
 }

@@ -301,7 +301,9 @@ final class EventLoopHost {
     /// Whether what is beyond the apps' slices waits; if so, the loop's timer makes the turn that ends the wait.
     private func mustPause() -> Bool {
         var isDealingLater = false
-        if core.pointee.shares.isContended { forEachPartition { isDealingLater = isDealingLater || $0.dealing.isLater } }
+        if core.pointee.shares.isContended {
+            forEachPartition { isDealingLater = isDealingLater || $0.dealing.isLater }
+        }
         guard core.pointee.shares.isSliceUsedUp || isDealingLater else { return false }
         let wait = pace.wait(now: loop.preciseNow, work: loop.threadTime)
         guard wait > 0 else { return false }

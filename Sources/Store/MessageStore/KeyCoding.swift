@@ -31,7 +31,7 @@ enum KeyCoding {
             item: UInt64(bigEndian: bytes.loadUnaligned(fromByteOffset: 19, as: UInt64.self)))
     }
 
-    /// A row as it is stored, with the time of its alarm; `nil` for bytes that are none.
+    /// Splits a stored row into its alarm's time and its value; `nil` for bytes that are no row.
     ///
     /// In tables without alarms the time may be something of the store's own.
     static func row(_ key: StoreKey, _ stored: UnsafeRawBufferPointer) -> StoredRow? {

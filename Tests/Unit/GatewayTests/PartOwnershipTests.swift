@@ -115,7 +115,7 @@ struct PartOwnershipTests {
             let scanned = record
             gateway.context.submit(to: 0) { partition in
                 partition.release(isLost: true) {
-                    // What it asks is answered busy from now on: without the look at its home it would ask for ever.
+                    // Its questions are answered as busy from now on. Only the check of its home ends the run.
                     partition.coordinator.broadcastDue(scanned, of: partition) { _ in isDone.set() }
                 }
             }

@@ -62,7 +62,7 @@ extension FeedTable {
                     feeds.lookFailed(name, isDamaged: true, at: core.now)
                 }
             }
-            // Items of a feed without a reader may be too old by now, and their age is not known.
+            // Items of a feed without a reader may have expired while the head was not in memory.
             if feed?.state.count ?? 0 > 0 { feeds.isDue(at: core.now) }
             for work in feeds.loaded(name, feed, at: core.now) { work(&feeds, &core, feed != nil) }
         }

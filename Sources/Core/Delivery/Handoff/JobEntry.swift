@@ -17,7 +17,7 @@ struct JobEntry {
     var deviceLinks = SlotLinks<JobEntry>()
     /// The alarm of the row that has the job, as it was last written; 0: no row has it.
     var storedWakeAt: GatewayTime = 0
-    /// The job has a row of its own.
+    /// The store has a row for the job, besides the message's row.
     var isStored = false
     /// The row that has the job is on disk and not young.
     var isCold = false

@@ -1,8 +1,8 @@
 // All devices of an app for which a tag expression is true, bucket by bucket.
 //
 // Tag rows are in their device's bucket, so a loop answers for its own buckets. For some buckets at a time the walk asks
-// for a page of each partition that it needs, and merges them in the order of the cid. Each page is a reader's answer in
-// a turn of its own: between two of them the loop does everything else.
+// for a page of each partition that it needs, and merges them in the order of the cid. Each page arrives in a separate turn,
+// so other work runs between two pages.
 
 internal import Wire
 
@@ -112,7 +112,7 @@ final class TagWalk {
 
     /// Finds devices in the pages, as much as one turn may.
     ///
-    /// - Returns: portions of one bucket each, and false when a later turn has to go on.
+    /// - Returns: portions of one bucket each; `isDone` is false when a later turn must continue.
     func merge(work limit: Int) -> (found: [(bucket: Bucket, devices: [DeviceID])], isDone: Bool) {
         var work = limit
         var portions: [(bucket: Bucket, devices: [DeviceID])] = []

@@ -12,7 +12,7 @@ struct Message {
         static let missed = Flags(rawValue: 4)
         /// It was sent in an earlier session or earlier in this one.
         static let attempted = Flags(rawValue: 8)
-        /// A newer message under its key ends it as soon as it is not in flight.
+        /// A newer message has the same collapse key: this one ends when it is not in flight.
         static let collapsed = Flags(rawValue: 16)
         /// Sent, and its ack is overdue: its job may be leased though the device is reachable.
         static let overdue = Flags(rawValue: 32)
@@ -54,7 +54,7 @@ struct Message {
     /// Notes that its live attempt timed out, or that its device disconnected before the ack.
     mutating func miss() { flags.insert(.missed) }
 
-    /// Notes that a newer message under its key ends it as soon as it is not in flight.
+    /// Notes a newer message with the same collapse key: this one ends when it is not in flight.
     mutating func markCollapsed() { flags.insert(.collapsed) }
 
     /// Notes that the store has reported the alarm of its row.

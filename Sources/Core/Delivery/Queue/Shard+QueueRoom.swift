@@ -90,7 +90,7 @@ extension Shard {
             case .whole: shard.proceed(kept.command, slot, from: .room)
             case .unreadable: shard.refuse(kept.command, .storeFailed)
             }
-            // Not before the room for the message is found, which may take reads of its own.
+            // After the search for room, which may read the store again.
             shard.whenReady(slot, isAlarm: true) { shard, slot, readiness in
                 if readiness == .ready { shard.leaveBrought(search.brought, of: slot) }
             }

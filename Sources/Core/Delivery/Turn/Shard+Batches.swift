@@ -32,7 +32,7 @@ extension Shard {
         return result
     }
 
-    /// Writes the device's row in a batch of its own.
+    /// Writes the device's row in a batch without other rows.
     mutating func save(_ device: DeviceSlot) {
         inBatch(of: device) { $0.devices.at(device).value.needsRow() }
     }

@@ -78,7 +78,9 @@ extension GatewayContext {
 }
 
 extension EventLoopHost {
-    /// Closes as many of this loop's sessions as the pace grants, then relays with the rest of the grant.
+    /// Closes as many of this loop's sessions as the pace grants.
+    ///
+    /// If the loop has fewer, it ends relays up to the same number.
     func drainSessions() {
         guard context.isEmptying, let emptying = context.emptying.withLock({ $0 }) else { return }
         var sessionCount = 0

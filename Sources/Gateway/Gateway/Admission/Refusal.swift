@@ -88,8 +88,8 @@ extension EventLoopHost {
 
     /// The retry window of a device whose part has no owner.
     ///
-    /// A client uses a window of a second or more as it is. With a shorter one its waits double at each refusal: in the simulation of
-    /// a large cluster the last of a million devices returned 13 s after its part was served.
+    /// A client whose window begins at one second or later waits within it. With an earlier window it doubles its wait at each
+    /// refusal: in a simulation the last of a million devices returned 13 s after its part was served.
     static let refusedWindow: (UInt32, UInt32) = (1_000, 1_500)
 
     /// The window in which a closed client returns, at a random time, in milliseconds; (0, 0) leaves it to the client.

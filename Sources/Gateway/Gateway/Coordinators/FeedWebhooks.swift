@@ -4,7 +4,9 @@ internal import EventLoops
 internal import PushAPI
 internal import Wire
 
-/// The webhooks of the feeds whose home is this partition: reads a page, has it posted, acks it, and goes on.
+/// The webhooks of the feeds whose home is this partition.
+///
+/// Each reads a page, posts it, acks it, and reads the next.
 ///
 /// It is one more consumer with the feed's one cursor. When the home moves to another gateway, that one's loop goes on from
 /// the cursor; a page that was posted and not acked is posted again.
@@ -56,7 +58,7 @@ final class FeedWebhooks {
         }
     }
 
-    /// The partition leaves: its next owner goes on.
+    /// Ends the runners of a partition that leaves; its next owner continues from the cursor.
     func stop() {
         for runner in runners.values { owner.context.outbound.feedPoster?.cancel(runner.name) }
         runners = [:]

@@ -119,7 +119,7 @@ final class HandoffCoordinator {
         }
         let known = jobs.isEmpty ? [] : knownApps().keys
         round.jobs += jobs.filter { known.contains($0.app) }
-        // Another gateway may have the app's settings earlier than this one. The rest of the round excludes that app.
+        // Another gateway may know the app when this one does not. The rest of the round excludes that app.
         let unnamed = jobs.filter { !known.contains($0.app) }
         if !unnamed.isEmpty {
             giveBack(unnamed, "appNotKnownHere", now: now)

@@ -87,7 +87,7 @@ final class Gateway {
             let mailboxes = hosts.map { $0.openMailbox() }
             self.mailboxes = mailboxes
             for host in hosts { host.connect(mailboxes) }
-            // A partition belongs to one event loop for good.
+            // A partition stays on the event loop that it starts on.
             for (number, first) in start.partitions.enumerated() { hosts[number].open(number, first) }
             context.setHosts(hosts.map { HostHandle($0) })
             for host in hosts { host.loop.closingStreamLimit = descriptors.closingPerLoop }

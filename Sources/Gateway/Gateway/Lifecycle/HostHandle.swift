@@ -9,7 +9,7 @@ final class HostHandle: @unchecked Sendable {
 
     init(_ host: EventLoopHost) { (self.host, loop) = (host, host.loop) }
 
-    /// Sends a connection along, to a loop with a descriptor table of its own; `false` when its queue is full.
+    /// Passes a connection to a loop with a descriptor table of its own; `false` when its queue is full.
     func pass(_ adopted: AdoptedConnection) -> Bool {
         loop.pass(adopted.connection, with: AdoptedConnection.Cargo(isSecure: adopted.isSecure, hello: adopted.hello))
     }

@@ -3,7 +3,7 @@ internal import EventLoops
 // Questions between the hosts of one process, such as for their figures: the only file that submits work to a loop and gets an
 // answer. A closure cannot cross a link; a question to any gateway is a `PartitionRequest`.
 extension EventLoopHost {
-    /// Runs `work` on a loop, then `then` with its answer on this one; each in a turn of its own.
+    /// Runs `work` on a loop, then `then` with its answer on this one; each in a separate turn.
     func ask<Answer: Sendable>(
         _ target: Int, _ work: @escaping @Sendable (EventLoopHost) -> Answer, then: @escaping (Answer) -> Void
     ) {

@@ -214,8 +214,8 @@ extension EventLoopHost {
 
     func take(_ answer: LoopAnswer) {
         guard var route = Route(answer.origin.route) else { return }
-        // Over a link it comes back with this gateway's number. The next step may be for a part of this gateway's own, whose
-        // answer must not look for a link.
+        // An answer over a link has this gateway's number. The next step may concern one of its own partitions, whose answer needs
+        // no link.
         route.node = 0
         switch answer {
         case .published(let origin, let outcome):

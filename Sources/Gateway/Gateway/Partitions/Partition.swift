@@ -32,7 +32,7 @@ final class Partition {
     private var hasEnded = false
     /// Lists whose devices wait for room in the store.
     var lists = FanoutQueue(targetLimit: Partition.waitingListTargetLimit)
-    /// Whether lists are dealt out in this call, and whether a later turn goes on.
+    /// Whether this call publishes devices of lists, and whether a later turn continues.
     var dealing = (isUnderWay: false, isLater: false)
     /// Connected devices that are to be refused because their app has too many (`isSurplus`).
     var surplusDevices: [AppKey: Int] = [:]

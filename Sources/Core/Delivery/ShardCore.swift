@@ -38,7 +38,7 @@ struct ShardCore: ~Copyable {
 
     mutating func read(_ requests: [StoreRead], then continuation: @escaping Shard.Continuation) {
         guard !isAbandoned else {
-            // No store gives such a token: the numbers of real reads begin at the other end.
+            // These tokens count down from the maximum, the store's count up from the lowest: none is given twice.
             continuations[.max - ReadToken(continuations.count)] = continuation
             return
         }

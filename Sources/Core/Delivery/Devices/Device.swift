@@ -256,7 +256,7 @@ struct Device {
     /// Drops changes that are not written: the open batch deletes the row.
     mutating func dropChanges() { flags.subtract([.dirty, .cursorMoved]) }
 
-    /// Has the next batch of the device write its row.
+    /// Marks the row, so that the device's next batch writes it.
     mutating func needsRow() { flags.insert(.dirty) }
 
     /// Notes a Hello that was admitted; the Welcome's batch writes it.
@@ -265,7 +265,7 @@ struct Device {
         flags.insert(.established)
     }
 
-    /// Notes that the Hello replays what was opened; the Welcome's batch writes it.
+    /// Notes that the client set `replayOpened` in its Hello; the Welcome's batch writes the flag.
     mutating func noteReplay() { flags.insert(.replayOpened) }
 
     /// Gives the device another queue epoch, since its queue lost messages; the Welcome's batch writes it.

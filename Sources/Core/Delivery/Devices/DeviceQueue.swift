@@ -154,7 +154,7 @@ extension Device {
         }
     }
 
-    /// Replaces the ends of a list to which `change` messages were added.
+    /// Sets the first and last slot of a message list, and adds `change` to its count; negative after a removal.
     @inline(__always)
     mutating func setMessages(of table: StoreKey.Table, _ ends: SlotEnds<Message>, change: Int32) {
         guard mayWrite(ends.isEmpty) else { return }
@@ -286,7 +286,7 @@ extension Device {
         if mayWrite(counts.isEmpty) { queue.value.dropped = counts }
     }
 
-    /// Counts an end that the device does not see; the row gets the count.
+    /// Counts a message that ended without the device's knowledge, and marks the row to be written with the count.
     @inline(__always)
     mutating func countDropped(_ state: FinalState) {
         var counts = dropped

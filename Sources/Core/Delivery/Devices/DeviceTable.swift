@@ -147,7 +147,9 @@ struct DeviceTable: ~Copyable {
         if profile.vendorFailure != nil { device.value.flags.insert(.vendorFailed) }
     }
 
-    /// Changes the profile; the open batch writes the row, or else the device's next batch.
+    /// Changes the profile.
+    ///
+    /// The open batch writes the row; without one, the device's next batch does.
     mutating func changeProfile(_ slot: DeviceSlot, to profile: DeviceProfile) {
         profile.withBytes { loadProfile(slot, $0) }
         at(slot).value.needsRow()

@@ -65,7 +65,7 @@ extension Shard {
     /// No app's key.
     static let crowdedOut = AppKey(0)
 
-    /// Gives an app a place in every table that is kept by app.
+    /// Adds an entry for the app to every table that is indexed by app.
     mutating func addApp(_ app: AppEntry) {
         // Before an index could exceed what a device's record names.
         if apps.count == Self.unlistedAppLimit, app.key != Self.crowdedOut, apps.index(of: Self.crowdedOut) == nil {

@@ -43,12 +43,12 @@ package struct StoreHistory: Hashable, Sendable {
         return mixed == 0 ? id : mixed
     }
 
-    /// The count of numbers that an app's next broadcast skips when the log at the start belongs to a different history.
+    /// How many broadcast numbers an app skips when the log found at startup belongs to a different history.
     ///
-    /// The log may have lost broadcasts that devices have settled, so no broadcast may get their numbers. The count is 0 in a store
-    /// that never went back. It grows by 64 a minute for four hours, so that after a second loss the numbers in use since the first
-    /// loss are skipped, too. The count stays below 20,000: a device's row has 16 bits for the broadcasts evaluated past the settled
-    /// number.
+    /// The log may have lost broadcasts that devices have settled, so their numbers must not be used again. The count is 0 in a store
+    /// that was never rolled back. Otherwise it is 4,096, and 64 more for each minute of `began` within a cycle of four hours. So a
+    /// second rollback within a cycle skips the numbers used since the first, too. The count stays below 20,000: a device's row has
+    /// 16 bits for the broadcasts evaluated past the settled number.
     var broadcastStep: UInt64 { hasGoneBack ? 4_096 + began / 60_000_000 % 240 * 64 : 0 }
 
     // MARK: Cursors of feeds

@@ -12,7 +12,9 @@ extension Shard {
         hasSlicesAtHand = true
     }
 
-    /// Ends a call into a part, which knows the core only: its effects may be due, and it may have work for later turns.
+    /// Finishes a call into a component that has the core alone, such as `FeedTable`.
+    ///
+    /// Notes work that the component left for later turns, and releases effects that are due.
     mutating func finishPart() {
         if !core.slices.isEmpty { hasSlicesAtHand = true }
         releaseDue()

@@ -84,10 +84,10 @@ struct PublishPermit: Sendable {
 }
 
 extension EventLoopHost {
-    /// Tells the owner of part 0 what this gateway's parts have queued of the apps with such a quota, and learns what the others have;
-    /// on the host of partition 0, also where another gateway owns that.
+    /// Sends this gateway's queue counts to the owner of partition 0, and takes the counts of the other gateways.
     ///
-    /// A message may be another gateway's whose caller is here, so no gateway can grant a share: what it accepts it may never count.
+    /// The counts are of apps with a quota on queues. Host 0 of each gateway does this, whichever gateway owns partition 0. The quota
+    /// cannot be split into shares: a gateway may accept a message that is queued, and counted, on another one.
     func exchangeQueues() {
         guard index == 0, let cluster = context.cluster, !snapshot.storeBoundApps.isEmpty,
             loop.now >= nextQueueExchange

@@ -154,7 +154,8 @@ struct PeerRecords: Sendable {
 
 /// The threads that call webhooks.
 ///
-/// Their wake-ups are opened with the gateway, so that a hook that comes with a reload can be woken from every loop's table.
+/// Their wake-up descriptors are opened before the event loops get descriptor tables of their own. So every loop can wake a
+/// thread that a reload starts later.
 struct OutboundCalls: Sendable {
     let hook = Lock<HookDispatcher?>(nil)
     let hookWakeup: Wakeup

@@ -28,7 +28,7 @@ extension EventLoopHost {
         if let partition = servingPartition(target) { partition.take(fanout) } else { send(.list(fanout), to: target) }
     }
 
-    /// Fetches the record of a device that a command will be about, if it is likely to be here.
+    /// Prefetches into the cache the record of a device that a command is about to use; on a single node only.
     func foresee(_ cid: DeviceID) {
         if context.cluster == nil { partition(index)?.foresee(cid) }
     }

@@ -38,7 +38,7 @@ final class Partition {
     var surplusDevices: [AppKey: Int] = [:]
     /// The account of quotas has what this partition has.
     var isHoldingNoted = false
-    /// Rows of the gateway's own that wait to be durable.
+    /// The gateway's own rows that are not durable yet.
     var metaWaiters: [MetaWaiter] = []
     /// Partitions that are asked for their apps' broadcasts, and whether to ask again when they have answered.
     var learning: [Int: Bool] = [:]
@@ -224,7 +224,7 @@ final class Partition {
     func launch(_ record: TaskRecord) {
         var isTaken = true
         withShard { isTaken = $0.launch(record, loopCount: context.partitionCount, now: now) }
-        // One before it did not arrive: a link was down, or the partition was on its way to this gateway.
+        // The shard refuses a broadcast behind one that it missed: a link was down, or the partition was moving to this gateway.
         if !isTaken { learnBroadcasts(of: record.app.home.loop(of: context.partitionCount)) }
         continueWork()
     }

@@ -93,7 +93,7 @@ sanitize: dependencies-test ## Runs the tests under the thread sanitizer and the
 	Tests/Checks/Sanitizers/sanitize.sh $(if $(JSON),--json $(JSON))
 
 .PHONY: test-api
-test-api: dependencies-test ## Asks a real gateway everything that docs/openapi.yaml describes, and much that it does not. EXAMPLES=60
+test-api: dependencies-test ## Asks a real gateway everything that docs/use/openapi.yaml describes, and much that it does not. EXAMPLES=60
 	deploy/install-dependencies.sh api
 	swift build --product longwired
 	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) Tests/Checks/API/run.py --examples $(EXAMPLES) --seed $(SEED)
@@ -121,7 +121,7 @@ cluster: dependencies-test ## Starts three gateways on a Redis Cluster of this m
 	LONGWIRE_BIN="$(CURDIR)/.build/debug" $(python) Tests/Integration/rigs/cluster.py
 
 .PHONY: bench
-bench: bench-apns ## Measures a release build on this machine (docs/Performance.md): about ten minutes.
+bench: bench-apns ## Measures a release build on this machine (docs/results/Performance.md): about ten minutes.
 	Tests/Benchmarks/figures.py
 
 .PHONY: bench-apns
@@ -130,7 +130,7 @@ bench-apns: dependencies-test ## The part of bench that measures longwire-apns, 
 	$(python) Tests/Benchmarks/apns.py --runs $(RUNS)
 
 .PHONY: bench-cluster
-bench-cluster: dependencies-test ## Measures gateways on Redis beside the embedded engine, takeovers too (docs/Cluster.md): RUNS=3, about fifteen minutes.
+bench-cluster: dependencies-test ## Measures gateways on Redis beside the embedded engine, takeovers too (docs/use/Cluster.md): RUNS=3, about fifteen minutes.
 	$(python) Tests/Benchmarks/cluster.py --runs $(RUNS) --quiet-within 60
 
 .PHONY: simulate-cluster
@@ -198,7 +198,7 @@ upgrade: dependencies-test ## The last release's gateway, this one, and the last
 		$(python) -m pytest -q Tests/Integration/cases/test_upgrade.py
 
 .PHONY: proof
-proof: ## Runs soak, the planted faults, fuzz and sanitize, and writes their tables into docs/Measurements.md: about three hours.
+proof: ## Runs soak, the planted faults, fuzz and sanitize, and writes their tables into docs/results/Measurements.md: about three hours.
 	$(MAKE) soak SECONDS=600
 	swift build --build-tests
 	LONGWIRE_PLANTED_REPORT="$(CURDIR)/.build/proof/planted.json" swift test --skip-build --filter PlantedFaultTests

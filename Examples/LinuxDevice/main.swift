@@ -1,4 +1,4 @@
-// A device on Linux: prints its cid at each connection, and each message. docs/iOS.md has the manifest of such a package.
+// A device on Linux: prints its cid at each connection, and each message. docs/use/iOS.md has the manifest of such a package.
 import LongwireClient
 
 let words = CommandLine.arguments

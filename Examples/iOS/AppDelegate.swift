@@ -1,4 +1,4 @@
-// The receive paths of an app (docs/iOS.md explains each). The app presents; the client presents nothing.
+// The receive paths of an app (docs/use/iOS.md explains each). The app presents; the client presents nothing.
 import LongwireClient
 import UIKit
 import UserNotifications

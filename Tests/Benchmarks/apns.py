@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `longwire-apns` can do, against its fake Apple on this machine: the APNs rows of docs/Performance.md.
+"""What `longwire-apns` can do, against its fake Apple on this machine: the APNs rows of docs/results/Performance.md.
 
     .build/python/bin/python Tests/Benchmarks/apns.py [--runs 3] [--only source,peer,latency,backlog] [--seconds 10] [--json FILE]
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Several gateways on Redis beside the embedded engine, on this machine: the figures of docs/Cluster.md, "Speed".
+"""Several gateways on Redis beside the embedded engine, on this machine: the figures of docs/use/Cluster.md, "Speed".
 
     .build/python/bin/python Tests/Benchmarks/cluster.py [--runs 3] [--only beside,gateways,parts,takeover,handover,register,memory]
         [--seconds 6] [--devices N] [--json FILE] [--no-build] [--folder DIR] [--quiet-within SECONDS]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The rows of docs/Performance.md: measures a release build on this machine and prints each goal with what was reached.
+"""The rows of docs/results/Performance.md: measures a release build on this machine and prints each goal with what was reached.
 
     Tests/Benchmarks/figures.py [--runs 1] [--only live,idle] [--full] [--growth] [--json FILE] [--no-build]
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A reconnect storm beside sessions that go on, with the governor and without: the figures of docs/Performance.md, "Storms".
+"""A reconnect storm beside sessions that go on, with the governor and without: the figures of docs/results/Performance.md, "Storms".
 
     .build/python/bin/python Tests/Benchmarks/storm.py [--runs 3] [--devices 15000] [--rate 2000] [--seconds 3]
         [--durability fsync|os] [--only governed,free,apart] [--nice 0] [--no-build] [--folder DIR] [--binaries DIR]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Holds a complete translation of a page to the same tables as the page: no key, metric, log name or code is missing or extra.
 
-    Tests/Checks/check-translations.py               compares the pages of COMPLETE in docs/ with their twins
+    Tests/Checks/check-translations.py               compares the pages of COMPLETE in docs/use with their twins
     Tests/Checks/check-translations.py --self-test   shows that it would notice a breach
 
 What it compares: the code spans in the first column of every table, and the cells of that column that are a number alone. Each
@@ -14,7 +14,7 @@ import re
 import sys
 import tempfile
 
-# The pages whose twin, docs/NAME.zh-CN.md, is the whole page. The other twins are shorter than their pages.
+# The pages whose twin, docs/use/NAME.zh-CN.md, is the whole page. The other twins are shorter than their pages.
 COMPLETE = ("Errors", "Operations", "Symptoms")
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -42,18 +42,18 @@ def check(root):
     """The breaches, a line each, and the names of the pages that have a twin."""
     breaches, names = [], []
     for name in COMPLETE:
-        page, twin = root / "docs" / f"{name}.md", root / "docs" / f"{name}.zh-CN.md"
+        page, twin = root / "docs/use" / f"{name}.md", root / "docs/use" / f"{name}.zh-CN.md"
         if not twin.exists():
             continue
         names.append(name)
         if not page.exists():
-            breaches.append(f"docs/{twin.name}: has no page docs/{page.name}; remove it, or restore the page")
+            breaches.append(f"docs/use/{twin.name}: has no page docs/use/{page.name}; remove it, or restore the page")
             continue
         ours, theirs = (first_column(file.read_text(encoding="utf-8")) for file in (page, twin))
         for span in sorted((ours - theirs).keys()):
-            breaches.append(f"docs/{twin.name}: lacks `{span}` of a table in docs/{page.name}; add its row ({theirs[span]} of {ours[span]})")
+            breaches.append(f"docs/use/{twin.name}: lacks `{span}` of a table in docs/use/{page.name}; add its row ({theirs[span]} of {ours[span]})")
         for span in sorted((theirs - ours).keys()):
-            breaches.append(f"docs/{twin.name}: `{span}` is in no such table of docs/{page.name}; remove its row ({theirs[span]} of {ours[span]})")
+            breaches.append(f"docs/use/{twin.name}: `{span}` is in no such table of docs/use/{page.name}; remove its row ({theirs[span]} of {ours[span]})")
     return breaches, names
 
 
@@ -91,13 +91,13 @@ BAD = (
 def self_test():
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
-        (root / "docs").mkdir()
+        (root / "docs/use").mkdir(parents=True)
         if check(root) != ([], []):
             return "pages without a twin were refused"
         for name in COMPLETE:
-            (root / "docs" / f"{name}.md").write_text(PAGE, encoding="utf-8")
+            (root / "docs/use" / f"{name}.md").write_text(PAGE, encoding="utf-8")
         for name in COMPLETE:
-            twin = root / "docs" / f"{name}.zh-CN.md"
+            twin = root / "docs/use" / f"{name}.zh-CN.md"
             twin.write_text(TWIN, encoding="utf-8")
             if (breaches := check(root)[0]) or name not in check(root)[1]:
                 return f"what is allowed was refused, or not read: {breaches}"
@@ -107,7 +107,7 @@ def self_test():
                 if TWIN.count(old) == 0 or {re.search(r"`(.+?)`", breach)[1] for breach in breaches} != spans:
                     return f"this went unnoticed, or more was found: {old!r} as {new!r} in {twin.name}; found: {breaches}"
             twin.write_text(TWIN, encoding="utf-8")
-        (root / "docs" / f"{COMPLETE[0]}.md").unlink()
+        (root / "docs/use" / f"{COMPLETE[0]}.md").unlink()
         if len(check(root)[0]) != 1:
             return "a twin without its page went unnoticed"
     return None

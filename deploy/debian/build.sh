@@ -82,7 +82,7 @@ install_documents() { # ROOT FILE…
     shift
     local folder=$root/usr/share/doc/$package
     mkdir -p "$folder"
-    for document in "$@"; do install -m 0644 "$document" "$folder/"; done
+    for document in "$@"; do install -D -m 0644 "$document" "$folder/$document"; done
     install -m 0644 deploy/debian/copyright "$folder/copyright"
     {
         printf '%s (%s) stable; urgency=medium\n\n' "$package" "$version"
@@ -133,7 +133,7 @@ make_longwire() {
     install -D -m 0644 deploy/systemd/longwire.sysusers "$root/usr/lib/sysusers.d/longwire.conf"
     install -D -m 0644 -t "$root/usr/share/longwire" deploy/systemd/60-longwire.conf deploy/systemd/journald-longwire.conf \
         deploy/redis/redis.conf
-    install_documents "$root" README.md README.zh-CN.md CHANGELOG.md docs/*.md docs/openapi.yaml
+    install_documents "$root" README.md README.zh-CN.md CHANGELOG.md docs/*.md docs/*/*
     finish "$root"
 }
 
@@ -144,7 +144,7 @@ make_apns() {
     install -D -m 0640 deploy/debian/longwire-apns/apns.json5 "$root/etc/longwire/apns.json5"
     install -D -m 0644 deploy/systemd/longwire-apns.service "$root/lib/systemd/system/longwire-apns.service"
     install -D -m 0644 deploy/systemd/longwire-apns.sysusers "$root/usr/lib/sysusers.d/longwire-apns.conf"
-    install_documents "$root" CHANGELOG.md docs/APNs.md docs/APNs.zh-CN.md
+    install_documents "$root" CHANGELOG.md docs/use/APNs.md docs/use/APNs.zh-CN.md
     finish "$root"
 }
 

@@ -27,7 +27,7 @@ public enum ClientEvent: Equatable, Sendable {
     case revoked(TaskID)
     /// The gateway has this message to the app's server on disk.
     case messageTaken(OutgoingMessage)
-    /// The gateway will not take it (docs/Errors.md, "UpdateResult and UpstreamResult codes").
+    /// The gateway will not take it (docs/use/Errors.md, "UpdateResult and UpstreamResult codes").
     ///
     /// With code 0 too many wait here already.
     case messageRefused(OutgoingMessage, code: UInt32, reason: String)

@@ -68,7 +68,7 @@ enum Limits {
     static let outgoingCount = 128
     static let outgoingByteCount = 512 << 10
     static let outgoingPayloadByteCount = 16 << 10
-    /// Results from this code on say that the message may come again, this one soon: docs/Errors.md, "UpdateResult and
+    /// Results from this code on say that the message may come again, this one soon: docs/use/Errors.md, "UpdateResult and
     /// UpstreamResult codes".
     static let firstRetriedCode: UInt32 = 100
     static let busyCode: UInt32 = 102

@@ -117,6 +117,6 @@ extension TraceEvent {
         }
     }
 
-    /// The name in traces (docs/Errors.md, "Trace events").
+    /// The name in traces (docs/use/Errors.md, "Trace events").
     package var name: String { "\(self)" }
 }

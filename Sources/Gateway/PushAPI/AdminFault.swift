@@ -1,4 +1,4 @@
-/// The admin listener's refusals (docs/Errors.md, "Handoff and admin API").
+/// The admin listener's refusals (docs/use/Errors.md, "Handoff and admin API").
 internal import JSON
 
 struct AdminFault: Error, Equatable {

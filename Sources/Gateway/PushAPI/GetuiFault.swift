@@ -1,7 +1,7 @@
 package import Quotas
 internal import JSON
 
-/// Getui's result codes, as far as this gateway answers them (docs/Errors.md, "Push API").
+/// Getui's result codes, as far as this gateway answers them (docs/use/Errors.md, "Push API").
 package enum GetuiCode: Int, Sendable, CaseIterable {
     case ok = 0
     /// The body is not JSON.

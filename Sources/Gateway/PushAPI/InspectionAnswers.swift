@@ -118,7 +118,7 @@ package enum InspectionAnswers {
 }
 
 extension RefusedPublish.Reason {
-    /// The name in the admin API (docs/Errors.md, "Refused publishes").
+    /// The name in the admin API (docs/use/Errors.md, "Refused publishes").
     package var name: String { "\(self)" }
 }
 

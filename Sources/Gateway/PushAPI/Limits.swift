@@ -85,7 +85,7 @@ package enum Limits {
     /// Path segments of the longest route, and then some; a longer path is no route.
     package static let pathSegmentCount = 12
 
-    /// An app's id (docs/Operations.md, "Configuration").
+    /// An app's id (docs/use/Operations.md, "Configuration").
     package static let appIDByteCount = 64
     /// An app's settings with three secrets of each kind and every text take some 4 KB.
     package static let appBodyByteCount = 16 << 10

@@ -1,6 +1,6 @@
 /// What the push listener serves.
 ///
-/// A new call needs a case, a line in `table`, its branch in `PublicAPI`, and its paragraph in docs/openapi.yaml.
+/// A new call needs a case, a line in `table`, its branch in `PublicAPI`, and its paragraph in docs/use/openapi.yaml.
 package enum PublicEndpoint: Sendable, Hashable {
     case healthz, readyz, check
     case authenticate, revokeToken

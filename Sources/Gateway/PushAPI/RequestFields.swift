@@ -1,4 +1,4 @@
-// The use of each field of each body. A test compares docs/GetuiCompatibility.md, "Every field", with these tables.
+// The use of each field of each body. A test compares docs/use/GetuiCompatibility.md, "Every field", with these tables.
 internal import JSON
 
 /// The use that a call makes of a member of its body.

@@ -1,7 +1,7 @@
 /// The paths and methods that a listener serves.
 ///
 /// The dispatcher finds its endpoint here, a 405 its header `Allow`, and a test compares the whole with
-/// docs/openapi.yaml: what is not in the table is not served, and what is served is documented.
+/// docs/use/openapi.yaml: what is not in the table is not served, and what is served is documented.
 package struct RouteTable<Endpoint: Sendable>: Sendable {
     /// One path, with its endpoints by method in the order in which `Allow` names them.
     package struct Route: Sendable {

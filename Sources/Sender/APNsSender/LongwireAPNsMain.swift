@@ -10,7 +10,7 @@ public enum LongwireAPNsMain {
     /// Runs until a signal ends it.
     ///
     /// - Parameter arguments: without the program's name.
-    /// - Returns: the exit code (docs/APNs.md).
+    /// - Returns: the exit code (docs/use/APNs.md).
     public static func run(_ arguments: [String]) -> Int32 {
         StandardDescriptors.fill()
         let terminal = StartingTerminal()
@@ -60,7 +60,7 @@ public enum LongwireAPNsMain {
         let opened = try configuration.openCredentials()
         let certificates = configuration.certificates(opened, try configuration.openListeners())
         let found = configuration.findings(of: certificates, ownEnds: true)
-        // A start goes on with them; see docs/Operations.md, "TLS".
+        // A start goes on with them; see docs/use/Operations.md, "TLS".
         guard found.refused.isEmpty else { return fail(found.refused.joined(separator: "\n"), 65) }
         let warnings = configuration.warnings + found.unwise
         return tell((warnings.map { "warning: \($0)" } + ["The configuration is valid."]).joined(separator: "\n"))

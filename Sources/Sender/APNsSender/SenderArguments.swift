@@ -47,7 +47,7 @@ struct SenderArguments: Equatable {
     // MARK: What is accepted
 
     private static let service: [CommandOption] = [
-        .value("config", "FILE", "The JSON5 configuration; docs/APNs.md lists its keys.", letter: "c"),
+        .value("config", "FILE", "The JSON5 configuration; docs/use/APNs.md lists its keys.", letter: "c"),
         .flag("check", "Read the configuration, the keys and the certificates, say what is wrong, and stop."),
         .flag("version", "The version."),
     ]
@@ -76,7 +76,7 @@ struct SenderArguments: Equatable {
         .value("page", "ADDR", "Where the web page with the phones is (127.0.0.1:2199)."),
         .flag("any-address", "Allow addresses that other machines reach; without it only loopback ones are taken."),
         .value("folder", "DIR", "Its certificate and key, made when they are not there (longwire-fake-apns)."),
-        .value("script", "FILE", "What it does beside Apple's own checks: JSON5, docs/APNs.md."),
+        .value("script", "FILE", "What it does beside Apple's own checks: JSON5, docs/use/APNs.md."),
         .value("record", "FILE", "One JSON line a request is added there."),
         .value("key", "FILE", "The provider key it knows, made when it is not there (DIR/AuthKey.p8)."),
         .value("key-id", "ID", "The key's id (FAKEKEY001)."),

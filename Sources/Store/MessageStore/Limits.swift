@@ -116,7 +116,7 @@ package enum Limits {
     /// Calls of small groups that a lane has under way at most, each over a connection of its own.
     ///
     /// What gathers meanwhile shares the next one. A server syncs for each call that comes alone, so fewer calls cost it less
-    /// (docs/Cluster.md, "Speed").
+    /// (docs/use/Cluster.md, "Speed").
     static let callsOfLane = 2
     /// Calls of a lane that carry one large group, beside those.
     static let largeCallsOfLane = 6

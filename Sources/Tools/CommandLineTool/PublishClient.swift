@@ -51,7 +51,7 @@ enum RevokeCommand {
         operands: [("TASKID", "As push printed it.")], options: Display.options + PublishClient.options,
         notes: [
             "As Getui's DELETE /task/{taskid}. A message that a device has already stays there; a publish with "
-                + "revoke withdraws it on the device, too (docs/GetuiCompatibility.md)."
+                + "revoke withdraws it on the device, too (docs/use/GetuiCompatibility.md)."
         ]
     ) { arguments, context in
         let task = arguments.operands[0]

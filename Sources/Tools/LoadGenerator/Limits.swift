@@ -1,6 +1,6 @@
 /// Bounds of the load generator, so that a wrong number in a command line cannot hang a machine or fill it.
 enum Limits {
-    /// PublishResult: the gateway is behind, nothing was accepted (docs/Protocol.md).
+    /// PublishResult: the gateway is behind, nothing was accepted (docs/use/Protocol.md).
     static let busyCode: UInt32 = 6
     static let busyPauseNanoseconds: Int64 = 5_000_000
     /// The longest run, warm-up or drain: a person watches a benchmark.

@@ -1,6 +1,6 @@
 """Requests that no schema describes: bodies that are no JSON, other content types, no token, headers nobody expects.
 
-Each goes to each documented call, and each answer is held against docs/openapi.yaml.
+Each goes to each documented call, and each answer is held against docs/use/openapi.yaml.
 """
 
 import os
@@ -59,7 +59,7 @@ def parameters(operation):
 
 def main():
     listeners = {"public": sys.argv[1], "admin": sys.argv[2]}
-    schema = schemathesis.openapi.from_path("docs/openapi.yaml")
+    schema = schemathesis.openapi.from_path("docs/use/openapi.yaml")
     count, failures = 0, []
     for result in schema.get_all_operations():
         operation = result.ok()

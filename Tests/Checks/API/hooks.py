@@ -1,4 +1,4 @@
-"""What schemathesis is told beyond docs/openapi.yaml: names that exist in the gateway under test, and one more check.
+"""What schemathesis is told beyond docs/use/openapi.yaml: names that exist in the gateway under test, and one more check.
 
 Names made up at random exist nowhere, so that requests with them would end at the first look-up. Three of four are
 replaced here by real ones. The choice follows from the request's own content, so that a run can be repeated.

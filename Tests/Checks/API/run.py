@@ -4,7 +4,7 @@
     Tests/Checks/API/run.py [--examples 40] [--seed 1]
 
 LONGWIRE_BIN names the folder of longwired (default: .build/debug), LONGWIRE_SCHEMATHESIS the virtual environment with
-schemathesis (default: .build/schemathesis). The exit code is 0 when no answer was a 5xx or outside docs/openapi.yaml.
+schemathesis (default: .build/schemathesis). The exit code is 0 when no answer was a 5xx or outside docs/use/openapi.yaml.
 """
 
 import argparse
@@ -143,7 +143,7 @@ def main():
         public, admin = f"http://127.0.0.1:{gateway.http}", f"http://127.0.0.1:{gateway.admin}"
         codes = []
         words = [
-            environment / "bin/st", "--config-file", HERE / "schemathesis.toml", "run", ROOT / "docs/openapi.yaml",
+            environment / "bin/st", "--config-file", HERE / "schemathesis.toml", "run", ROOT / "docs/use/openapi.yaml",
             "--checks", CHECKS, "--phases", "examples,coverage,fuzzing", "--seed", str(options.seed),
             "--generation-database", "none", "-n", str(options.examples),
             "--request-timeout", "20", "--continue-on-failure", "--max-failures", "20", "--warnings", "off", "--no-color",

@@ -2,9 +2,9 @@
 """Writes what the last proving runs found into the documents, or checks that these still fit the code.
 
     table.py [--results FOLDER]   puts the figures of FOLDER (default .build/proof) between the two marks of each page: all of
-                                  them into docs/Measurements.md, a row for each proof into docs/Testing.md; proofs whose file
+                                  them into docs/results/Measurements.md, a row for each proof into docs/Testing.md; proofs whose file
                                   is not there stay as they are
-    table.py --check              fails when a planted fault or a fuzz target of the code is missing in docs/Measurements.md, or
+    table.py --check              fails when a planted fault or a fuzz target of the code is missing in docs/results/Measurements.md, or
                                   a proof in docs/Testing.md
 
 The results are the JSON files that `make soak`, `make fuzz` and `make sanitize` leave; `make proof` runs them all.
@@ -17,7 +17,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-DETAILS, SUMMARY = ROOT / "docs/Measurements.md", ROOT / "docs/Testing.md"
+DETAILS, SUMMARY = ROOT / "docs/results/Measurements.md", ROOT / "docs/Testing.md"
 BEGIN, END = "<!-- proof: begin -->", "<!-- proof: end -->"
 # The head of each part begins so, and so does its row in the summary.
 HEADS = {
@@ -191,7 +191,7 @@ def check():
         sys.exit("the planted faults or the fuzz corpora were not found where they used to be")
     missing = [name for name in faults + targets if f"`{name}`" not in details]
     if missing:
-        sys.exit(f"docs/Measurements.md says nothing of {', '.join(missing)}: run `make proof`")
+        sys.exit(f"docs/results/Measurements.md says nothing of {', '.join(missing)}: run `make proof`")
     missing = [head for head in HEADS.values() if f"| {head} |" not in summary]
     if missing:
         sys.exit(f"docs/Testing.md says nothing of {', '.join(missing)}: run `make proof`")

@@ -1,4 +1,4 @@
-"""The steps of docs/Cluster.md, "Three machines, step by step", carried out block by block, in the page's order, on three loopback
+"""The steps of docs/use/Cluster.md, "Three machines, step by step", carried out block by block, in the page's order, on three loopback
 addresses.
 
 Each block's text is the page's own but for addresses, ports and folders: machine 10.0.0.N is 127.0.0.N, and every port is a free one.
@@ -23,7 +23,7 @@ BLOCK = re.compile(r"^   ```(\w+) (\w+)\n(.*?)^   ```$", re.M | re.S)
 
 def blocks(page):
     """The page's blocks with a name, without their indentation."""
-    text = (ROOT / "docs" / page).read_text()
+    text = (ROOT / "docs" / "use" / page).read_text()
     return {name: re.sub(r"^   ", "", body, flags=re.M) for _, name, body in BLOCK.findall(text)}
 
 

@@ -1,4 +1,4 @@
-"""Plays the client's algorithm as docs/Protocol.md prints it, against a gateway that loses acks and connections.
+"""Plays the client's algorithm as docs/use/Protocol.md prints it, against a gateway that loses acks and connections.
 
 The page's block `python stream` is executed as it stands. The gateway here keeps the rules of Proto/README.md: a session
 begins with the oldest un-acked message and ascends, within a window; an Ack settles what this session sent, a Hello's
@@ -11,14 +11,14 @@ import re
 
 import pytest
 
-PAGE = pathlib.Path(__file__).resolve().parents[3] / "docs" / "Protocol.md"
+PAGE = pathlib.Path(__file__).resolve().parents[3] / "docs/use/Protocol.md"
 WINDOW = 32
 RANGES = 32
 
 
 def page_stream():
     block = re.search(r"^```python stream\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
-    assert block, "docs/Protocol.md has no block `python stream`"
+    assert block, "docs/use/Protocol.md has no block `python stream`"
     names = {}
     exec(compile(block.group(1), str(PAGE), "exec"), names)
     return names["Stream"]

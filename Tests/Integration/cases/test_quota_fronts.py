@@ -11,7 +11,7 @@ from gateway import Refused, eventually
 from longwire_client import Device, Sender
 from neighbour_party import two_apps
 
-API = pathlib.Path(__file__).resolve().parents[3] / "docs/openapi.yaml"
+API = pathlib.Path(__file__).resolve().parents[3] / "docs/use/openapi.yaml"
 
 # What makes no message: a stored message goes to the devices of later calls.
 MAKES_NONE = {"/v2/{appId}/push/list/message"}

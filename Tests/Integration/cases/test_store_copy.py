@@ -238,7 +238,7 @@ def test_an_export_goes_through_a_pipe_to_redis_and_back_into_a_folder_that_a_ga
 
 
 def test_of_a_running_gateway_a_backup_is_restored_and_exported(own_gateway, new_device, tmp_path):
-    """As docs/Operations.md says under "Export and import"; the backup itself is read by no export."""
+    """As docs/use/Operations.md says under "Export and import"; the backup itself is read by no export."""
     gateway = own_gateway(limits=QUICK)
     device = new_device(gateway)
     device.close()

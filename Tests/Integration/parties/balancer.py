@@ -3,7 +3,7 @@
     with Balancer(gateways, ("device", "http")) as balancer:
         balancer.ports["device"]
 
-It asks each gateway's /readyz, as docs/Cluster.md tells operators to. Where none is ready it takes those that answer at all.
+It asks each gateway's /readyz, as docs/use/Cluster.md tells operators to. Where none is ready it takes those that answer at all.
 A connection stays with its gateway until one of them ends it.
 """
 

@@ -100,7 +100,7 @@ package struct ClusterScale {
                 lapses: world.tally.lapses))
     }
 
-    /// A table for docs/Cluster.md.
+    /// A table for docs/use/Cluster.md.
     package var table: String {
         var lines = [
             "| what happens | last part served | last device served | parts that moved | devices that came back, turned away "

@@ -5,7 +5,7 @@ internal import Glibc
 ///
 ///     longwire-simulate-cluster [GATEWAYS PARTS DEVICES [SEED]]
 ///
-/// Prints the table of docs/Cluster.md. Exit code 1: a part was not served again, or two gateways served one.
+/// Prints the table of docs/use/Cluster.md. Exit code 1: a part was not served again, or two gateways served one.
 @main
 enum SimulateCluster {
     static func main() {

@@ -3,11 +3,11 @@ import Foundation
 import Testing
 
 @Suite("The page on APNs") struct ReasonPageTests {
-    @Test("docs/APNs.md has a row for every reason, and the row says what the sender does")
+    @Test("docs/use/APNs.md has a row for every reason, and the row says what the sender does")
     func documented() throws {
         let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
             .deletingLastPathComponent().deletingLastPathComponent()
-        let page = try String(contentsOf: root.appendingPathComponent("docs/APNs.md"), encoding: .utf8)
+        let page = try String(contentsOf: root.appendingPathComponent("docs/use/APNs.md"), encoding: .utf8)
         let rows = page.split(separator: "\n").filter { $0.hasPrefix("| `") && $0.contains("`") }
         for reason in Reason.allCases {
             let row = rows.first { row in

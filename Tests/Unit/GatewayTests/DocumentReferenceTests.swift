@@ -16,7 +16,8 @@ struct DocumentReferenceTests {
         for file in repository.files where !file.hasSuffix("/DocumentReferenceTests.swift") {
             for reference in Repository.references(in: try repository.joined(file)) {
                 count += 1
-                let page = [reference.page, "docs/\(reference.page)"].first { repository.exists($0) }
+                let folders = ["", "docs/", "docs/use/", "docs/build/", "docs/results/"]
+                let page = folders.map { $0 + reference.page }.first { repository.exists($0) }
                 guard let page else {
                     Issue.record("\(file) names \(reference.page), which does not exist")
                     continue

@@ -4,7 +4,7 @@ import TextForms
 
 @testable import Gateway
 
-/// docs/Operations.md is written by hand; these keep it complete.
+/// docs/use/Operations.md is written by hand; these keep it complete.
 @Suite("Operations page")
 struct DocumentationTests {
     private let page: String
@@ -12,7 +12,7 @@ struct DocumentationTests {
 
     init() throws {
         let root = #filePath.split(separator: "/").dropLast(4).joined(separator: "/")
-        page = String(decoding: try FileText.read("/\(root)/docs/Operations.md", limit: 1 << 20).bytes, as: UTF8.self)
+        page = String(decoding: try FileText.read("/\(root)/docs/use/Operations.md", limit: 1 << 20).bytes, as: UTF8.self)
         lines = page.split(separator: "\n")
     }
 

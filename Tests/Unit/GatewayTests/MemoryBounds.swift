@@ -6,7 +6,7 @@ import PushAPI
 
 /// The most memory that peers can make one gateway hold by its limits, a line for each use.
 ///
-/// docs/Operations.md, "The most memory", has the lines and the sum for the defaults and two loops.
+/// docs/use/Operations.md, "The most memory", has the lines and the sum for the defaults and two loops.
 struct MemoryBounds {
     struct Line {
         let name: String

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Gateway
 
-/// The sum of what peers can make a gateway hold, from its limits and in docs/Operations.md, "The most memory".
+/// The sum of what peers can make a gateway hold, from its limits and in docs/use/Operations.md, "The most memory".
 @Suite("Most memory")
 struct MemoryBoundsTests {
     private static let mebibyte = 1 << 20
@@ -13,7 +13,7 @@ struct MemoryBoundsTests {
     func page() throws {
         let root = #filePath.split(separator: "/").dropLast(4).joined(separator: "/")
         let page = String(
-            decoding: try FileText.read("/\(root)/docs/Operations.md", limit: 1 << 20).bytes, as: UTF8.self)
+            decoding: try FileText.read("/\(root)/docs/use/Operations.md", limit: 1 << 20).bytes, as: UTF8.self)
         let lines = page.split(separator: "\n")
         let bounds = MemoryBounds(GatewayLimits(), loops: 2)
         for line in bounds.lines {

@@ -5,14 +5,14 @@ import Testing
 @testable import Gateway
 @testable import PushAPI
 
-/// docs/openapi.yaml is written by hand; these hold it against the code.
+/// docs/use/openapi.yaml is written by hand; these hold it against the code.
 @Suite("OpenAPI document")
 struct OpenAPIDocumentTests {
     private let lines: [Substring]
 
     init() throws {
         let root = #filePath.split(separator: "/").dropLast(4).joined(separator: "/")
-        let text = try FileText.read("/\(root)/docs/openapi.yaml", limit: 1 << 20).bytes
+        let text = try FileText.read("/\(root)/docs/use/openapi.yaml", limit: 1 << 20).bytes
         lines = String(decoding: text, as: UTF8.self).split(separator: "\n")
     }
 
@@ -63,7 +63,7 @@ struct OpenAPIDocumentTests {
         #expect(served.count > 40)
         // The page says once that HEAD is served wherever GET is.
         for call in served where call.method != "head" {
-            #expect(documented[call] != nil, "\(call) is not in docs/openapi.yaml")
+            #expect(documented[call] != nil, "\(call) is not in docs/use/openapi.yaml")
         }
         for call in served where call.method == "get" {
             #expect(served.contains(Call(method: "head", path: call.path)))
@@ -101,10 +101,10 @@ struct OpenAPIDocumentTests {
         #expect(admin == Set(ofAdmin.map { Substring($0.rawValue) }))
     }
 
-    @Test("docs/Errors.md has a row for every code, with its status, and no other")
+    @Test("docs/use/Errors.md has a row for every code, with its status, and no other")
     func errorsPage() throws {
         let root = #filePath.split(separator: "/").dropLast(4).joined(separator: "/")
-        let bytes = try FileText.read("/\(root)/docs/Errors.md", limit: 1 << 20).bytes
+        let bytes = try FileText.read("/\(root)/docs/use/Errors.md", limit: 1 << 20).bytes
         let page = String(decoding: bytes, as: UTF8.self)
         let section = try #require(page.split(separator: "## Push API").last?.split(separator: "\n## ").first)
         var rows = Set<String>()

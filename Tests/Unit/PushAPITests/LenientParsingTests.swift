@@ -6,7 +6,7 @@ import Wire
 
 @testable import PushAPI
 
-/// What Getui's SDKs really send, line by line of the list in docs/GetuiCompatibility.md, "What is forgiven".
+/// What Getui's SDKs really send, line by line of the list in docs/use/GetuiCompatibility.md, "What is forgiven".
 @Suite("Lenient parsing")
 struct LenientParsingTests {
     private let fixture = Fixture()

@@ -332,7 +332,7 @@ struct RequestFieldsTests {
     func documentation() throws {
         let page = try String(
             contentsOf: URL(fileURLWithPath: #filePath).deletingLastPathComponent()
-                .appendingPathComponent("../../../docs/GetuiCompatibility.md"), encoding: .utf8)
+                .appendingPathComponent("../../../docs/use/GetuiCompatibility.md"), encoding: .utf8)
         var expected = "Selections: \(Self.list(FieldTable.narrowing.map { "\($0.name)" })), "
         expected += "and any other field with \(Self.list(FieldTable.selectingWords)) in its name.\n"
         for (calls, tables) in FieldTable.documented { expected += "\n" + Self.describe(calls, tables) }

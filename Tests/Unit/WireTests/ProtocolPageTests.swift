@@ -2,12 +2,12 @@ import Foundation
 import Testing
 import Wire
 
-@Suite("The bytes in docs/Protocol.md")
+@Suite("The bytes in docs/use/Protocol.md")
 struct ProtocolPageTests {
     /// The frame in the block that opens with "```hex NAME": on each line hex pairs, then at least two spaces and words.
     private func frame(_ name: String) throws -> [UInt8] {
         let page = try String(
-            contentsOf: Protoc.repository.appendingPathComponent("docs/Protocol.md"), encoding: .utf8)
+            contentsOf: Protoc.repository.appendingPathComponent("docs/use/Protocol.md"), encoding: .utf8)
         var lines = page.split(separator: "\n", omittingEmptySubsequences: false)[...]
         while let line = lines.popFirst(), line != "```hex \(name)" {}
         try #require(!lines.isEmpty, "no block for \(name)")

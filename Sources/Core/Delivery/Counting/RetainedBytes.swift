@@ -1,7 +1,7 @@
 /// What an app has on disk besides its queues, by counts: kinds of rows, each with the bytes that a usual one takes.
 ///
 /// It is an estimate from counts that the shards have anyway: no row of an app says how large the others are, and to read the store for
-/// it would cost more than the quota is worth. What it leaves out has bounds of its own (docs/Operations.md, "Quotas of an app").
+/// it would cost more than the quota is worth. What it leaves out has bounds of its own (docs/use/Operations.md, "Quotas of an app").
 struct RetainedBytes {
     /// A device with a token, an alias and some tags: its row, and those that find it.
     static let ofDevice: Int64 = 512

@@ -331,7 +331,7 @@ package enum FinalState: UInt8, Sendable, CaseIterable, Codable {
 /// The steps of one message, in order.
 package struct MessageTrace: Sendable, Codable {
     package struct Step: Sendable, Equatable, Codable {
-        /// What happened; docs/Errors.md, "Trace events", lists them.
+        /// What happened; docs/use/Errors.md, "Trace events", lists them.
         package var event: TraceEvent
         package var time: GatewayTime
         package var detail: String

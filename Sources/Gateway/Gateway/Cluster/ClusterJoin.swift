@@ -60,6 +60,6 @@ struct ClusterJoin {
         guard let (node, member) = strangers.min(by: { $0.key < $1.key }) else { return nil }
         return
             "cluster.secretFile: gateway \(node) at \(member.info.address) of cluster \(name) has another secret; give all "
-            + "gateways of a cluster the same one. To change it, see \"Changing the secret\" in docs/Cluster.md"
+            + "gateways of a cluster the same one. To change it, see \"Changing the secret\" in docs/use/Cluster.md"
     }
 }

@@ -7,7 +7,7 @@ package import Wire
 
 /// Everything an operator decides, read and checked: an immutable value that each loop gets a copy of.
 ///
-/// docs/Operations.md describes the file key by key. `ConfigurationFile` reads it; nothing here touches the disk.
+/// docs/use/Operations.md describes the file key by key. `ConfigurationFile` reads it; nothing here touches the disk.
 package struct GatewayConfiguration: Sendable, Equatable {
     /// A plain listener, and one with TLS beside it.
     package struct Listener: Sendable, Equatable {

@@ -5,7 +5,7 @@ package import PushAPI
 
 /// Every number of `limits` in the configuration, in force.
 ///
-/// Names, ranges and defaults are in `LimitKey.all`; docs/Operations.md lists them, and a test holds the two together.
+/// Names, ranges and defaults are in `LimitKey.all`; docs/use/Operations.md lists them, and a test holds the two together.
 package struct GatewayLimits: Sendable {
     /// What the shards work with, less the heartbeat's range, whose ends are read one at a time.
     fileprivate(set) var shard = ShardLimits()

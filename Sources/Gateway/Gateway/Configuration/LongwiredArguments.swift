@@ -15,7 +15,7 @@ package struct LongwiredArguments: Equatable, Sendable {
     private static let options: [CommandOption] = [
         .value(
             "config", "FILE",
-            "The JSON5 configuration; docs/Operations.md lists its keys. Without it: data in ./longwire-data, devices on "
+            "The JSON5 configuration; docs/use/Operations.md lists its keys. Without it: data in ./longwire-data, devices on "
                 + "127.0.0.1:7000, senders on 127.0.0.1:7001, HTTP on 127.0.0.1:7080, admin on 127.0.0.1:7081, and a "
                 + "generated demo app whose secrets are kept in ./longwire-data/demo.json.", letter: "c"),
         .flag(

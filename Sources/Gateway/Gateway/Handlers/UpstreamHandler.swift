@@ -11,7 +11,7 @@ internal import Wire
 ///
 /// Messages that wait or are under way count to the process's budget, to their app and to their address (`PeerBudget`).
 final class UpstreamHandler {
-    /// What an `UpstreamResult` says (docs/Errors.md, "UpdateResult and UpstreamResult codes").
+    /// What an `UpstreamResult` says (docs/use/Errors.md, "UpdateResult and UpstreamResult codes").
     ///
     /// Below 100: this message will never be taken. From 100 on: the client sends it again, after a while.
     enum Code: UInt32, CaseIterable {

@@ -11,7 +11,7 @@ package enum LongwiredMain {
     /// Runs until a signal ends it.
     ///
     /// - Parameter arguments: without the program's name.
-    /// - Returns: the exit code (docs/Errors.md, "Exit codes of `longwired`").
+    /// - Returns: the exit code (docs/use/Errors.md, "Exit codes of `longwired`").
     package static func run(_ arguments: [String]) -> Int32 {
         StandardDescriptors.fill()
         let terminal = StartingTerminal()
@@ -63,7 +63,7 @@ package enum LongwiredMain {
             }
             if let problem = StoreSetup.problem(ofFolder: configuration.storePath) { problems.append(problem) }
             guard (problems + refused).isEmpty else {
-                // A start goes on with a certificate that clients refuse; see docs/Operations.md, "TLS".
+                // A start goes on with a certificate that clients refuse; see docs/use/Operations.md, "TLS".
                 return fail(
                     (refused + problems).joined(separator: "\nlongwired: "),
                     problems.isEmpty ? .certificate : .configuration)

@@ -1,6 +1,6 @@
 /// Every event the gateway logs; the raw value is what stands in the line.
 ///
-/// docs/Operations.md says what to do.
+/// docs/use/Operations.md says what to do.
 package enum LogName: String, Sendable, CaseIterable {
     /// The gateway serves; fields: version, loops.
     case started

@@ -3,7 +3,7 @@ internal import Wire
 
 /// One metric of `/metrics`: its name, kind, unit and help, and where its samples come from.
 ///
-/// `MetricCatalogue` declares each one, and no other code knows a metric. A test holds docs/Operations.md to it.
+/// `MetricCatalogue` declares each one, and no other code knows a metric. A test holds docs/use/Operations.md to it.
 package struct Metric: Sendable {
     package enum Kind: String, Sendable { case counter, gauge, histogram }
 

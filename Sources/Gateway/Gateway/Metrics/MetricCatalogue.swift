@@ -5,7 +5,7 @@ internal import MessageStore
 internal import Platform
 internal import Wire
 
-/// Every metric of `/metrics`, in the page's order; docs/Operations.md lists them in the same order.
+/// Every metric of `/metrics`, in the page's order; docs/use/Operations.md lists them in the same order.
 ///
 /// A new metric is one entry here and one row there. `MetricCatalogueTests` fails on a figure of the shard or of the store
 /// that no entry reads.

@@ -280,7 +280,7 @@ package enum RedisSettings {
             guard !missing.isEmpty else { return }
             let rights = missing.joined(separator: " ")
             add(
-                "the user's rights", "without \(rights)", "those of docs/Cluster.md, \"Redis\"",
+                "the user's rights", "without \(rights)", "those of docs/use/Cluster.md, \"Redis\"",
                 "ACL SETUSER <user> \(rights), and the same in the ACL file of the server")
         } catch { failed(error) }
     }

@@ -69,7 +69,7 @@ extension StoreCommands {
                 + "delivered since then may be delivered again: the client does not filter repeats by msgId, so the app compares "
                 + "msgIds where that matters.",
             "The store begins a history of its own: positions of devices, cursors of feeds and tokens of the push API of before "
-                + "count no more. docs/Operations.md, \"Backup and restore\", says what repeats then.",
+                + "count no more. docs/use/Operations.md, \"Backup and restore\", says what repeats then.",
             "Exit code 1 when the backup is damaged, or FOLDER is in use or not empty.",
         ]
     ) { arguments, context in

@@ -1,4 +1,4 @@
-// The file of `store export` (docs/Operations.md, "Export and import"): every row of a store, whatever engine had it.
+// The file of `store export` (docs/use/Operations.md, "Export and import"): every row of a store, whatever engine had it.
 //
 //   "longwire export 1\n"
 //   blocks: byte count of the body (4 bytes), CRC32C of the block's number (8 bytes) and the body (4 bytes), body

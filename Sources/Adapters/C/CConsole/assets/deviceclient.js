@@ -1,4 +1,4 @@
-// A device of an app in this browser: registers, connects, acks in order, shows nothing twice, comes back (docs/Protocol.md).
+// A device of an app in this browser: registers, connects, acks in order, shows nothing twice, comes back (docs/use/Protocol.md).
 
 import {BadFrame, FrameReader, STATE, encode, encodeHello, fromHex, hex} from "./frames.js";
 

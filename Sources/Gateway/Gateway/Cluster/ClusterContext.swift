@@ -5,9 +5,9 @@ internal import PushAPI
 internal import Synchronization
 internal import Wire
 
-/// What the loops of a gateway know of the cluster: its own number, who owns which part, and the links.
+/// The cluster state that event loops read: this gateway's number, the owner of each partition, and the links.
 final class ClusterContext: Sendable {
-    /// This gateway's number; never 0.
+    /// This gateway's number, never 0.
     var node: Int { ownNode.load(ordering: .relaxed) }
     private let ownNode: Atomic<Int>
     let links: any GatewayLinks
@@ -19,10 +19,12 @@ final class ClusterContext: Sendable {
     private let addresses = Lock<[Int: DeviceAddresses]>([:])
     private let sentAway = Lock(SentAway())
 
-    /// A number that loops read for each message: relaxed, because a message to the wrong gateway is only refused.
+    /// The owner of a partition.
+    ///
+    /// Loops load it for each message. Relaxed loads suffice because a gateway that is not the owner refuses the message.
     private final class Owner: Sendable {
         let node = Atomic<Int>(0)
-        /// Gateway time at which the part began to be served here; 0: it never was.
+        /// The gateway time at which this gateway became the owner; 0 if it never was.
         let seatedAt = Atomic<Int64>(0)
     }
 
@@ -32,12 +34,12 @@ final class ClusterContext: Sendable {
         owners = (0..<partCount).map { _ in Owner() }
     }
 
-    /// What the membership does for the admin API; set once, before the loops run.
+    /// The callbacks of the admin API, set once before the loops run.
     struct Pages: Sendable {
         var status: @Sendable () -> ClusterStatus
         var health: @Sendable (ClusterContext) -> ClusterHealth
         var figures: @Sendable (ClusterContext) -> ClusterFigures
-        /// `done` runs on a thread of the membership's.
+        /// Changes the register as an operator requested; calls `done` on a membership thread.
         var wish: @Sendable (ClusterRequest, _ done: @escaping @Sendable (APIResponse) -> Void) -> Void
     }
 
@@ -51,28 +53,28 @@ final class ClusterContext: Sendable {
         pages.wish(request, done)
     }
 
-    /// The gateway that serves a part; 0: none, as far as is known here.
+    /// Returns the number of the gateway that owns a partition, or 0 without a known owner.
     func owner(of part: Int) -> Int { owners[part].node.load(ordering: .relaxed) }
 
-    /// Where a device may go itself; `nil`: it is relayed.
+    /// Returns the address a device can be redirected to, or `nil` if the device must be relayed.
     func deviceAddress(of node: Int, isSecure: Bool) -> String? {
         let addresses = addresses.withLock { $0[node] }
         return isSecure ? addresses?.secure : addresses?.plain
     }
 
-    /// Whether a device is told where its gateway is; false when it was told a moment ago and is here again.
+    /// Returns whether to redirect a device to its owner, and records the redirect.
     ///
-    /// Some networks let a device reach one gateway and not the other: it is relayed then.
+    /// It is false within a minute of the last redirect. Some networks let a device reach one gateway but not the other, so a
+    /// device that returns is relayed.
     func maySendAway(_ device: DeviceID, now: UInt64) -> Bool { sentAway.withLock { $0.take(device, now: now) } }
 
-    /// What the other gateways advertise to devices.
     func setDeviceAddresses(_ all: [Int: DeviceAddresses]) { addresses.withLock { $0 = all } }
 
-    /// How many gateways the cluster has, this one included.
+    /// The number of gateways in the cluster, including this one.
     var gatewayCount: Int { memberCount.load(ordering: .relaxed) }
     func setGatewayCount(_ count: Int) { memberCount.store(max(1, count), ordering: .relaxed) }
 
-    /// The gateway joined again, under another number.
+    /// Changes this gateway's number after it joined again.
     func renumber(_ node: Int) {
         let before = ownNode.exchange(node, ordering: .relaxed)
         for owner in owners where owner.node.load(ordering: .relaxed) == before {
@@ -82,14 +84,14 @@ final class ClusterContext: Sendable {
 
     func setOwner(_ node: Int, of part: Int) { owners[part].node.store(node, ordering: .relaxed) }
 
-    /// Notes when a part began to be served here: what devices said to its owner before, this gateway does not know.
+    /// Records when this gateway became the owner; it lacks what devices reported to earlier owners.
     func noteOwnership(of part: Int, at time: GatewayTime) { owners[part].seatedAt.store(time, ordering: .relaxed) }
     func seatedAt(_ part: Int) -> GatewayTime { owners[part].seatedAt.load(ordering: .relaxed) }
 }
 
-/// Devices that were told of another gateway's address a moment ago: as many as a table of fixed size remembers.
+/// Recent redirects of devices, in a hash table of fixed size without collision handling.
 struct SentAway {
-    /// A device tries an address for some seconds, and then comes back after its own backoff.
+    /// The minimum time between two redirects of a device, longer than a failed connection attempt and the backoff after it.
     static let milliseconds: UInt64 = 60_000
     private static let capacity = 1 << 14
 
@@ -98,10 +100,10 @@ struct SentAway {
         var at: UInt64 = 0
     }
 
-    /// Empty until the first device comes.
+    /// Empty until the first redirect.
     private var entries: [Entry] = []
 
-    /// Notes that a device is told now; false when it was told a moment ago.
+    /// Records a redirect; returns false if the device was redirected less than `milliseconds` ago.
     mutating func take(_ device: DeviceID, now: UInt64) -> Bool {
         if entries.isEmpty { entries = Array(repeating: Entry(), count: Self.capacity) }
         let place = Int(truncatingIfNeeded: device.low) & (Self.capacity - 1)
@@ -112,49 +114,50 @@ struct SentAway {
     }
 }
 
-/// The addresses at which devices reach a gateway, past any balancer.
+/// The addresses at which devices reach a gateway directly, without a load balancer.
 struct DeviceAddresses: Sendable, Equatable {
     var plain: String?
     var secure: String?
 }
 
-/// The links to the other gateways, as loops use them; from any thread.
+/// The links to the other gateways; methods can be called from any thread unless they name a loop.
 protocol GatewayLinks: AnyObject, Sendable {
-    /// Takes messages for a part's shard.
+    /// Queues messages for a partition and empties the array.
     ///
-    /// - Returns: false when there is no link to the gateway, or too much waits for it; the caller then answers itself.
-    ///   After true each question gets one answer: the other gateway's, or its busy form when the link breaks.
+    /// - Returns: false if the link is down or its backlog is full; the caller then answers the messages itself. After true, each
+    ///   question gets exactly one answer: the other gateway's, or a busy answer if the link breaks.
     func send(_ messages: inout [LoopMessage], part: Int, to node: Int) -> Bool
 
-    /// Takes answers for loops of another gateway, each of which its route names; the batch stays the caller's.
+    /// Queues answers for loops of another gateway; each answer's route names its loop.
     ///
-    /// False when there is no link, and nobody waits for them.
+    /// - Returns: false if the link is down. The other gateway then answers its questions as busy itself. The caller keeps
+    ///   `answers`.
     func send(_ answers: AnswerBatch, loop: Int, to node: Int) -> Bool
 
-    /// Answers as busy what a gateway was asked of a part that it does not own any more, and ends the relays of its devices.
+    /// Answers pending questions to a partition's former owner as busy, and ends the relays of its devices.
     func forget(part: Int, at node: Int)
 
-    /// Tells every other gateway; one that no link reaches now is told later.
+    /// Sends news to every other gateway. The news is queued for each gateway without a working link.
     func tell(_ news: GatewayNews)
 
-    /// Descriptors that devices relayed to this gateway take beside their connections.
+    /// The number of additional descriptors that devices relayed to this gateway use, beside their connections.
     var relayEndCount: Int { get }
 
-    /// Relays a device's connection to the gateway that serves it.
+    /// Relays a device's connection to the gateway that owns the device.
     ///
     /// - Parameters:
-    ///   - connection: with what was read of it and is still to be understood.
-    ///   - hello: what the device said.
-    ///   - isSecure: the device speaks TLS.
-    ///   - node: the gateway of its part.
-    ///   - loop: where the connection was taken; it stays there.
-    ///   - ended: runs on that loop when the connection is over.
+    ///   - connection: The connection, with its unparsed received bytes.
+    ///   - hello: The device's Hello.
+    ///   - isSecure: Whether the device uses TLS.
+    ///   - node: The owner of the device's partition.
+    ///   - loop: The loop that accepted the connection. The connection stays on it.
+    ///   - ended: Runs on `loop` when the connection is closed.
     func relay(
         _ connection: DetachedConnection, hello: AdoptedHello, isSecure: Bool, to node: Int, on loop: EventLoop,
         ended: @escaping () -> Void)
 
-    /// Ends up to `count` devices of this loop that other gateways own; to be called on `loop`.
+    /// Ends up to `count` relays of devices on this loop; must be called on `loop`.
     ///
-    /// - Returns: how many it ended.
+    /// - Returns: The number of relays it ended.
     func endRelays(_ count: Int, on loop: EventLoop) -> Int
 }

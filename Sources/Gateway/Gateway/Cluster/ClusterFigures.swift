@@ -1,9 +1,9 @@
 package import Cluster
 internal import Platform
 
-/// The cluster in numbers, as one of its gateways sees it.
+/// Metrics of the cluster as seen by one gateway.
 package struct ClusterFigures: Sendable {
-    /// What happened to parts since the start.
+    /// The number of membership events since the start.
     package struct Counts: Sendable {
         package var takenOver = 0
         package var received = 0
@@ -26,9 +26,9 @@ package struct ClusterFigures: Sendable {
         }
     }
 
-    /// The links with one other gateway, both ways.
+    /// The links with one other gateway, in both directions.
     package struct Link: Sendable {
-        /// Its address for links: the same after a restart, as its number is not.
+        /// The peer's link address, which identifies it across restarts; its number changes.
         package var peer: String
         package var isUp = false
         package var sentBytes: UInt64 = 0
@@ -52,17 +52,17 @@ package struct ClusterFigures: Sendable {
     package init() {}
 }
 
-/// Whether a gateway of a cluster can do its part, for `/readyz`.
+/// The gateway's ability to serve in the cluster, for `/readyz`.
 package struct ClusterHealth: Sendable, Equatable {
-    /// Why it cannot: the word of the page.
+    /// The reason the gateway is not ready; the raw value appears in `/readyz`.
     package enum Fault: String, Sendable {
-        /// It gives its parts away.
+        /// The gateway is handing its partitions over.
         case draining
-        /// Its lease has run out, and no part is left that it can serve.
+        /// The lease has expired and no partition here can take writes.
         case redisAway
-        /// It has no link to any of several other gateways.
+        /// Links to all of several other gateways are down.
         case clusterCut
-        /// Nobody serves any part, as far as is known here.
+        /// No partition has a known owner.
         case noOwner
     }
 
@@ -70,20 +70,20 @@ package struct ClusterHealth: Sendable, Equatable {
     package var node = 0
     package var ownedParts = 0
     package var partsWithoutOwner: [Int] = []
-    /// When the lease was renewed last, in milliseconds since 1970.
+    /// The last lease renewal, in milliseconds since 1970, while the register is unreachable; otherwise `nil`.
     package var redisAwaySince: Int64?
-    /// Addresses of gateways without a link.
+    /// Addresses of gateways whose link is down.
     package var linksDown: [String] = []
-    /// Only this gateway has lost the register: the others have its parts, and its devices are served there.
+    /// Whether only this gateway has lost the register; the others then own its partitions and can serve its devices.
     package var isCutOff = false
 
     package init() {}
 
-    /// Another gateway of the cluster, as this one's links know it.
+    /// Another gateway of the cluster, as seen over the links.
     package struct Peer: Sendable {
         package var address: String
         package var isUp: Bool
-        /// It said so in its last heartbeat.
+        /// Whether the peer's last heartbeat reported a valid lease.
         package var holdsLease: Bool
 
         package init(address: String, isUp: Bool, holdsLease: Bool = false) {
@@ -91,26 +91,28 @@ package struct ClusterHealth: Sendable, Equatable {
         }
     }
 
-    /// A lease that ended so long ago is one that the others have acted upon: parts are taken over within three seconds.
+    /// The lease age, in milliseconds, after which takeovers have finished; they need at most three seconds.
     package static let cutOffMilliseconds: Int64 = 10_000
 
-    /// Judges what is known.
+    /// Derives the health of this gateway.
     ///
-    /// A gateway is not ready when another one would serve better. Parts without owner are missing at every gateway, so they
-    /// are reported and do not take every gateway from its balancer, unless all parts are missing. Of two gateways without a
-    /// link neither is better. Without the register no gateway renews its lease and none can take parts over, so a gateway
-    /// whose parts still take writes stays ready. It is cut off when another one holds its lease, or when it reaches none of
-    /// them: a Redis that is away for all of them is no reason to disconnect devices.
+    /// A gateway is not ready if another one would serve devices better. Partitions without an owner affect all gateways equally.
+    /// They are reported, but they make the gateway not ready only if all partitions lack an owner. With two gateways, a broken
+    /// link does not show which side is better.
+    ///
+    /// Without the register, all leases expire and takeovers stop. A gateway whose partitions still take writes therefore stays
+    /// ready. A gateway is cut off if a peer still holds its lease, or if it reaches no peer. A Redis outage that affects all
+    /// gateways is no reason to disconnect devices.
     ///
     /// - Parameters:
-    ///   - membership: this gateway's standing in the register.
-    ///   - owners: the number of each part's owner; 0 for a part without one.
-    ///   - node: this gateway's number.
-    ///   - peers: the other gateways.
-    ///   - renewedAt: the last renewal of the lease, in milliseconds since 1970.
-    ///   - leaseAge: the time since then, in milliseconds.
-    ///   - hasWorkingPart: the log of a part here takes writes, as far as is known.
-    /// - Returns: the fault that takes the gateway from its balancer, if any, and what is missing.
+    ///   - membership: This gateway's state in the register.
+    ///   - owners: The owner's number for each partition; 0 without an owner.
+    ///   - node: This gateway's number.
+    ///   - peers: The other gateways.
+    ///   - renewedAt: The last renewal of the lease, in milliseconds since 1970.
+    ///   - leaseAge: The time since the last renewal, in milliseconds.
+    ///   - hasWorkingPart: Whether the log of at least one partition here is known to take writes.
+    /// - Returns: The fault that makes the gateway not ready, if any, and the missing partitions and links.
     package static func judge(
         membership: Membership.Health, owners: [Int], node: Int, peers: [Peer],
         renewedAt: Int64, leaseAge: Int64, hasWorkingPart: Bool
@@ -138,7 +140,7 @@ package struct ClusterHealth: Sendable, Equatable {
         return health
     }
 
-    /// Why the gateway is not ready, or what is missing although it is; `nil`: nothing.
+    /// The reason the gateway is not ready, or the problems of a ready gateway; `nil` without problems.
     package var reason: String? {
         var words: [String] = []
         switch fault {
@@ -158,12 +160,11 @@ package struct ClusterHealth: Sendable, Equatable {
 }
 
 extension ClusterContext {
-    /// Who serves each part, as far as is known here; 0: nobody.
+    /// The known owner of each partition; 0 without an owner.
     var allOwners: [Int] { (0..<partCount).map { owner(of: $0) } }
 }
 
 extension MembershipRunner.View {
-    /// The other gateways and whether there is a link to each.
     private func others(_ links: ClusterLinks) -> [(node: Int, peer: ClusterHealth.Peer)] {
         snapshot.members.filter { $0.key != node && !$0.value.info.address.isEmpty }.map { member in
             let number = Int(member.key.number)
@@ -194,7 +195,7 @@ extension MembershipRunner.View {
         figures.leaseAge = max(0, SystemClock.monotonicTime - membership.renewedAt)
         (figures.registerTimes, figures.registerFailures) = (registerTimes, registerFailures)
         figures.clockOffset = clockOffset
-        // A gateway that starts again at its address is another member for as long as its old lease lasts.
+        // A restarted gateway has two members with the same address until the lease of the old member ends.
         var byAddress: [String: ClusterFigures.Link] = [:]
         for other in others(links) {
             var link = byAddress[other.peer.address] ?? ClusterFigures.Link(peer: other.peer.address)

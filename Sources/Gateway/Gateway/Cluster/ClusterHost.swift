@@ -5,11 +5,11 @@ internal import Platform
 internal import PushAPI
 internal import Wire
 
-/// What the cluster's membership wants of this gateway, carried out: parts opened and closed, routes, links.
+/// Carries out membership decisions on this gateway: opens and closes partitions, and sets routes.
 final class ClusterHost: @unchecked Sendable {
-    // Sound because what changes is behind locks; `context` is set once, before anything runs.
+    // Sound because mutable state is behind locks; `context` is set once, before any thread starts.
 
-    /// What became of a part.
+    /// The result of opening or closing a partition.
     enum Report: Sendable {
         case opened(Int, epoch: UInt64)
         case failed(Int, epoch: UInt64, StoreError)
@@ -18,13 +18,13 @@ final class ClusterHost: @unchecked Sendable {
     }
 
     private struct State {
-        /// The epochs under which parts are wanted here.
+        /// The epochs under which this gateway should own partitions.
         var wanted: [Int: UInt64] = [:]
-        /// Parts that are being opened, served or closed here.
+        /// Partitions that are opening, open or closing here.
         var openings: [Int: PartOpening] = [:]
-        /// Epochs under which such a part is to be opened as soon as it is closed.
+        /// Epochs under which a partition is reopened after its current opening has closed.
         var next: [Int: UInt64] = [:]
-        /// The void tokens were told since the start.
+        /// Whether the list of void tokens has arrived since the start.
         var knowsTokens = false
         var isAskingForTokens = false
         var startedAt: Int64 = 0
@@ -32,9 +32,9 @@ final class ClusterHost: @unchecked Sendable {
         var isStopping = false
     }
 
-    /// Parts are opened at once in this number; each waits for Redis most of the time.
+    /// The number of partitions that open concurrently; a worker spends most of its time waiting for Redis.
     private static let workerCount = 4
-    /// A part that is given away finishes within two seconds (`Partition.release`).
+    /// The time a former owner has to answer; a released partition finishes within two seconds (`Partition.release`).
     private static let answerMilliseconds: Int64 = 3_000
 
     let engine: RedisEngine
@@ -47,12 +47,14 @@ final class ClusterHost: @unchecked Sendable {
     private var threads: [JoinableThread] = []
     private var boxedContext: GatewayContext?
 
+    /// Creates a host that owns no partition.
+    ///
     /// - Parameters:
-    ///   - engine: opens and closes the parts.
-    ///   - cluster: learns who owns them.
-    ///   - partCount: how many there are.
-    ///   - loops: those of the parts, by part modulo their number.
-    ///   - time: gateway time.
+    ///   - engine: The engine that opens and closes partitions.
+    ///   - cluster: The context that receives each change of owner.
+    ///   - partCount: The number of partitions.
+    ///   - loops: The event loops. A partition is on the loop of its number modulo their count.
+    ///   - time: The gateway time.
     init(engine: RedisEngine, cluster: ClusterContext, partCount: Int, loops: [EventLoop], time: SharedTime) {
         (self.engine, self.cluster, self.partCount) = (engine, cluster, partCount)
         (self.loops, self.time) = (loops, time)
@@ -65,7 +67,7 @@ final class ClusterHost: @unchecked Sendable {
 
     func loop(of part: Int) -> EventLoop { loops[part % loops.count] }
 
-    /// Begins to work; `report` is called from any thread.
+    /// Starts the workers; `report` is called from any thread.
     func start(_ context: GatewayContext, report: @escaping @Sendable (Report) -> Void) throws(SystemError) {
         boxedContext = context
         state.withLock { $0.startedAt = SystemClock.monotonicTime }
@@ -75,7 +77,7 @@ final class ClusterHost: @unchecked Sendable {
         }
     }
 
-    /// Opens nothing any more; what is being opened is given up.
+    /// Starts no more openings, and cancels those in progress.
     func beginStop() {
         state.broadcast { state in
             state.isStopping = true
@@ -83,7 +85,7 @@ final class ClusterHost: @unchecked Sendable {
         }
     }
 
-    /// Waits for the workers' last steps; the loops have ended.
+    /// Waits for the workers to finish; the loops must have ended.
     func stop() {
         beginStop()
         for thread in threads { thread.join() }
@@ -122,7 +124,7 @@ final class ClusterHost: @unchecked Sendable {
 
     // MARK: Parts
 
-    /// Begins to serve a part under an epoch; ends with `opened`, `failed` or, if it is given up meanwhile, `closed`.
+    /// Starts to open a partition under an epoch; reports `opened`, `failed` or, if the epoch was cancelled, `closed`.
     func open(_ part: Int, epoch: UInt64) {
         let opening = PartOpening(part, epoch: epoch, host: self)
         var isFree = false
@@ -130,24 +132,24 @@ final class ClusterHost: @unchecked Sendable {
             guard !state.isStopping else { return }
             state.wanted[part] = epoch
             isFree = state.openings[part] == nil
-            // The present owner's steps come first: one part is open here once.
+            // A partition is open here only once, so a reopening waits until the current owner's shard has closed.
             if isFree { state.openings[part] = opening } else { state.next[part] = epoch }
         }
         if isFree { onWorker { opening.open() } }
     }
 
-    /// Stops serving it; ends with `closed`.
+    /// Closes a partition; reports `closed` afterwards.
     func close(_ part: Int, epoch: UInt64, isLost: Bool = false) {
         var opening: PartOpening?
         state.broadcast { state in
             if state.wanted[part] == epoch { state.wanted[part] = nil }
-            // A call about an earlier epoch may come late: it does not close the present ownership.
+            // A late call for an earlier epoch must not close the current one.
             if let present = state.openings[part], present.epoch == epoch { opening = present }
         }
         guard let opening else { return }
         if cluster.owner(of: part) == cluster.node { cluster.setOwner(0, of: part) }
         context.submit(to: part) { partition in
-            // Still being opened: the opening sees that it is given up, and ends it.
+            // An opening in progress detects the cancellation and closes the partition itself.
             guard partition.isServing, opening.isOwned else { return }
             partition.release(isLost: isLost) { [self] in
                 onWorker { [self] in
@@ -158,7 +160,7 @@ final class ClusterHost: @unchecked Sendable {
         }
     }
 
-    /// The part's log obeys another owner.
+    /// Closes a partition whose log was fenced by another owner.
     func partLost(_ part: Int, epoch: UInt64) {
         report(.lost(part, epoch: epoch))
         close(part, epoch: epoch, isLost: true)
@@ -166,23 +168,23 @@ final class ClusterHost: @unchecked Sendable {
 
     func isGivenUp(_ part: Int, epoch: UInt64) -> Bool { state.withLock { $0.wanted[part] != epoch } }
 
-    /// The part is served here from now on.
+    /// Publishes that this gateway owns the partition, and resynchronizes state that depends on its owner.
     func served(_ part: Int) {
         cluster.setOwner(cluster.node, of: part)
         readyIfServed()
         suspectJobs(in: [part])
         announceBroadcasts(to: part)
-        // Broadcasts of its own apps, for the parts that started while nobody had it.
+        // The partition's own apps may have live broadcasts that other partitions missed while it had no owner.
         let count = context.partitionCount
         context.submit(to: part) { partition in
             for other in 0..<count where other != part { partition.announceBroadcasts(to: other) }
         }
     }
 
-    /// What is for a part goes to this node from now on; 0: nobody has it.
+    /// Routes a partition's messages to a node; 0 means no owner.
     func setRoute(_ part: Int, to node: Int) {
         let before = cluster.owner(of: part)
-        // While the part is served here, its own opening and release set the owner.
+        // While this gateway owns the partition, its opening and release set the owner.
         guard node != cluster.node, before != cluster.node || isGivenUpAltogether(part), node != before else { return }
         cluster.setOwner(node, of: part)
         if before != 0, before != cluster.node { forgetLater(part, at: before) }
@@ -193,7 +195,7 @@ final class ClusterHost: @unchecked Sendable {
         if part == 0 { askForTokens() }
     }
 
-    /// Gives a former owner time to answer what it has accepted; the rest is answered as busy.
+    /// Answers the remaining pending questions to a former owner as busy after `answerMilliseconds`.
     private func forgetLater(_ part: Int, at node: Int) {
         let links = cluster.links
         context.host(of: part).submit { host in
@@ -201,7 +203,7 @@ final class ClusterHost: @unchecked Sendable {
         }
     }
 
-    /// A link to a gateway is there, perhaps again: it may have missed what was told meanwhile.
+    /// Resynchronizes after this gateway's link to a node is established, because earlier messages may be lost.
     func linked(_ node: Int) {
         let parts = (0..<partCount).filter { cluster.owner(of: $0) == node }
         suspectJobs(in: parts)
@@ -211,20 +213,20 @@ final class ClusterHost: @unchecked Sendable {
         }
     }
 
-    /// A gateway's own link to this one is there, perhaps again: what it told meanwhile did not come.
+    /// Resynchronizes after a node established its own link to this gateway, because its earlier news may be lost.
     func heard(_ node: Int) {
         suspectJobs(in: (0..<partCount).filter { cluster.owner(of: $0) == node })
         if cluster.owner(of: 0) == node { askForTokens() }
     }
 
-    /// Makes every loop ask these parts for due jobs again, regardless of their earlier answers.
+    /// Makes every loop ask these partitions for due jobs again, regardless of earlier answers.
     private func suspectJobs(in parts: [Int]) {
         context.tellAll { loop in
             for part in parts { loop.handoff.suspect(part, now: Int64(loop.loop.now)) }
         }
     }
 
-    /// The gateway takes work once it knows an owner of every part, and which tokens are void.
+    /// Accepts work after the void tokens and an owner of every partition are known.
     private func readyIfServed() {
         guard !context.isReady, state.withLock({ $0.knowsTokens }),
             (0..<partCount).allSatisfy({ cluster.owner(of: $0) != 0 })
@@ -232,10 +234,10 @@ final class ClusterHost: @unchecked Sendable {
         context.setReady()
     }
 
-    /// How long a gateway waits for parts that nobody serves before it takes work for the others.
+    /// The time after which a gateway accepts work although some partitions have no owner.
     private static let readyMilliseconds: Int64 = 10_000
 
-    /// Takes work for the parts that are served, though others still are not; about once a second.
+    /// Accepts work after `readyMilliseconds` if a partition has an owner; runs about once a second.
     func tend() {
         guard !context.isReady, SystemClock.monotonicTime - state.withLock({ $0.startedAt }) >= Self.readyMilliseconds,
             (0..<partCount).contains(where: { cluster.owner(of: $0) != 0 })
@@ -243,7 +245,7 @@ final class ClusterHost: @unchecked Sendable {
         context.setReady()
     }
 
-    /// Asks part 0's owner which tokens are void, until it answers or part 0 has none.
+    /// Requests the void tokens, with retries until part 0's owner answers or part 0 has no owner.
     private func askForTokens() {
         let isFirst = state.withLock { state in
             defer { state.isAskingForTokens = true }
@@ -279,7 +281,7 @@ final class ClusterHost: @unchecked Sendable {
 
     // MARK: The gateway's own rows
 
-    /// All tokens that some gateway voided, as part 0's owner has them.
+    /// Distributes the void tokens of all gateways, as part 0's owner stores them, to every loop.
     func learn(_ revoked: [TokenID]) {
         let left = Lock(context.hostCount)
         context.tellAll { [self] loop in
@@ -294,12 +296,12 @@ final class ClusterHost: @unchecked Sendable {
         }
     }
 
-    /// How far the apps of the admin API go.
+    /// Updates the apps to this version of the admin API's changes.
     func learn(appsVersion: UInt64) {
         context.hosts[0].submit { $0.followApps(upTo: appsVersion) }
     }
 
-    /// Takes over what part 0 keeps for all gateways.
+    /// Restores the rows that part 0 stores for all gateways.
     func restore(_ meta: MetaRows) {
         context.usage.rates.restore(meta.rates, now: time.now ?? 0)
         context.usage.online.restore(points: meta.onlinePoints, peaks: meta.onlinePeaks)

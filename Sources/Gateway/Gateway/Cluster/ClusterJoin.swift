@@ -2,28 +2,28 @@ internal import Cluster
 internal import Platform
 internal import TextForms
 
-/// Joins the register, and waits for members whose lease will end.
+/// Joins the register, and waits for the lease of a conflicting member to expire.
 struct ClusterJoin {
     let request: JoinRequest
     let name: String
     var timing = ClusterTiming()
     var now: () -> Int64 = { SystemClock.monotonicTime }
 
-    /// Joins.
+    /// Joins the register, with retries.
     ///
-    /// A member may stand in the way: it works alone, has this gateway's address, or has another secret. One that was killed
-    /// keeps its lease for a moment, and leases begin again when the register was away. So one that is still there after
-    /// three leases runs.
+    /// A member conflicts if it works alone, has this gateway's address, or has another secret. A crashed member keeps its lease
+    /// until expiry, and all leases are extended after a register outage. A member that remains for three leases is therefore
+    /// running.
     ///
     /// - Parameters:
-    ///   - register: the cluster's.
-    ///   - pause: waits before the next try; its argument is the reason.
-    /// - Returns: the reply, and when the call that got it was sent.
-    /// - Throws: `ClusterFailure` for what an operator has to change, and what `pause` throws.
+    ///   - register: The cluster's register.
+    ///   - pause: Waits before the next try; its argument is the reason.
+    /// - Returns: The reply, and the time at which its call was sent.
+    /// - Throws: `ClusterFailure` for a problem that an operator must solve, and the errors of `pause`.
     func join(
         _ register: some ClusterRegister, pause: (_ trouble: String) throws -> Void
     ) throws -> (reply: JoinReply, sentAt: Int64) {
-        // When the member that stands in the way must have ended, if it does not live.
+        // The time by which the conflicting member's lease has expired, unless the member is running.
         var end: Int64?
         while true {
             let trouble: String
@@ -31,7 +31,7 @@ struct ClusterJoin {
                 let sentAt = now()
                 let reply = try register.join(request)
                 guard let stranger = stranger(in: reply) else { return (reply, sentAt) }
-                // As a member this gateway would own parts that the others cannot reach.
+                // As a member, this gateway would own partitions that the others cannot reach.
                 do throws(RegisterError) { try register.leave(reply.node, instance: request.instance) } catch {}
                 trouble = stranger
             } catch {
@@ -52,7 +52,7 @@ struct ClusterJoin {
         }
     }
 
-    /// The description of a member with another secret; `nil`: there is none.
+    /// Describes a member with another secret; returns `nil` without one.
     private func stranger(in reply: JoinReply) -> String? {
         let strangers = reply.snapshot.members.filter {
             $0.key != reply.node && !request.info.sharesSecret(with: $0.value.info)

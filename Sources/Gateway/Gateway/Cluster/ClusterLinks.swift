@@ -2,21 +2,21 @@ internal import EventLoops
 internal import Platform
 internal import Wire
 
-/// The hosts' side of the links: messages go to the hub, what comes in goes to the hosts' mailboxes.
+/// Connects the hosts to the links: passes messages to the hub, and received messages to the hosts' mailboxes.
 final class ClusterLinks: GatewayLinks, LinkReceiver, @unchecked Sendable {
-    // Sound because `context` is set once, before the hub starts; the rest synchronizes itself.
+    // Sound because `context` is set once, before the hub starts; other mutable state is synchronized.
 
-    /// `nil`: the gateway works alone.
+    /// The transport; `nil` without links to other gateways.
     let hub: ClusterTransport?
     private let changed = Lock<@Sendable (LinkEvent) -> Void>({ _ in })
     private let nudged = Lock<@Sendable () -> Void>({})
     private var context: GatewayContext?
-    /// The hosts'.
+    /// The hosts' mailboxes.
     private var mailboxes: [Mailbox<Mail>] = []
 
     init(_ hub: ClusterTransport?) { self.hub = hub }
 
-    /// Begins to take and to make links; `changed` is called on the link loop.
+    /// Starts to accept and to make links; `changed` is called on the link loop.
     func start(
         _ context: GatewayContext, node: Int, mailboxes: [Mailbox<Mail>],
         changed: @escaping @Sendable (LinkEvent) -> Void, nudged: @escaping @Sendable () -> Void
@@ -31,7 +31,7 @@ final class ClusterLinks: GatewayLinks, LinkReceiver, @unchecked Sendable {
 
     func renumber(_ node: Int) { hub?.renumber(node) }
 
-    /// Asks another gateway to look at the register now; it does so by itself a little later.
+    /// Asks another gateway to read the register now instead of at its next poll.
     func nudge(_ node: Int) {
         var messages = [LoopMessage.news(.registerChanged)]
         _ = hub?.send(&messages, part: 0, to: node)
@@ -68,7 +68,7 @@ final class ClusterLinks: GatewayLinks, LinkReceiver, @unchecked Sendable {
         hub.relay(connection, hello: hello, isSecure: isSecure, to: node, on: loop, ended: ended)
     }
 
-    /// Ends up to `count` devices of this loop that other gateways own; to be called on `loop`.
+    /// Ends up to `count` relays of devices on this loop; must be called on `loop`.
     func endRelays(_ count: Int, on loop: EventLoop) -> Int { hub?.endRelays(count, on: loop) ?? 0 }
 
     // MARK: In
@@ -82,7 +82,7 @@ final class ClusterLinks: GatewayLinks, LinkReceiver, @unchecked Sendable {
     }
 
     func receive(_ answers: AnswerBatch, forHost host: Int) -> Bool {
-        // Another gateway answers nothing that no host asked.
+        // An answer for an unknown host belongs to no question of this gateway.
         guard mailboxes.indices.contains(host) else { return true }
         return mailboxes[host].send(Mail(.answers(answers)))
     }
@@ -98,7 +98,7 @@ final class ClusterLinks: GatewayLinks, LinkReceiver, @unchecked Sendable {
         let part = preamble.device.bucket.loop(of: context.partitionCount)
         let adopted = AdoptedConnection(
             connection: connection, isSecure: preamble.isSecure, hello: preamble.device, isRelayed: true)
-        // A full mailbox closes the connection: its device comes back after its own backoff.
+        // A full mailbox closes the connection; the device reconnects after its own backoff.
         _ = mailboxes[part % mailboxes.count].send(Mail(.adopt(adopted)))
     }
 }

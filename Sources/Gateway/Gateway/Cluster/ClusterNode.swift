@@ -10,20 +10,20 @@ internal import Redis
 internal import TextForms
 internal import Wire
 
-/// The reason for which a gateway cannot join its cluster: a wrong setting, here or at the servers.
+/// A wrong setting, in this gateway or in Redis, that prevents a gateway from joining its cluster.
 struct ClusterFailure: Error, CustomStringConvertible {
     let description: String
 }
 
-/// This gateway's side of its cluster: the store on Redis, the register, the links, and what they make of the loops.
+/// This gateway as a member of its cluster: the store on Redis, the register, the links, and the membership.
 ///
-/// Made and stopped by the control thread. Without `cluster.listen` it is the cluster's only gateway and has no links.
+/// Only the control thread creates and stops it. Without `cluster.listen` it is the cluster's only gateway and has no links.
 final class ClusterNode {
     let context: ClusterContext
     let engine: RedisEngine
     let partCount: Int
     let queueEpoch: UInt64
-    /// The store's when the gateway joined.
+    /// The store's history at the time of the join.
     let history: StoreHistory
     let tokenKey: [UInt8]
     private let log: Log
@@ -39,9 +39,7 @@ final class ClusterNode {
     private var droppedNews: UInt64 = 0
     private var hasStarted = false
 
-    /// Checks the servers' settings, and joins.
-    ///
-    /// Waits as long as the servers are in trouble that ends by itself.
+    /// Checks the Redis servers' settings and joins the cluster; retries while the servers have a temporary problem.
     ///
     /// - Throws: `ClusterFailure` with every wrong setting and its remedy, `ListenFailure` for `cluster.listen`, `StoreError`,
     ///   `StartInterrupted`.
@@ -137,9 +135,9 @@ final class ClusterNode {
         } catch { throw ClusterFailure(description: "store.redis.tls: \(error)") }
     }
 
-    /// Refuses servers whose settings do not keep what the store promises, and waits for the others.
+    /// Rejects servers whose settings break the store's guarantees, and retries while servers have a temporary problem.
     ///
-    /// - Returns: the findings that do not stop a start.
+    /// - Returns: The findings that do not prevent a start.
     private static func check(
         _ servers: RedisCluster, _ name: String, _ redis: RedisConfiguration, acceptsClock: Bool, _ wait: StartWait
     ) throws -> [RedisProblem] {
@@ -148,7 +146,7 @@ final class ClusterNode {
             var found: [RedisProblem] = []
             do throws(RedisError) {
                 found = try RedisSettings.check(servers, name: name, minReplicas: redis.minReplicas)
-                // A machine that has just started may have a wrong clock until NTP has answered.
+                // The clock of a machine that has just booted may be wrong until NTP has synchronized.
                 if !acceptsClock, !found.contains(where: { $0.kind == .passing }),
                     let problem = try ClockCheck.problem(servers)
                 {
@@ -173,7 +171,7 @@ final class ClusterNode {
         }
     }
 
-    /// The first is used, each is accepted.
+    /// Returns the keys of the links: the first is used, and all are accepted.
     private static func keys(_ settings: ClusterConfiguration) throws(TLSFailure) -> [PresharedKey] {
         var keys: [PresharedKey] = []
         for secret in settings.secrets {
@@ -186,7 +184,7 @@ final class ClusterNode {
         var info = MemberInfo()
         info.address = settings.listen == nil ? "" : (settings.advertise ?? settings.listen)?.description ?? ""
         info.release = Version.text
-        // A secret that is too short has no mark; the links' own start says so.
+        // A secret that is too short has no mark; the start of the links reports the error.
         info.secretMarks = ((try? Self.keys(settings)) ?? []).map(\.mark)
         info.deviceAddress = settings.deviceAddress?.description ?? ""
         info.deviceTLSAddress = settings.deviceTLSAddress?.description ?? ""
@@ -234,11 +232,11 @@ final class ClusterNode {
 
     // MARK: Start and stop
 
-    /// The highest gateway time that some gateway of the cluster has given.
+    /// The highest gateway time that any gateway of the cluster has recorded.
     var clockFloor: Int64 { runner.view.clockFloor }
     var view: MembershipRunner.View { runner.view }
 
-    /// Looks at what is still missing, at this machine's clock, and at what the links dropped; about once a second.
+    /// Checks readiness, the lease, the clock and dropped news about once a second.
     func tend() {
         let view = runner.view
         if hasStarted {
@@ -267,7 +265,7 @@ final class ClusterNode {
         }
     }
 
-    /// What the admin API shows of the cluster, and what it asks for.
+    /// Sets the callbacks of the admin API.
     private func openPages(_ name: String) {
         let (runner, links, counts, engine) = (runner, links, counts, engine)
         context.setPages(
@@ -291,7 +289,7 @@ final class ClusterNode {
                 }))
     }
 
-    /// Begins to take parts; the loops run.
+    /// Starts to own partitions; the loops must be running.
     func start(_ gateway: GatewayContext, mailboxes: [Mailbox<Mail>]) throws {
         hasStarted = true
         try host.start(gateway) { [runner, log] report in
@@ -331,7 +329,7 @@ final class ClusterNode {
         try runner.start()
     }
 
-    /// Gives all parts to the others, for as long as that may take; alone, it closes them.
+    /// Hands all partitions over within a time limit, or closes them if no other gateway exists.
     func leave(withinMilliseconds limit: Int64) {
         guard hasStarted else { return }
         runner.take(.leave)
@@ -340,14 +338,14 @@ final class ClusterNode {
         if !runner.view.hasLeft { log.write(.warning, .clusterLeftEarly) }
     }
 
-    /// Takes nothing any more; the loops are about to end.
+    /// Stops membership and openings, before the loops end.
     func beginStop() {
         guard hasStarted else { return }
         runner.stop()
         host.beginStop()
     }
 
-    /// The loops have ended.
+    /// Releases all resources, after the loops have ended.
     func stop() {
         if hasStarted {
             runner.stop()
@@ -360,7 +358,7 @@ final class ClusterNode {
     }
 }
 
-/// The history of the cluster's store, between the engine that notices a loss, the register and the gateway's loops.
+/// The history of the cluster's store, shared by the engine that detects a loss, the register and the loops.
 private final class HistoryService: Sendable {
     private struct State {
         var history: StoreHistory
@@ -381,13 +379,13 @@ private final class HistoryService: Sendable {
 
     func end() { state.withLock { ($0.gateway, $0.runner) = (nil, nil) } }
 
-    /// Redis has lost what was durable: what the next owner of the part gives may have been given before.
+    /// Requests a new history after Redis lost durable entries, because the partition's next owner may reuse their numbers.
     func renew(_ done: @escaping @Sendable (_ isRenewed: Bool) -> Void) {
         guard let runner = state.withLock({ $0.runner }) else { return done(false) }
         runner.renewHistory(done)
     }
 
-    /// Puts the register's history in force, if it is another one.
+    /// Applies the register's history if it differs from the current one.
     func take(_ history: StoreHistory) {
         let gateway: GatewayContext? = state.withLock { state in
             guard state.history != history else { return nil }
@@ -405,7 +403,7 @@ extension StoreHistory {
 }
 
 extension RedisEngine.Event {
-    /// Something that was reported durable may be gone, or a part stands still until an operator acts.
+    /// Whether durable entries may be lost, or a partition is blocked until an operator acts.
     fileprivate var isError: Bool {
         switch self {
         case .entriesLost, .streamLost, .logIsOlder, .entriesMissing, .foreignEntry, .settingsWrong: true
@@ -415,7 +413,7 @@ extension RedisEngine.Event {
 }
 
 extension RegisterRequest {
-    /// `nil`: there can be no such part or gateway.
+    /// Converts a request of the admin API; returns `nil` if the partition or gateway is out of range.
     fileprivate init?(_ request: ClusterRequest, own: NodeID, parts: Int) {
         func node(_ number: Int?) -> NodeID? { number.map { NodeID($0) } ?? own }
         switch request {
@@ -440,7 +438,7 @@ extension MembershipRunner.View {
         var status = ClusterStatus(
             name: name, node: Int(node.number), registerAgeMilliseconds: max(0, now - renewedAt),
             registerError: failure.map { "\($0)" })
-        // The server's clock, as far as it has gone on since.
+        // The server's time at the last renewal plus the time since then.
         let serverTime = snapshot.serverTime + max(0, now - renewedAt)
         for (node, member) in snapshot.members.sorted(by: { $0.key < $1.key }) {
             status.nodes.append(

@@ -4,16 +4,16 @@ internal import EventLoops
 internal import Platform
 internal import Wire
 
-/// The links between this gateway and the others of its cluster, on an event loop of their own.
+/// The links between this gateway and the others of its cluster, on a dedicated event loop.
 ///
-/// A loop encodes what it sends into one block for each node and part of a turn; the link loop moves bytes, and keeps what
-/// was asked until its answer is there. What comes in is decoded on the link loop and ends in the parts' mailboxes.
+/// A loop encodes its messages into one block for each node and partition per turn. The link loop moves bytes, and keeps each
+/// question until its answer arrives. It decodes received messages and puts them in the partitions' mailboxes.
 final class ClusterTransport: GatewayLinks {
-    /// Where the cluster's port is, with its real number.
+    /// The address of the cluster's port, with the actual port number.
     let address: SocketAddress
 
     private let loop: EventLoop
-    /// Takes the trunks that other gateways made.
+    /// The loop for trunks that other gateways opened.
     private let relayLoop: EventLoop
     private let peerConnections: Confined<PeerConnections>
     private let parcels: Mailbox<OutgoingBatch>
@@ -28,17 +28,17 @@ final class ClusterTransport: GatewayLinks {
     private let news = Lock(LinkNews())
     private let node = Lock(0)
 
-    /// The peer connections are made before the transport.
+    /// Breaks the initialization cycle: the peer connections are created before the transport.
     private final class Retelling {
         weak var hub: ClusterTransport?
     }
 
-    /// Only the link loop touches the value.
+    /// A value that only the link loop accesses.
     private struct Confined<Value>: @unchecked Sendable {
         let value: Value
     }
 
-    /// Listens on `listen`, and takes nobody before `start`.
+    /// Listens on `listen`, but accepts no connection before `start`.
     init(listen: String, settings: LinkSettings, batches: SpareBatches) throws {
         precondition((1...Route.loopLimit).contains(settings.parts), "a route has room for the number of a part")
         let listening = ListeningSocket.Handle(try ListeningSocket(listen))
@@ -58,7 +58,7 @@ final class ClusterTransport: GatewayLinks {
         retelling.hub = self
     }
 
-    /// Begins to take connections and to make them, as this node.
+    /// Starts to accept and to make connections, as this node.
     ///
     /// The receiver is not retained.
     func start(node: Int, receiver: any LinkReceiver) throws {
@@ -70,13 +70,13 @@ final class ClusterTransport: GatewayLinks {
         try loop.start()
     }
 
-    /// The node has another number: its lease was lost, and it joined again.
+    /// Changes this node's number after it lost its lease and joined again.
     func renumber(_ node: Int) {
         self.node.withLock { $0 = node }
         loop.submit { [peerConnections] in peerConnections.value.renumber(node) }
     }
 
-    /// Ends all links; questions that are under way are answered as busy first.
+    /// Ends all links, after answering pending questions as busy.
     func stop() {
         loop.stop()
         loop.join()
@@ -84,12 +84,12 @@ final class ClusterTransport: GatewayLinks {
         relayLoop.join()
     }
 
-    /// Keeps links to these nodes and to no others; the node's own number among them is passed over.
+    /// Keeps links to exactly these nodes; ignores this node's own entry.
     func setPeers(_ peers: [LinkPeer]) { loop.submit { [peerConnections] in peerConnections.value.setPeers(peers) } }
 
-    /// Answers as busy what was asked of a part that the node does not own any more, and ends the relays of its devices.
+    /// Answers pending questions to a partition's former owner as busy, and ends the relays of its devices.
     ///
-    /// An owner that gave the part away has told its devices; one that is gone without a word has not.
+    /// An owner that released the partition has closed its devices itself; a crashed owner has not.
     func forget(part: Int, at node: Int) {
         relays.close(node, part: part)
         loop.submit { [peerConnections] in peerConnections.value.forget(part: part, at: node) }
@@ -102,18 +102,18 @@ final class ClusterTransport: GatewayLinks {
     }
     func isUp(_ node: Int) -> Bool { ports[node]?.isLinkUp ?? false }
 
-    /// States in each heartbeat whether this gateway holds its lease.
+    /// Sets the lease state that each heartbeat reports.
     func setLease(_ lease: LinkFrame.Lease) { ports.setLease(lease) }
 
-    /// Whether a node with a link says that it holds its lease.
+    /// Returns whether a node's link is up and its last heartbeat reported a valid lease.
     func holdsLease(_ node: Int) -> Bool { ports[node].map { $0.isLinkUp && $0.lease == .held } ?? false }
 
     // MARK: From the loops
 
-    /// Sends messages for a part to its owner and empties the array.
+    /// Sends messages for a partition to its owner and empties the array.
     ///
-    /// - Returns: false when the link is down or full: the array is as it was, and the caller refuses its messages as for
-    ///   a full mailbox. Otherwise each question has one answer: the owner's, or its busy form.
+    /// - Returns: false if the link is down or full. The array is then unchanged, and the caller refuses its messages as for a
+    ///   full mailbox. Otherwise each question gets exactly one answer: the owner's, or a busy answer.
     func send(_ messages: inout [LoopMessage], part: Int, to node: Int) -> Bool {
         guard !messages.isEmpty else { return true }
         guard let port = ports[node], port.mayAsk(byteLimit: settings.waitingByteLimit) else {
@@ -141,12 +141,10 @@ final class ClusterTransport: GatewayLinks {
         return true
     }
 
-    /// Sends answers to the node that asked; each finds its loop by its route.
+    /// Sends answers to the node that asked; the caller keeps the batch.
     ///
-    /// The batch stays the caller's.
-    ///
-    /// - Returns: false when the node's link is not there, or takes no more. Such a link is closed. In both cases the node
-    ///   answers the questions as busy itself.
+    /// - Returns: false if the node's link is down or full. A full link is closed. In both cases the node answers its questions
+    ///   as busy itself.
     func send(_ answers: AnswerBatch, loop: Int, to node: Int) -> Bool {
         guard let port = ports[node], port.hasAsker else {
             countRefused(node)
@@ -164,7 +162,7 @@ final class ClusterTransport: GatewayLinks {
         return true
     }
 
-    /// An answer that is lost while its link stays would leave its caller waiting.
+    /// Closes the node's link, because the caller of a lost answer would wait for as long as the link stays open.
     private func dropAsker(_ node: Int) -> Bool {
         countRefused(node)
         loop.submit { [peerConnections] in peerConnections.value.dropAsker(node) }
@@ -176,10 +174,9 @@ final class ClusterTransport: GatewayLinks {
         ports[node]?.countRefused()
     }
 
-    /// What went over the links with a node, both ways.
+    /// Returns the bytes and refusals of the links with a node, in both directions.
     func figures(of node: Int) -> LinkFigures { ports[node]?.figures ?? LinkFigures() }
 
-    /// Tells all other gateways; whom a link does not reach now is told when it does.
     func tell(_ item: GatewayNews) {
         news.withLock { $0.add(item) }
         tellNews()
@@ -188,7 +185,7 @@ final class ClusterTransport: GatewayLinks {
     private func tellNews() {
         for node in news.withLock({ $0.waitingNodes }) {
             guard ports[node]?.mayAsk(byteLimit: settings.waitingByteLimit) ?? false else { continue }
-            // Noted as sent before it is: a link that ends in between brings them back.
+            // The news is recorded as sent first, so a link that breaks during the send queues it again.
             let now = SystemClock.monotonicMilliseconds
             let items = news.withLock { news in
                 let items = news.take(node)
@@ -202,12 +199,12 @@ final class ClusterTransport: GatewayLinks {
 
     // MARK: Relays
 
-    /// Inner ends of the socket pairs of devices that other gateways relay to this one.
+    /// The number of inner socket-pair ends for devices that other gateways relay to this one.
     var relayEndCount: Int { relayEnds.value }
 
-    /// Passes a device on to the gateway that owns it, over the loop's trunk; to be called on `loop`.
+    /// Relays a device to its owner over the loop's trunk; must be called on `loop`.
     ///
-    /// When the owner cannot be reached, the device is told to come back.
+    /// If the owner is unreachable, the device receives a Close with a retry window.
     func relay(
         _ connection: DetachedConnection, hello device: AdoptedHello, isSecure: Bool, to node: Int, on loop: EventLoop,
         ended: @escaping () -> Void
@@ -234,10 +231,10 @@ final class ClusterTransport: GatewayLinks {
             timeoutMilliseconds: settings.times.identificationMilliseconds, ended: ended)
     }
 
-    /// Ends up to `count` devices of this loop that other gateways own; to be called on `loop`.
+    /// Ends up to `count` relays of devices on this loop; must be called on `loop`.
     func endRelays(_ count: Int, on loop: EventLoop) -> Int { relays.end(count, on: loop) }
 
-    /// What a device is told whose owner cannot be reached.
+    /// The Close frame for a device whose owner is unreachable.
     private static let farewell: [UInt8] = {
         var close = Close()
         close.code = CloseCode.overloaded.rawValue

@@ -1,19 +1,18 @@
 internal import Wire
 
-/// Reads what `CompactEncoder` wrote, from another process: every length is checked, and a name that the type does not know
-/// is passed over.
+/// Decodes the output of `CompactEncoder` from an untrusted process: checks every length, and skips unknown field names.
 ///
-/// Memory is in proportion to the bytes: nothing is reserved for a count that a peer names. Signed numbers are bounded, so
-/// that sums of a few of them cannot overflow.
+/// Memory use is proportional to the input: the decoder reserves nothing for a count that a peer sends. Signed numbers are
+/// bounded, so sums of a few of them cannot overflow.
 enum CompactDecoder {
-    /// How deep values may lie in each other; the deepest message has six.
+    /// The limit for nested values; the deepest message has six levels.
     static let depthLimit = 24
-    /// The largest magnitude of a signed number; a time in milliseconds has 41 bits.
+    /// The largest magnitude of a signed number; a time in milliseconds needs 41 bits.
     static let signedLimit: Int64 = 1 << 54
 
-    /// The value that the bytes are.
+    /// Decodes the single value in `bytes`.
     ///
-    /// - Throws: `DecodingError` for bytes that are no such value, or more than one.
+    /// - Throws: `DecodingError` for bytes that are not exactly one such value.
     static func decode<Value: Decodable>(_ type: Value.Type, from bytes: UnsafeRawBufferPointer) throws -> Value {
         var cursor = CompactCursor(bytes, depth: 0)
         let value = try cursor.next()
@@ -22,12 +21,10 @@ enum CompactDecoder {
     }
 }
 
-/// A value in the bytes: its tag, and where its content is.
 private struct CompactValue {
     let tag: CompactTag
-    /// Of a number: the number as it was written.
     let number: UInt64
-    /// Of bytes, lists and structures: the content.
+    /// The content of bytes, lists and structures.
     let content: UnsafeRawBufferPointer
     let depth: Int
 
@@ -88,7 +85,6 @@ private struct CompactValue {
     }
 }
 
-/// A place in the content of a container.
 private struct CompactCursor {
     private var rest: UnsafeRawBufferPointer
     private let depth: Int
@@ -125,7 +121,6 @@ private struct CompactCursor {
         return UnsafeRawBufferPointer(rebasing: rest.prefix(count))
     }
 
-    /// The name of a structure's next field.
     mutating func name() throws -> UnsafeRawBufferPointer { try take(varint()) }
 
     mutating func next() throws -> CompactValue {
@@ -162,7 +157,7 @@ private struct CompactValueDecoder: Decoder {
     func singleValueContainer() throws -> any SingleValueDecodingContainer { CompactSingleReader(value: value) }
 }
 
-/// A structure's fields; a reader asks for them mostly in the order in which they stand.
+/// A structure's fields; a lookup starts at the last match because readers mostly ask in encoding order.
 private final class CompactFieldReader<Key: CodingKey>: KeyedDecodingContainerProtocol {
     private var fields: [(name: UnsafeRawBufferPointer, value: CompactValue)] = []
     private var last = 0
@@ -236,7 +231,7 @@ private struct CompactListReader: UnkeyedDecodingContainer {
     private var cursor: CompactCursor
     private(set) var currentIndex = 0
     var codingPath: [any CodingKey] { [] }
-    /// Not known before the end: nothing is reserved for what a peer claims.
+    /// Unknown in advance, so that nothing is reserved for a count that a peer claims.
     var count: Int? { nil }
     var isAtEnd: Bool { cursor.isAtEnd }
 

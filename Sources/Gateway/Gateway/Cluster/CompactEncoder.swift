@@ -1,7 +1,7 @@
-// The compact form of rare messages between gateways: a coder for the standard library's Codable.
+// The compact encoding of rare messages between gateways, based on Codable.
 //
-// A value is a tag and what follows it. A structure is a list of names and values behind its length, so that a reader passes
-// over names that it does not know: a release may add fields. A list has its length in bytes, too.
+// A value is a tag followed by its content. A structure is a list of names and values with its length in front. Readers can skip
+// unknown names, so a release may add fields. A list also starts with its length in bytes.
 
 internal import Wire
 
@@ -10,27 +10,26 @@ enum CompactTag: UInt8 {
     case none = 0
     case no
     case yes
-    /// A number that is not negative: seven bits a byte, the lowest first.
+    /// A non-negative number: seven bits per byte, lowest first.
     case positive
-    /// The number's complement, likewise.
+    /// The bitwise complement of a negative number, encoded like `positive`.
     case negative
-    /// The eight bytes of a floating-point number.
+    /// A floating-point number in eight bytes.
     case double
-    /// A text or bytes, their count first.
+    /// A text or bytes, after their count.
     case bytes
-    /// Values behind a length of four bytes.
+    /// Values, after their total length in four bytes.
     case list
-    /// Names, each with a value, behind a length of four bytes.
+    /// Names, each followed by a value, after their total length in four bytes.
     case fields
-    /// The sixteen bytes of an identifier.
+    /// An identifier in sixteen bytes.
     case identifier
 }
 
-/// Writes values in the compact form.
 struct CompactEncoder {
-    /// The bytes of one value.
+    /// Encodes a value.
     ///
-    /// - Throws: `EncodingError` for a value that has no form here; none of the messages between gateways is one.
+    /// - Throws: `EncodingError` for a value that cannot be encoded; messages between gateways always can.
     static func encode(_ value: some Encodable) throws -> [UInt8] {
         let writer = CompactWriter()
         try writer.put(any: value)
@@ -38,12 +37,12 @@ struct CompactEncoder {
     }
 }
 
-/// What an encoding has written, and the containers that are open.
+/// The output of an encoding, and its open containers.
 ///
-/// Containers are written one inside the other: a write to an outer one closes those inside it.
+/// A write to an outer container closes the containers inside it.
 private final class CompactWriter {
     private(set) var bytes: [UInt8] = []
-    /// Where the length of each open container stands.
+    /// The offset of each open container's length field.
     private var open: [Int] = []
 
     var depth: Int { open.count }
@@ -54,7 +53,7 @@ private final class CompactWriter {
         bytes.append(contentsOf: [0, 0, 0, 0])
     }
 
-    /// Closes the containers that are deeper than this.
+    /// Closes the containers that are nested deeper than `depth`.
     func close(to depth: Int) throws {
         while open.count > depth, let start = open.popLast() {
             guard let count = UInt32(exactly: bytes.count - start - 4) else {
@@ -114,7 +113,7 @@ private final class CompactWriter {
     }
 
     func put<Value: Encodable>(any value: Value) throws {
-        // The types are compared first: a cast that fails is slow.
+        // Types are compared before the cast, because a failing cast is slow.
         if Value.self == [UInt8].self, let value = value as? [UInt8] {
             put(CompactTag.bytes)
             put(varint: UInt64(value.count))
@@ -207,7 +206,7 @@ private struct CompactFields<Key: CodingKey>: KeyedEncodingContainerProtocol {
     mutating func nestedContainer<Inner: CodingKey>(
         keyedBy type: Inner.Type, forKey key: Key
     ) -> KeyedEncodingContainer<Inner> {
-        // The protocol lets nothing be thrown here; a container that is too large is found when the outer one closes.
+        // The protocol does not allow throwing here; closing the outer container detects a container that is too large.
         try? name(key)
         return CompactValueEncoder(writer: writer).container(keyedBy: type)
     }

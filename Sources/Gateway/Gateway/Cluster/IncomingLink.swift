@@ -2,15 +2,14 @@ internal import Delivery
 internal import EventLoops
 internal import Wire
 
-/// A connection that another gateway made to this one: its questions come over it, and their answers go back; or a trunk
-/// of devices that it relays.
+/// A connection from another gateway: a link that carries its questions and their answers, or a trunk of relayed devices.
 final class IncomingLink: LinkConnection {
     private(set) var peer: LinkHello?
     private(set) var port: PeerState?
     private let peerAddress: String
-    /// The key of the bound on unidentified connections that counts it (`PeerConnections.accept`).
+    /// The key of the bound on unidentified connections that counts this link (`PeerConnections.accept`).
     let place: String
-    /// It is a trunk, and goes to its loop.
+    /// Whether the first frame made this connection a trunk, which moves to the relay loop.
     private var isTrunk = false
 
     init(_ peerConnections: PeerConnections, peerAddress: String, place: String) {
@@ -57,7 +56,7 @@ final class IncomingLink: LinkConnection {
         }
     }
 
-    /// Looks whether the peer may talk to this gateway; says why not.
+    /// Checks whether the peer may connect; otherwise sends a Close with the reason.
     private func isWelcome(_ hello: LinkHello) -> Bool {
         let settings = peerConnections.settings
         if hello.cluster != settings.cluster || hello.parts != settings.parts {
@@ -89,7 +88,7 @@ final class IncomingLink: LinkConnection {
 
     override func received(_ bytes: UnsafeRawBufferPointer, on stream: ByteStream) -> Int {
         let count = super.received(bytes, on: stream)
-        // The Hello may be the last of the bytes.
+        // The trunk's Hello may end exactly with the received bytes, so `read` does not report a remainder.
         if isTrunk { stopped(with: UnsafeRawBufferPointer(start: nil, count: 0)) }
         return count
     }
@@ -114,7 +113,7 @@ final class IncomingLink: LinkConnection {
     override func ended(_ reason: CloseReason) {
         if peer == nil {
             peerConnections.strangerLeft(self)
-            // A stranger, or a gateway with another secret: TLS has let nobody in.
+            // TLS failed: the peer is a stranger, or a gateway with another secret.
             if case .tlsFailed(let text) = reason {
                 peerConnections.counters.count(.refusedPeers)
                 peerConnections.tell(

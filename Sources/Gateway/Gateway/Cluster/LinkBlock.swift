@@ -1,13 +1,13 @@
 internal import Platform
 
-/// Frames on their way to a link: bytes in one piece, filled by the loop that sends them.
+/// A contiguous buffer of frames for a link, filled by the sending loop.
 ///
-/// Sound to send because one loop fills it, gives it away whole and never looks again.
+/// Sound because one loop fills the block, passes it on and never accesses it again.
 final class LinkBlock: @unchecked Sendable {
     private var memory: UnsafeMutableRawPointer
     private var capacity: Int
     private(set) var byteCount = 0
-    /// What its sender counted it as; the link gives that back.
+    /// The number of bytes that its sender counted as waiting; the link subtracts it again.
     var chargedByteCount = 0
 
     init(capacity: Int = 4 << 10) {
@@ -17,7 +17,7 @@ final class LinkBlock: @unchecked Sendable {
 
     deinit { memory.deallocate() }
 
-    /// Lends the bytes; they are the block's, which is kept until `body` has returned.
+    /// Calls `body` with the bytes, which are valid only until `body` returns.
     @inline(__always)
     func withBytes<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) rethrows -> Result {
         try withExtendedLifetime(self) { try body(UnsafeRawBufferPointer(start: memory, count: byteCount)) }
@@ -25,13 +25,13 @@ final class LinkBlock: @unchecked Sendable {
 
     var copy: [UInt8] { withBytes { Array($0) } }
 
-    /// Forgets the bytes and keeps the memory; false when that is too much to keep.
+    /// Clears the block but keeps its memory; returns false if the memory is too large to keep.
     func empty() -> Bool {
         byteCount = 0
         return capacity <= LinkLimits.keptBlockByteCount
     }
 
-    /// Room for `count` bytes at the end, which belong to the block from now on.
+    /// Appends `count` uninitialized bytes and returns their address.
     @inline(__always)
     func extend(by count: Int) -> UnsafeMutableRawPointer {
         if byteCount + count > capacity { grow(to: byteCount + count) }
@@ -59,13 +59,11 @@ final class LinkBlock: @unchecked Sendable {
 
     func put(_ bytes: [UInt8]) { bytes.withUnsafeBytes { put($0) } }
 
-    /// Overwrites a number that was put down before its value was known.
     func patch<Number: FixedWidthInteger>(_ number: Number, at offset: Int) {
         precondition(offset >= 0 && offset + MemoryLayout<Number>.size <= byteCount, "a patch outside the block")
         (memory + offset).storeBytes(of: number.littleEndian, as: Number.self)
     }
 
-    /// Takes back what was put down from a place on.
     func truncate(to count: Int) {
         precondition(0...byteCount ~= count, "a block cannot be truncated to more than it has")
         byteCount = count
@@ -73,7 +71,7 @@ final class LinkBlock: @unchecked Sendable {
 
     // MARK: Frames
 
-    /// Begins a frame; its place is what `endFrame` wants.
+    /// Begins a frame; returns its start, for `endFrame`.
     func beginFrame(_ kind: LinkFrame.Kind, part: Int = 0, lease: LinkFrame.Lease = .unstated) -> Int {
         let start = byteCount
         put(UInt32(0))
@@ -88,7 +86,7 @@ final class LinkBlock: @unchecked Sendable {
     func bodyByteCount(from start: Int) -> Int { byteCount - start - LinkFrame.headerByteCount }
 }
 
-/// Emptied blocks for the next sender: a turn takes the lock once or twice, and allocates nothing.
+/// A free list of blocks, so that a turn allocates nothing.
 final class SpareBlocks: Sendable {
     private let blocks = Lock<[LinkBlock]>([])
 

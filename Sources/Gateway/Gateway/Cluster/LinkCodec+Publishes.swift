@@ -2,11 +2,11 @@ internal import Quotas
 internal import Delivery
 internal import Wire
 
-// Publishes and lists, field by field. An entry has its length in front: a later release may append fields, which an earlier
-// one passes over.
+// Publishes and lists are encoded field by field. An entry starts with its length, so an older release can skip fields that a
+// newer release appended.
 
 extension LinkCodec {
-    /// The fixed part of a publish in a frame; the offsets of its fields.
+    /// The byte offsets in the fixed part of a publish.
     private enum Entry {
         static let route = 0
         static let request = 8
@@ -41,7 +41,7 @@ extension LinkCodec {
         static let vendorCarriesAll = Flags(rawValue: 32)
     }
 
-    /// A time to live that no caller may ask for; sums with it stay far from overflow.
+    /// The upper bound of a time to live, above any valid one; sums with it cannot overflow.
     static let timeToLiveLimit: Int64 = 1 << 40
 
     // MARK: To bytes
@@ -170,7 +170,7 @@ extension LinkCodec {
 
     // MARK: From bytes
 
-    /// The commands of a frame; `nil` when one of them is no publish for a device of the part.
+    /// Decodes the commands of a frame; returns `nil` if one of them is no publish for a device of the partition.
     static func publishes(_ cursor: inout LinkCursor, part: Int, _ reader: Reader) -> CommandBatch? {
         guard let count = cursor.next(UInt32.self) else { return nil }
         let batch = reader.spares.takeCommands()
@@ -241,7 +241,7 @@ extension LinkCodec {
         return true
     }
 
-    /// Adds a vendor's content; one of a channel that this release does not know is none.
+    /// Adds a vendor's content; skips a channel that this release does not know.
     private static func add(
         _ form: UnsafeRawBufferPointer, to command: inout PublishCommand, _ cursor: inout LinkCursor
     ) -> Bool {
@@ -261,7 +261,7 @@ extension LinkCodec {
             default: .none
             }
         let messageIDOffset = load(12, Int32.self), badgeOffset = load(16, Int32.self)
-        // Thirty-two digits of the msgId are written over the body's, and the badge's are put between them.
+        // The msgId replaces 32 digits of the body at its offset; the badge is inserted at its own offset.
         guard messageIDOffset < 0 || Int(messageIDOffset) + 32 <= body.count, badgeOffset <= body.count else {
             return false
         }
@@ -273,13 +273,13 @@ extension LinkCodec {
         return true
     }
 
-    /// Times of which sums and differences cannot overflow.
+    /// Returns whether sums and differences with a time cannot overflow.
     static func isTime(_ time: GatewayTime) -> Bool { 0...CompactDecoder.signedLimit ~= time }
 
     // MARK: Lists
 
     private static let targetByteCount = 40
-    /// Devices of a list in one frame: a larger list goes in several, each with the content.
+    /// The number of a list's devices per frame; a larger list needs several frames, each with the content.
     private static let targetsPerFrame = 1 << 17
 
     static func encode(
@@ -317,7 +317,6 @@ extension LinkCodec {
         }
     }
 
-    /// The parts of a list's frame.
     private struct ListForm {
         let route: UInt64
         let task: TaskID
@@ -379,17 +378,17 @@ extension LinkCodec {
 
     // MARK: What a block asks
 
-    /// What is kept of a publish until its answer is there: enough for its busy form.
+    /// The fields of a publish in flight that a busy answer needs.
     struct AskedPublish: Equatable {
         var origin: Origin
         var cid: DeviceID
         var task: TaskID
 
-        /// What its caller is told if no answer comes.
+        /// The answer for the caller if the link returns none.
         var busy: LoopAnswer { .published(origin, PublishOutcome(code: .busy, cid: cid, task: task)) }
     }
 
-    /// Calls `body` with each publish in a block of this process's own frames, a list's devices among them.
+    /// Calls `body` with each publish in a block that this process encoded, including each device of a list.
     static func forEachAsked(
         in block: LinkBlock, _ body: (_ asked: AskedPublish, _ number: UInt32, _ part: Int) -> Void
     ) {
@@ -438,7 +437,7 @@ extension LinkCodec {
 
     // MARK: Answers to publishes
 
-    /// Bytes of one answer; a later release may make them more.
+    /// The size of one answer in bytes; a later release may append fields.
     private static let publishedByteCount = 80
 
     static func beginPublished(in block: LinkBlock) -> Int {
@@ -478,7 +477,7 @@ extension LinkCodec {
                 UInt64(littleEndian: entry.loadUnaligned(fromByteOffset: offset, as: UInt64.self))
             }
             let flags = UInt32(littleEndian: entry.loadUnaligned(fromByteOffset: 76, as: UInt32.self))
-            // A code that only a later release knows: the caller may repeat the publish.
+            // An unknown code of a newer release becomes `busy`, so that the caller may repeat the publish.
             let outcome = PublishOutcome(
                 code: PublishOutcome.Code(rawValue: entry[72]) ?? .busy, cid: DeviceID(high: word(16), low: word(24)),
                 message: MessageID(high: word(32), low: word(40)), task: TaskID(high: word(48), low: word(56)),

@@ -3,16 +3,15 @@ internal import Delivery
 internal import PushAPI
 internal import Wire
 
-// The messages between gateways as bytes. A publish and its answer are written field by field, since every live message of
-// another owner costs one of each. Questions and their answers go through the compact coder: an answer is read as the type that
-// its question asked for.
+// Publishes and their answers are encoded field by field, because each live message to another owner needs one of each. Other
+// questions and answers use the compact encoder. An answer is decoded as the type that its question defines.
 //
-// A frame of messages begins with a number, which its sender gave it: a reader that does not know what the frame says names
-// that number, and the sender answers the questions in it as busy.
+// A frame of messages begins with a number from its sender. A reader that cannot decode the frame returns that number, and the
+// sender answers the frame's questions as busy.
 
-/// Messages as bytes.
+/// The encoding of messages between gateways.
 enum LinkCodec {
-    /// A question that was sent within a block of frames.
+    /// A question of a block, which its link keeps until the answer arrives.
     struct Question {
         let number: UInt32
         let part: Int
@@ -20,28 +19,28 @@ enum LinkCodec {
         let type: any PartitionRequest.Type
     }
 
-    /// What a block of messages leaves behind at its sender.
+    /// The questions of an encoded block, for the sender.
     ///
-    /// Publishes and lists are not among them: the link finds those in the block.
+    /// Publishes and lists are not included; the link reads them from the block.
     struct Remainder {
         var questions: [Question] = []
-        /// Answers to questions that have no form, or are too large for a frame.
+        /// Busy answers to questions that cannot be encoded or are too large for a frame.
         var refused: [LoopAnswer] = []
     }
 
-    /// The number of news in a `message` frame; questions have theirs in `PartitionRequest.number`.
+    /// The kind of news in a `message` frame; questions use `PartitionRequest.number`.
     private static let newsNumber: UInt8 = 11
 
     // MARK: Messages to bytes
 
-    /// Appends a message for a part to the block; `number` makes the number of each frame.
+    /// Appends a message for a partition to the block; `number` returns the number of each new frame.
     static func encode(
         _ message: LoopMessage, part: Int, into block: LinkBlock, _ remainder: inout Remainder, number: () -> UInt32
     ) {
         switch message {
         case .publishes(let batch): encode(batch, part: part, into: block, &remainder, number: number)
         case .list(let fanout): encode(fanout, part: part, into: block, &remainder, number: number)
-        // Answers go to the node that asked, and a connection by a relay.
+        // Answers use `encode(_:into:)`, and connections use a relay.
         case .answers, .adopt: return
         case .news(let news):
             guard let bytes = try? CompactEncoder.encode(news) else { return }
@@ -73,19 +72,18 @@ enum LinkCodec {
 
     // MARK: Bytes to messages
 
-    /// What a reader needs to make messages of frames.
     struct Reader {
-        /// How many parts there are.
+        /// The number of partitions.
         let parts: Int
         let spares: SpareBatches
     }
 
-    /// Why a frame's message cannot be taken: its sender is told its number.
+    /// The reason a frame's message is rejected; the sender receives the number of an unread frame.
     enum Refusal: Error, Equatable { case unread(number: UInt32), malformed }
 
-    /// The message of a frame.
+    /// Decodes the message of a frame.
     ///
-    /// - Throws: `unread` for a frame that a later release may have made; `malformed` for one that none makes.
+    /// - Throws: `unread` for a frame that a newer release may have encoded; `malformed` for a frame that no release encodes.
     static func message(_ frame: LinkFrame, _ reader: Reader) throws(Refusal) -> LoopMessage {
         var cursor = LinkCursor(frame.body)
         guard let number = cursor.next(UInt32.self) else { throw .malformed }
@@ -120,7 +118,7 @@ enum LinkCodec {
 
     // MARK: Answers to bytes
 
-    /// Appends answers to the block, in their order; neighbours that answer publishes share a frame.
+    /// Appends answers to the block, in order; consecutive answers to publishes share a frame.
     static func encode(_ answers: AnswerBatch, into block: LinkBlock) {
         var frame: Int?
         func endPublished() {
@@ -143,7 +141,7 @@ enum LinkCodec {
         endPublished()
     }
 
-    /// Writes an answer; one that is too large becomes none, so that its caller gets the question's `busy`.
+    /// Appends an answer; an answer that is too large becomes a busy answer.
     private static func put(_ origin: Origin, _ value: (any Codable & Sendable)?, into block: LinkBlock) {
         let encoded = value.flatMap { try? CompactEncoder.encode($0) }
         let bytes = encoded.flatMap { $0.count < LinkLimits.frameByteCount / 2 ? $0 : nil }
@@ -157,14 +155,14 @@ enum LinkCodec {
 
     // MARK: Bytes to answers
 
-    /// The origin and the bytes of an `answer` frame, without bytes for a busy answer; `nil` for any other body.
+    /// Returns the origin and the bytes of an `answer` frame, without bytes for a busy answer; `nil` for any other body.
     static func answer(in body: UnsafeRawBufferPointer) -> (origin: Origin, bytes: UnsafeRawBufferPointer?)? {
         var cursor = LinkCursor(body)
         guard let origin = cursor.nextOrigin(), let hasBytes = cursor.next(UInt8.self) else { return nil }
         return (origin, hasBytes == 1 ? cursor.rest : nil)
     }
 
-    /// Decodes the answer to a question of this type; `nil` if the bytes are no such answer, or exceed its bounds.
+    /// Decodes the answer to a question of this type; returns `nil` if the bytes are not such an answer or exceed its bounds.
     static func answer<Request: PartitionRequest>(
         to type: Request.Type, _ bytes: UnsafeRawBufferPointer
     ) -> (any Codable & Sendable)? {

@@ -2,24 +2,23 @@ internal import EventLoops
 internal import Platform
 internal import Wire
 
-/// One connection between two gateways on the link loop: frames in, frames out, heartbeats.
+/// A connection between two gateways that reads and writes frames and sends heartbeats.
 ///
-/// Confined to the link loop, as its subclasses are.
+/// Confined to the link loop, including its subclasses.
 class LinkConnection: StreamDelegate {
-    // `peerConnections` outlives its connections: it ends them before its own end.
+    // Sound because `peerConnections` ends all its connections before it is released.
     unowned let peerConnections: PeerConnections
     private(set) var stream: ByteStream?
     private let reader = LinkFrameReader()
-    /// Frames that the stream has not taken yet.
     private var queue: [LinkBlock] = []
     private var firstQueued = 0
-    /// Bytes of the first queued block that the stream has.
+    /// The number of bytes of the first queued block that the stream has accepted.
     private var offset = 0
     private var lastHeardAt: UInt64 = 0
     private var lastHeartbeatAt: UInt64 = 0
-    /// What ended the connection, if this side did.
+    /// The Close that this side sent, if any.
     private(set) var closing: LinkClose?
-    /// The peer is known: heartbeats run, and frames may be long.
+    /// Whether the peer has identified itself; only then heartbeats run and long frames are allowed.
     private(set) var isIdentified = false
 
     init(_ peerConnections: PeerConnections) { self.peerConnections = peerConnections }
@@ -35,7 +34,6 @@ class LinkConnection: StreamDelegate {
         stream?.setTimeout(afterMilliseconds: peerConnections.settings.times.identificationMilliseconds)
     }
 
-    /// The peer said who it is.
     func identified() {
         isIdentified = true
         reader.bodyLimit = LinkLimits.frameByteCount
@@ -44,22 +42,22 @@ class LinkConnection: StreamDelegate {
 
     // MARK: What subclasses say
 
-    /// Where the bytes are counted, once the peer is known.
+    /// The state that counts bytes, once the peer is known.
     var countingPort: PeerState? { nil }
 
-    /// Takes a frame; false stops the reading of what follows it.
+    /// Handles a frame; returns false to stop reading the frames after it.
     func take(_ frame: LinkFrame) throws(LinkFault) -> Bool { preconditionFailure("override take(_:)") }
 
-    /// The connection is over, once.
+    /// Handles the end of the connection; called once.
     func ended(_ reason: CloseReason) { preconditionFailure("override ended(_:)") }
 
-    /// This side ends the connection: what its owner expects of it, it does not do any more.
+    /// Called when this side closes the connection, before `ended`, which waits for the end of the stream.
     func closes() {}
 
-    /// The peer said nothing for the bound of silence; its host is gone, stands still or is cut off.
+    /// Handles a peer that exceeded the silence timeout.
     func wentSilent() {}
 
-    /// A block went to the stream, or will not go any more.
+    /// Releases a block that was written or can no longer be written.
     func released(_ block: LinkBlock) { peerConnections.spares.keep(block) }
 
     // MARK: Input
@@ -70,7 +68,7 @@ class LinkConnection: StreamDelegate {
         countingPort?.countReceived(bytes.count)
         do throws(LinkFault) {
             let count = try reader.read(bytes) { (frame) throws(LinkFault) in
-                // After a Close nothing more is of interest.
+                // Frames after a Close are ignored.
                 guard self.stream != nil, self.closing == nil else { return true }
                 return try self.take(frame)
             }
@@ -81,10 +79,10 @@ class LinkConnection: StreamDelegate {
         return bytes.count
     }
 
-    /// `take` stopped the reading; `rest` came behind its frame.
+    /// Handles the unread bytes after the frame at which `take` stopped reading.
     func stopped(with rest: UnsafeRawBufferPointer) {}
 
-    /// Gives the connection away, with bytes that its next owner sees first.
+    /// Detaches the connection, with the unread bytes that its next owner reads first.
     func detach(_ rest: UnsafeRawBufferPointer) -> DetachedConnection? {
         defer { stream = nil }
         return stream?.detach(unconsumed: rest)
@@ -93,7 +91,7 @@ class LinkConnection: StreamDelegate {
     func pauseReading() { stream?.pauseReading() }
 
     func resumeReading() {
-        // The silence was this side's own.
+        // The peer was not silent: this side had paused reading.
         lastHeardAt = peerConnections.loop.now
         stream?.resumeReading()
     }
@@ -105,7 +103,6 @@ class LinkConnection: StreamDelegate {
         pump()
     }
 
-    /// Writes a frame of its own.
     func send(_ kind: LinkFrame.Kind, _ body: [UInt8] = [], lease: LinkFrame.Lease = .unstated) {
         let block = peerConnections.spares.take()
         let start = block.beginFrame(kind, lease: lease)
@@ -114,7 +111,7 @@ class LinkConnection: StreamDelegate {
         send(block)
     }
 
-    /// Gives the stream what it takes.
+    /// Writes queued bytes until the stream's outbox is full.
     private func pump() {
         guard let stream else { return }
         while firstQueued < queue.count {
@@ -135,7 +132,7 @@ class LinkConnection: StreamDelegate {
         firstQueued = 0
     }
 
-    /// A stream that is never empty must not keep what went through it.
+    /// Drops written blocks from the queue, which would otherwise grow while the stream is never idle.
     private func forgetReleased() {
         guard firstQueued >= LinkLimits.releasedBlockCount else { return }
         queue.removeFirst(firstQueued)
@@ -165,12 +162,12 @@ class LinkConnection: StreamDelegate {
         close(.unavailable, "the peer did not say who it is in time")
     }
 
-    /// Whether the peer has said something within the bound of silence.
+    /// Whether the peer has sent bytes within the silence timeout.
     var isLively: Bool { peerConnections.loop.now < lastHeardAt + peerConnections.settings.times.silenceMilliseconds }
 
     // MARK: End
 
-    /// Says why and ends the connection.
+    /// Sends a Close with the reason and ends the connection.
     func close(_ code: LinkClose.Code, _ reason: String) {
         guard closing == nil, let stream else { return }
         let close = LinkClose(code: code, reason: reason)
@@ -179,7 +176,7 @@ class LinkConnection: StreamDelegate {
         let start = block.beginFrame(.close)
         block.put(close.bytes)
         block.endFrame(start)
-        // Behind half a frame it would be read as a part of that.
+        // After a partial frame, the peer would read the Close as part of that frame.
         if firstQueued == queue.count || offset == 0 { _ = block.withBytes { stream.write($0) } }
         peerConnections.spares.keep(block)
         stream.closeAfterFlush()

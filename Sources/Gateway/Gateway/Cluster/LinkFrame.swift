@@ -1,46 +1,45 @@
-/// One frame between gateways.
+/// A frame between gateways.
 ///
-/// Four bytes have the length of its body; its kind, a byte with a heartbeat's `Lease` and two bytes with its part follow,
-/// then the body. Numbers are little-endian.
+/// The header has four bytes with the length of the body, one with the kind, one with a heartbeat's `Lease`, and two with the
+/// partition. The body follows. Numbers are little-endian.
 struct LinkFrame {
     static let headerByteCount = 8
 
     enum Kind: UInt8 {
-        /// Who connects, and what it speaks (`LinkHello`); the other side answers with its own.
+        /// The sender's identity and versions (`LinkHello`); the receiver answers with its own Hello.
         case hello = 1
-        /// Why the connection ends (`LinkClose`).
+        /// The reason the connection ends (`LinkClose`).
         case close
-        /// The sender is there; no body.
+        /// A keep-alive without body.
         case heartbeat
-        /// A device on its way to its owner, over a trunk (`RelayPreamble`).
+        /// A device that is relayed to its owner over a trunk (`RelayPreamble`).
         case relay
-        /// The owner has taken the device.
+        /// The owner's acceptance of a device.
         case relayed
-        /// The connection is a trunk (`RelayTrunk`, `LinkHello`).
+        /// The first frame of a trunk (`RelayTrunk`, `LinkHello`).
         case trunk
-        /// Bytes of a device.
+        /// A device's bytes.
         case relayBytes
-        /// A number of bytes that may be sent of a device, beyond what was sent.
+        /// A number of further bytes that the receiver may send for a device.
         case relayCredit
-        /// A device's connection is over, behind the bytes before.
+        /// The end of a device's connection, after all its bytes.
         case relayEnd
-        /// Publishes for a part.
+        /// Publishes for a partition.
         case publishes = 16
-        /// A list's devices in a part.
+        /// A list's devices in a partition.
         case list
-        /// Any other message for a part.
+        /// Any other message for a partition.
         case message
         /// Answers to publishes and lists.
         case published = 32
-        /// Any other answer.
         case answer
-        /// The message of this number could not be read.
+        /// The number of a frame that could not be decoded.
         case unread
     }
 
-    /// Whether the sender of a heartbeat holds its lease in the register.
+    /// The lease state that a heartbeat reports.
     enum Lease: UInt8 {
-        /// Any other frame.
+        /// The value in frames other than heartbeats.
         case unstated
         case held
         case ended
@@ -52,29 +51,27 @@ struct LinkFrame {
     let body: UnsafeRawBufferPointer
 }
 
-/// Why a peer's bytes are no frames; the connection ends.
+/// A violation of the framing; the connection is closed.
 enum LinkFault: Error, Equatable {
     case frameTooLong(Int)
     case unknownKind(UInt8)
-    /// A frame that does not belong here, or whose body is not what its kind says.
+    /// A frame that is not allowed in this state, or whose body does not match its kind.
     case malformed(String)
 }
 
-/// Takes a stream apart into frames, whatever pieces it comes in.
+/// Splits a byte stream into frames, regardless of the sizes of its pieces.
 ///
-/// Holds at most one unfinished frame, and of that only what has arrived. An object, since a frame may change the bound of
-/// those behind it while they are being read.
+/// It keeps at most one incomplete frame, and only the received bytes of that frame. It is a class because a frame may change
+/// `bodyLimit` for later frames while they are being read.
 final class LinkFrameReader {
-    /// The longest body that is allowed now.
+    /// The current limit for a body, in bytes.
     var bodyLimit = LinkLimits.firstFrameByteCount
     private var kept: [UInt8] = []
 
-    /// Calls `body` with each complete frame in `bytes`, behind what earlier pieces left.
+    /// Calls `body` with each complete frame in the kept and the new bytes, until `body` returns false.
     ///
-    /// `body` returns false when the reader is to stop; frames behind that one are left.
-    ///
-    /// - Returns: how many of `bytes` are done with: all of them unless `body` stopped the reader.
-    /// - Throws: what `body` throws, and what no peer of this protocol sends.
+    /// - Returns: The number of consumed bytes: all of them unless `body` stopped the reader.
+    /// - Throws: The errors of `body`, and `LinkFault` for bytes that are no frames.
     func read(
         _ bytes: UnsafeRawBufferPointer, _ body: (LinkFrame) throws(LinkFault) -> Bool
     ) throws(LinkFault) -> Int {
@@ -105,14 +102,14 @@ final class LinkFrameReader {
     private static func whole(
         _ frame: [UInt8], _ body: (LinkFrame) throws(LinkFault) -> Bool
     ) throws(LinkFault) -> Bool {
-        // The standard library's call passes on no typed error.
+        // `withUnsafeBytes` does not propagate typed errors.
         let result: Result<Bool, LinkFault> = frame.withUnsafeBytes { bytes in
             do throws(LinkFault) { return .success(try body(try Self.frame(bytes))) } catch { return .failure(error) }
         }
         return try result.get()
     }
 
-    /// Moves to `kept` what it lacks of its frame; false when there is not enough.
+    /// Moves bytes to `kept` until it has a complete frame; returns false if more bytes are needed.
     private func complete(_ rest: inout UnsafeRawBufferPointer) throws(LinkFault) -> Bool {
         func move(upTo count: Int) {
             let wanted = min(count - kept.count, rest.count)
@@ -128,7 +125,7 @@ final class LinkFrameReader {
         return kept.count == length
     }
 
-    /// The bytes of the first frame; `nil`: its header is not all here yet.
+    /// Returns the byte count of the first frame, or `nil` if its header is incomplete.
     private static func length(_ bytes: UnsafeRawBufferPointer, _ limit: Int) throws(LinkFault) -> Int? {
         guard bytes.count >= LinkFrame.headerByteCount else { return nil }
         let count = Int(UInt32(littleEndian: bytes.loadUnaligned(as: UInt32.self)))
@@ -145,7 +142,7 @@ final class LinkFrameReader {
     }
 }
 
-/// Reads numbers and bytes of a body from the front; `nil` past its end.
+/// Reads numbers and bytes from the front of a body; returns `nil` past its end.
 struct LinkCursor {
     private(set) var rest: UnsafeRawBufferPointer
 

@@ -1,37 +1,36 @@
 internal import Delivery
 internal import Wire
 
-/// What a gateway says of itself when it connects to another, and what the other one answers.
+/// A gateway's identity, sent when it connects to another gateway and as the answer.
 struct LinkHello: Codable, Equatable, Sendable {
     var cluster: String
-    /// The sender's number.
     var node: Int
-    /// Tells two processes with one number apart.
+    /// A random value that distinguishes two processes with the same number.
     var instance: UInt64
-    /// The number of the node that the sender wants to talk to; in an answer, the number of the asker.
+    /// The number of the node that the sender connects to; in an answer, the number of the connecting node.
     var wanted: Int
     var release: String
-    /// The link's version that the sender speaks, and the lowest one that it understands.
+    /// The sender's version of the link protocol, and the lowest one it supports.
     var version: Int
     var lowestVersion: Int
     var parts: Int
 }
 
-/// Why a gateway ends a connection, as its Close frame says.
+/// The reason in a Close frame.
 struct LinkClose: Codable, Equatable, Sendable, CustomStringConvertible {
     enum Code: UInt8, Codable, Sendable {
-        /// The peer is of another cluster, or its number of parts differs.
+        /// The peer belongs to another cluster, or has another number of partitions.
         case otherCluster = 1
         case wrongVersion
-        /// The node that the peer wants is not this one: its number is of an earlier process at this address.
+        /// The wanted number belonged to an earlier process at this address.
         case staleNode
-        /// Another process has the peer's number.
+        /// Another process uses the peer's number.
         case duplicate
-        /// The peer broke the protocol.
+        /// The peer violated the protocol.
         case malformed
-        /// The gateway stops, or has no room.
+        /// The gateway is stopping or overloaded.
         case unavailable
-        /// A newer connection of the same peer takes this one's place.
+        /// A newer connection of the same peer replaces this one.
         case replaced
     }
 
@@ -41,7 +40,7 @@ struct LinkClose: Codable, Equatable, Sendable, CustomStringConvertible {
     var description: String { reason }
 }
 
-/// The forms of both in a frame.
+/// The encoding of both in a frame.
 protocol LinkForm: Codable {}
 
 extension LinkForm {
@@ -55,34 +54,34 @@ extension LinkForm {
         self = value
     }
 
-    /// The frame's body; texts and numbers have a form always.
+    /// The encoded body; a text or number cannot fail to encode.
     var bytes: [UInt8] { (try? CompactEncoder.encode(self)) ?? [] }
 }
 
 extension LinkHello: LinkForm {}
 extension LinkClose: LinkForm {}
 
-/// Which versions of the link a gateway speaks: its own and, from the second release on, the one before it.
+/// The supported versions of the link protocol: the current one and, from the second release on, the previous one.
 struct LinkVersions: Equatable, Sendable {
-    /// Rises by one with each release that changes what a link carries.
+    /// Incremented with each release that changes the link protocol.
     static let current = LinkVersions(version: 2, lowest: 2)
 
     var version: Int
     var lowest: Int
 
-    /// The version that both sides speak; `nil`: there is none.
+    /// Returns the highest version that both sides support, or `nil` without one.
     func common(with other: LinkVersions) -> Int? {
         let common = min(version, other.version)
         return common >= max(lowest, other.lowest) ? common : nil
     }
 }
 
-/// What goes before a device's connection to the gateway that owns the device.
+/// The data that precedes a relayed device's connection.
 struct RelayPreamble: Sendable {
     var hello: LinkHello
     /// The device's address, for the log.
     var peer: String
-    /// The device's connection is a TLS one.
+    /// Whether the device uses TLS.
     var isSecure: Bool
     var device: AdoptedHello
 }
@@ -97,15 +96,15 @@ extension RelayPreamble {
         var cid: DeviceID
         var newSecret: [UInt8]?
         var transcript: [UInt8]
-        /// As the device sent it, in the form of the device's own protocol.
+        /// The device's Hello, encoded as in the device protocol.
         var deviceHello: [UInt8]
     }
 
     private static let secretByteCount = 32
 
-    /// Reads a frame's body.
+    /// Decodes a frame's body.
     ///
-    /// - Throws: for bytes that no gateway sends: the device's Hello is held to what the gateway that took it checked.
+    /// - Throws: An error for bytes that no gateway sends; the device's Hello must pass the checks of the accepting gateway.
     init(_ body: UnsafeRawBufferPointer) throws {
         let form = try CompactDecoder.decode(Form.self, from: body)
         let device = try form.deviceHello.withUnsafeBytes { try Hello(decoding: $0.bytes) }
@@ -119,7 +118,6 @@ extension RelayPreamble {
                 transcript: form.transcript, hello: device))
     }
 
-    /// The frame's body.
     func encoded() throws -> [UInt8] {
         var deviceHello: [UInt8] = []
         device.hello.appendBody(to: &deviceHello)

@@ -1,13 +1,13 @@
 internal import Quotas
 internal import Delivery
 
-/// What must hold for whatever bytes come over a link; for tests that make such bytes.
+/// Invariants that must hold for any bytes received over a link, for fuzz tests.
 package enum LinkInspection {
     private static let parts = 16
 
-    /// Reads a stream of frames as a link does, in pieces of `pieceByteCount`, and writes what it understands again.
+    /// Reads a stream of frames like a link, in pieces of `pieceByteCount`, and encodes the decoded messages again.
     ///
-    /// - Returns: what does not hold; `nil`: all does.
+    /// - Returns: A description of the violated invariant, or `nil`.
     package static func problem(in stream: [UInt8], pieceByteCount: Int) -> String? {
         let reader = LinkFrameReader()
         reader.bodyLimit = LinkLimits.frameByteCount
@@ -26,7 +26,7 @@ package enum LinkInspection {
                     if count != piece.count { problem = "the reader left \(piece.count - count) bytes" }
                     start = end
                 } catch {
-                    // Such a connection is closed.
+                    // A link would close this connection.
                     return
                 }
             }
@@ -50,7 +50,7 @@ package enum LinkInspection {
             return once == written(read(once)) ? nil : "answers change when they are written"
         case .answer:
             guard let (origin, bytes) = LinkCodec.answer(in: frame.body), let bytes else { return nil }
-            // The question's type is the reader's own: any of them may meet any bytes.
+            // The answer's bytes do not name their type, so any type may have to decode them.
             let types = PartitionRequests.types
             let type = types[Int(origin.route % UInt64(types.count))]
             guard let answer = LinkCodec.answer(to: type, bytes) else { return nil }
@@ -76,7 +76,7 @@ package enum LinkInspection {
         return (try? again.encoded()) == bytes ? nil : "a preamble changes"
     }
 
-    /// What is written, read and written again must be the same bytes.
+    /// Checks that decoding an encoded message and encoding it again yields the same bytes.
     private static func stability(of message: LoopMessage, part: Int, _ codec: LinkCodec.Reader) -> String? {
         guard let once = written(message, part: part) else { return nil }
         var twice: [UInt8] = []
@@ -91,7 +91,7 @@ package enum LinkInspection {
             }
             return count == bytes.count
         }
-        // Sets have no order: the bytes are compared without it.
+        // Sets have no stable order, so the bytes are compared sorted.
         return isRead && twice.sorted() == once.sorted() ? nil : "a message changes when it is written"
     }
 

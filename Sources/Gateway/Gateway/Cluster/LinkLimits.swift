@@ -1,64 +1,63 @@
-/// The bounds of the links between gateways, each with its reason.
+/// The limits of the links between gateways, each with its reason.
 enum LinkLimits {
-    /// The body of one frame: a reader refuses a longer one before it keeps a byte of it.
+    /// The body of one frame; a reader rejects a longer frame from its header.
     static let frameByteCount = 16 << 20
-    /// A batch is cut into frames of about this size, so that a reader holds little and heartbeats get between.
+    /// The approximate size of a batch's frames, small enough that a reader buffers little and heartbeats are not delayed.
     static let batchByteCount = 256 << 10
-    /// The body of a frame from a connection that has not said who it is; a relayed device's Hello is the longest.
+    /// The body of a frame before the peer has identified itself.
     static let firstFrameByteCount = 256 << 10
-    /// Bytes of messages that may wait for one link, beyond what its stream holds.
+    /// The backlog of one link, in bytes of messages, in addition to the stream's outbox.
     static let waitingByteCount = 32 << 20
-    /// What a link's stream may hold before more is put into it.
+    /// The outbox size up to which a link writes more to its stream.
     static let outboxByteCount = 512 << 10
-    /// Bytes put into a stream in one piece.
+    /// The bytes written to a stream at once.
     static let pieceByteCount = 64 << 10
-    /// Questions that may be under way over one link: as many as the devices of all lists that may wait on one loop.
+    /// The questions in flight over one link: as many as the list devices that may be pending on one loop.
     ///
-    /// Each takes 112 bytes at least.
+    /// Each question takes at least 112 bytes.
     static let questionCount = 1 << 20
-    /// Parcels that may wait for the link loop from all other loops.
+    /// The parcels from all other loops that may wait for the link loop.
     static let parcelCount = 1 << 16
-    /// Connections to the cluster's port that have not said who they are, from addresses that no gateway has.
+    /// The unidentified connections to the cluster's port, from addresses that belong to no gateway.
     static let strangerCount = 256
-    /// Such connections from each gateway's address: its link, and the trunks of its loops, which may come all at once.
+    /// The unidentified connections from each gateway's address: its link, and the trunks of its loops, possibly all at once.
     static let memberStrangerCount = 256
-    /// Devices on one trunk that their owner has not taken yet; the next one is told to come back.
+    /// The devices on one trunk that await acceptance by their owner; further ones receive a Close.
     static let openingRelayCount = 4_096
-    /// Answers that may wait for a loop whose mailbox is full, before nothing more is read from any link.
+    /// The undelivered messages and answer batches above which reading pauses on all links.
     static let undeliveredCount = 64
-    /// Blocks that went out and are still in a connection's list, before the list is cut.
+    /// The written blocks in a connection's queue above which the queue is trimmed.
     static let releasedBlockCount = 64
-    /// A queue of blocks keeps an empty one of up to this size for another turn.
+    /// The capacity up to which an empty block is kept in the free list.
     static let keptBlockByteCount = 512 << 10
-    /// Empty blocks that are kept.
+    /// The length of the free list.
     static let keptBlockCount = 32
 
-    /// Bytes of one device that may be on their way over a trunk, each way: no device keeps more of it from the others.
+    /// The bytes of one device in flight over a trunk, per direction, so that a slow device does not block the others.
     ///
-    /// A round trip of 10 ms carries 12 MB a second.
+    /// With a round trip of 10 ms, it allows 12 MB per second.
     static let relayWindowByteCount = 128 << 10
-    /// What the stream of a relayed device may hold: a window, and the last word to the device.
+    /// The outbox of a relayed device's stream: a window, and the Close frame.
     static let relayOutboxByteCount = 2 * relayWindowByteCount
-    /// A device's bytes go in pieces of at most this size, so that the devices of a trunk take turns.
+    /// The largest piece of a device's bytes, so that the devices of a trunk take turns.
     static let relayPieceByteCount = 16 << 10
-    /// What a trunk may hold before it takes no more bytes of devices: some turns of a fast network.
+    /// The outbox size above which a trunk takes no more device bytes: a few turns of a fast network.
     static let trunkBytesByteCount = 2 << 20
-    /// What it may hold before it takes no more devices.
+    /// The outbox size above which a trunk takes no more devices.
     static let trunkOpeningByteCount = 4 << 20
-    /// What it may hold at all: the rest is for ends and credits, which must not wait (20 bytes each).
+    /// The total outbox of a trunk; the remainder is for ends and credits (20 bytes each), which must not wait.
     static let trunkOutboxByteCount = 8 << 20
-    /// A trunk without devices is kept so long.
+    /// The time after which a trunk without devices is closed.
     static let idleTrunkMilliseconds: UInt64 = 60_000
 
-    /// Times of a link, which tests shorten.
+    /// The timing of a link, which tests shorten.
     struct Times: Sendable {
-        /// How often each side says that it is there.
         var heartbeatMilliseconds: UInt64 = 500
-        /// A side that said nothing for so long is gone.
+        /// The silence after which a peer is considered dead.
         var silenceMilliseconds: UInt64 = 2_000
-        /// How long a connection may take from its first byte to its identification.
+        /// The timeout from the start of a connection to its identification.
         var identificationMilliseconds: UInt64 = 5_000
-        /// The pause before the second try to connect; it doubles up to `longestPauseMilliseconds`.
+        /// The backoff before the second connection attempt; it doubles up to `longestPauseMilliseconds`.
         var firstPauseMilliseconds: UInt64 = 100
         var longestPauseMilliseconds: UInt64 = 2_000
     }

@@ -1,21 +1,21 @@
-/// What each other gateway is to be told and was not yet: nobody asks for news, so nothing else would notice that it is lost.
+/// A queue of news for each other gateway; a lost news item has no caller that would notice the loss.
 ///
-/// A link that is down or full takes no news; it waits here, each item once, until the link takes it. What went into a link
-/// shortly before it broke may have been lost with it, so it waits again. All news may come twice, and in any order.
+/// News waits while a link is down or full, without duplicates. News sent shortly before a link broke is queued again. Receivers
+/// must therefore accept duplicates in any order.
 struct LinkNews {
-    /// Items that wait for one gateway, and that are remembered of what went out.
+    /// The maximum of waiting and of recently sent items per gateway.
     static let itemLimit = 4_096
-    /// How long before a link's end an item must have gone out to be sure to have arrived: a link ends after two seconds of
-    /// silence, and heartbeats come behind what was sent before them.
+    /// The age at which a sent item has certainly arrived: a link breaks after two seconds of silence, and heartbeats follow
+    /// earlier items in order.
     static let doubtMilliseconds: UInt64 = 5_000
 
     private struct Peer {
         var waiting: [GatewayNews] = []
         var known: Set<GatewayNews> = []
-        /// In the order of their times.
+        /// The recently sent items, ordered by time.
         var sent: [(news: GatewayNews, at: UInt64)] = []
 
-        /// - Returns: how many others had to go.
+        /// - Returns: The number of dropped items.
         mutating func add(_ news: GatewayNews) -> Int {
             guard known.insert(news).inserted else { return 0 }
             waiting.append(news)
@@ -26,23 +26,23 @@ struct LinkNews {
     }
 
     private var peers: [Int: Peer] = [:]
-    /// Items that no gateway was told, since too many waited for it.
+    /// The number of items dropped because a gateway's queue was full.
     private(set) var droppedCount = 0
 
-    /// The gateways that there are now.
+    /// Replaces the set of gateways; drops the queues of removed ones.
     mutating func setPeers(_ nodes: Set<Int>) {
         peers = peers.filter { nodes.contains($0.key) }
         for node in nodes where peers[node] == nil { peers[node] = Peer() }
     }
 
-    /// Those that are to be told of something.
+    /// The gateways with queued news.
     var waitingNodes: [Int] { peers.filter { !$0.value.waiting.isEmpty }.keys.sorted() }
 
     mutating func add(_ news: GatewayNews) {
         for node in peers.keys { droppedCount += peers[node]?.add(news) ?? 0 }
     }
 
-    /// Takes what waits for a gateway; what does not go out is put back.
+    /// Removes and returns the news for a gateway; the caller puts unsent items back.
     mutating func take(_ node: Int) -> [GatewayNews] {
         guard var peer = peers[node] else { return [] }
         let waiting = peer.waiting
@@ -61,12 +61,12 @@ struct LinkNews {
         guard peers[node] != nil else { return }
         peers[node]?.sent.removeAll { $0.at + Self.doubtMilliseconds < time }
         peers[node]?.sent += all.map { ($0, time) }
-        // Older ones are the likelier to have arrived.
+        // Older items are more likely to have arrived.
         let surplus = (peers[node]?.sent.count ?? 0) - Self.itemLimit
         if surplus > 0 { peers[node]?.sent.removeFirst(surplus) }
     }
 
-    /// The link is down: what went out lately waits again.
+    /// Queues recently sent items again after a link broke.
     mutating func linkEnded(_ node: Int, at time: UInt64) {
         guard var peer = peers[node] else { return }
         let doubtful = peer.sent.filter { $0.at + Self.doubtMilliseconds >= time }

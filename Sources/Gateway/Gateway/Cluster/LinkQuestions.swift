@@ -1,13 +1,13 @@
 internal import Delivery
 internal import Wire
 
-/// The questions that went over one link and have no answer yet: what comes back is held against them, and what never comes
-/// is answered as busy.
+/// The unanswered questions of one link.
 ///
-/// So each question has one answer, whatever happens to the link; a second one finds nothing here.
+/// Each question gets exactly one answer: a question without a reply is answered as busy when the link breaks. A second answer
+/// matches no question and is dropped.
 struct LinkQuestions {
     private var publishes = AskedPublishes()
-    /// By origin, without this gateway's number; no two questions share one.
+    /// The questions by origin, without this gateway's number; no two questions share an origin.
     private var rare: [Origin: LinkCodec.Question] = [:]
 
     var count: Int { publishes.count + rare.count }
@@ -20,15 +20,15 @@ struct LinkQuestions {
 
     mutating func add(_ question: LinkCodec.Question) { rare[question.origin.asked(by: 0)] = question }
 
-    /// Removes the question of a publish's answer; false when there is none.
+    /// Removes the publish to which an answer belongs; returns false if none matches.
     mutating func take(_ origin: Origin, _ cid: DeviceID) -> Bool { publishes.remove(origin.asked(by: 0), cid) }
 
-    /// Removes and returns the question to which an answer in an `answer` frame belongs; `nil` when there is none.
+    /// Removes and returns the question to which an `answer` frame belongs; `nil` if none matches.
     ///
-    /// The other gateway's answer has this one's number in its route; the question did not.
+    /// The answer's route contains this gateway's number, but the question's route did not.
     mutating func take(_ origin: Origin) -> LinkCodec.Question? { rare.removeValue(forKey: origin.asked(by: 0)) }
 
-    /// Takes out the questions of a frame, of a part, or all; their busy forms.
+    /// Removes the questions of a frame, of a partition, or all; returns their busy answers.
     mutating func takeBusy(number: UInt32? = nil, part: Int? = nil) -> [LoopAnswer] {
         var answers = publishes.removeAll(number: number, part: part).map(\.busy)
         for (origin, question) in rare {
@@ -41,12 +41,11 @@ struct LinkQuestions {
         return answers
     }
 
-    /// Gives back memory that a burst has left.
+    /// Releases memory after a burst.
     mutating func trim() { publishes.trim() }
 }
 
-/// Publishes under way over a link, by origin and device: an open-addressed table, since each live message of another owner
-/// comes and goes here.
+/// The publishes in flight over a link, by origin and device, in an open-addressing hash table because this path is hot.
 private struct AskedPublishes {
     private struct Entry {
         var asked: LinkCodec.AskedPublish
@@ -61,7 +60,7 @@ private struct AskedPublishes {
     private static let smallest = 1 << 10
     private var entries = ContiguousArray(repeating: Entry.free, count: AskedPublishes.smallest)
     private(set) var count = 0
-    /// Drawn at random: a sender that chooses its requests' numbers cannot aim them at one place.
+    /// A random seed, so that a sender cannot choose request numbers that collide.
     private let seed = UInt64.random(in: .min ... .max)
 
     private var mask: Int { entries.count - 1 }
@@ -72,7 +71,7 @@ private struct AskedPublishes {
         return Int(truncatingIfNeeded: hash >> 32) & mask
     }
 
-    /// Two of the same origin and device may be under way: a sender may give two publishes one number.
+    /// Inserts a publish; duplicates are allowed because a sender may reuse a request number.
     mutating func insert(_ asked: LinkCodec.AskedPublish, number: UInt32, part: Int) {
         if count >= entries.count / 2 { resize(to: entries.count * 2) }
         put(Entry(asked: asked, number: number, part: UInt16(truncatingIfNeeded: part), isTaken: true))
@@ -103,7 +102,7 @@ private struct AskedPublishes {
         return false
     }
 
-    /// Frees a place and moves those behind it up, so that no search ends too early.
+    /// Frees a slot and moves later entries of the probe sequence up, so that no lookup ends too early.
     private mutating func free(_ first: Int) {
         count -= 1
         var (hole, next) = (first, first)
@@ -111,7 +110,7 @@ private struct AskedPublishes {
             next = (next + 1) & mask
             guard entries[next].isTaken else { break }
             let home = home(entries[next].asked.origin, entries[next].asked.cid)
-            // It may move when its home does not lie between the hole and where it is.
+            // An entry may move unless its home slot lies between the hole and its current slot.
             let isBetween = hole <= next ? hole < home && home <= next : hole < home || home <= next
             guard !isBetween else { continue }
             entries[hole] = entries[next]

@@ -1,7 +1,6 @@
 internal import Cluster
 
 extension MembershipEvent {
-    /// How the log names it.
     var logName: LogName {
         switch self {
         case .memberJoined: .memberJoined
@@ -25,7 +24,7 @@ extension MembershipEvent {
         }
     }
 
-    /// The fields in words.
+    /// The event's fields as text for the log.
     var text: String {
         func name(_ node: NodeID?) -> String { node.map { "gateway \($0)" } ?? "no gateway" }
         return switch self {

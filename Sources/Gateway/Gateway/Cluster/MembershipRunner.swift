@@ -3,14 +3,14 @@ internal import Cryptography
 internal import MessageStore
 internal import Platform
 
-/// Runs a gateway's membership on a thread of its own: renews the lease, feeds what happens to `Membership`, and has its
-/// actions carried out.
+/// Runs a gateway's membership on a dedicated thread: renews the lease, passes inputs to `Membership`, and runs its actions.
 ///
-/// The register is asked on this thread only, and may take seconds when Redis is away; nothing else waits for it.
+/// While the runner is active, no other thread uses `register`. A call may take seconds while Redis is down, so no other thread
+/// may wait for one.
 final class MembershipRunner: @unchecked Sendable {
-    // Sound because `inbox` and `shown` are behind locks, and everything else is the thread's own.
+    // Sound because `inbox` and `shown` are behind locks, and only the runner's thread accesses everything else.
 
-    /// Carries actions out; called on the runner's thread.
+    /// The callbacks that run the actions, called on the runner's thread.
     struct Outlet: Sendable {
         var seat: @Sendable (_ part: Int, _ epoch: UInt64) -> Void
         var unseat: @Sendable (_ part: Int, _ epoch: UInt64) -> Void
@@ -18,35 +18,34 @@ final class MembershipRunner: @unchecked Sendable {
         var link: @Sendable ([NodeID: String]) -> Void
         var renumber: @Sendable (NodeID) -> Void
         var members: @Sendable ([NodeID: MemberInfo]) -> Void
-        /// Of each snapshot, the same one many times.
+        /// Called for each snapshot, even if the history is unchanged.
         var history: @Sendable (ClusterHistory) -> Void
         var nudge: @Sendable (NodeID) -> Void
         var tell: @Sendable (MembershipEvent) -> Void
         var failed: @Sendable (RegisterError) -> Void
-        /// Gateway time, which the register keeps the maximum of.
+        /// Returns the gateway time; the register keeps the maximum of all gateways.
         var clock: @Sendable () -> Int64
     }
 
-    /// What pages and commands show.
+    /// The state of the membership for the admin API, the metrics and the log.
     struct View: Sendable {
         var node: NodeID
         var snapshot: RegisterSnapshot
         var clockFloor: Int64 = 0
-        /// Monotonic milliseconds of the last renewal that succeeded.
+        /// The last successful renewal, in monotonic milliseconds.
         var renewedAt: Int64
         var failure: RegisterError?
         var hasLeft = false
-        /// Parts that are open here.
         var openParts: [Int] = []
         var seatCount = 0
-        /// As it was after the last step.
+        /// The membership after the last step.
         var membership: Membership
-        /// Round trips of renewals that succeeded.
+        /// Round trips of successful renewals, in microseconds.
         var registerTimes = MetricHistogram()
         var registerFailures = 0
-        /// This machine's clock less the server's, in milliseconds.
+        /// This machine's clock minus the server's, in milliseconds.
         var clockOffset: Int64 = 0
-        /// A gateway time in the register that cannot be right.
+        /// The register's gateway time, if it is implausible.
         var refusedClock: Int64?
     }
 
@@ -65,7 +64,7 @@ final class MembershipRunner: @unchecked Sendable {
     private let inbox = Monitor(Inbox())
     private let shown: Lock<View>
     private var membership: Membership
-    /// Callers that wait for another history, since Redis has lost durable entries.
+    /// Callers that wait for a new history after Redis lost durable entries.
     private var losses: [@Sendable (_ isRenewed: Bool) -> Void] = []
     private var thread: JoinableThread?
 
@@ -88,15 +87,16 @@ final class MembershipRunner: @unchecked Sendable {
         thread = try JoinableThread(named: "membership") { [unowned self] in run() }
     }
 
-    /// Something happened; from any thread.
+    /// Queues an input; can be called from any thread.
     func take(_ input: MembershipInput) { inbox.broadcast { $0.inputs.append(input) } }
 
-    /// Another gateway changed the register: looks at it now.
+    /// Reads the register now, because another gateway changed it.
     func nudge() { inbox.broadcast { $0.isNudged = true } }
 
-    /// Redis has lost what was durable: the register gets another history of the store, as soon as it answers.
+    /// Begins a new history in the register after Redis lost durable entries, with retries until the register answers.
     ///
-    /// - Parameter done: called on the runner's thread once the history is in force here; with false when the runner ends.
+    /// - Parameter done: Called on the runner's thread when this gateway uses the new history, or with false when the runner
+    ///   ends.
     func renewHistory(_ done: @escaping @Sendable (_ isRenewed: Bool) -> Void) {
         let isOver = inbox.broadcast { inbox in
             if !inbox.isStopping { inbox.losses.append(done) }
@@ -105,12 +105,12 @@ final class MembershipRunner: @unchecked Sendable {
         if isOver { done(false) }
     }
 
-    /// Writes an operator's wish; `done` runs on the runner's thread.
+    /// Writes an operator's request to the register; `done` runs on the runner's thread.
     func wish(_ wish: RegisterRequest, done: @escaping @Sendable (RegisterError?) -> Void) {
         inbox.broadcast { $0.wishes.append((wish, done)) }
     }
 
-    /// Ends the thread; the lease runs out by itself unless the node has left.
+    /// Ends the thread; the lease expires unless the node has left before.
     func stop() {
         inbox.broadcast { $0.isStopping = true }
         thread?.join()
@@ -153,7 +153,7 @@ final class MembershipRunner: @unchecked Sendable {
         }
     }
 
-    /// Takes an input, and the inputs that its actions lead to at once.
+    /// Passes on an input, and the inputs that result from its actions.
     private func feed(_ input: MembershipInput) {
         var inputs = [input]
         while !inputs.isEmpty {
@@ -179,7 +179,7 @@ final class MembershipRunner: @unchecked Sendable {
                 return .changeFailed(changes)
             }
         case .expire(let node, let leaseEnd):
-            // A failure costs time: the lease ends by itself.
+            // A failure only delays the takeover until the lease expires.
             do throws(RegisterError) { try register.expire(node, leaseEnd: leaseEnd) } catch { note(error) }
         case .leave:
             do throws(RegisterError) {
@@ -190,7 +190,7 @@ final class MembershipRunner: @unchecked Sendable {
         return nil
     }
 
-    /// Renews the lease; returns whether what the register has is in force here.
+    /// Renews the lease; returns whether the renewal succeeded.
     @discardableResult
     private func renew() -> Bool {
         let sentAt = SystemClock.monotonicTime
@@ -227,20 +227,21 @@ final class MembershipRunner: @unchecked Sendable {
             if case .replaced = error {
                 rejoin()
             } else {
-                // The register is away: asked again soon, but not at once.
+                // The register is down: the pause limits the rate of retries.
                 pause(Self.failurePause)
             }
             return false
         }
     }
 
-    /// Has the register begin another history, while it answers: the lease comes first.
+    /// Begins a new history, but only while the register answers, because the lease renewal has priority.
     private func beginHistory() {
         guard shown.withLock({ $0.failure == nil }) else { return }
         do throws(RegisterError) {
             try register.renewHistory(id: SecureRandom.word())
         } catch { return note(error) }
-        // A renewal puts the history in force here; a gateway that has left must not renew. If it fails, another history begins.
+        // A renewal applies the new history here, but a gateway that has left must not renew. If the renewal fails, a retry
+        // begins another history.
         guard membership.hasLeft || renew() else { return }
         for done in losses { done(true) }
         losses = []
@@ -256,7 +257,7 @@ final class MembershipRunner: @unchecked Sendable {
         }
     }
 
-    /// The register lost this node's join, and gave its number to another: the node takes another one.
+    /// Joins again after the register lost this node's entry and assigned its number to another process.
     private func rejoin() {
         let sentAt = SystemClock.monotonicTime
         do throws(RegisterError) {
@@ -293,6 +294,6 @@ final class MembershipRunner: @unchecked Sendable {
 }
 
 extension SystemClock {
-    /// Monotonic milliseconds as the membership counts them.
+    /// The monotonic time in milliseconds, as a signed number.
     static var monotonicTime: Int64 { Int64(monotonicMilliseconds) }
 }

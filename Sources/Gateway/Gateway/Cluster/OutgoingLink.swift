@@ -3,14 +3,14 @@ internal import EventLoops
 internal import Platform
 internal import Wire
 
-/// This gateway's link to one other: connects, comes back after a break, carries questions there and their answers back.
+/// This gateway's link to one other: connects, reconnects, sends questions and receives their answers.
 ///
-/// States: paused (until a time) → resolving → connecting → identifying → up, and from each of them back to paused. A link
-/// that breaks while it is up tries again at once: the answer to that tells a dead process from a cut wire.
+/// States: paused (until a time) → resolving → connecting → identifying → up, and from each of them back to paused. A link that
+/// breaks while it is up reconnects at once. A refused reconnect indicates a dead process, a timeout a network failure.
 final class OutgoingLink {
     private enum State {
         case paused(until: UInt64)
-        /// Until the name server has had its time.
+        /// The resolution of the name, with a deadline.
         case resolving(until: UInt64)
         /// Connecting or identifying.
         case trying(Connection)
@@ -19,7 +19,7 @@ final class OutgoingLink {
     }
 
     final class Connection: LinkConnection {
-        /// A connection that says goodbye may outlast its link.
+        /// Weak because a closing connection may outlast its link.
         private weak var link: OutgoingLink?
         private let port: PeerState
 
@@ -50,14 +50,14 @@ final class OutgoingLink {
     private var resolved: [RemoteAddress] = [] {
         didSet { if !resolved.isEmpty { hosts = Set(resolved.map(\.host)) } }
     }
-    /// Where the node was found last.
+    /// The hosts of the last successful resolution.
     private(set) var hosts: Set<String> = []
     private var tries = 0
     private var upSince: UInt64 = 0
     private var questions = LinkQuestions()
-    /// What the last event said: `nil` before the first one.
+    /// The state in the last reported event; `nil` before the first one.
     private var told: (isUp: Bool, wasRefused: Bool)?
-    /// Why the last connection ended, as the peer said.
+    /// The peer's Close on the last connection, if any.
     private var lastWord: LinkClose?
 
     init(_ peerConnections: PeerConnections, node: Int, address: LinkAddress, port: PeerState) {
@@ -74,13 +74,13 @@ final class OutgoingLink {
 
     // MARK: Connecting
 
-    /// The node's address has changed, or may have.
+    /// Changes the address; a connection to the previous address is closed.
     func move(to address: LinkAddress) {
         guard address != self.address else { return }
         self.address = address
         resolved = []
         port.setAddresses([])
-        // The answer for the old one is for nobody.
+        // The pending resolution of the previous address is ignored.
         if case .resolving = state { state = .paused(until: peerConnections.loop.now) }
         connection?.close(.unavailable, "the node's address has changed")
     }
@@ -94,7 +94,7 @@ final class OutgoingLink {
         }
     }
 
-    /// Goes on with the addresses of the node's name, or with those that it had last.
+    /// Connects to the resolved addresses, or to the last known addresses of the name if the resolution failed.
     private func found(_ addresses: [RemoteAddress], orElse reason: String) {
         resolved =
             addresses.isEmpty ? peerConnections.settings.names.known(host: address.host, port: address.port) : addresses
@@ -145,11 +145,11 @@ final class OutgoingLink {
         case (.published, .up):
             let isRead = LinkCodec.forEachPublished(in: frame.body) { answer in
                 guard case .published(let origin, let outcome) = answer else { return }
-                // An answer that is not asked for comes too late, or is none of ours.
+                // The answer is late or unknown.
                 guard questions.take(origin, outcome.cid) else { return peerConnections.counters.count(.strayAnswers) }
                 peerConnections.deliver(answer)
             }
-            // Its question is answered as busy when the link ends.
+            // The answer's question is answered as busy when the link ends.
             guard isRead else { throw .malformed("an answer cannot be read") }
             port.setQuestions(questions.count)
         case (.answer, .up):
@@ -185,7 +185,7 @@ final class OutgoingLink {
 
     // MARK: Messages
 
-    /// Sends what a loop has encoded; without a link its questions are busy.
+    /// Sends an encoded block; answers its questions as busy if the link is down.
     func send(_ parcel: OutgoingBatch) {
         guard case .up(let connection) = state else { return refuse(parcel) }
         LinkCodec.forEachAsked(in: parcel.block) { asked, number, part in
@@ -202,7 +202,7 @@ final class OutgoingLink {
         peerConnections.refuse(parcel)
     }
 
-    /// A part has moved to another node: what is asked of it here has no answer any more.
+    /// Answers the questions to a moved partition as busy, because this node will not answer them.
     func forget(part: Int) { answerBusy(questions.takeBusy(part: part)) }
 
     private func answerBusy(_ answers: [LoopAnswer]) {
@@ -220,14 +220,14 @@ final class OutgoingLink {
         down(wasRefused: wasRefused, (lastWord ?? connection.closing).map { "\($0)" } ?? "\(reason)")
     }
 
-    /// The link is down: every question is answered, and the next try has its time.
+    /// Answers all questions as busy and schedules the next attempt.
     private func down(wasRefused: Bool, _ reason: String) {
         if case .over = state { return }
         let wasUp = if case .up = state { true } else { false }
         if wasUp { peerConnections.linkEnded(node) }
         let times = peerConnections.settings.times
-        // At once after a break; then after pauses that double, and differ from node to node. A link that breaks as soon as
-        // it is up is no better than one that does not come up.
+        // The first retry is immediate; later ones use exponential backoff with jitter. A link that breaks soon after it came up
+        // continues the backoff.
         if wasUp, peerConnections.loop.now >= upSince + times.silenceMilliseconds { tries = 0 }
         let doubled = times.firstPauseMilliseconds << UInt64(min(max(0, tries - 1), 16))
         let pause = tries == 0 ? 0 : min(times.longestPauseMilliseconds, doubled)
@@ -242,7 +242,7 @@ final class OutgoingLink {
         }
     }
 
-    /// Ends the link for good.
+    /// Ends the link permanently.
     func stop(_ reason: String) {
         let connection = connection
         state = .over

@@ -5,24 +5,26 @@ internal import Platform
 internal import PushAPI
 internal import Wire
 
-// How a part begins to be served here. What may wait, and for whom:
+// The steps of opening a partition, and their waits:
 //
-//   worker   opens the part's log under its epoch (fence, replay) and reads what a shard starts with
-//   loop     asks the owner of part 0 which days are folded; after half a second it goes on without
-//   worker   reads the counters, which needs both
-//   loop     opens the partition, which asks every other part for the live broadcasts of its apps
-//   loop     welcomes devices when each has answered once, or a second has passed
+//   worker   opens the partition's log under its epoch (fence, replay) and reads the shard's initial rows
+//   loop     requests the folded days from part 0's owner, and waits at most half a second for them
+//   worker   reads the counters, which depend on the folded days
+//   loop     opens the partition, which requests the live broadcasts of apps from every other partition
+//   loop     accepts devices after every partition has answered once, or after a second
 //
-// So no part waits for part 0. A shard that does not know the folded days withholds what it counted on days that may be
-// among them, and tells no counts of any day, until part 0's owner has answered (`Shard.learnFold`).
-// The broadcasts of an app whose home has no owner stay unknown to the shard: devices of that app are welcomed, and their
-// broadcasts wait until the home is served again. So a part that nobody can open stops no device of another part.
-// A broadcast that starts meanwhile is not missed: its home tells it to this part either in its answer or, once it
-// knows that the part is here, by itself (`ClusterHost.setRoute`).
+// No partition depends on part 0. A shard without the folded days withholds counters of days that may have been folded. It
+// returns no counts of any day until part 0's owner answers (`Shard.learnFold`).
+//
+// A broadcast stays unknown to the shard while its app's home partition has no owner. Devices of the app are accepted, but their
+// broadcasts wait until the home has an owner. An unavailable partition therefore blocks no device of another one.
+//
+// A broadcast that starts during the opening is not lost. Its home includes it in the answer, or announces it after it knows the
+// partition's new owner (`ClusterHost.setRoute`).
 
-/// One part on its way to being served.
+/// The opening of one partition on this gateway.
 final class PartOpening: @unchecked Sendable {
-    // Sound because a step runs on one thread at a time: each hands over to the next through a loop or a worker.
+    // Sound because a step runs on one thread at a time, and each passes the object on through a loop or a worker.
 
     let part: Int
     let epoch: UInt64
@@ -31,23 +33,23 @@ final class PartOpening: @unchecked Sendable {
     private var meta: MetaRows?
     private var broadcasts = BroadcastStart()
     private var fold: CounterFold?
-    /// Of the part's loop: what is to be read of the log is known, or not waited for any more.
+    /// Whether the wait for the folded days has ended. Accessed on the partition's loop.
     private var isReading = false
-    /// Of the part's loop: came after that.
+    /// The folded days, if they arrived after the wait. Accessed on the partition's loop.
     private var lateFold: FoldedDays?
-    /// Of the part's loop.
+    /// Whether the partition was opened. Accessed on the partition's loop.
     private(set) var isOwned = false
 
     init(_ part: Int, epoch: UInt64, host: ClusterHost) { (self.part, self.epoch, self.host) = (part, epoch, host) }
 
-    /// Gives up what the opening still holds; the loops and the workers have ended.
+    /// Closes an unfinished opening's store, after the loops and the workers have ended.
     func closeLeftover() { if !isOwned { store?.close() } }
 
     private func onLoop(_ work: @escaping @Sendable (EventLoopHost) -> Void) {
         host.context.host(of: part).submit(work)
     }
 
-    /// On a worker.
+    /// Opens the partition's log; runs on a worker.
     func open() {
         guard !host.isGivenUp(part, epoch: epoch) else { return host.report(.closed(part, epoch: epoch)) }
         do throws(StoreError) {
@@ -84,15 +86,15 @@ final class PartOpening: @unchecked Sendable {
         }
     }
 
-    /// How long a part waits for the folded days before it is opened without them.
+    /// The wait for the folded days.
     private static let foldMilliseconds: Int64 = 500
 
-    /// Asks part 0's owner until it has answered.
+    /// Requests the folded days from part 0's owner, with retries until it answers.
     private func askFold(on member: EventLoopHost, delay: Int64) {
         guard !host.isGivenUp(part, epoch: epoch) else { return isReading ? () : abandonReading() }
         member.ask(StartRowsRequest(), of: Bucket(0)) { answer in
             guard let rows = answer else {
-                // The owner of part 0 is not there yet.
+                // Part 0 has no owner yet.
                 return member.campaigns.coordinator.later(delay) {
                     self.askFold(on: member, delay: min(500, delay * 2))
                 }
@@ -113,7 +115,7 @@ final class PartOpening: @unchecked Sendable {
         abandon()
     }
 
-    /// Goes on with what is known of the folded days; once.
+    /// Continues the opening with or without the folded days; only the first call has an effect.
     private func read() {
         guard !isReading else { return }
         isReading = true
@@ -126,7 +128,7 @@ final class PartOpening: @unchecked Sendable {
         partition.continueWork()
     }
 
-    /// On a worker.
+    /// Reads the counters; runs on a worker.
     private func readCounters() {
         guard let store else { return }
         do throws(StoreError) {
@@ -149,10 +151,10 @@ final class PartOpening: @unchecked Sendable {
         gather(partition)
     }
 
-    /// How long devices wait for other parts to tell of their apps' broadcasts.
+    /// The time that devices wait for other partitions' broadcasts.
     private static let gatherMilliseconds: Int64 = 1_000
 
-    /// Asks the other parts for their apps' broadcasts, and welcomes devices.
+    /// Requests the broadcasts of other partitions' apps, then accepts devices.
     private func gather(_ partition: Partition) {
         var isOpen = false
         let open: () -> Void = { [self] in
@@ -167,7 +169,7 @@ final class PartOpening: @unchecked Sendable {
         partition.coordinator.later(Self.gatherMilliseconds, open)
     }
 
-    /// The part is another gateway's before it was served here.
+    /// Closes the store after the opening was cancelled.
     private func abandon() {
         onLoop { [self, host, part, epoch] _ in
             store?.close()
@@ -179,8 +181,8 @@ final class PartOpening: @unchecked Sendable {
     }
 }
 
-/// Carries a value from the thread that is done with it to the next.
+/// Transfers a value that is not `Sendable` to another thread.
 struct Unchecked<Value>: @unchecked Sendable {
-    let value: Value  // Sound because the giver does not use it again.
+    let value: Value  // Sound because the previous thread does not use it again.
     init(_ value: Value) { self.value = value }
 }

@@ -5,22 +5,23 @@ internal import Platform
 internal import Synchronization
 internal import Wire
 
-/// What happened to the links, for membership and the log.
+/// A change of a link, for membership and the log.
 enum LinkEvent: Sendable, Equatable {
-    /// Questions may be sent to the node.
+    /// The link to the node is up.
     case up(node: Int, release: String)
-    /// The link broke, or could not be made; `wasRefused`: the machine answers, and nothing listens at the address.
+    /// The link broke or could not be established.
     ///
-    /// Told once for each change: a link that is down and then refused is told of twice.
+    /// `wasRefused` means that the host is reachable, but no process listens at the address. Only changes are reported: a link
+    /// that is down and then refused is reported twice.
     case down(node: Int, wasRefused: Bool, reason: String)
-    /// The node's own link to this gateway is there: what it tells comes from now on.
+    /// The node's own link to this gateway is up, so its news arrives from now on.
     case heard(node: Int)
-    /// A peer was turned away; without a code, before it had proven the secret.
+    /// A peer was rejected; without a code, before it had proven the secret.
     case refused(peer: String, code: LinkClose.Code?, reason: String)
 
-    /// The log level of a refusal.
+    /// The log level of the event.
     ///
-    /// After each restart of a gateway others ask for its old number; no operator has to act on that.
+    /// A stale node number is only informational: after a gateway restarts, others still connect to its old number.
     var level: LogLevel {
         switch self {
         case .up, .heard, .refused(_, .staleNode, _): .info
@@ -29,29 +30,29 @@ enum LinkEvent: Sendable, Equatable {
     }
 }
 
-/// Takes what comes over the links; everything but `relayArrived` is called on the link loop.
+/// The receiver of the links' messages; all methods except `relayArrived` are called on the link loop.
 protocol LinkReceiver: AnyObject, Sendable {
-    /// Takes messages for a part, in their order, from the front.
+    /// Takes messages for a partition in order, and removes them from the front of the array.
     ///
-    /// Messages left in the array were not taken: their questions are answered as busy.
+    /// Questions that remain in the array are answered as busy.
     func receive(_ messages: inout [LoopMessage], forPart part: Int)
-    /// Takes answers to what a host of this gateway asked; false when its mailbox is full, and they are offered again.
+    /// Takes answers for a host of this gateway; returns false if its mailbox is full, and they are offered again.
     func receive(_ answers: AnswerBatch, forHost host: Int) -> Bool
-    /// Another gateway tells every loop of this one.
+    /// Takes news from another gateway.
     func receive(_ news: GatewayNews)
     func linkChanged(_ event: LinkEvent)
-    /// A device that another gateway relays: the connection goes on where the device's Hello ended. On the loop of relays.
+    /// Takes a device that another gateway relays; called on the relay loop.
+    ///
+    /// The connection continues after the device's Hello.
     func relayArrived(_ connection: DetachedConnection, _ preamble: RelayPreamble)
 }
 
-/// A node as membership knows it.
 struct LinkPeer: Sendable, Equatable {
     var node: Int
-    /// `host:port` of its cluster listener.
+    /// The `host:port` of its cluster listener.
     var address: String
 }
 
-/// What a gateway's links are made with.
 struct LinkSettings: Sendable {
     var cluster: String
     var release: String
@@ -59,35 +60,35 @@ struct LinkSettings: Sendable {
     var tls: TLSContext
     var versions = LinkVersions.current
     var times = LinkLimits.Times()
-    /// Bytes that may wait for one link before senders are refused.
+    /// The backlog of one link, in bytes, above which batches are refused.
     var waitingByteLimit = LinkLimits.waitingByteCount
-    /// Devices on one trunk that their owner has not taken yet.
+    /// The devices on one trunk that await acceptance by their owner.
     var openingRelayCount = LinkLimits.openingRelayCount
     var names = NameLookups.shared
-    /// Tells this process from an earlier one with its number.
+    /// A random value that distinguishes this process from earlier ones with the same number.
     var instance = SecureRandom.word()
 }
 
-/// Figures of the links since the start.
+/// The metrics of the links since the start.
 struct LinkStatistics: Sendable, Equatable {
     var sentBytes: UInt64 = 0
     var receivedBytes: UInt64 = 0
-    /// Questions that a link answered as busy.
+    /// Questions answered as busy on behalf of a peer.
     var busyAnswers: UInt64 = 0
-    /// Answers for which no question was under way.
+    /// Answers without a question in flight.
     var strayAnswers: UInt64 = 0
-    /// Messages that one side could not read.
+    /// Messages that one side could not decode.
     var unreadMessages: UInt64 = 0
-    /// Peers that were turned away.
+    /// Rejected peers.
     var refusedPeers: UInt64 = 0
-    /// Batches that a loop could not send, because the link was down or full.
+    /// Batches that a loop could not send because the link was down or full.
     var refusedBatches: UInt64 = 0
     var relays: UInt64 = 0
-    /// News that a gateway was not told, since too much waited for it.
+    /// News items dropped because a gateway's queue was full.
     var droppedNews: UInt64 = 0
 }
 
-/// The same where any thread counts.
+/// The thread-safe counters behind `LinkStatistics`.
 final class LinkCounters: Sendable {
     enum Counter: Int, CaseIterable {
         case sentBytes, receivedBytes, busyAnswers, strayAnswers, unreadMessages, refusedPeers, refusedBatches, relays
@@ -109,7 +110,7 @@ final class LinkCounters: Sendable {
     }
 }
 
-/// What one loop sends to one node in one turn.
+/// The messages or answers of one loop to one node in one turn.
 struct OutgoingBatch: Sendable {
     let node: Int
     let isAnswers: Bool
@@ -118,11 +119,11 @@ struct OutgoingBatch: Sendable {
     var refused: [LoopAnswer] = []
 }
 
-/// The link loop's side of the hub: all links, confined to that loop.
+/// All links of the gateway, confined to the link loop.
 final class PeerConnections {
-    /// Numbers that membership gives.
+    /// The numbers that the register assigns.
     static let nodes = 1...1_023
-    /// The name under which TLS knows a gateway; the key proves it, and no certificate has it.
+    /// The TLS server name of each gateway; the pre-shared key authenticates it, without certificates.
     static let serverName = "longwire-link"
 
     let loop: EventLoop
@@ -137,27 +138,27 @@ final class PeerConnections {
     private let relayLoop: EventLoop
     private let currentNode: Lock<Int>
     private let news: Lock<LinkNews>
-    /// Tells other gateways what waits for them.
+    /// Sends queued news to the gateways whose link is up.
     private let tellNews: () -> Void
     private weak var receiver: (any LinkReceiver)?
-    /// This gateway's number; 0: none yet.
+    /// This gateway's number; 0 before `start`.
     private(set) var node = 0
     private var listener: Listener?
     private var outgoing: [Int: OutgoingLink] = [:]
     private var incoming: [Int: IncomingLink] = [:]
     private var strangers: [ObjectIdentifier: IncomingLink] = [:]
-    /// How many of them come from each gateway's address, and from all others together, by the empty text.
+    /// The number of unidentified connections per gateway address; the empty key counts all other addresses.
     private var strangerCounts: [String: Int] = [:]
 
-    /// What one part gets at the end of the turn, and whose questions they are.
+    /// A partition's messages of this turn and their senders.
     private struct Inbox {
         var messages: [LoopMessage] = []
         var senders: [IncomingLink?] = []
-        /// What its mailbox had no room for and nobody may lose.
+        /// Messages without an answer that the mailbox had no room for; they must not be lost.
         var kept: [LoopMessage] = []
     }
 
-    /// Answers to what one host of this gateway asked.
+    /// Answers for one host of this gateway.
     private struct HostInbox {
         var open: AnswerBatch?
         /// Batches that the full mailbox refused.
@@ -167,7 +168,7 @@ final class PeerConnections {
 
     private var inboxes: [Inbox]
     private var touched: Set<Int> = []
-    /// By the numbers of this gateway's hosts.
+    /// The inboxes, indexed by this gateway's host numbers.
     private var hostInboxes = Array(repeating: HostInbox(), count: Route.loopLimit)
     private var touchedHosts: Set<Int> = []
     private var isPaused = false
@@ -188,13 +189,13 @@ final class PeerConnections {
         loop.onStop { [unowned self] in stop() }
     }
 
-    /// Begins to take connections, under this number.
+    /// Starts to accept connections, as this node.
     func start(node: Int, socket: ListeningSocket.Handle, receiver: any LinkReceiver) throws(SystemError) {
         (self.node, self.receiver) = (node, receiver)
         listener = try Listener(on: loop, socket: socket.take()) { [unowned self] in accept($0) }
     }
 
-    /// The gateway has another number now: every connection was made under the old one.
+    /// Changes the gateway's number and closes all connections, which used the old one.
     func renumber(_ node: Int) {
         guard node != self.node else { return }
         self.node = node
@@ -211,7 +212,7 @@ final class PeerConnections {
 
     // MARK: Peers
 
-    /// Keeps links to these nodes and to no others.
+    /// Keeps links to exactly these nodes.
     func setPeers(_ peers: [LinkPeer]) {
         var wanted: Set<Int> = []
         for peer in peers where peer.node != node && Self.nodes.contains(peer.node) {
@@ -233,15 +234,15 @@ final class PeerConnections {
         news.withLock { $0.setPeers(Set(outgoing.keys)) }
     }
 
-    /// A node says nothing any more: its devices come back here, and are told where its parts are now.
+    /// Closes the relays to a silent node; its devices reconnect and get the current owner.
     func wentSilent(_ node: Int) { relays.close(node) }
 
-    /// The link to a node broke: what it was told last may be lost.
+    /// Queues recently sent news again after a link broke.
     func linkEnded(_ node: Int) { news.withLock { $0.linkEnded(node, at: loop.now) } }
 
     func forget(part: Int, at node: Int) { outgoing[node]?.forget(part: part) }
 
-    /// Asks for a gateway's addresses; `done` runs on the loop.
+    /// Resolves an address; `done` runs on the loop.
     func resolve(_ address: LinkAddress, done: @escaping ([RemoteAddress]) -> Void) {
         if let numeric = RemoteAddress.numeric(host: address.host, port: address.port) { return done([numeric]) }
         let (loop, bound) = (loop, LoopBound(done, on: loop))
@@ -251,8 +252,8 @@ final class PeerConnections {
     }
 
     private func accept(_ connection: DetachedConnection) {
-        // A stranger costs a handshake: beyond the bound the next one waits for its own retry. Gateways have places of their
-        // own: neither strangers nor devices that are relayed keep a link from coming back.
+        // An unidentified connection costs a TLS handshake, so their number is bounded. Each gateway's address has its own bound,
+        // so that neither strangers nor relayed devices prevent a link from reconnecting.
         let host = connection.peer.map { $0.host.hasPrefix("::ffff:") ? String($0.host.dropFirst(7)) : $0.host }
         let memberCount = host.map { host in outgoing.values.count { $0.hosts.contains(host) } } ?? 0
         let limit = memberCount > 0 ? memberCount * LinkLimits.memberStrangerCount : LinkLimits.strangerCount
@@ -273,9 +274,9 @@ final class PeerConnections {
         strangerCounts[link.place] = count > 1 ? count - 1 : nil
     }
 
-    /// Takes a peer's link in place of its earlier one.
+    /// Accepts a peer's link in place of its earlier one.
     ///
-    /// - Returns: the peer's port; `nil` when another process has its number, which the peer is told.
+    /// - Returns: The peer's port, or `nil` if another process uses its number; the peer then receives a Close.
     func admit(_ link: IncomingLink, _ hello: LinkHello) -> PeerState? {
         if let earlier = incoming[hello.node], earlier !== link {
             guard earlier.peer?.instance == hello.instance || !earlier.isLively else {
@@ -294,7 +295,7 @@ final class PeerConnections {
         return port
     }
 
-    /// Answers to the node found no room: it answers its questions as busy when the link ends, and comes back.
+    /// Closes the link of a node that reads its answers too slowly; it answers its questions as busy and reconnects.
     func dropAsker(_ node: Int) {
         incoming[node]?.close(.unavailable, "the answers to this gateway found no room: it reads too slowly")
     }
@@ -305,7 +306,7 @@ final class PeerConnections {
         link.port?.setAsking(false)
     }
 
-    /// Another gateway's trunk goes to the loop of relays: what devices send holds up no link.
+    /// Moves another gateway's trunk to the relay loop, so that device traffic does not delay links.
     func trunkArrived(_ connection: DetachedConnection, from peer: String) {
         guard let receiver else { return }
         let relayLoop = relayLoop
@@ -329,7 +330,7 @@ final class PeerConnections {
     func send(_ parcels: [OutgoingBatch]) {
         for parcel in parcels {
             if parcel.isAnswers {
-                // Without its link the asker has answered the questions itself.
+                // The link is down, so the node has answered its questions as busy itself.
                 guard let link = incoming[parcel.node], link.closing == nil else {
                     ports[parcel.node]?.answersLeft(parcel.block)
                     spares.keep(parcel.block)
@@ -345,7 +346,6 @@ final class PeerConnections {
         }
     }
 
-    /// Answers a parcel's questions as busy.
     func refuse(_ parcel: OutgoingBatch) {
         var count: UInt64 = 0
         LinkCodec.forEachAsked(in: parcel.block) { asked, _, _ in
@@ -360,7 +360,7 @@ final class PeerConnections {
 
     // MARK: In
 
-    /// Takes another node's message for a part.
+    /// Queues another node's message for a partition.
     func take(_ message: LoopMessage, part: Int, from link: IncomingLink) {
         if case .news(let news) = message {
             receiver?.receive(news)
@@ -373,7 +373,7 @@ final class PeerConnections {
         touched.insert(part)
     }
 
-    /// Takes an answer for one of this gateway's own loops.
+    /// Queues an answer for one of this gateway's loops.
     func deliver(_ answer: LoopAnswer) {
         guard let host = Route(answer.origin.route)?.loop else { return }
         let batch = hostInboxes[host].open ?? batches.takeAnswers()
@@ -382,10 +382,10 @@ final class PeerConnections {
         touchedHosts.insert(host)
     }
 
-    /// Hands over what the turn gathered: a part's mailbox gets it at once.
+    /// Moves the turn's messages and answers to the mailboxes.
     private func handOver() {
         guard !touched.isEmpty || !touchedHosts.isEmpty else { return }
-        // A link that ends during the hand-over makes answers for the next turn.
+        // A link that ends during this call creates answers for the next turn.
         let (parts, hosts) = (touched, touchedHosts)
         (touched, touchedHosts) = ([], [])
         for host in hosts { handOver(toHost: host) }
@@ -394,7 +394,7 @@ final class PeerConnections {
     }
 
     private func handOver(toHost host: Int) {
-        // Refused batches first.
+        // Earlier batches that a full mailbox refused come first.
         var batches = hostInboxes[host].kept
         if let open = hostInboxes[host].open { batches.append(open) }
         var taken = 0
@@ -406,7 +406,7 @@ final class PeerConnections {
         var kept: [LoopMessage] = []
         swap(&kept, &inboxes[part].kept)
         let keptCount = kept.count
-        // What waited before comes first.
+        // Earlier messages that a full mailbox refused come first.
         var messages = kept
         messages += inboxes[part].messages
         let senders = inboxes[part].senders
@@ -425,7 +425,7 @@ final class PeerConnections {
         }
     }
 
-    /// This gateway's loop has no room for another node's questions.
+    /// Answers a message as busy because the partition's mailbox is full.
     private func answerBusy(_ message: LoopMessage, to link: IncomingLink) {
         let answers = batches.takeAnswers()
         for answer in message.busyAnswers { answers.append(answer) }
@@ -436,7 +436,7 @@ final class PeerConnections {
         link.send(block)
     }
 
-    /// Reads nothing more while loops do not take what was read.
+    /// Pauses reading on all links while too many messages and answers are undelivered.
     private func pauseOrResume() {
         let waiting = inboxes.reduce(0) { $0 + $1.kept.count } + hostInboxes.reduce(0) { $0 + $1.kept.count }
         let mustPause = waiting > LinkLimits.undeliveredCount
@@ -466,9 +466,9 @@ final class PeerConnections {
     }
 }
 
-/// The ports of all nodes, for any thread.
+/// The ports of all nodes; can be used from any thread.
 final class PeerStates: Sendable {
-    /// The lease that this gateway's heartbeats state.
+    /// The lease state that this gateway's heartbeats report.
     private let ownLease = Atomic<UInt8>(0)
     private let ports = Lock<[PeerState?]>(Array(repeating: nil, count: PeerConnections.nodes.upperBound + 1))
 
@@ -480,7 +480,7 @@ final class PeerStates: Sendable {
         return ports.withLock { $0[node] }
     }
 
-    /// The node's port, made when there is none; `node` is one that membership gives.
+    /// Returns the node's port, creating it if needed; `node` must be in `PeerConnections.nodes`.
     func make(_ node: Int) -> PeerState {
         ports.withLock { ports in
             if let port = ports[node] { return port }

@@ -2,25 +2,24 @@ internal import EventLoops
 internal import Platform
 internal import Synchronization
 
-/// What went over the links with one other node, both ways.
+/// The traffic of the links with one other node, in both directions.
 struct LinkFigures: Sendable, Equatable {
     var sentBytes: UInt64 = 0
     var receivedBytes: UInt64 = 0
-    /// Batches that did not go because the link was down or full.
+    /// Batches that were not sent because the link was down or full.
     var refusedBatches: UInt64 = 0
 }
 
-/// What all loops may know and change of the links with one other node.
+/// The state of the links with one other node, shared by all loops.
 final class PeerState: Sendable {
     let node: Int
-    /// Questions may be sent.
     private let isUp = Atomic<Bool>(false)
-    /// Bytes of questions that wait for the link, and of answers that wait for the other one.
+    /// The bytes of questions that wait for the outgoing link.
     private let waiting = Atomic<Int>(0)
     private let waitingAnswers = Atomic<Int>(0)
     private let questions = Atomic<Int>(0)
     private let isAsking = Atomic<Bool>(false)
-    /// The lease that the node's last heartbeat stated.
+    /// The lease state in the node's last heartbeat.
     private let peerLease = Atomic<UInt8>(0)
     private let numbers = Atomic<UInt32>(0)
     private let addresses = Lock<[RemoteAddress]>([])
@@ -30,10 +29,10 @@ final class PeerState: Sendable {
 
     init(node: Int) { self.node = node }
 
-    // Each is a bound or a hint that may be a moment old, so no ordering is needed: what a loop sends to a link that has
-    // just gone is answered as busy by the link.
+    // Relaxed ordering suffices because each value is a bound or a hint that may be stale. The link answers questions as busy if
+    // it ended before they arrived.
 
-    /// Takes room for a block of questions; false when the link is down or full.
+    /// Returns whether the link is up and its backlog is below the limits.
     func mayAsk(byteLimit: Int) -> Bool {
         isUp.load(ordering: .relaxed) && waiting.load(ordering: .relaxed) < byteLimit
             && questions.load(ordering: .relaxed) < LinkLimits.questionCount
@@ -55,12 +54,12 @@ final class PeerState: Sendable {
     var lease: LinkFrame.Lease { LinkFrame.Lease(rawValue: peerLease.load(ordering: .relaxed)) ?? .unstated }
     var isLinkUp: Bool { isUp.load(ordering: .relaxed) }
 
-    /// The next frame's number; it comes round after four thousand million of them.
+    /// Returns the next frame's number, which wraps around after 2^32 frames.
     func nextNumber() -> UInt32 { numbers.wrappingAdd(1, ordering: .relaxed).newValue }
 
     // MARK: Answers to the node's own questions
 
-    /// Whether the node's link to this gateway is there: otherwise the node has answered its questions itself.
+    /// Whether the node's link to this gateway is up; otherwise the node has answered its questions as busy itself.
     var hasAsker: Bool { isAsking.load(ordering: .relaxed) }
     func hasRoomForAnswers(byteLimit: Int) -> Bool { waitingAnswers.load(ordering: .relaxed) < byteLimit }
 
@@ -80,10 +79,9 @@ final class PeerState: Sendable {
 
     func countSent(_ count: Int) { sent.wrappingAdd(UInt64(count), ordering: .relaxed) }
     func countReceived(_ count: Int) { received.wrappingAdd(UInt64(count), ordering: .relaxed) }
-    /// Batches that did not go because the link was down or full.
     func countRefused() { refused.wrappingAdd(1, ordering: .relaxed) }
 
-    /// Both directions together, since the port was made.
+    /// The totals of both links since the port was created.
     var figures: LinkFigures {
         LinkFigures(
             sentBytes: sent.load(ordering: .relaxed), receivedBytes: received.load(ordering: .relaxed),
@@ -96,12 +94,12 @@ final class PeerState: Sendable {
     var address: RemoteAddress? { addresses.withLock { $0.first } }
 }
 
-/// Where a node's cluster listener is: `host:port`, with brackets around an IPv6 address.
+/// The address of a node's cluster listener: `host:port`, with brackets around an IPv6 address.
 struct LinkAddress: Equatable, Sendable, CustomStringConvertible {
     let host: String
     let port: UInt16
 
-    /// `nil` for a text that names no host and port.
+    /// Parses `host:port`; returns `nil` for invalid text.
     init?(_ text: String) {
         guard let colon = text.lastIndex(of: ":"), let port = UInt16(text[text.index(after: colon)...]), port > 0 else {
             return nil

@@ -7,8 +7,8 @@ internal import TextForms
 
 /// The register in Redis: scripts on keys of one slot, `{lw:NAME}:…`.
 ///
-/// What must not be lost is waited for: a change of members, parts or wishes counts when the primary's replicas have it.
-/// Confined to the thread that makes it.
+/// Changes that must not be lost succeed only after the primary's replicas have confirmed them. Only one thread at a time may use
+/// it.
 package final class RedisRegister: ClusterRegister {
     private let client: RedisClient
     private let keys: [[UInt8]]
@@ -16,12 +16,12 @@ package final class RedisRegister: ClusterRegister {
     private let timing: ClusterTiming
     private let minReplicas: Int
     private let timeoutMilliseconds: Int
-    /// The membership waits so long for a new map; with the call before it this stays below a lease.
+    /// The timeout of a slot map refresh; together with the call before it, it stays below a lease.
     private static let mapMilliseconds: UInt64 = 400
 
-    /// Works on the cluster of this name; a call takes `timeoutMilliseconds` at most, well below a lease.
+    /// Creates a register for a cluster; a call takes at most `timeoutMilliseconds`, well below a lease.
     ///
-    /// Fewer replicas than `minReplicas` are never enough, whatever the map says.
+    /// Durable changes need at least `minReplicas` replicas, even if the slot map lists fewer.
     package init(
         _ cluster: RedisCluster, name: String, minReplicas: Int, timing: ClusterTiming = ClusterTiming(),
         timeoutMilliseconds: Int = 800
@@ -34,7 +34,7 @@ package final class RedisRegister: ClusterRegister {
 
     package func close() { client.close() }
 
-    /// The epoch of a part's entry, from any thread; `nil` for a part without one, and when the register does not answer.
+    /// Returns the epoch of a partition's entry, or `nil` without an entry or an answer; can be called from any thread.
     package static func claimedEpoch(of part: Int, _ cluster: RedisCluster, name: String) -> UInt64? {
         let client = RedisClient(cluster)
         defer { client.close() }
@@ -138,7 +138,7 @@ package final class RedisRegister: ClusterRegister {
         _ = try reader(try run(RegisterScripts.renewHistory, [Self.hex(id)], mustBeDurable: true))
     }
 
-    /// Sixteen digits; 0 is no id.
+    /// Formats an id as sixteen digits; 0 is not a valid id and becomes 1.
     private static func hex(_ id: UInt64) -> String {
         let digits = String(max(id, 1), radix: 16)
         return String(repeating: "0", count: 16 - digits.count) + digits
@@ -153,7 +153,7 @@ package final class RedisRegister: ClusterRegister {
         command.append(SecureRandom.word() | 1)
         command.append(timing.lease)
         for word in words { command.append(word) }
-        // Redirects and servers that stand still included: a lease has room for a second call.
+        // The deadline includes redirects and unresponsive servers, so a second call fits into a lease.
         let deadline = client.cluster.network.monotonicMilliseconds + UInt64(timeoutMilliseconds)
         do throws(RedisError) {
             var commands = [command]
@@ -163,7 +163,7 @@ package final class RedisRegister: ClusterRegister {
                 if let address { replicas = client.cluster.replicaCount(of: address) }
                 replicas = max(replicas, minReplicas)
                 if replicas > 0 {
-                    // A change that is repeated may find its work done and write nothing to wait for.
+                    // A repeated change may write nothing, so an extra write gives `WAIT` something to wait for.
                     commands.append(RedisClient.touchCommand(slot: slot))
                     commands.append(
                         client.waitCommand(replicas, at: address, timeoutMilliseconds: timeoutMilliseconds / 2))
@@ -183,7 +183,7 @@ package final class RedisRegister: ClusterRegister {
             }
             return attempt.replies[0]
         } catch {
-            // Perhaps another server is the primary now. Servers that do not answer are asked last the next time.
+            // Another server may be the primary now. The map refresh also ranks unresponsive servers last for the next call.
             do throws(RedisError) {
                 try client.askForMap(until: client.cluster.network.monotonicMilliseconds + Self.mapMilliseconds)
             } catch {}
@@ -248,7 +248,7 @@ package final class RedisRegister: ClusterRegister {
         return Parts(all: all, status: status, detail: detail)
     }
 
-    /// Sums and differences of such times do not overflow.
+    /// The times for which sums and differences do not overflow.
     private static let times: ClosedRange<Int64> = 0...ClusterTiming.latestTime
 
     private func snapshot(_ parts: Parts, partCount: Int) throws(RegisterError) -> RegisterSnapshot {
@@ -288,7 +288,7 @@ package final class RedisRegister: ClusterRegister {
             case "drain": if let node = NodeID(number) { snapshot.drained.insert(node) }
             case "pin":
                 if let value = UInt16(value), let node = NodeID(value) { snapshot.pins[number] = node }
-            default: break  // of a later release
+            default: break  // written by a newer release
             }
         }
         return snapshot

@@ -1,22 +1,22 @@
 internal import Cluster
 internal import Redis
 
-/// The register's steps as scripts, all on keys of one slot.
+/// The register's operations as Lua scripts on keys of one slot.
 ///
-/// `RegisterState` (Cluster) says the same over plain memory; `RedisRegisterTests` holds the two together. Keys behind
-/// `{lw:NAME}:`
-/// - `c`: format, parts, tokenKey, queueEpoch, history (`ID:BEGAN`, as `StoreHistory` is written), lastNode, clock, version,
-///   last (the server's time at the last call), and what a copy of the store leaves there (`RegisterKeys.CopyField`)
+/// `RegisterState` (Cluster) implements the same operations in memory; `RedisRegisterTests` compares the two. The keys after
+/// `{lw:NAME}:` are:
+/// - `c`: format, parts, tokenKey, queueEpoch, history (`ID:BEGAN`, as in `StoreHistory`), lastNode, clock, version, last (the
+///   server's time at the last call), and the fields of a store copy (`RegisterKeys.CopyField`)
 /// - `n`: node → `instance since info`
-/// - `l`: nodes by the end of their leases
+/// - `l`: nodes by lease end
 /// - `o`: part → `epoch:state:node`
 /// - `w`: `drain:NODE` → 1, `pin:PART` → node
-/// - `u`: node → the server's time at which its number was used last; gone when it left cleanly
+/// - `u`: node → the server's time at which its number was last used; deleted when the node leaves
 enum RegisterScripts {
-    /// The first two arguments are the version after a change and the lease.
+    /// The common prefix of all scripts; its arguments are the version after a change, and the lease.
     ///
-    /// Members renew several times a lease. If nobody has called for half of one, the register itself was away, or its
-    /// clock was set: then all leases begin again.
+    /// Members renew several times per lease. If no call arrived for half a lease, the register was down or its clock was
+    /// changed. In both cases all leases are extended.
     private static let opening = """
         local c, n, l, o, w, u = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
         local nonce, lease = ARGV[1], tonumber(ARGV[2])
@@ -66,10 +66,11 @@ enum RegisterScripts {
 
         """
 
-    /// Arguments: instance, info, has an address (0 or 1), format, parts, tokenKey, queueEpoch, rest of a number, count of
-    /// numbers, id of a history.
+    /// Arguments: instance, info, has an address (0 or 1), format, parts, tokenKey, queueEpoch, minimum age of a reused number,
+    /// count of numbers, id of a history.
     ///
-    /// After older data was put back, an operator has written a word in place of the history, or removed it.
+    /// After a restore of older data, an operator has removed the history or replaced it by a word, so the script begins a new
+    /// one.
     static let join = RedisScript(
         opening + """
             local format, parts = call('HGET', c, 'format'), call('HGET', c, 'parts')
@@ -128,7 +129,7 @@ enum RegisterScripts {
             return snapshot('ok', known and '' or 'recreated')
             """)
 
-    /// Arguments: node, instance, then part, entry before and entry after of each change.
+    /// Arguments: node, instance, then part, expected entry and new entry of each change.
     static let change = RedisScript(
         opening + """
             local known = instance(ARGV[3])
@@ -147,7 +148,7 @@ enum RegisterScripts {
             return results
             """)
 
-    /// Arguments: node, end of its lease.
+    /// Arguments: node, expected end of its lease.
     static let expire = RedisScript(
         opening + """
             local score = call('ZSCORE', l, ARGV[3])
@@ -187,7 +188,7 @@ enum RegisterScripts {
             return {'ok', ''}
             """)
 
-    /// Arguments: field, value (empty: removed), the node that must be there (empty: none).
+    /// Arguments: field, value (empty to delete), the node that must be a member (empty for none).
     static let wish = RedisScript(
         opening + """
             if ARGV[5] ~= '' and not instance(ARGV[5]) then return {'unknown', ''} end

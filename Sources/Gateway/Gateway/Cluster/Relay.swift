@@ -1,45 +1,46 @@
 internal import EventLoops
 internal import Wire
 
-/// One device on a trunk, at either end of it.
+/// One device on a trunk, at either end.
 ///
-/// At the gateway that the device came to, the stream is the device's connection. At its owner the stream is one half of a
-/// socket pair, and the owner has the other half as the device's connection. Each end may send a window of bytes, and then as
-/// much again as the other end's stream has passed on. So a device that reads late stops itself alone, and what a trunk
-/// brings always finds room. Confined to the trunk's loop.
+/// At the gateway that accepted the device, the stream is the device's connection. At the owner, the stream is one half of a
+/// socket pair; the other half acts as the device's connection.
+///
+/// Flow control is per device: each end may send a window of bytes, plus the bytes that the other end's stream has passed on. A
+/// slow device therefore blocks only itself, and received bytes always find room. Confined to the trunk's loop.
 final class Relay: StreamDelegate {
     let number: UInt64
-    /// The device's part, at the gateway that it came to.
+    /// The device's partition; `nil` at the owner.
     let part: Int?
-    /// The owner took the device.
+    /// Whether the owner has accepted the device.
     private(set) var isOpen: Bool
-    /// It is on the trunk's list of those that wait until that takes bytes.
+    /// Whether the relay is in the trunk's list of relays that wait for room.
     var isWaiting = false
-    /// What a device is told whose owner cannot be reached; empty at the owner.
+    /// The Close frame for a device whose owner is unreachable; empty at the owner.
     private let farewell: [UInt8]
     private var ended: (() -> Void)?
-    /// `nil`: nothing of the device goes over a trunk any more.
+    /// The trunk; `nil` after the relay has ended.
     private var trunk: RelayTrunk?
     private var stream: ByteStream?
     private var openedAt: UInt64 = 0
-    /// When the device last sent something.
+    /// The time of the device's last bytes.
     private var sentAt: UInt64 = 0
-    /// The device has closed its half: when this end leaves at the latest.
+    /// The latest end of the relay, after the device has closed its sending half.
     private var endsAt: UInt64?
-    /// Bytes that the other end still takes.
+    /// The bytes that may still be sent to the other end.
     private var sendable: Int
-    /// Bytes that the other end may still send.
+    /// The bytes that the other end may still send.
     private var receivable = LinkLimits.relayWindowByteCount
-    /// Bytes from the other end since it got its last credit.
+    /// The bytes received since the last credit was sent.
     private var owed = 0
 
-    /// At the gateway that the device came to.
+    /// Creates the relay at the gateway that accepted the device.
     init(_ number: UInt64, part: Int, on trunk: RelayTrunk?, farewell: [UInt8], ended: @escaping () -> Void) {
         (self.number, self.part, self.trunk, self.farewell, self.ended) = (number, part, trunk, farewell, ended)
         (isOpen, sendable) = (false, 0)
     }
 
-    /// At the device's owner.
+    /// Creates the relay at the device's owner.
     init(_ number: UInt64, on trunk: RelayTrunk, ended: @escaping () -> Void) {
         (self.number, part, self.trunk, farewell, self.ended) = (number, nil, trunk, [], ended)
         (isOpen, sendable) = (true, LinkLimits.relayWindowByteCount)
@@ -85,7 +86,7 @@ final class Relay: StreamDelegate {
         owed = 0
     }
 
-    /// Passes the owner's answers on to a device that has closed its half right behind its frames, until the owner is silent.
+    /// Keeps passing the owner's answers on to a device that closed its sending half, until the owner is silent.
     override func peerEnded(_ stream: ByteStream) -> Bool {
         let now = stream.loop.now
         guard part != nil, trunk != nil, endsAt != nil || !isOpen || sentAt + Self.silenceMilliseconds > now else {
@@ -121,7 +122,7 @@ final class Relay: StreamDelegate {
 
     // MARK: The trunk
 
-    /// The owner has the device's connection.
+    /// Handles the owner's acceptance of the device.
     func opened() {
         (isOpen, sendable) = (true, LinkLimits.relayWindowByteCount)
         stream?.clearTimeout()
@@ -129,19 +130,19 @@ final class Relay: StreamDelegate {
         resume()
     }
 
-    /// Takes what the other end sent; false when it is more than it may send.
+    /// Takes bytes from the other end; returns false if they exceed the window.
     func take(_ bytes: UnsafeRawBufferPointer) -> Bool {
         guard isOpen, bytes.count <= receivable else { return false }
         receivable -= bytes.count
         owed += bytes.count
-        // A stream that is closing takes nothing; a window finds room in all others.
+        // A closing stream takes no bytes; otherwise a window always fits.
         guard let stream, stream.write(bytes) else { return true }
         if endsAt != nil { awaitSilence(stream) }
         if owed >= LinkLimits.relayWindowByteCount / 2 { stream.notifyWhenDrained() }
         return true
     }
 
-    /// Takes a credit; false when it is more than the other end owes.
+    /// Takes a credit; returns false if the credit exceeds the bytes in flight.
     func credited(_ count: Int) -> Bool {
         guard isOpen, count <= LinkLimits.relayWindowByteCount - sendable else { return false }
         sendable += count
@@ -151,9 +152,9 @@ final class Relay: StreamDelegate {
 
     func resume() { stream?.resumeReading() }
 
-    /// Nothing more comes from the other end: the stream ends behind what has come.
+    /// Ends the stream after the received bytes are written.
     ///
-    /// A device that the owner never took is told to come back.
+    /// A device that the owner has not accepted receives a Close with a retry window.
     func end() {
         trunk = nil
         if !isOpen, !farewell.isEmpty { _ = farewell.withUnsafeBytes { stream?.write($0) } }

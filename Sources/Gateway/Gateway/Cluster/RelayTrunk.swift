@@ -3,20 +3,20 @@ internal import EventLoops
 internal import Platform
 internal import Wire
 
-/// A connection between two gateways that carries many devices from one to their owner, which is the other.
+/// A connection between two gateways that relays many devices from one gateway to the other, which owns them.
 ///
-/// One handshake serves all devices of a loop that go to one owner: with a TLS connection for each device a takeover was
-/// mostly handshakes. Frames are a link's; behind the first, each begins with the device's number on the trunk. The side
-/// that connected gives the numbers. Reading never stops, since each device's bytes have room (`Relay`). Confined to a loop.
+/// All devices of a loop with the same owner share one TLS handshake. With a connection per device, handshakes dominated a
+/// takeover. After the first frame, each frame's body begins with the device's number, which the connecting side assigns. Reading
+/// never stops, because each device's bytes have room (`Relay`). Confined to a loop.
 final class RelayTrunk: StreamDelegate {
-    /// What the owner's end does with a device.
+    /// The owner's callbacks for relayed devices.
     struct Arrival: Sendable {
-        /// This gateway's number.
+        /// Returns this gateway's number.
         let node: @Sendable () -> Int
-        /// Counts this end of each device's socket pair.
+        /// The count of the inner ends of all socket pairs.
         let ends: SharedCount
         let take: @Sendable (DetachedConnection, RelayPreamble) -> Void
-        /// The peer broke the protocol.
+        /// Reports a protocol violation by the peer.
         let fault: @Sendable (String) -> Void
     }
 
@@ -29,7 +29,7 @@ final class RelayTrunk: StreamDelegate {
     private var relays: [UInt64: Relay] = [:]
     private var waiting: [Relay] = []
     private var last: UInt64 = 0
-    /// Devices that the owner has not taken yet.
+    /// The number of devices that await acceptance by the owner.
     private var openingCount = 0
     private var isUp = false
     private var lastHeardAt: UInt64
@@ -54,11 +54,11 @@ final class RelayTrunk: StreamDelegate {
         let start = block.beginFrame(.trunk)
         block.put(hello.bytes)
         block.endFrame(start)
-        // It waits in the outbox until TLS is there.
+        // The frame stays in the outbox until the TLS handshake is finished.
         _ = block.withBytes { stream?.write($0) }
     }
 
-    /// Takes a trunk whose first frame was read.
+    /// Accepts a trunk whose first frame has been read.
     convenience init(accepting connection: DetachedConnection, on loop: EventLoop, _ arrival: Arrival) {
         self.init(on: loop, openingLimit: 0, arrival: arrival, ended: {})
         isUp = true
@@ -70,7 +70,7 @@ final class RelayTrunk: StreamDelegate {
 
     // MARK: Devices from here
 
-    /// Passes a device on to its owner.
+    /// Relays a device to its owner.
     func open(
         _ connection: DetachedConnection, _ preamble: RelayPreamble, part: Int, farewell: [UInt8],
         timeoutMilliseconds: UInt64, ended: @escaping () -> Void
@@ -89,7 +89,7 @@ final class RelayTrunk: StreamDelegate {
         if isUp { stream?.clearTimeout() }
     }
 
-    /// Ends the devices of a part: they come back and find its new owner.
+    /// Ends the relays of a partition; the devices reconnect and find its new owner.
     func close(part: Int) {
         for relay in relays.values where relay.part == part {
             leave(relay)
@@ -97,9 +97,9 @@ final class RelayTrunk: StreamDelegate {
         }
     }
 
-    /// Ends up to `count` devices, of any part: they come back, to another gateway if a balancer sends them there.
+    /// Ends up to `count` relays of any partition; the devices reconnect, possibly to another gateway.
     ///
-    /// No Close can be said, since it could stand inside a frame of the owner's.
+    /// It sends no Close, which could land inside one of the owner's frames.
     func end(_ count: Int) -> Int {
         let chosen = relays.values.prefix(count)
         for relay in chosen {
@@ -111,19 +111,19 @@ final class RelayTrunk: StreamDelegate {
 
     func close() { stream?.close() }
 
-    /// The owner did not take a device in time: a trunk on which it says nothing at all is broken.
+    /// Closes the trunk if the peer has sent nothing since an unanswered device was opened.
     func closeIfSilent(since time: UInt64) {
         if lastHeardAt <= time { stream?.close(.timedOut) }
     }
 
     // MARK: What relays say
 
-    /// Sends a device's bytes; false when they must wait for others.
+    /// Sends a device's bytes; returns false if the trunk has no room.
     func carry(_ bytes: UnsafeRawBufferPointer, of relay: Relay) -> Bool {
         hasRoom(below: LinkLimits.trunkBytesByteCount) && write(.relayBytes, relay.number, bytes)
     }
 
-    /// Has a relay's reading resumed when the trunk takes bytes again.
+    /// Resumes the relay's reading when the trunk has room again.
     func wait(_ relay: Relay) {
         guard !relay.isWaiting else { return }
         relay.isWaiting = true
@@ -135,7 +135,7 @@ final class RelayTrunk: StreamDelegate {
         withUnsafeBytes(of: UInt32(count).littleEndian) { mustWrite(.relayCredit, relay.number, $0) }
     }
 
-    /// The relay's own stream is over: the other end is told, behind the device's bytes.
+    /// Reports the end of a relay to the other end, after the device's bytes.
     func leave(_ relay: Relay) {
         guard forget(relay) else { return }
         mustWrite(.relayEnd, relay.number)
@@ -148,7 +148,7 @@ final class RelayTrunk: StreamDelegate {
         return true
     }
 
-    /// A trunk without devices ends after a while.
+    /// Closes a trunk without devices after a timeout.
     private func awaitDevices() {
         if isUp { stream?.setTimeout(afterMilliseconds: LinkLimits.idleTrunkMilliseconds) }
     }
@@ -171,7 +171,7 @@ final class RelayTrunk: StreamDelegate {
         } ?? false
     }
 
-    /// Writes a short frame that nothing may lose; without room for it the trunk ends, and its devices come back.
+    /// Writes a short frame that must not be lost; without room for it the trunk closes, and its devices reconnect.
     private func mustWrite(
         _ kind: LinkFrame.Kind, _ number: UInt64, _ body: UnsafeRawBufferPointer = .init(start: nil, count: 0)
     ) {
@@ -212,7 +212,7 @@ final class RelayTrunk: StreamDelegate {
 
     private func take(_ frame: LinkFrame) throws(LinkFault) {
         guard stream?.isOpen ?? false else { return }
-        // The owner says why it takes no trunk.
+        // The owner rejected the trunk.
         if frame.kind == .close {
             stream?.close(.endOfStream)
             return
@@ -224,7 +224,7 @@ final class RelayTrunk: StreamDelegate {
         case .relayed, .relayBytes, .relayCredit, .relayEnd: break
         default: throw .malformed("a frame of kind \(frame.kind) does not belong here")
         }
-        // What was on its way when this side ended a device is of no interest.
+        // Frames in flight when this side ended the device are ignored.
         guard let relay = relays[number] else { return }
         switch frame.kind {
         case .relayed:
@@ -243,12 +243,12 @@ final class RelayTrunk: StreamDelegate {
         }
     }
 
-    /// Gives a device's connection to this gateway.
+    /// Accepts a device from the peer.
     private func arrived(_ number: UInt64, _ body: UnsafeRawBufferPointer) throws(LinkFault) {
         guard let arrival, number > last else { throw .malformed("a device's number comes again") }
         guard let preamble = try? RelayPreamble(body) else { throw .malformed("the preamble cannot be read") }
         last = number
-        // The peer means an earlier process with this address, or this one has no descriptors left.
+        // The peer refers to an earlier process at this address, or this process has no free descriptors.
         guard preamble.hello.wanted == arrival.node(), let (here, there) = try? DetachedConnection.pair() else {
             return mustWrite(.relayEnd, number)
         }
@@ -277,7 +277,7 @@ final class RelayTrunk: StreamDelegate {
     }
 }
 
-/// The trunks that lead from this gateway's loops to other gateways.
+/// The trunks from this gateway's loops to other gateways.
 final class RelayTable: Sendable {
     private struct Key: Hashable {
         let loop: ObjectIdentifier
@@ -291,7 +291,7 @@ final class RelayTable: Sendable {
 
     private let entries = Lock<[Key: Entry]>([:])
 
-    /// The loop's trunk to a node, which `make` connects if there is none; to be called on the loop.
+    /// Returns the loop's trunk to a node, connecting with `make` if needed; must be called on the loop.
     func trunk(
         to node: Int, on loop: EventLoop, make: (_ ended: @escaping () -> Void) -> RelayTrunk?
     ) -> RelayTrunk? {
@@ -303,7 +303,7 @@ final class RelayTable: Sendable {
         return trunk
     }
 
-    /// Ends up to `count` of a loop's devices that other gateways own; to be called on the loop.
+    /// Ends up to `count` relays of a loop; must be called on the loop.
     func end(_ count: Int, on loop: EventLoop) -> Int {
         var left = count
         for (key, entry) in entries.withLock({ $0 }) where key.loop == ObjectIdentifier(loop) && left > 0 {
@@ -312,7 +312,7 @@ final class RelayTable: Sendable {
         return count - left
     }
 
-    /// Ends the relays to a node, or those of one part: their devices come back and find the new owner.
+    /// Ends the relays to a node, or only those of one partition; the devices reconnect and find the new owner.
     func close(_ node: Int, part: Int? = nil) {
         let entries = entries.withLock { $0.filter { $0.key.node == node } }
         for entry in entries.values {

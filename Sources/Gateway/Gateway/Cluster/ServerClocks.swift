@@ -1,13 +1,13 @@
 package import Redis
 
 extension ClockCheck {
-    /// Asks every primary for its time.
+    /// Compares this machine's clock with that of every primary.
     ///
     /// - Parameters:
-    ///   - servers: their map is asked for first.
-    ///   - wall: this machine's time, in milliseconds since 1970.
-    /// - Returns: what is wrong and what to do about it; `nil`: nothing.
-    /// - Throws: when a server does not answer.
+    ///   - servers: The Redis servers; their slot map is refreshed first.
+    ///   - wall: This machine's time, in milliseconds since 1970.
+    /// - Returns: The problem and its remedy, or `nil`.
+    /// - Throws: An error if a server does not answer.
     package static func problem(
         _ servers: RedisCluster, wall: () -> Int64 = now
     ) throws(RedisError) -> String? {

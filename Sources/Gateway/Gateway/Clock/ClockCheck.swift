@@ -1,20 +1,20 @@
-/// This machine's clock beside those of the Redis servers.
+/// The comparison of this machine's clock with those of the Redis servers.
 package enum ClockCheck {
-    /// A gateway whose clock stands further off does not start: other gateways would follow it.
+    /// The offset, in milliseconds, above which a gateway does not start, because other gateways would follow its clock.
     package static let longestOffset: Int64 = 1_000
-    /// A clock that came back within this agrees again.
+    /// The offset, in milliseconds, below which a clock agrees again.
     static let agreedOffset: Int64 = 500
 
-    /// This machine's time, to be held against a server's; nothing else comes from it.
+    /// Returns this machine's time, only for the comparison with a server's.
     package static func now() -> Int64 { ClockReader.wall() }
 
-    /// This machine's clock less the server's, as far as one reply tells.
+    /// Returns this machine's clock minus the server's, within the accuracy of one reply.
     ///
     /// - Parameters:
-    ///   - before: this machine's time before the request.
-    ///   - after: that after the reply.
-    ///   - server: what the server said, at some time in between.
-    /// - Returns: 0 when there is a moment at which both agree.
+    ///   - before: This machine's time before the request.
+    ///   - after: This machine's time after the reply.
+    ///   - server: The server's time in its reply.
+    /// - Returns: 0 if the server's time is between `before` and `after`.
     package static func offset(before: Int64, after: Int64, server: Int64) -> Int64 {
         if server < before { return before - server }
         return server > after ? after - server : 0

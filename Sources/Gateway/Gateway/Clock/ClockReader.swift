@@ -1,26 +1,26 @@
 internal import Configuration
 internal import Platform
 
-/// The readings that `GatewayClock` works with.
+/// The clock readings for `GatewayClock`, in milliseconds.
 package enum ClockReader {
-    /// Both clocks, as close together as two system calls get.
+    /// Reads both clocks with as little time between the two calls as possible.
     package static func reading() -> GatewayClock.Reading {
         GatewayClock.Reading(
             wall: Int64(SystemClock.wallMilliseconds), boot: Int64(SystemClock.boottimeMilliseconds))
     }
 
-    /// The wall clock, for what people and other programs hold against their own: log lines, `Date`, the hook's signature.
+    /// Returns the wall clock time for comparison with other programs: log lines, `Date`, the hook's signature.
     ///
-    /// Nothing that is stored or that becomes due comes from it: see `GatewayClock`.
+    /// Stored times and deadlines use the gateway time instead (`GatewayClock`).
     package static func wall() -> Int64 { Int64(SystemClock.wallMilliseconds) }
 
-    /// What `ClockMapping.time(atBoot:)` takes.
+    /// Returns the boot-time clock, for `ClockMapping.time(atBoot:)`.
     package static func boot() -> Int64 { Int64(SystemClock.boottimeMilliseconds) }
 
-    /// For durations inside the process.
+    /// Returns the monotonic clock, for durations inside the process.
     package static func monotonic() -> Int64 { Int64(SystemClock.monotonicMilliseconds) }
 
-    /// The kernel's boot id; zero where there is none, which then never equals a stored one's boot.
+    /// Returns the kernel's boot id, or a random id if it cannot be read.
     package static func bootID() -> BootID {
         guard let contents = try? FileText.read("/proc/sys/kernel/random/boot_id", limit: 64) else {
             return fallbackBootID()
@@ -32,7 +32,7 @@ package enum ClockReader {
         return BootID(high: high, low: low)
     }
 
-    /// Without the kernel's id every start counts as a new boot.
+    /// With a random id, every start counts as a new boot.
     private static func fallbackBootID() -> BootID {
         var random = SystemRandomNumberGenerator()
         return BootID(high: random.next(), low: random.next())

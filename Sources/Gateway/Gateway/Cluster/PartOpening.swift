@@ -33,11 +33,11 @@ final class PartOpening: @unchecked Sendable {
     private var meta: MetaRows?
     private var broadcasts = BroadcastStart()
     private var fold: CounterFold?
-    /// Whether the wait for the folded days has ended. Accessed on the partition's loop.
+    /// Whether the wait for the folded days has ended, on the partition's loop.
     private var isReading = false
-    /// The folded days, if they arrived after the wait. Accessed on the partition's loop.
+    /// The folded days, if they arrived after the wait, on the partition's loop.
     private var lateFold: FoldedDays?
-    /// Whether the partition was opened. Accessed on the partition's loop.
+    /// Whether the partition was opened, on the partition's loop.
     private(set) var isOwned = false
 
     init(_ part: Int, epoch: UInt64, host: ClusterHost) { (self.part, self.epoch, self.host) = (part, epoch, host) }

@@ -3,7 +3,7 @@ internal import Delivery
 internal import PushAPI
 
 extension APNsTemplate {
-    /// Reads `apps[].apns.template`; what it does not name keeps its default.
+    /// Reads `apps[].apns.template`; missing keys keep their defaults.
     init(_ object: ConfigurationObject) {
         self.init()
         if let form = object.choice("transmission", Transmission.self) { transmission = form }
@@ -25,6 +25,6 @@ extension APNsTemplate {
         object.finish()
     }
 
-    /// Each of the template's texts stands in every alert's body, beside a title and a body of any length.
+    /// The limit of each text, which is added to every alert's payload beside a title and body of any length.
     private static let textByteLimit = 64
 }

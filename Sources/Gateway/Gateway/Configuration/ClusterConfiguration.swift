@@ -1,47 +1,47 @@
 package import Configuration
 
-/// The Redis servers that keep what the gateway stores, in place of the embedded engine.
+/// The Redis servers that replace the embedded storage engine.
 package struct RedisConfiguration: Sendable, Equatable {
-    /// TLS to the servers; without files: the system's authorities, and no certificate of our own.
+    /// TLS settings for the servers; without files, the system's trust store and no client certificate.
     package struct TLS: Sendable, Equatable {
-        /// PEM file of the authorities that signed the servers' certificates; `nil`: the system's.
+        /// The PEM file of the trusted authorities; `nil` for the system's.
         package var authoritiesFile: String?
-        /// PEM files that the servers ask for; both or neither.
+        /// The PEM files of the client certificate and its key; both or neither.
         package var certificateFile: String?
         package var keyFile: String?
-        /// The name that the servers' certificates bear; `nil`: each server's host.
+        /// The name in the servers' certificates; `nil` for each server's host.
         package var serverName: String?
         package init() {}
     }
 
-    /// Seeds: the first that answers tells the others.
+    /// The seeds; the first that answers returns the addresses of the others.
     package var nodes: [HostPort]
-    /// ACL user; `nil`: the default one.
+    /// The ACL user; `nil` for the default user.
     package var user: String?
     package var password: Secret?
     package var tls: TLS?
-    /// The fewest replicas that must have a change before it counts as durable.
+    /// The number of replicas that must confirm a change before it counts as durable.
     package var minReplicas = 1
-    /// The operator vouches for `appendfsync always` on servers that hide the setting.
+    /// Whether the operator guarantees `appendfsync always` on servers that hide the setting.
     package var assumesFsync = false
 
     package init(nodes: [HostPort]) { self.nodes = nodes }
 }
 
-/// The gateways that work as one on the same Redis servers.
+/// The cluster of gateways on the same Redis servers.
 package struct ClusterConfiguration: Sendable, Equatable {
-    /// Gateways of one name are one cluster; it stands in the names of all keys.
+    /// The name of the cluster, part of all Redis keys.
     package var name = "longwire"
-    /// How many parts the buckets are dealt to; fixed when the name is first used.
+    /// The number of partitions, fixed when the cluster is created.
     package var partCount = 16
-    /// Where this gateway takes the others' links; `nil`: it works alone.
+    /// The address for links from other gateways; `nil` for a cluster of one gateway.
     package var listen: ListenAddress?
-    /// Where the others reach it; set whenever `listen` is.
+    /// The address at which other gateways reach this one; set whenever `listen` is.
     package var advertise: ListenAddress?
-    /// What devices are told that belong to this gateway; `nil`: their connections are relayed.
+    /// The address to which devices of this gateway are redirected; `nil` to relay their connections.
     package var deviceAddress: HostPort?
     package var deviceTLSAddress: HostPort?
-    /// What gateways of the cluster prove to each other, newest first; each is accepted.
+    /// The shared secrets for links, newest first; each is accepted.
     package var secrets: [Secret] = []
 
     package init() {}
@@ -52,9 +52,9 @@ package struct ClusterConfiguration: Sendable, Equatable {
 }
 
 extension ConfigurationReader {
-    /// Reads `store.redis` and `cluster`, which only go together.
+    /// Reads `store.redis` and `cluster`; `cluster` requires `store.redis`.
     ///
-    /// `store` has been asked for all its other keys but not finished.
+    /// The caller has read all other keys of `store`, but has not called `finish`.
     func readCluster(
         _ root: ConfigurationObject, store: ConfigurationObject?, _ secrets: inout SecretReader,
         into configuration: inout GatewayConfiguration
@@ -94,7 +94,7 @@ extension ConfigurationReader {
         redis.user = object.string("user", allowed: "1 to 128 visible ASCII characters") {
             SecretReader.isVisible($0, 1...128)
         }
-        // Asked for in either case, so that neither counts as unknown.
+        // Both keys are read in either case, so that neither is reported as unknown.
         let hasPassword = object.has("password") || object.has("passwordFile")
         if hasPassword {
             let passwords = secrets.read(object, "password", 1...512)
@@ -168,7 +168,7 @@ extension ConfigurationReader {
         return cluster
     }
 
-    /// Where other gateways connect: a number, so that no loop waits for a name.
+    /// Reads the address for other gateways; it must be numeric, so that no loop waits for name resolution.
     private func readAdvertised(_ object: ConfigurationObject, listen: ListenAddress?) -> ListenAddress? {
         let allowed = "\"ADDRESS:PORT\" with a numeric address that other gateways reach, as \"10.0.0.5:7100\""
         let text = object.string("advertise", allowed: allowed) {
@@ -190,7 +190,7 @@ extension ConfigurationReader {
 }
 
 extension GatewayConfiguration {
-    /// The keys of `store.redis` and `cluster` that differ from `old`; all of them count after a restart.
+    /// The keys of `store.redis` and `cluster` that differ from `old`; each takes effect only after a restart.
     func clusterKeysNeedingRestart(since old: GatewayConfiguration) -> [String] {
         var keys: [String] = []
         if redis != old.redis { keys.append("store.redis") }

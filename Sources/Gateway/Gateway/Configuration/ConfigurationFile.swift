@@ -6,11 +6,11 @@ internal import Glibc
 internal import PushAPI
 internal import Webhooks
 
-/// Reads the configuration file: JSON5 text to `GatewayConfiguration`, strictly, with every problem named.
+/// Reads the configuration file, JSON5, strictly, and reports every problem.
 ///
-/// Creates nothing: `--check` runs exactly this. What has to be generated comes afterwards (`GeneratedCredentials`).
+/// It writes no files, because `--check` uses it. `GeneratedCredentials` adds generated values afterwards.
 package enum ConfigurationFile {
-    /// The embedded defaults: loopback only, data in `./longwire-data`, the generated demo app.
+    /// The defaults without a file: loopback only, data in `./longwire-data`, the generated demo app.
     package static func defaults() -> GatewayConfiguration {
         var configuration = GatewayConfiguration()
         configuration.usesDemoApp = true
@@ -18,7 +18,7 @@ package enum ConfigurationFile {
         return configuration
     }
 
-    /// Reads `path`, and the secret files it names; `nil`: the embedded defaults.
+    /// Reads `path` and its secret files; `nil` returns the defaults.
     package static func load(_ path: String?) throws(ConfigurationError) -> GatewayConfiguration {
         guard let path else { return defaults() }
         let contents: FileText.Contents
@@ -31,7 +31,7 @@ package enum ConfigurationFile {
         return try read(contents.bytes, file: path, isReadableByOthers: contents.isReadableByOthers)
     }
 
-    /// Reads the text of a configuration file that stands at `file`; relative paths in it count from its folder.
+    /// Reads the text of a configuration file; paths in it are relative to the folder of `file`.
     package static func read(
         _ bytes: [UInt8], file: String, isReadableByOthers: Bool = false
     ) throws(ConfigurationError) -> GatewayConfiguration {
@@ -48,7 +48,6 @@ package enum ConfigurationFile {
     static var coreCount: Int { max(1, min(256, Int(sysconf(CInt(_SC_NPROCESSORS_ONLN))))) }
 }
 
-/// Turns the tree into a configuration, section by section.
 struct ConfigurationReader {
     let file: String
     let problems: ConfigurationProblems
@@ -158,7 +157,7 @@ struct ConfigurationReader {
         return webSockets
     }
 
-    /// As a browser writes the header `Origin`: no path, and everything in lower case.
+    /// Parses an origin in the form of the `Origin` header: lower case and without a path.
     private static func origin(_ text: String) -> WebOrigin? {
         guard let scheme = ["https://", "http://"].first(where: { text.hasPrefix($0) }) else { return nil }
         let place = text.dropFirst(scheme.count)
@@ -242,7 +241,7 @@ struct ConfigurationReader {
         for (key, address) in all + [("cluster.listen", configuration.cluster?.listen)] {
             guard let address, address.port != 0 else { continue }
             if let owner = owners[address] {
-                // SO_REUSEPORT would let both bind, and the kernel would deal connections to either at random.
+                // SO_REUSEPORT would allow both binds, and the kernel would distribute connections between them at random.
                 problems.report(key, at: nil, "\(address) is not allowed; \(owner) listens there")
             }
             owners[address] = key
@@ -262,7 +261,7 @@ struct ConfigurationReader {
 
     // MARK: Apps
 
-    /// Reads an app that stands in no file, by the same rules.
+    /// Reads an app of the admin API, by the same rules as an app of the file.
     static func app(_ members: [JSON5Member]) -> (app: AppConfiguration?, problems: [ConfigurationProblem]) {
         let problems = ConfigurationProblems()
         let reader = ConfigurationReader(file: "", problems: problems, isReadableByOthers: false)
@@ -370,10 +369,10 @@ struct ConfigurationReader {
             name: name ?? "", tokens: tokens ?? [], apps: apps.map { Set($0) }, permissions: granted)
     }
 
-    /// One secret opens one door.
+    /// Rejects secrets with more than one purpose, and warns about apps that share a secret.
     ///
-    /// An appSecret is in every copy of the app. One that is a masterSecret or a credential's token, too, lets every
-    /// owner of a copy publish, or read what others were sent.
+    /// An appSecret is in every copy of the app. If it were also a masterSecret or a credential's token, every owner of a copy
+    /// could publish, or read messages of others.
     private func checkSecrets(_ root: ConfigurationObject, _ configuration: inout GatewayConfiguration) {
         let tokens = Set(configuration.credentials.flatMap(\.tokens))
         var owners: [Secret: String] = [:]
@@ -386,7 +385,7 @@ struct ConfigurationReader {
         }
     }
 
-    /// What is wrong with an app's secrets as a whole; `tokens` are those of all credentials.
+    /// Returns the problems of an app's secrets; `tokens` are those of all credentials.
     static func secretProblems(of app: AppConfiguration, tokens: Set<Secret>) -> [String] {
         let (open, secret) = (Set(app.appSecrets), Set(app.masterSecrets))
         var problems: [String] = []

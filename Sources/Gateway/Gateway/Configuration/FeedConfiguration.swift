@@ -1,10 +1,10 @@
 internal import Configuration
 package import Delivery
 
-/// `apps[].upstream` and `apps[].events`: that the app has the feed, what it keeps, and where it is posted.
+/// The settings of a feed: `apps[].upstream` or `apps[].events`.
 package struct FeedConfiguration: Sendable, Equatable {
     package var limits = FeedLimits()
-    /// Where pages are posted; `nil`: the consumer asks for them.
+    /// The webhook for pages; `nil` if the consumer polls.
     package var webhook: GatewayConfiguration.Hook?
     package init() {}
 }

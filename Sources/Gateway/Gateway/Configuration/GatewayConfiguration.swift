@@ -5,76 +5,71 @@ package import EventLoops
 package import PushAPI
 package import Wire
 
-/// Everything an operator decides, read and checked: an immutable value that each loop gets a copy of.
+/// The operator's validated settings, an immutable value that is copied to each loop.
 ///
-/// docs/use/Operations.md describes the file key by key. `ConfigurationFile` reads it; nothing here touches the disk.
+/// docs/use/Operations.md describes the file key by key. `ConfigurationFile` reads it; this type does no disk access.
 package struct GatewayConfiguration: Sendable, Equatable {
-    /// A plain listener, and one with TLS beside it.
+    /// A plain listener and an optional TLS listener.
     package struct Listener: Sendable, Equatable {
-        /// `nil`: switched off.
+        /// The plain address; `nil` if switched off.
         package var plain: ListenAddress?
         package var tls: TLSListener?
-        /// Whose connections begin with a PROXY header that names the client.
+        /// Addresses of load balancers, whose connections begin with a PROXY header.
         package var balancers: [AddressRange] = []
         package init(plain: ListenAddress?, tls: TLSListener? = nil) { (self.plain, self.tls) = (plain, tls) }
 
-        /// Both addresses, as far as there are any.
         package var addresses: [ListenAddress] { [plain, tls?.address].compactMap(\.self) }
     }
 
-    /// The listeners, as the file names them.
+    /// The listeners by their names in the file.
     package static let listeners:
         [(name: String, path: any WritableKeyPath<GatewayConfiguration, Listener> & Sendable)] = [
             ("device", \.device), ("http", \.http), ("senders", \.senders), ("admin", \.admin),
         ]
 
-    /// Devices that speak through a WebSocket on the device listeners.
+    /// The settings for devices that use a WebSocket on the device listeners.
     package struct WebSockets: Sendable, Equatable {
         package var isEnabled = true
-        /// Sites whose pages may be devices, as a browser names them: `https://app.example.com`.
+        /// Web origins whose pages may connect as devices, for example `https://app.example.com`.
         package var origins: [WebOrigin] = []
     }
 
     package struct TLSListener: Sendable, Equatable {
         package var address: ListenAddress
-        /// PEM files; the certificate's file holds the whole chain.
-        ///
-        /// Read again at each reload.
+        /// The PEM file with the whole certificate chain; it is read again at each reload.
         package var certificateFile: String
         package var keyFile: String
-        /// PEM file of the authorities whose clients alone may connect; `nil`: clients show no certificate.
+        /// The PEM file of the authorities that must have signed a client's certificate; `nil` to request none.
         ///
-        /// Read again at each reload.
+        /// It is read again at each reload.
         package var clientAuthoritiesFile: String?
-        /// One of them must be in a client's certificate; empty: none is asked for.
+        /// The accepted names in client certificates; empty to accept every name.
         package var clientNames: [String] = []
     }
 
-    /// What an acceptance promises.
+    /// The guarantee for an accepted message.
     package enum Durability: String, Sendable, CaseIterable {
-        /// Synced to the disk.
+        /// Synced to disk.
         case fsync
-        /// Handed to the operating system: survives a killed process, not a power cut.
+        /// Written to the operating system: survives a killed process but not a power failure.
         case os
     }
 
-    /// Whose descriptor tables the loops use.
+    /// The descriptor tables of the loops.
     package enum LoopTables: String, Sendable, CaseIterable {
-        /// All threads share the process's, and its limit of open files.
+        /// All threads share the process's table and its limit of open files.
         case shared
-        /// Each loop has one, and a limit, of its own: for more connections than one limit allows.
+        /// Each loop has its own table and limit, for more connections than one limit allows.
         case own
     }
 
     package struct Hook: Sendable, Equatable {
         package var url: HookURL
-        /// `whsec_…`, newest first.
-        ///
-        /// Each request carries a signature for every one.
+        /// The `whsec_…` secrets, newest first; each request is signed with every one.
         package var secrets: [Secret]
-        /// PEM file of the certificate authorities to trust instead of the system's.
+        /// The PEM file of the certificate authorities that replace the system's.
         package var authoritiesFile: String?
-        /// Most jobs in one request.
+        /// The maximum number of jobs per request.
         package var batchJobs = 100
         package var timeoutSeconds: Int64 = 10
     }
@@ -84,46 +79,46 @@ package struct GatewayConfiguration: Sendable, Equatable {
         package var level = LogLevel.info
     }
 
-    /// The file it came from; `nil`: embedded defaults.
+    /// The configuration file; `nil` for the defaults.
     package var file: String?
-    /// 1 at start, one more with each accepted reload; `/readyz` shows it.
+    /// The version: 1 at the start, incremented with each accepted reload, and shown by `/readyz`.
     package var version: UInt64 = 1
 
     package var device = Listener(plain: ListenAddress(host: "127.0.0.1", port: 7_000))
     package var http = Listener(plain: ListenAddress(host: "127.0.0.1", port: 7_080))
     package var senders = Listener(plain: ListenAddress(host: "127.0.0.1", port: 7_001))
     package var admin = Listener(plain: ListenAddress(host: "127.0.0.1", port: 7_081))
-    /// Registration over plain TCP from beyond loopback.
+    /// Whether devices beyond loopback may register over plain TCP.
     ///
-    /// Otherwise it needs TLS, as the device's secret travels.
+    /// Otherwise registration needs TLS, because it transfers the device's secret.
     package var allowPlaintextRegistration = false
     package var webSockets = WebSockets()
 
     package var storePath = "longwire-data"
     package var durability = Durability.fsync
-    /// Where `POST /v1/backup` makes backups; `nil`: the folder `backups` in `storePath`.
+    /// The folder for `POST /v1/backup`; `nil` for `backups` in `storePath`.
     package var backupPath: String?
-    /// `nil`: the embedded engine.
+    /// The Redis store; `nil` for the embedded engine.
     package var redis: RedisConfiguration?
-    /// Set if and only if `redis` is.
+    /// The cluster; set if and only if `redis` is.
     package var cluster: ClusterConfiguration?
     package var loopCount = 1
     package var loopTables = LoopTables.shared
     package var limits = GatewayLimits()
-    /// Addresses that the bounds per address do not count for, beside this machine's.
+    /// Addresses without per-address limits, in addition to this machine's.
     package var exemptAddresses: [AddressRange] = []
     package var apps: [AppConfiguration] = []
     package var credentials: [Credential] = []
     package var hook: Hook?
     package var logging = Logging()
-    /// The demo app of the data folder is added to `apps` (`GeneratedCredentials`).
+    /// Whether the demo app of the data folder is added to `apps` (`GeneratedCredentials`).
     package var usesDemoApp = false
-    /// What is allowed but unwise, to be logged at start.
+    /// Warnings about valid but risky settings, logged at the start.
     package var warnings: [String] = []
 
     package init() {}
 
-    /// What one address may do.
+    /// The limits per network address.
     var addressRules: AddressRules {
         AddressRules(
             connections: limits.connectionsPerAddress, arrivalsPerSecond: limits.newConnectionsPerSecondPerAddress,
@@ -134,15 +129,13 @@ package struct GatewayConfiguration: Sendable, Equatable {
     package func app(id: String) -> AppConfiguration? { apps.first { $0.appID == id } }
 }
 
-/// One tenant as configured.
-///
-/// Secrets are newest first; every one of them is accepted.
+/// The configuration of an app; its secrets are newest first, and each is accepted.
 package struct AppConfiguration: Sendable, Equatable {
     package var appID: String
     package var appKey: String
     package var appSecrets: [Secret]
     package var masterSecrets: [Secret]
-    /// The topic of tokens that name none; empty: such tokens must name theirs.
+    /// The APNs topic of tokens without one; empty if tokens must name theirs.
     package var apnsTopic = ""
     package var apnsTemplate = APNsTemplate()
     package var queuedMessageLimit = 1_000
@@ -151,16 +144,16 @@ package struct AppConfiguration: Sendable, Equatable {
     package var maxAttempts = 5
     package var push = PushConfiguration()
     package var quotas = AppQuotas()
-    /// `nil`: the app takes no messages from its devices.
+    /// The feed of messages from the app's devices; `nil` if disabled.
     package var upstream: FeedConfiguration?
-    /// `nil`: the app has no events.
+    /// The feed of events; `nil` if disabled.
     package var events: FeedConfiguration?
 
     package init(appID: String, appKey: String, appSecrets: [Secret], masterSecrets: [Secret]) {
         (self.appID, self.appKey, self.appSecrets, self.masterSecrets) = (appID, appKey, appSecrets, masterSecrets)
     }
 
-    /// The shards' view; `key` is the first eight bytes of SHA-256(appId).
+    /// Returns the settings for the shards; `key` is the first eight bytes of SHA-256(appId).
     package func settings(key: AppKey) -> AppSettings {
         var settings = AppSettings(key: key, appID: appID, apnsTopic: apnsTopic)
         settings.queuedMessageLimit = queuedMessageLimit
@@ -172,27 +165,27 @@ package struct AppConfiguration: Sendable, Equatable {
     }
 }
 
-/// One bearer of the admin listener: a sender service, a dashboard, a person.
+/// The credential of a client of the admin listener: a sender service, a dashboard or a person.
 package struct Credential: Sendable, Equatable {
     package enum Permission: String, Sendable, CaseIterable, Comparable {
-        /// Lease, extend and settle handoff jobs.
+        /// May lease, extend and settle handoff jobs.
         case handoff
-        /// Read traces and devices.
+        /// May read traces and devices.
         case trace
-        /// Read upstream messages.
+        /// May read upstream messages.
         case upstream
-        /// Follow events.
+        /// May read events.
         case events
-        /// All of it, and whatever changes the gateway.
+        /// Has all permissions, including changes to the gateway.
         case admin
         package static func < (left: Permission, right: Permission) -> Bool { left.rawValue < right.rawValue }
     }
 
-    /// For logs: it tells who called.
+    /// The name that logs record for each call.
     package var name: String
-    /// Newest first; each is accepted.
+    /// The tokens, newest first; each is accepted.
     package var tokens: [Secret]
-    /// appIds it may see; `nil`: all.
+    /// The visible appIds; `nil` for all.
     package var apps: Set<String>?
     package var permissions: Set<Permission>
 
@@ -208,9 +201,9 @@ package struct Credential: Sendable, Equatable {
 }
 
 extension GatewayConfiguration {
-    /// Who bears `token`; `nil`: nobody.
+    /// Returns the credential with this token, or `nil`.
     ///
-    /// Looks at every token, so that the time taken tells nothing about a match.
+    /// It compares every token, so that the duration reveals nothing about a match.
     package func credential(bearing token: some Collection<UInt8>) -> Credential? {
         var found: Credential?
         for credential in credentials {
@@ -219,7 +212,7 @@ extension GatewayConfiguration {
         return found
     }
 
-    /// The keys whose change from `old` counts only after a restart; a reload keeps their old values.
+    /// The keys whose change from `old` takes effect only after a restart.
     package func keysNeedingRestart(since old: GatewayConfiguration) -> [String] {
         var keys: [String] = []
         for (name, path) in Self.listeners {
@@ -240,7 +233,7 @@ extension GatewayConfiguration {
         return keys
     }
 
-    /// What a reload puts in force, checked: limits that change at once may contradict those that wait for a restart.
+    /// Returns the configuration after a reload, or throws if its limits conflict with limits that need a restart.
     package func reloaded(over old: GatewayConfiguration) throws(ConfigurationError) -> GatewayConfiguration {
         let next = applied(over: old)
         let broken = next.limits.brokenRelations()
@@ -256,11 +249,11 @@ extension GatewayConfiguration {
         return next
     }
 
-    /// What a reload puts in force: this configuration, with the old values of all that needs a restart.
+    /// Returns this configuration with the old values of all settings that need a restart.
     package func applied(over old: GatewayConfiguration) -> GatewayConfiguration {
         var next = self
         next.version = old.version + 1
-        // A TLS listener keeps its address and takes its new files; one that appears or goes waits for the restart.
+        // A TLS listener keeps its address and gets new files; an added or removed one needs a restart.
         for (_, path) in Self.listeners {
             next[keyPath: path].plain = old[keyPath: path].plain
             next[keyPath: path].balancers = old[keyPath: path].balancers

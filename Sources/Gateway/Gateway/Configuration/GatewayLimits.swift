@@ -3,115 +3,115 @@ package import Delivery
 package import EventLoops
 package import PushAPI
 
-/// Every number of `limits` in the configuration, in force.
+/// The values of `limits` in the configuration.
 ///
-/// Names, ranges and defaults are in `LimitKey.all`; docs/use/Operations.md lists them, and a test holds the two together.
+/// `LimitKey.all` has names, ranges and defaults; docs/use/Operations.md lists them, and a test compares the two.
 package struct GatewayLimits: Sendable {
-    /// What the shards work with, less the heartbeat's range, whose ends are read one at a time.
+    /// The shards' limits, except for the heartbeat range, which is read as two keys.
     fileprivate(set) var shard = ShardLimits()
     package fileprivate(set) var heartbeatMinimumSeconds: Int64 = 30
     package fileprivate(set) var heartbeatMaximumSeconds: Int64 = 1_800
 
-    /// Devices of the whole process; like the other limits of connections, no more than there are descriptors for.
+    /// The devices of the process; like other connection limits, it is reduced to the available descriptors.
     ///
-    /// Each costs about a kilobyte here and nine in the kernel.
+    /// Each device needs about 1 kB in the process and 9 kB in the kernel.
     package fileprivate(set) var connections = 100_000
-    /// Trusted senders: the app's servers, some connections each.
+    /// The connections of trusted senders, a few per app server.
     package fileprivate(set) var senderConnections = 1_024
-    /// Devices that have not said Hello yet; a newcomer beyond it takes the place of the one that has waited longest.
+    /// The devices before their Hello; a further one replaces the one that has waited longest.
     package fileprivate(set) var connectionsBeforeHello = 16_384
     package fileprivate(set) var helloTimeoutMilliseconds: Int64 = 5_000
-    /// Work for devices that come, in one turn of a loop: what a message of another device may wait for behind it.
+    /// The time for accepting devices in one turn of a loop, which delays messages of other devices.
     package fileprivate(set) var welcomeSliceMicroseconds: Int64 = 1_000
-    /// The longest that a device waits until it is taken up; a client gives up after ten seconds.
+    /// The longest queueing time of a connecting device; clients time out after ten seconds.
     package fileprivate(set) var welcomeWaitMilliseconds: Int64 = 2_000
-    /// Welcomes of one device at once, and one in 15 s after that (`FlapDamping`); 0: no device is slowed.
+    /// The reconnects of a device without delay, and one per 15 s after that (`FlapDamping`); 0 to disable.
     package fileprivate(set) var flappingConnects: Int64 = 20
-    /// TLS handshakes under way in one loop, of senders and HTTP clients.
+    /// The concurrent TLS handshakes of senders and HTTP clients in one loop.
     package fileprivate(set) var tlsHandshakesAtOnce = 512
-    /// Those that begin in one loop in a second: about a quarter of a slow core's.
+    /// The TLS handshakes started per second in one loop: about a quarter of a slow core's capacity.
     package fileprivate(set) var tlsHandshakesPerSecond = 1_000
     package fileprivate(set) var tlsHandshakeWaitMilliseconds: Int64 = 2_000
-    /// A listener's certificate that ends sooner is warned of: time for people, where a machine should have renewed it.
+    /// The remaining validity below which a listener's certificate is logged, for certificates without automatic renewal.
     package fileprivate(set) var certificateWarningDays: Int64 = 14
-    /// Body of one frame; holds the largest message (16 KiB) and its alert with room to spare.
+    /// The body of one frame; it must hold the largest message (16 KiB) and its alert.
     package fileprivate(set) var frameBytes = 64 << 10
-    /// What waits for one slow reader; holds at least two of the largest frames and a full window.
+    /// The backlog of one slow reader: at least two of the largest frames and a full window.
     package fileprivate(set) var outboxBytes = 256 << 10
-    /// Items in each loop's mailbox before others are told to come back later.
+    /// The items in each loop's mailbox before further ones are refused as busy.
     package fileprivate(set) var mailboxItems = 65_536
 
     package fileprivate(set) var httpConnections = 10_000
-    /// Of one address over all listeners but admin; 0: no bound.
+    /// The connections per address over all listeners except admin; 0 for no limit.
     ///
-    /// An address may be a whole office, or a carrier's many customers: a fifth of the gateway's devices.
+    /// An address may be a whole office or a carrier's NAT, so the default is a fifth of the gateway's devices.
     package fileprivate(set) var connectionsPerAddress = 20_000
-    /// All of an office come back within some seconds of a power cut; a gateway welcomes some thousand a second in all.
+    /// A whole office reconnects within seconds after a power failure; a gateway accepts some thousand devices per second.
     package fileprivate(set) var newConnectionsPerSecondPerAddress = 2_000
     /// A business server publishes from one address; two cores answer about twice as many requests.
     package fileprivate(set) var requestsPerSecondPerAddress = 10_000
-    /// With its two seconds' worth at once, what `httpBodyBytesPerAddress` lets one address have under way.
+    /// With a burst of two seconds, it equals `httpBodyBytesPerAddress`.
     package fileprivate(set) var requestBytesPerSecondPerAddress = 64 << 20
-    /// Sender services with their long polls, probes and people.
+    /// The admin connections: sender services with long polls, probes and operators.
     package fileprivate(set) var adminConnections = 1_024
-    /// Bodies of requests under way, of all listeners; one holds at least the largest body.
+    /// The bodies of requests in progress on all listeners; at least the largest body.
     package fileprivate(set) var httpBodyBytes = 256 << 20
     package fileprivate(set) var httpBodyBytesPerAddress = 128 << 20
-    /// Other bytes that peers make the process hold: half frames, unread output, TLS handshakes, upstream messages.
+    /// Other bytes buffered for peers: partial frames, unread output, TLS handshakes, upstream messages.
     ///
-    /// A quarter of it serves 4,096 handshakes of strangers at once.
+    /// A quarter of it suffices for 4,096 concurrent handshakes of unknown peers.
     package fileprivate(set) var peerBytes = 512 << 20
     package fileprivate(set) var httpHeaderBytes = 64 << 10
-    /// From a request's first byte to its last.
+    /// The time from a request's first byte to its last.
     package fileprivate(set) var httpRequestTimeoutSeconds: Int64 = 15
-    /// Above the 60 s after which common clients drop an idle connection themselves.
+    /// Longer than the 60 s after which common clients close an idle connection themselves.
     package fileprivate(set) var httpIdleTimeoutSeconds: Int64 = 75
-    /// Sender services that wait in `lease` at once.
+    /// The concurrent long polls of sender services in `lease`.
     package fileprivate(set) var longPolls = 256
 
-    /// What one call about users may hold.
+    /// The limits of one call about users.
     package fileprivate(set) var users = UserLimits()
-    /// Calls that give tags to many devices or take them away, and calls that ask for a device's tags; by app.
+    /// The rates per app of calls that change many devices' tags, and of calls that query a device's tags.
     package fileprivate(set) var tagChanges = RateBound(perMinute: 100, perDay: 10_000)
     package fileprivate(set) var tagQueries = RateBound(perMinute: 100, perDay: 10_000)
 
-    /// What the journal may hold on disk before its contents move to the ordered store.
+    /// The journal's size on disk before its contents move to the ordered store.
     package fileprivate(set) var journalBytes: Int64 = 512 << 20
-    /// What may be encoded and not yet on disk, all loops together; beyond it publishes are refused as busy.
+    /// The encoded bytes of all loops that are not on disk yet; above it, publishes are refused as busy.
     package fileprivate(set) var uncommittedBytes = 64 << 20
-    /// Messages older than this leave memory for the ordered store.
+    /// The age at which messages move from memory to the ordered store.
     package fileprivate(set) var spillAfterSeconds: Int64 = 60
 
-    /// Disk for request ids, and for traces; past it the oldest go before their day is over.
+    /// The disk space for request ids, and for traces; above it, the oldest are removed before a day has passed.
     package fileprivate(set) var requestBytes: Int64 = 16 << 30
     package fileprivate(set) var traceBytes: Int64 = 4 << 30
 
-    /// How long a stop says "not ready" while it goes on serving, so that a load balancer sends nothing more.
+    /// The time during which a stopping gateway reports "not ready" but still serves, for load balancers to notice.
     package fileprivate(set) var drainSeconds: Int64 = 2
-    /// The longest a clean stop waits for work under way, after that.
+    /// The longest wait of a clean stop for work in progress, after the drain.
     package fileprivate(set) var stopTimeoutSeconds: Int64 = 10
-    /// Devices are told to come back within this time after a clean stop, spread evenly.
+    /// The time over which devices are spread for their reconnect after a clean stop.
     package fileprivate(set) var reconnectSpreadSeconds: Int64 = 30
 
     package init() {}
 
-    /// The shards' part, complete.
+    /// The limits of the shards.
     package var shardLimits: ShardLimits {
         var limits = shard
-        // Checked by the configuration before it gets here; a range the wrong way round would trap.
+        // The configuration has validated the range already; `max` only avoids a trap.
         limits.heartbeatSeconds = heartbeatMinimumSeconds...max(heartbeatMinimumSeconds, heartbeatMaximumSeconds)
-        // One number each in the file: the call and the device are held to the same.
+        // One value of the file limits both the call and the device.
         (limits.tagsPerDevice, limits.tagCharactersPerDevice) = (users.tagsPerDevice, users.tagTotalCharacters)
         (limits.tagCharacters, limits.aliasCharacters) = (users.tagCharacters, users.aliasCharacters)
         return limits
     }
 
-    /// The bytes that peers may make the process hold, by use.
+    /// The limits for bytes buffered for peers, by use.
     package var peerRules: PeerBudget.Rules {
         PeerBudget.Rules(requests: httpBodyBytes, requestsOfNetwork: httpBodyBytesPerAddress, others: peerBytes)
     }
 
-    /// What calls of a kind are held to; `nil` where nothing bounds them, or an app's own rates do.
+    /// Returns the rate for calls of a kind, or `nil` if unlimited or limited by the app's own rates.
     package func bound(of kind: RateKind) -> RateBound? {
         let bound: RateBound
         switch kind {
@@ -123,11 +123,11 @@ package struct GatewayLimits: Sendable {
     }
 }
 
-/// One key of `limits`: its name, what is allowed, and whether a reload can change it.
+/// A key of `limits`: its name, range, and whether a reload can change it.
 package struct LimitKey: Sendable {
     package let name: String
     package let range: ClosedRange<Int64>
-    /// False: the new value counts after a restart.
+    /// Whether a reload applies a new value; otherwise it needs a restart.
     package let changesAtReload: Bool
     package let read: @Sendable (GatewayLimits) -> Int64
     let write: @Sendable (inout GatewayLimits, Int64) -> Void
@@ -233,7 +233,7 @@ extension GatewayLimits: Equatable {
 }
 
 extension GatewayLimits {
-    /// What must hold between two limits; each entry names the keys and the rule.
+    /// Returns the violated relations between limits, each with its key and rule.
     package func brokenRelations() -> [(key: String, rule: String)] {
         var broken: [(String, String)] = []
         if heartbeatMinimumSeconds > heartbeatMaximumSeconds {
@@ -272,7 +272,7 @@ extension GatewayLimits {
         return broken + brokenStoreBounds()
     }
 
-    /// Rows and batches that would not fit the store; none for any value that `LimitKey.all` allows, as a test multiplies out.
+    /// Returns rows and batches that exceed the store's bounds; a test verifies that allowed values cause none.
     private func brokenStoreBounds() -> [(key: String, rule: String)] {
         var broken: [(String, String)] = []
         for table in StoreKey.Table.allCases {

@@ -1,12 +1,12 @@
 package import Configuration
 
-/// What the gateway makes up when nobody configured it: the demo app and the admin listener's token.
+/// The generated defaults for missing settings: the demo app and the admin listener's token.
 ///
-/// Both are kept in the data folder, so that a restart, and the command line tool beside it, find the same ones.
+/// Both are stored in the data folder, so that restarts and the command line tool use the same values.
 package struct GeneratedCredentials: Equatable, Sendable {
-    /// `demo.json` in the data folder, mode 0600.
+    /// The contents of `demo.json` in the data folder, mode 0600.
     ///
-    /// Addresses are those in force, rewritten at each start.
+    /// Its addresses are updated at each start.
     package struct Demo: Equatable, Sendable {
         package var appID: String
         package var appKey: String
@@ -19,19 +19,19 @@ package struct GeneratedCredentials: Equatable, Sendable {
         package var sendersAddress = ""
     }
 
-    /// Set when `usesDemoApp`.
+    /// The demo app; set if `usesDemoApp` is.
     package var demo: Demo?
-    /// Set when no credentials are configured.
+    /// The generated admin token; set if no credentials are configured.
     ///
-    /// To be printed at start, on the terminal and not in the log.
+    /// It is printed to the terminal at the start, never to the log.
     package var adminToken: Secret?
 
     package static let demoFileName = "demo.json"
     package static let adminTokenFileName = "admin-token"
 
-    /// Finds or makes what `configuration` lacks, and adds it there.
+    /// Loads or creates the missing credentials, and adds them to `configuration`.
     ///
-    /// Makes the data folder if need be.
+    /// It creates the data folder if needed.
     package static func complete(
         _ configuration: inout GatewayConfiguration, random: inout some RandomNumberGenerator
     ) throws(ConfigurationError) -> GeneratedCredentials {
@@ -109,7 +109,7 @@ package struct GeneratedCredentials: Equatable, Sendable {
         return Secret(token)
     }
 
-    /// `count` letters and digits, just under six bits each.
+    /// Returns `count` letters and digits, with almost six random bits each.
     private static func text(_ count: Int, _ random: inout some RandomNumberGenerator) -> String {
         let alphabet = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789".utf8)
         return String(decoding: (0..<count).map { _ in alphabet.randomElement(using: &random)! }, as: UTF8.self)
@@ -122,7 +122,7 @@ extension GeneratedCredentials.Demo {
         "sendersAddress",
     ]
 
-    /// Reads what `json` writes; `nil` when a key is missing or no text.
+    /// Parses the output of `json`; returns `nil` if a key is missing or not a string.
     init?(json bytes: [UInt8]) {
         guard let root = try? JSON5Parser.parse(bytes), case .object(let members) = root.value else { return nil }
         var texts: [String: String] = [:]
@@ -142,9 +142,7 @@ extension GeneratedCredentials.Demo {
             sendersAddress: texts["sendersAddress"] ?? "")
     }
 
-    /// The file's text.
-    ///
-    /// Every value is letters, digits and address characters, so nothing needs an escape.
+    /// The file's text; no value contains a character that needs an escape.
     var json: String {
         let values = [
             appID, appKey, appSecret.exposed, masterSecret.exposed, adminToken.exposed, deviceAddress, httpAddress,
@@ -154,7 +152,7 @@ extension GeneratedCredentials.Demo {
         return "{\n" + lines.joined(separator: ",\n") + "\n}\n"
     }
 
-    /// Writes the file again, with the addresses that were bound, for the tools that read it.
+    /// Writes the file with the listeners' actual addresses, for tools that read it.
     package func save(in folder: String) throws(ConfigurationError) {
         let path = "\(folder)/\(GeneratedCredentials.demoFileName)"
         do throws(FileText.Failure) {

@@ -1,13 +1,13 @@
 package import TextForms
 
-/// What the command line of `longwired` asks for.
+/// The command line of `longwired`.
 package struct LongwiredArguments: Equatable, Sendable {
     package enum Action: Equatable, Sendable { case run, check, help, version }
 
     package var action = Action.run
-    /// `nil`: the embedded defaults.
+    /// The configuration file; `nil` for the defaults.
     package var configurationFile: String?
-    /// Take the wall clock as it is, even when it stands more than an hour ahead of the gateway's time.
+    /// Whether to accept a wall clock that is more than an hour ahead of the gateway time.
     package var acceptsClock = false
 
     package init() {}
@@ -28,10 +28,10 @@ package struct LongwiredArguments: Equatable, Sendable {
         .flag("version", "The version."),
     ]
 
-    /// Reads a command line.
+    /// Parses a command line.
     ///
-    /// - Parameter arguments: without the program's name.
-    /// - Throws: for what it does not know.
+    /// - Parameter arguments: The arguments without the program's name.
+    /// - Throws: `CommandFailure` for an unknown argument.
     package init(_ arguments: some Sequence<String>) throws(CommandFailure) {
         let words = try ParsedArguments(arguments, of: "longwired", Self.options)
         guard !words.wantsHelp else {

@@ -2,7 +2,7 @@ internal import Configuration
 package import Quotas
 package import PushAPI
 
-/// What one app's pushes may be: `apps[].push`.
+/// The limits of an app's pushes: `apps[].push`.
 package struct PushConfiguration: Sendable, Equatable {
     package var defaultTTL = Limits.defaultTimeToLive
     package var longestTTL = Limits.timeToLive
@@ -14,7 +14,7 @@ package struct PushConfiguration: Sendable, Equatable {
 
     package init() {}
 
-    /// Reads the object; what it does not name keeps its default.
+    /// Reads the object; missing keys keep their defaults.
     init(_ object: ConfigurationObject) {
         if let value = object.integer("longestTtlMilliseconds", in: 1_000...2_592_000_000) { longestTTL = value }
         if let value = object.integer("defaultTtlMilliseconds", in: 1_000...2_592_000_000) { defaultTTL = value }
@@ -50,7 +50,7 @@ package struct PushConfiguration: Sendable, Equatable {
 }
 
 extension AppQuotas {
-    /// Reads `apps[].quotas`; 0, or nothing, is no bound.
+    /// Reads `apps[].quotas`; 0 or a missing key means unlimited.
     init(_ object: ConfigurationObject) {
         self.init()
         for quota in Quota.allCases {

@@ -3,7 +3,7 @@ internal import Platform
 internal import PushAPI
 internal import Synchronization
 
-/// Makes backups of the running store, one at a time, on a thread of its own.
+/// Makes backups of the running store, one at a time, on a dedicated thread.
 final class BackupService: Sendable {
     private struct State {
         var status = BackupStatus()
@@ -16,15 +16,15 @@ final class BackupService: Sendable {
 
     var status: BackupStatus { state.withLock { $0.status } }
 
-    /// Begins a backup; any loop calls it.
+    /// Starts a backup; can be called from any loop.
     ///
     /// - Parameters:
-    ///   - name: checked by the API.
-    ///   - folder: where backups are; made if it is not there.
-    ///   - store: what is to be backed up.
-    ///   - credential: whose wish it is, for the log.
-    ///   - log: gets what became of it.
-    /// - Returns: the answer.
+    ///   - name: The backup's name, already validated by the API.
+    ///   - folder: The folder of all backups, created if missing.
+    ///   - store: The store to back up.
+    ///   - credential: The name of the requesting credential, for the log.
+    ///   - log: The log for the result.
+    /// - Returns: The API's answer: the running backup, or the reason for the refusal.
     func begin(
         _ name: String, in folder: String, of store: EmbeddedStore, by credential: String, log: Log
     ) -> APIResponse {
@@ -38,7 +38,7 @@ final class BackupService: Sendable {
         return state.withLock { state in
             guard !state.isStopping else { return BackupAnswer.busy("of the last minute") }
             guard state.status.state != .running else { return BackupAnswer.busy(state.status.name) }
-            // It has told its end, so this waits for its last instructions only.
+            // The thread has already set its final status, so this join is short.
             state.thread?.join()
             state.thread = nil
             var status = BackupStatus()
@@ -79,7 +79,7 @@ final class BackupService: Sendable {
         state.withLock { $0.status = ended }
     }
 
-    /// Ends what is under way, and waits for it; before the store closes.
+    /// Cancels a running backup and waits for its thread, before the store closes.
     func stop() {
         isCancelled.store(true, ordering: .relaxed)
         let thread = state.withLock { state in

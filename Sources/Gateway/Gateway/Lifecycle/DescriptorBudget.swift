@@ -1,60 +1,61 @@
-/// How many connections of each kind the gateway holds at once.
+/// The maximum number of connections of each kind.
 struct ConnectionLimits: Sendable, Equatable {
     var devices: Int
     var senders: Int
-    /// Of both public listeners.
+    /// The limit of both public HTTP listeners together.
     var http: Int
     var admin: Int
-    /// Where each loop has a descriptor table of its own, its part; otherwise no bound of its own.
+    /// The limit per loop, if each loop has its own descriptor table; otherwise unlimited.
     var devicesPerLoop = Int.max
     var sendersPerLoop = Int.max
-    /// What devices' connections may take, with the inner ends of those that other gateways relay.
+    /// The descriptors for device connections and for the inner ends of relayed devices.
     var deviceDescriptors = Int.max
 
-    /// Whether `count` devices have room; a relayed one has a socket pair here, so its inner end is a second descriptor.
+    /// Returns whether `count` devices fit; a relayed device needs a second descriptor for its inner socket-pair end.
     func hasRoom(devices count: Int, relayEnds: Int) -> Bool {
         count <= devices && count + relayEnds <= deviceDescriptors
     }
 }
 
-/// The limit of open files is too low for anything to work.
+/// The limit of open files is too low to run the gateway.
 struct DescriptorShortage: Error, CustomStringConvertible {
     let description: String
 }
 
-/// How the process's descriptors are shared: first what the store and everything else needs, then connections.
+/// The distribution of the process's descriptors: the store and internal use first, then connections.
 ///
-/// Every connection costs one, and so does every file of the store. If connections could take them all, strangers who
-/// connect and say nothing would make the store fail, and with it the process. So the store's part is set aside before
-/// anybody is accepted, the configured limits are cut to what is left, and each kind of connection has a part of its own:
-/// a crowd on one listener leaves the others theirs.
+/// Connections and store files share the descriptor limit. If connections could use all descriptors, idle connections from
+/// attackers would make the store, and therefore the process, fail. The store's share is reserved first, and the configured
+/// limits are reduced to the remainder. Each kind of connection has its own share, so a flood on one listener does not affect the
+/// others.
 struct DescriptorBudget: Sendable {
-    /// Files that the ordered store may keep open.
+    /// The number of files that the ordered store may keep open.
     let storeFileCount: Int
-    /// Connections that may wait for their peer's end after the last word; beside those that are counted.
+    /// The number of closing connections that may wait for their peer's end, in addition to the counted connections.
     let closingPerLoop: Int
-    /// What one table may hold, and how much of it is for connections.
+    /// The descriptors of one table.
     let capacity: Int
     private let room: Int
     private let loopCount: Int
     private let hasOwnTables: Bool
 
-    /// The ordered store's usual number of open files, and the least with which it works without opening files all the time.
+    /// The minimum and maximum of the ordered store's open files; below the minimum it would reopen files constantly.
     private static let storeFileCounts = 64...512
-    /// Journal segments, files that a spill or a merge writes, the hook's connections, the log, what a reload reads, the
-    /// connection that is just being turned away: some forty at most, and as many again.
+    /// Twice the need of journal segments, spills, merges, the hook, the log, reloads and a connection being rejected.
     private static let otherCount = 96
-    /// A loop's poller, its wake-ups, its passage and its listening sockets.
+    /// A loop's poller, wake-ups, passage and listening sockets.
     private static let perLoopCount = 12
-    /// Fewer connections than this are no service.
+    /// The minimum of connections for a useful gateway.
     private static let leastRoom = 64
     private static let leastPart = 4
 
+    /// Reserves the store's and the loops' descriptors.
+    ///
     /// - Parameters:
-    ///   - capacity: descriptors of one table.
-    ///   - loopCount: event loops.
-    ///   - hasOwnTables: each has a table of its own, with a limit of its own.
-    /// - Throws: when too little is left for connections; the text says how much is needed.
+    ///   - capacity: The descriptors of one table.
+    ///   - loopCount: The number of event loops.
+    ///   - hasOwnTables: Whether each loop has its own table with its own limit.
+    /// - Throws: `DescriptorShortage` with the required number, if too few remain for connections.
     init(capacity: Int, loopCount: Int, hasOwnTables: Bool) throws(DescriptorShortage) {
         (self.capacity, self.loopCount, self.hasOwnTables) = (capacity, loopCount, hasOwnTables)
         let counts = Self.storeFileCounts
@@ -63,7 +64,7 @@ struct DescriptorBudget: Sendable {
         closingPerLoop = max(Self.leastPart, hasOwnTables ? closing : closing / loopCount)
         let reserved: Int
         if hasOwnTables {
-            // A loop's table begins with the event descriptors and passages of all; the store's files are in none of them.
+            // A loop's table contains the event descriptors and passages of all loops, but no store files.
             reserved = Self.otherCount + Self.perLoopCount + 4 * loopCount + closingPerLoop
         } else {
             reserved = storeFileCount + Self.otherCount + Self.perLoopCount * loopCount + closingPerLoop * loopCount
@@ -77,7 +78,7 @@ struct DescriptorBudget: Sendable {
         }
     }
 
-    /// The configured limits, cut to what there are descriptors for.
+    /// Reduces the configured limits to the available descriptors.
     func limits(_ wanted: GatewayLimits) -> ConnectionLimits {
         guard hasOwnTables else { return Self.share(room, wanted, of: 1) }
         var one = Self.share(room, wanted, of: loopCount)
@@ -90,8 +91,9 @@ struct DescriptorBudget: Sendable {
         return one
     }
 
-    /// A sixteenth at most for senders and for the admin listener, a quarter for public HTTP, the rest for devices; what
-    /// one does not want goes to the others.
+    /// Divides `room`: up to 1/16 each for senders and admin, up to 1/4 for public HTTP, and the remainder for devices.
+    ///
+    /// Unused shares go to the other kinds.
     private static func share(_ room: Int, _ wanted: GatewayLimits, of count: Int) -> ConnectionLimits {
         func part(_ wanted: Int, _ divisor: Int) -> Int {
             min((wanted + count - 1) / count, max(leastPart, room / divisor))
@@ -117,7 +119,7 @@ struct DescriptorBudget: Sendable {
 }
 
 extension ConnectionLimits {
-    /// Whether some configured limit could not be granted.
+    /// Whether a configured limit was reduced.
     func isBelow(_ wanted: GatewayLimits) -> Bool {
         devices < wanted.connections || senders < wanted.senderConnections || http < wanted.httpConnections
             || admin < wanted.adminConnections

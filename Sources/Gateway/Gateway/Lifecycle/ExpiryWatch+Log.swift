@@ -1,7 +1,7 @@
 internal import Cryptography
 
 extension ExpiryWatch {
-    /// Tells the operator that a listener's certificate ends soon.
+    /// Logs a warning if a listener's certificate expires soon.
     mutating func look(at listener: String, end: Int64, now: Int64, warning: Int64, _ log: Log) {
         guard isNews(listener, end: end, now: now, warning: warning) else { return }
         log.write(

@@ -7,9 +7,9 @@ internal import Platform
 internal import PushAPI
 internal import Wire
 
-/// The whole gateway: opens the store, furnishes the loops, serves until it is told to stop.
+/// The gateway: opens the store, sets up the loops, and serves until it is stopped.
 ///
-/// Made, run and stopped by one thread, the control thread, which meanwhile tends the clock and takes reloads.
+/// One thread, the control thread, creates, runs and stops the gateway. It also updates the clock and handles reloads.
 final class Gateway {
     private(set) var configuration: GatewayConfiguration
     private let generated: GeneratedCredentials
@@ -18,9 +18,9 @@ final class Gateway {
     private let descriptors: DescriptorBudget
     private var clock: GatewayClock
     private let time: SharedTime
-    /// One for each event loop.
+    /// The hosts, one per event loop.
     let hosts: [EventLoopHost]
-    /// This gateway's side of its cluster.
+    /// The cluster membership; `nil` without a cluster.
     private let node: ClusterNode?
     private let mailboxes: [Mailbox<Mail>]
     private var hook: HookSender?
@@ -32,14 +32,14 @@ final class Gateway {
     private var lastClockRecord: Int64 = 0
     private var lastLook: Int64 = .min / 2
     private var expiryWatch = ExpiryWatch()
-    /// Those in force.
+    /// The certificates in use.
     private var certificates: ListenerCertificates?
     private var isStoreBusy = false
     private var spillFailureCount = 0
     private var requestWatch = RetentionWatch("requests", limitName: "requestBytes")
     private var traceWatch = RetentionWatch("traces", limitName: "traceBytes")
 
-    /// Where the gateway listens, real ports included.
+    /// The listeners' addresses, with actual port numbers.
     struct Addresses {
         var device = ""
         var deviceTLS = ""
@@ -51,19 +51,19 @@ final class Gateway {
         var adminTLS = ""
     }
 
-    /// What `SteppedGateway` does itself in place of the system and the control thread.
+    /// The replacements for the system clock and the control thread in a `SteppedGateway`.
     struct Stepping {
         var reading: GatewayClock.Reading
-        /// Told whenever a thread of the store has work for a loop.
+        /// Called whenever a thread of the store has work for a loop.
         var posted: @Sendable () -> Void
         var fatal: @Sendable (StoreError) -> Void
     }
 
-    /// Opens the store and every listener; nothing is served before `start()`.
+    /// Opens the store and every listener; the gateway serves nothing before `start()`.
     ///
     /// With `stepping` no listener is opened, and the caller runs the loops.
     ///
-    /// - Throws: `StoreError`, `ListenFailure`, `TLSFailure`, `SystemError`, each with its own words.
+    /// - Throws: `StoreError`, `ListenFailure`, `TLSFailure` or `SystemError`, each with a message for operators.
     init(
         _ configuration: GatewayConfiguration, generated: GeneratedCredentials, log: Log, acceptsClock: Bool,
         stepping: Stepping? = nil
@@ -103,7 +103,7 @@ final class Gateway {
             warn(of: certificates)
             note(certificates)
             if let hook = configuration.hook { self.hook = try HookSender(hook, context: context, log: log) }
-            // The admin API may make an app with a webhook at any time.
+            // An app with a webhook may be created through the admin API at any time.
             try context.outbound.startFeedPoster(log)
         } catch {
             start.close()
@@ -111,10 +111,10 @@ final class Gateway {
         }
     }
 
-    /// A limit that the system will not grant is better known at the start than at the peak.
+    /// Logs limits that exceed the available descriptors at the start, before the peak load.
     private func warnOfFewDescriptors(_ limits: ConnectionLimits) {
         guard limits.isBelow(configuration.limits) else { return }
-        // Who wrote no configuration asked for no such number, and serves one machine.
+        // Without a configuration file no operator requested these limits, so the log level is only info.
         log.write(
             configuration.file == nil ? .info : .warning, .fewDescriptors,
             [
@@ -163,10 +163,12 @@ final class Gateway {
         }
     }
 
-    /// A certificate that clients refuse is no reason to serve nobody: other listeners work, some clients may not look, and
-    /// a restart after the date must not take away what still worked.
+    /// Logs problems of certificates without rejecting them.
+    ///
+    /// Other listeners still work, and some clients do not verify certificates. A restart after the expiry date must not stop a
+    /// working gateway.
     private func warn(of certificates: ListenerCertificates) {
-        // What ends soon is told once a day; see `look`.
+        // Certificates that expire soon are logged once a day by `look`.
         let (refused, unwise) = certificates.findings(endingWithin: 0)
         for problem in refused + unwise { log.write(.warning, .configurationWarning, [.detail: .text(problem)]) }
     }
@@ -191,7 +193,7 @@ final class Gateway {
         return bound
     }
 
-    /// Who serves an HTTP listener.
+    /// The handler of an HTTP listener.
     enum HTTPService {
         case publicHTTP, admin
     }
@@ -202,7 +204,7 @@ final class Gateway {
         for (host, socket) in zip(hosts, sockets) {
             let server = httpServer(on: host, service, tls: tls)
             let settings = service == .admin ? configuration.admin : configuration.http
-            // Operators look and act while their own address is held back.
+            // Operators need the admin API even if their own address is blocked.
             try server.listen(
                 socket.take(), balancers: settings.balancers,
                 addresses: service == .admin ? nil : context.peers.addresses)
@@ -217,7 +219,7 @@ final class Gateway {
         return bound
     }
 
-    /// A server of one loop that listens nowhere yet.
+    /// Creates an HTTP server of one loop that listens on no address yet.
     func httpServer(on host: EventLoopHost, _ service: HTTPService, tls: TLSContext?) -> HTTPServer {
         var settings = HTTPServer.Configuration()
         settings.headerByteLimit = configuration.limits.httpHeaderBytes
@@ -238,7 +240,7 @@ final class Gateway {
             })
     }
 
-    /// Sets the loops' clocks, and the store's, from the thread that runs the loops.
+    /// Sets the clocks of the loops and the store; must be called on the thread that runs the loops.
     func setClock(_ mapping: ClockMapping) {
         time.set(mapping)
         for host in hosts { host.setClock(mapping) }
@@ -258,7 +260,7 @@ final class Gateway {
         if let node { try node.start(context, mailboxes: mailboxes) }
     }
 
-    /// To be called about once a second by the control thread.
+    /// Runs periodic work; the control thread calls it about once a second.
     func tend() {
         let reading = ClockReader.reading()
         if let floor = node?.clockFloor, clock.raise(to: floor, at: reading) {
@@ -302,7 +304,7 @@ final class Gateway {
         let store = context.store.statistics
         if store.spillFailureCount != spillFailureCount {
             spillFailureCount = store.spillFailureCount
-            // Redis servers refuse moves in each failover; the engine logs that itself (`redisEvent`).
+            // Redis servers refuse slot moves during each failover; the engine logs these (`redisEvent`).
             if node == nil { log.write(.error, .spillFailed, [.error: .text(store.lastSpillFailure ?? "")]) }
         }
         requestWatch.look(at: store.requests, log)
@@ -310,7 +312,7 @@ final class Gateway {
         if reading.boot - lastLook > 10_000 {
             lastLook = reading.boot
             look()
-            // A word of the owner's may have been lost.
+            // A notice from part 0's owner may have been lost.
             if node != nil { context.hosts[0].submit { $0.followApps() } }
         }
         if reading.boot - lastClockRecord > 10_000 {
@@ -320,7 +322,7 @@ final class Gateway {
         }
     }
 
-    /// Asks the kernel what `/metrics` tells of the process, on the control thread: counting descriptors takes its time.
+    /// Updates the process metrics on the control thread, because counting descriptors is slow.
     private func look() {
         let figures = ProcessFigures.now()
         let disk = configuration.redis == nil ? ProcessFigures.room(at: configuration.storePath) : nil
@@ -335,19 +337,19 @@ final class Gateway {
         }
     }
 
-    /// Notes when the certificates in force end.
+    /// Records the certificates in use and their expiry times.
     private func note(_ all: ListenerCertificates) {
         certificates = all
         let ends = all.entries.compactMap { entry in entry.tls.certificateEnd.map { (listener: entry.name, end: $0) } }
         context.status.withLock { $0.certificates = ends }
     }
 
-    /// Whether the event loops answer, for the service manager's watchdog.
+    /// The health check of the event loops, for the service manager's watchdog.
     private(set) lazy var pulse = WatchdogTick(loops)
 
     private var loops: [EventLoop] { hosts.map(\.loop) }
 
-    /// New connections of a listener use these certificates from now on.
+    /// Uses a certificate for new connections of a listener.
     private func renew(_ listener: String, _ tls: TLSContext) {
         switch listener {
         case "device": deviceTLS?.withLock { $0 = tls }
@@ -358,13 +360,13 @@ final class Gateway {
         }
     }
 
-    /// Reads the configuration again and puts in force what can change, or keeps the old one and says why.
+    /// Reloads the configuration, or keeps the current one and logs the error.
     func reload() {
         do {
             var next = try ConfigurationFile.load(configuration.file)
             var random = SystemRandomNumberGenerator()
             _ = try GeneratedCredentials.complete(&next, random: &random)
-            // All that can fail comes first, so that a refused file changes nothing.
+            // Operations that can fail come first, so that an invalid file changes nothing.
             let applied = try next.reloaded(over: configuration)
             let certificates = try ListenerCertificates(applied)
             if let inForce = self.certificates { try certificates.requireNoWorse(than: inForce) }
@@ -396,26 +398,27 @@ final class Gateway {
         }
     }
 
-    /// Says "not ready" from now on and goes on serving.
+    /// Reports "not ready" from now on, but continues to serve.
     ///
-    /// - Returns: when the stop itself is to begin (monotonic ms).
+    /// - Returns: The time at which `stop` must be called, in monotonic milliseconds.
     func beginDrain() -> Int64 {
         log.write(.info, .draining, [.milliseconds: LogValue(configuration.limits.drainSeconds * 1_000)])
         context.status.withLock { $0.phase = .stopping }
         return ClockReader.monotonic() + configuration.limits.drainSeconds * 1_000
     }
 
-    /// A clean stop from `beginDrain` on takes no longer, a disk that stalls apart.
+    /// The upper bound of a clean stop from `beginDrain` on, except for a stalled disk.
     ///
-    /// The hook has half of the time for a stop to itself, parts that move another whole one, and ten seconds are the rest's.
+    /// It adds up half a stop timeout for the hook, a whole one for moving partitions, one for requests in progress, and ten
+    /// seconds of reserve.
     var longestStopMilliseconds: Int64 {
         (configuration.limits.drainSeconds + 3 * configuration.limits.stopTimeoutSeconds + 10) * 1_000
     }
 
-    /// The clean stop: no new connections, everyone told to come back, what was taken in is answered, then the end.
+    /// Stops cleanly: closes the listeners, sends Close to all devices, and finishes accepted requests.
     func stop() {
         log.write(.info, .stopping)
-        // The others take its parts over while it still answers.
+        // The other gateways take over its partitions while it still answers.
         node?.leave(withinMilliseconds: configuration.limits.stopTimeoutSeconds * 1_000)
         context.setStopping()
         hook?.stop(withinMilliseconds: configuration.limits.stopTimeoutSeconds * 500)
@@ -425,7 +428,7 @@ final class Gateway {
         context.tellAll { $0.beginStop() }
         let deadline = ClockReader.monotonic() + configuration.limits.stopTimeoutSeconds * 1_000
         while ClockReader.monotonic() < deadline, isAnyLoop({ $0.hasWorkUnderWay }) { usleep(20_000) }
-        // What was answered must get there, too; a peer that is out of reach is not waited for longer than at any close.
+        // Sends the remaining answers; an unreachable peer delays the stop only up to the usual close timeout.
         let sent = ClockReader.monotonic() + Int64(EventLoops.Limits.closeMilliseconds)
         while ClockReader.monotonic() < sent, isAnyLoop({ $0.loop.isSending }) { usleep(20_000) }
         if node == nil {
@@ -445,7 +448,7 @@ final class Gateway {
         log.flush()
     }
 
-    /// Asks every loop; one that does not answer within a second counts as a yes.
+    /// Returns whether the condition holds on any loop; a loop without an answer within a second counts as true.
     private func isAnyLoop(_ condition: @escaping @Sendable (EventLoopHost) -> Bool) -> Bool {
         let answers = Lock((count: 0, hasYes: false))
         context.tellAll { loop in
@@ -463,7 +466,6 @@ final class Gateway {
     var demo: GeneratedCredentials.Demo? { generated.demo }
 }
 
-/// A one-way flag between threads.
 final class Flag: Sendable {
     private let value = Lock(false)
     func set() { value.withLock { $0 = true } }
@@ -472,7 +474,7 @@ final class Flag: Sendable {
 
 /// Closes a listener on its own loop.
 ///
-/// Sound to send because the closure is called on the loop it belongs to and nowhere else.
+/// Sound to send because the closure is only called on its loop.
 private struct LoopClosing: @unchecked Sendable {
     let loop: EventLoop
     let close: () -> Void

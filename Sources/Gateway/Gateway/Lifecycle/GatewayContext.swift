@@ -5,15 +5,15 @@ internal import Platform
 internal import PushAPI
 internal import Synchronization
 
-/// What all loops share.
+/// The state that all loops share.
 ///
-/// Nothing here changes after the start, but for what is a lock itself.
+/// It is immutable after the start, except for the contents of locks and atomics.
 final class GatewayContext: Sendable {
-    /// Partitions, in a cluster those of all gateways together.
+    /// The number of partitions; in a cluster, of all gateways together.
     let partitionCount: Int
-    /// Event loops of this gateway, each with its `EventLoopHost`.
+    /// The number of this gateway's event loops, each with an `EventLoopHost`.
     let hostCount: Int
-    /// Set where the store is shared with other gateways.
+    /// The cluster state; `nil` without a shared store.
     let cluster: ClusterContext?
     let log: Log
     let store: any StoreService
@@ -24,7 +24,7 @@ final class GatewayContext: Sendable {
     /// Revocations known at the start; later ones reach each loop by message.
     let revokedTokens: RevokedTokens
     let startedAt: GatewayTime
-    /// What `/readyz` and `/metrics` say of the process.
+    /// The state shown by `/readyz` and `/metrics`.
     let status = Lock(GatewayStatus())
     let outbound: OutboundCalls
     let connections = ConnectionCounts()
@@ -33,15 +33,15 @@ final class GatewayContext: Sendable {
     let peers: PeerRecords
     let usage = AppUsage()
     let testDevices = SharedTestDevices()
-    /// The apps of the file and of the admin API.
+    /// The apps of the configuration file and of the admin API.
     let apps: SharedApps
     let backups = BackupService()
-    /// Set while the gateway empties itself of its devices.
+    /// Set while the gateway disconnects its devices on an operator's request.
     let emptying = Lock<Emptying?>(nil)
     private let flags = Flags()
     private let boxedHosts = Lock<[HostHandle]>([])
 
-    /// Looked at once a call, so no locks.
+    /// Atomics instead of locks, because each call reads them.
     private final class Flags: Sendable {
         let empties = Atomic<Bool>(false)
         let ready = Atomic<Bool>(false)
@@ -56,7 +56,7 @@ final class GatewayContext: Sendable {
         spares: SpareBatches = SpareBatches()
     ) throws {
         outbound = try OutboundCalls()
-        // On a store of its own the gateway reads them before it serves; otherwise their owner tells.
+        // An embedded store reads the apps before the gateway serves; in a cluster, part 0's owner sends them.
         apps = SharedApps(isKnown: cluster == nil)
         peers = PeerRecords(startedAt: startedAt, budget: peerBudget)
         self.startedAt = startedAt
@@ -66,26 +66,26 @@ final class GatewayContext: Sendable {
         (self.spares, boxedHistory) = (spares, Lock(history))
     }
 
-    /// The history of the store; in a cluster another one when Redis has lost what was durable.
+    /// The history of the store, which changes when a cluster's Redis loses durable entries.
     var history: StoreHistory { boxedHistory.withLock { $0 } }
 
-    /// Signs tokens of the push API.
+    /// The key that signs tokens of the push API.
     var tokenKey: [UInt8] { history.tokenKey(storedTokenKey) }
 
-    /// Begins another history, from any thread.
+    /// Begins another history; can be called from any thread.
     func begin(_ history: StoreHistory) {
         boxedHistory.withLock { $0 = history }
         tellAll { $0.begin(history) }
     }
 
-    /// This gateway's number in its cluster; 0 where there is none.
+    /// This gateway's number in its cluster; 0 without a cluster.
     var node: Int { cluster?.node ?? 0 }
 
-    /// Every host's handle, in order; set once before the loops run.
+    /// The handles of all hosts, in order; set once before the loops run.
     var hosts: [HostHandle] { boxedHosts.withLock { $0 } }
-    /// The host that has a partition, or would.
+    /// Returns the host of a partition's number, whether or not this gateway owns the partition.
     func host(of partition: Int) -> HostHandle { hosts[partition % hostCount] }
-    /// Runs `work` on a partition, if this gateway has it by then; from any thread.
+    /// Runs `work` on a partition if this gateway still owns it then; can be called from any thread.
     func submit(to number: Int, _ work: @escaping @Sendable (Partition) -> Void) {
         host(of: number).submit { host in
             if let partition = host.partition(number) { work(partition) }
@@ -99,7 +99,7 @@ final class GatewayContext: Sendable {
         usage.rates.onExchangeDue { first.submit { $0.exchangeRates() } }
     }
 
-    /// The gateway's own rows are durable: it takes work from now on.
+    /// Accepts work, because the gateway's own rows are durable.
     func setReady() {
         flags.ready.store(true, ordering: .relaxed)
         status.withLock { status in
@@ -107,16 +107,16 @@ final class GatewayContext: Sendable {
         }
     }
 
-    /// Looked at for each push, so no lock; nothing is ordered by it.
+    /// Whether the gateway accepts work; read without ordering.
     var isReady: Bool { flags.ready.load(ordering: .relaxed) }
 
-    /// The stop has begun: what is under way is finished, nothing new is taken.
+    /// Rejects new work and finishes accepted work.
     func setStopping() {
         status.withLock { $0.phase = .stopping }
         flags.stopping.store(true, ordering: .relaxed)
     }
 
-    /// Looked at for each device that comes, so no lock; nothing is ordered by it.
+    /// Whether the gateway disconnects its devices; read without ordering.
     var isEmptying: Bool { flags.empties.load(ordering: .relaxed) }
 
     func setEmptying(_ emptying: Emptying?) {
@@ -127,24 +127,24 @@ final class GatewayContext: Sendable {
     var isStopping: Bool { flags.stopping.load(ordering: .relaxed) }
 }
 
-/// Connections of all hosts, and callers that wait in `lease`.
+/// The connections of all hosts, and the callers that wait in `lease`.
 struct ConnectionCounts: Sendable {
     let devices = SharedCount()
-    /// Those of the devices that have not said Hello.
+    /// Device connections before their Hello.
     let handshakes = SharedCount()
     let senders = SharedCount()
     let longPolls = SharedCount()
 }
 
-/// Records about peers; asked once a connection or request, so locks suffice.
+/// Records about peers, behind locks because each connection or request reads them only once.
 struct PeerRecords: Sendable {
-    /// Connections and requests by network address, on all listeners but admin.
+    /// Connections and requests by network address, on all listeners except admin.
     let addresses = AddressGuard()
-    /// Devices that connect and leave over and over.
+    /// Devices that reconnect repeatedly.
     let flaps = Lock(FlapDamping())
-    /// Hellos of registrations and senders that were taken.
+    /// The accepted Hellos of registrations and senders.
     let replays: Lock<ReplayGuard>
-    /// The budget of the bytes that peers make the process hold.
+    /// The budget for bytes buffered on behalf of peers.
     let budget: PeerBudget
 
     init(startedAt: GatewayTime, budget: PeerBudget) {
@@ -154,8 +154,8 @@ struct PeerRecords: Sendable {
 
 /// The threads that call webhooks.
 ///
-/// Their wake-up descriptors are opened before the event loops get descriptor tables of their own. So every loop can wake a
-/// thread that a reload starts later.
+/// Their wake-up descriptors are opened before the event loops get their own descriptor tables. Every loop can therefore wake a
+/// thread that a later reload starts.
 struct OutboundCalls: Sendable {
     let hook = Lock<HookDispatcher?>(nil)
     let hookWakeup: Wakeup
@@ -164,10 +164,10 @@ struct OutboundCalls: Sendable {
 
     init() throws { (hookWakeup, feedWakeup) = (try Wakeup(), try Wakeup()) }
 
-    /// Posts to the webhooks of feeds; `nil` while no app has had any.
+    /// The thread that posts to the webhooks of feeds; `nil` until an app has one.
     var feedPoster: FeedPoster? { poster.withLock { $0 } }
 
-    /// Starts the thread that posts to the webhooks of feeds, once.
+    /// Starts the thread that posts to the webhooks of feeds; later calls have no effect.
     func startFeedPoster(_ log: Log) throws {
         guard feedPoster == nil else { return }
         let started = try FeedPoster(log: log, wakeup: feedWakeup)
@@ -175,30 +175,29 @@ struct OutboundCalls: Sendable {
     }
 }
 
-/// Uses of apps' quotas and rates.
 struct AppUsage: Sendable {
     let rates = SharedRates()
     let quotas = SharedQuotas()
-    /// How many tokens of each app are void.
+    /// The number of revoked tokens per app.
     let revocations = Lock(RevocationLimits())
-    /// How many of their devices were connected.
+    /// The history of the number of connected devices per app.
     let online = OnlineHistory()
 }
 
-/// What the control thread knows, for the pages that any loop may be asked for.
+/// The control thread's state, for pages that any loop may serve.
 struct GatewayStatus: Sendable {
     enum Phase: Sendable { case starting, ready, stopping }
     var phase = Phase.starting
-    /// The limits in force, as far as there are descriptors.
+    /// The limits in use, reduced to the available descriptors.
     var connections = ConnectionLimits(devices: 0, senders: 0, http: 0, admin: 0)
     var startedAtMonotonic: Int64 = ClockReader.monotonic()
-    /// By the wall clock, for people alone.
+    /// The start by the wall clock, for display only.
     var startedAt: Int64 = 0
-    /// Of the last look, some seconds ago at most.
+    /// The process metrics, at most some seconds old.
     var process = ProcessFigures()
-    /// Free and all bytes of the file system that has the store; `nil` where none was asked.
+    /// The free and total bytes of the store's file system; `nil` with Redis.
     var disk: (free: Int64, all: Int64)?
-    /// When the certificate of a listener ends, in seconds since 1970.
+    /// The expiry of each listener's certificate, in seconds since 1970.
     var certificates: [(listener: String, end: Int64)] = []
     var configurationVersion: UInt64 = 1
     var reloadsApplied = 0

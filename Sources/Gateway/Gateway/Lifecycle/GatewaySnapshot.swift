@@ -4,35 +4,37 @@ internal import Delivery
 internal import PushAPI
 internal import Wire
 
-/// What a reload replaces on every loop: apps, secrets, limits, credentials, as immutable values.
+/// The immutable values that a reload replaces on every loop: apps, secrets, limits, credentials.
 struct GatewaySnapshot: Sendable {
     var version: UInt64
-    /// Of all apps that are known, those that are switched off too.
+    /// The settings of all known apps, including disabled ones.
     var settings: [AppSettings]
     var registry: AppRegistry
     var credentials: CredentialSet
     var limits: GatewayLimits
-    /// As far as there are descriptors.
+    /// The limits, reduced to the available descriptors.
     var connections: ConnectionLimits
     var allowsPlaintextRegistration: Bool
     var webSockets: GatewayConfiguration.WebSockets
     var backupFolder: String
-    /// Some app has events.
+    /// Whether an app has events.
     var hasEvents: Bool
-    /// Some app has quotas.
+    /// Whether an app has quotas.
     var hasQuotas: Bool
-    /// Apps with a quota on what the shards have, those that are switched off too: what they had is shown until it ends.
+    /// Apps with a quota on stored or connected items, including disabled ones, whose usage is shown until it ends.
     var boundApps: [AppKey]
-    /// Those of them with a quota on what they have in the store.
+    /// The apps of `boundApps` with a quota on stored items.
     var storeBoundApps: [AppKey]
-    /// Where feeds are posted.
+    /// The webhook of each feed.
     var webhooks: [FeedName: GatewayConfiguration.Hook] = [:]
 
+    /// Builds a snapshot.
+    ///
     /// - Parameters:
-    ///   - configuration: the file's, in force.
-    ///   - budget: how many connections there are descriptors for.
-    ///   - managed: apps that the admin API made, none of which is the file's.
-    ///   - isComplete: false while this gateway has not heard of them.
+    ///   - configuration: The configuration file in use.
+    ///   - budget: The descriptor budget that limits connections.
+    ///   - managed: The apps of the admin API, none of which is in the file.
+    ///   - isComplete: Whether this gateway has received all apps of the admin API.
     init(
         _ configuration: GatewayConfiguration, _ budget: DescriptorBudget,
         managed: [(app: AppConfiguration, isEnabled: Bool)] = [], isComplete: Bool = true
@@ -52,7 +54,7 @@ struct GatewaySnapshot: Sendable {
         boundApps = (configuration.apps + managed.map(\.app)).filter(\.quotas.boundsHoldings).map {
             AppKey(appID: $0.appID)
         }
-        // The shards keep the settings of an app that is switched off: its jobs are leased and its events kept as before.
+        // Shards keep the settings of a disabled app, because its jobs are still leased and its events kept.
         settings =
             configuration.apps.map { $0.settings(key: AppKey(appID: $0.appID)) }
             + managed.map { app, isEnabled in
@@ -88,7 +90,6 @@ struct GatewaySnapshot: Sendable {
 }
 
 extension App {
-    /// An app as configured.
     fileprivate init(_ app: AppConfiguration) {
         self.init(
             appID: app.appID, appKey: app.appKey, appSecrets: app.appSecrets.map(\.exposed),

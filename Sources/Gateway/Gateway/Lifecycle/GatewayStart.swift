@@ -5,19 +5,20 @@ internal import Platform
 internal import PushAPI
 internal import Wire
 
-/// What a gateway is made of before anything runs: store, event loops, what each shard starts with, the time.
+/// The components of a gateway before the loops run: store, event loops, initial shards and time.
 struct GatewayStart {
     let loops: [EventLoop]
-    /// The partitions that the gateway has from the start: all, or in a cluster none.
+    /// The partitions owned from the start: all, or none in a cluster.
     let partitions: [PartitionStart]
     let clock: GatewayClock
     let context: GatewayContext
-    /// The gateway's own rows, where this gateway alone owns the store.
+    /// The gateway's own rows; `nil` in a cluster.
     let meta: MetaRows?
     let node: ClusterNode?
 
-    /// Opens the store first: a second gateway on the same folder is told which process is the first, and that says more
-    /// than a busy port.
+    /// Opens the store before any listener.
+    ///
+    /// If another gateway uses the same folder, the store's error names its process, which is more helpful than a busy port.
     ///
     /// - Throws: `StoreError`, `ClusterFailure`, `StartInterrupted`, `SystemError`.
     init(
@@ -65,7 +66,7 @@ struct GatewayStart {
             context.testDevices.restore(meta.testDevices)
             context.apps.restore(meta.book, on: nil, now: clock.mapping.time(atBoot: ClockReader.boot()))
             Self.tell(of: meta.unreadAppCount, log)
-            // Before any device says Hello: its positions are held against the logs.
+            // Broadcasts must be loaded before any device says Hello, because device positions are checked against their logs.
             var broadcasts = BroadcastStart()
             for part in set.stores { try part.loadAll(table: .broadcast) { broadcasts.take($0) } }
             let now = clock.mapping.time(atBoot: ClockReader.boot())
@@ -84,7 +85,7 @@ struct GatewayStart {
         }
     }
 
-    /// Joins a cluster; the gateway has no part yet.
+    /// Joins a cluster; the gateway owns no partition yet.
     private init(
         cluster configuration: GatewayConfiguration, log: Log, time: SharedTime, acceptsClock: Bool, wait: StartWait
     ) throws {
@@ -150,7 +151,7 @@ struct GatewayStart {
         }
     }
 
-    /// Undoes a start that goes no further; before any loop was started.
+    /// Undoes a failed start, before any loop was started.
     func close() {
         for start in partitions { start.store.close() }
         for loop in loops { loop.stop() }

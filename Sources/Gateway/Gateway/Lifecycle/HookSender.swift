@@ -7,11 +7,11 @@ internal import PushAPI
 internal import Webhooks
 internal import Wire
 
-/// The hook: a sender service that the gateway calls, instead of one that calls the gateway.
+/// Delivers jobs to the hook, a receiver that the gateway calls, instead of a sender that calls the handoff API.
 ///
-/// It is one more client of the handoff coordinator. Jobs are leased on loop 0, posted by the dispatcher's thread, and settled
-/// by what the receiver answers. While a batch waits for its next attempt its leases are prolonged, so an outage of the
-/// receiver uses up no attempts; what expires meanwhile is given up.
+/// It is another client of the handoff coordinator. Loop 0 leases jobs, the dispatcher's thread posts them, and the receiver's
+/// response settles them. A batch that waits for a retry keeps its leases, so an outage of the receiver uses up no attempts. Jobs
+/// that expire during the outage are given up.
 final class HookSender: Sendable {
     private struct Batch: Sendable {
         var delivery: PushAPI.HookDelivery
@@ -27,13 +27,13 @@ final class HookSender: Sendable {
 
     /// The only channel whose jobs the hook leases; each delivery names it.
     ///
-    /// Jobs of every other channel are leased through the handoff API alone. A hook for several channels would lease
-    /// once for each of them, because a lease is of one channel.
+    /// Jobs of other channels are leased only through the handoff API. A hook for several channels would need a lease per
+    /// channel, because a lease covers one channel.
     private static let channel = VendorChannel.apns
     private static let leaseMilliseconds: Int64 = 300_000
     private static let prolongMilliseconds: Int64 = 120_000
     private static let waitMilliseconds: Int64 = 30_000
-    /// When leases are prolonged again that some part did not prolong.
+    /// The retry interval for leases that a partition did not extend.
     private static let repeatMilliseconds: Int64 = 2_000
 
     private let state: Lock<State>
@@ -58,7 +58,7 @@ final class HookSender: Sendable {
         context.outbound.hook.withLock { $0 }?.stop(withinMilliseconds: bound)
     }
 
-    /// Leases when there is room and prolongs what is held; called about once a second and when a batch has ended.
+    /// Leases jobs when the dispatcher has room, and extends leases; called about once a second and after each batch.
     func tend() {
         guard let dispatcher = context.outbound.hook.withLock({ $0 }) else { return }
         prolong()
@@ -74,7 +74,7 @@ final class HookSender: Sendable {
                 deadline: Int64(loop.loop.now) + Self.waitMilliseconds, leaseID: SecureRandom.words(),
                 isCallerPresent: { dispatcher.room > 0 },
                 complete: { [registry = loop.registry] jobs in self.post(jobs, registry: registry, by: dispatcher) })
-            // Jobs whose results cannot be told would be alerted again.
+            // Jobs whose results cannot be recorded would be delivered again.
             let isFull = loop.handoff.kept.count >= KeptResults.fullCount
             if isFull || !loop.handoff.lease(call, now: Int64(loop.loop.now)) {
                 self.state.withLock { $0.isLeasing = false }
@@ -88,7 +88,7 @@ final class HookSender: Sendable {
         let batch = PushAPI.HookDelivery(
             jobs: jobs, channel: Self.channel, leaseID: first.leaseID, registry: registry)
         let now = ClockReader.monotonic()
-        // Past the last expiry there is nothing left in the batch to show anyone.
+        // After its last expiry, a batch has no job left to deliver.
         let gatewayNow = jobs.map { $0.leasedUntil }.max().map { $0 - Self.leaseMilliseconds } ?? 0
         let lifetime = jobs.map { $0.expiration == 0 ? 60_000 : $0.expiration - gatewayNow }.max() ?? 0
         state.withLock { state in
@@ -96,20 +96,19 @@ final class HookSender: Sendable {
         }
         let delivery = HookDelivery(id: batch.id, body: batch.body, giveUpAt: now + max(1_000, lifetime))
         if !dispatcher.submit(delivery) {
-            // No room after all, or the hook stops.
+            // The dispatcher is full or stopping.
             state.withLock { _ = $0.batches.removeValue(forKey: batch.id) }
             giveBack(jobs)
         }
         tend()
     }
 
-    /// Makes jobs due again that the receiver never got: a stop, or a hook that was taken away, costs them no attempt and
-    /// no lease's time.
+    /// Makes undelivered jobs due again, without counting an attempt or waiting for the end of their leases.
     private func giveBack(_ jobs: [Job]) {
         settle(jobs.map { JobResult(job: $0.message, leaseID: $0.leaseID, outcome: .unsent, reason: "hookNotReached") })
     }
 
-    /// Tells the parts; what a part cannot take now it is told again, for as long as a lease may last.
+    /// Sends results to the partitions, with retries for as long as a lease may last.
     private func settle(_ results: [JobResult]) {
         context.hosts[0].submit { loop in
             let kept = loop.handoff.kept
@@ -143,7 +142,7 @@ final class HookSender: Sendable {
         }
     }
 
-    /// A part that moves has not heard of it: it is asked again.
+    /// Retries the extension, because a moving partition has not processed it.
     private func prolongSoon(_ id: String) {
         let time = ClockReader.monotonic() + Self.repeatMilliseconds
         state.withLock { $0.batches[id]?.prolongAt = time }

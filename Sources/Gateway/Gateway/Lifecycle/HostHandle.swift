@@ -1,15 +1,15 @@
 internal import EventLoops
 
-/// Another thread's handle on a host: work can be sent to it, nothing can be touched from here.
+/// A handle for sending work to a host from any thread.
 ///
-/// Sound to send because the only use of the host is inside what runs on its own thread.
+/// Sound to send because the host is only accessed on its own thread.
 final class HostHandle: @unchecked Sendable {
     private let host: EventLoopHost
     private let loop: EventLoop
 
     init(_ host: EventLoopHost) { (self.host, loop) = (host, host.loop) }
 
-    /// Passes a connection to a loop with a descriptor table of its own; `false` when its queue is full.
+    /// Passes a connection to a loop with its own descriptor table; returns false if the loop's queue is full.
     func pass(_ adopted: AdoptedConnection) -> Bool {
         loop.pass(adopted.connection, with: AdoptedConnection.Cargo(isSecure: adopted.isSecure, hello: adopted.hello))
     }

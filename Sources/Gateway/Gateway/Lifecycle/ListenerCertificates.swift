@@ -1,6 +1,6 @@
 internal import Cryptography
 
-/// The certificates of a configuration's listeners, loaded.
+/// The loaded certificates of a configuration's listeners.
 struct ListenerCertificates {
     struct Entry {
         let name: String
@@ -8,10 +8,10 @@ struct ListenerCertificates {
         let tls: TLSContext
     }
 
-    /// In the order of `GatewayConfiguration.listeners`.
+    /// The certificates, in the order of `GatewayConfiguration.listeners`.
     private(set) var entries: [Entry] = []
 
-    /// - Throws: for the first file that cannot serve: unreadable, no PEM, a key of another certificate.
+    /// - Throws: An error for the first unusable file: unreadable, not PEM, or a key of another certificate.
     init(_ configuration: GatewayConfiguration) throws(TLSFailure) {
         for (name, path) in GatewayConfiguration.listeners {
             guard let listener = configuration[keyPath: path].tls else { continue }
@@ -29,7 +29,7 @@ struct ListenerCertificates {
             }, name: name)
     }
 
-    /// What clients refuse, and what is unwise, each with its listener and file.
+    /// Returns the problems for which clients refuse certificates, and other warnings, each with its listener and file.
     func findings(endingWithin seconds: Int64) -> (refused: [String], unwise: [String]) {
         var (refused, unwise): ([String], [String]) = ([], [])
         for entry in entries {
@@ -41,9 +41,9 @@ struct ListenerCertificates {
         return (refused, unwise)
     }
 
-    /// Refuses certificates that clients would refuse, in place of ones that they take.
+    /// Throws if a certificate that clients accept would be replaced by one that they refuse.
     ///
-    /// A listener whose certificate in force has expired itself may have any: nothing gets worse.
+    /// A certificate that clients already refuse may be replaced by any other.
     func requireNoWorse(than inForce: ListenerCertificates) throws(TLSFailure) {
         for entry in entries {
             guard let old = inForce.entries.first(where: { $0.name == entry.name }),

@@ -1,7 +1,7 @@
 internal import Configuration
 internal import EventLoops
 
-/// Every socket the gateway listens on, one a loop for each address, bound before the first connection is taken.
+/// The listening sockets, one per loop and address, bound before the first connection is accepted.
 struct ListeningSockets {
     var device: [ListeningSocket.Handle]?
     var deviceTLS: [ListeningSocket.Handle]?
@@ -12,7 +12,7 @@ struct ListeningSockets {
     var admin: [ListeningSocket.Handle]?
     var adminTLS: [ListeningSocket.Handle]?
 
-    /// - Throws: names the address that cannot be had, and what to do.
+    /// - Throws: An error with the address that cannot be bound, and a remedy.
     init(_ configuration: GatewayConfiguration) throws(ListenFailure) {
         let count = configuration.loopCount
         func group(_ address: ListenAddress?) throws(ListenFailure) -> [ListeningSocket.Handle]? {

@@ -6,17 +6,17 @@ internal import MessageStore
 internal import Platform
 internal import TextForms
 
-/// The whole of `longwired`, from its arguments to its exit code.
+/// The `longwired` program, from arguments to exit code.
 package enum LongwiredMain {
-    /// Runs until a signal ends it.
+    /// Runs until a signal stops the gateway.
     ///
-    /// - Parameter arguments: without the program's name.
-    /// - Returns: the exit code (docs/use/Errors.md, "Exit codes of `longwired`").
+    /// - Parameter arguments: The arguments without the program's name.
+    /// - Returns: The exit code (docs/use/Errors.md, "Exit codes of `longwired`").
     package static func run(_ arguments: [String]) -> Int32 {
         StandardDescriptors.fill()
         let terminal = StartingTerminal()
-        // A peer that closes early must be an error of one write, not the end of the process. The rest is taken by
-        // `waitForSignal`; blocked here, before any thread exists, so that all threads inherit it.
+        // A peer that closes early must cause a write error instead of killing the process. `serve` waits for the other signals.
+        // They are blocked here, before any thread exists, so that all threads inherit the mask.
         signal(SIGPIPE, SIG_IGN)
         var signals = sigset_t()
         sigemptyset(&signals)
@@ -63,7 +63,7 @@ package enum LongwiredMain {
             }
             if let problem = StoreSetup.problem(ofFolder: configuration.storePath) { problems.append(problem) }
             guard (problems + refused).isEmpty else {
-                // A start goes on with a certificate that clients refuse; see docs/use/Operations.md, "TLS".
+                // A start accepts a certificate that clients refuse; see docs/use/Operations.md, "TLS".
                 return fail(
                     (refused + problems).joined(separator: "\nlongwired: "),
                     problems.isEmpty ? .certificate : .configuration)
@@ -113,14 +113,14 @@ package enum LongwiredMain {
         }
     }
 
-    /// Takes signals and tends the gateway about once a second, until something asks for the end.
+    /// Handles signals and calls `tend` about once a second, until a signal stops the gateway.
     private static func serve(
         _ gateway: Gateway, _ terminal: StartingTerminal, _ manager: ServiceManager, _ log: Log,
         _ signals: inout sigset_t
     ) {
         let addresses = gateway.addresses
         let status = "Serving: devices \(addresses.device), HTTP \(addresses.http), admin \(addresses.admin)"
-        // Without a configuration it is a trial, and no operator looks for it in the background.
+        // Without a configuration file the gateway is a trial run, which ends when its terminal closes.
         let isTrial = gateway.configuration.file == nil
         manager.tellReady(status)
         while true {
@@ -142,7 +142,7 @@ package enum LongwiredMain {
         }
     }
 
-    /// Goes on serving while `/readyz` says no, so that a load balancer has seen it when the listeners close.
+    /// Continues to serve while `/readyz` reports not ready, so that load balancers notice before the listeners close.
     ///
     /// A second signal ends the wait.
     private static func drain(_ gateway: Gateway, _ manager: ServiceManager, _ signals: inout sigset_t) {
@@ -157,9 +157,9 @@ package enum LongwiredMain {
         }
     }
 
-    /// Prints what a person who starts the gateway by hand needs next.
+    /// Prints addresses and next steps for an operator that starts the gateway by hand.
     ///
-    /// Secrets go to the terminal, never to the log.
+    /// Secrets are printed only to the terminal, never to the log.
     private static func greet(_ gateway: Gateway, _ generated: GeneratedCredentials) {
         let addresses = gateway.addresses
         var lines = ["Longwire \(Version.text) is ready."]
@@ -190,15 +190,15 @@ package enum LongwiredMain {
                 "No credentials are configured: a bearer token for the admin API is in "
                     + "\(gateway.configuration.storePath)/\(GeneratedCredentials.adminTokenFileName)")
         }
-        // A standard output that takes nothing must not keep the gateway from hearing its signals.
+        // A blocked standard output must not delay the handling of signals.
         _ = tell(lines.joined(separator: "\n"))
     }
 
-    /// Prints to standard output, as far as that takes it within a second; the exit code says whether it did.
+    /// Prints to standard output with a timeout of one second; returns the exit code.
     private static func tell(_ text: String) -> Int32 {
         switch BoundedWriter.write(text + "\n", to: STDOUT_FILENO, atMostMilliseconds: 1_000) {
         case .done: ExitCode.done.rawValue
-        // The reader has left, as `head` does.
+        // The reader closed the pipe, as `head` does.
         case .failed(let error) where error.isBrokenPipe: ExitCode.readerLeft.rawValue
         case .timedOut: fail("standard output takes nothing: nobody reads it", .failedOutput)
         case .failed(let error): fail("standard output cannot be written: \(error)", .failedOutput)
@@ -206,7 +206,7 @@ package enum LongwiredMain {
     }
 
     private static func fail(_ text: String, _ code: ExitCode) -> Int32 {
-        // Errors have what Redis servers said.
+        // Error texts may contain replies of Redis servers, so terminal control characters are removed.
         let line = (text.hasPrefix("longwired") ? "" : "longwired: ") + TerminalText.unpainted(text) + "\n"
         _ = BoundedWriter.write(line, to: STDERR_FILENO, atMostMilliseconds: 1_000)
         return code.rawValue

@@ -1,12 +1,12 @@
 internal import EventLoops
 internal import MessageStore
 
-/// The loops and their stores while the gateway is put together; closes them again when that fails.
+/// The loops and their stores during a start; closes them if the start fails.
 final class LoopSet {
     private(set) var loops: [EventLoop] = []
     private(set) var stores: [any LoopStore] = []
 
-    /// Makes the loops; `posted` is told whenever a thread of the store has work for one.
+    /// Creates loops and their stores; `posted` is called whenever a thread of the store has work for a loop.
     func make(
         _ count: Int, hasOwnTables: Bool, store: any StoreEngine, posted: (@Sendable () -> Void)? = nil
     ) throws {
@@ -21,12 +21,12 @@ final class LoopSet {
         }
     }
 
-    /// Makes loops without stores: parts come to them later.
+    /// Creates loops without stores; a cluster assigns partitions later.
     func make(_ count: Int) throws {
         for index in 0..<count { loops.append(try EventLoop(index: index)) }
     }
 
-    /// Before any loop was started.
+    /// Closes the loops, before any of them was started.
     func close() {
         for store in stores { store.close() }
         for loop in loops { loop.stop() }

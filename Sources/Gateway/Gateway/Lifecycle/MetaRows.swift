@@ -4,10 +4,9 @@ internal import MessageStore
 package import PushAPI
 internal import Wire
 
-/// The gateway's own few facts in the store: what must be the same after a restart, or after the data moved to another
-/// machine.
+/// The gateway's own rows in the store, which must survive a restart or a move of the data to another machine.
 package struct MetaRows: Sendable {
-    /// Raw values are stored.
+    /// The kind of a row; raw values are stored.
     enum Kind: UInt64, CaseIterable {
         case tokenKey = 1, queueEpoch, clock, revokedToken, onlinePoint, onlinePeak, rate, testDevice
         case foldedDay, foldedLife  // CounterFold.RowKind
@@ -18,34 +17,33 @@ package struct MetaRows: Sendable {
     package private(set) var queueEpoch: UInt64 = 0
     package private(set) var clock: ClockRecord?
     package private(set) var revoked: Set<TokenID> = []
-    /// Connected devices by app and time, the most of each day, and what was used of daily quotas.
+    /// The number of connected devices by app and time, the daily peaks, and the usage of daily quotas.
     private(set) var onlinePoints: [(app: AppKey, time: Int64, count: Int)] = []
     private(set) var onlinePeaks: [(app: AppKey, day: UInt32, count: Int)] = []
     private(set) var rates: [(app: AppKey, kind: UInt64, day: Int64, count: Int)] = []
     private(set) var testDevices: [(app: AppKey, device: TestDevice)] = []
-    /// Counters of days gone by.
+    /// The counters of past days.
     private(set) var fold = CounterFold()
     private var apps: [ManagedApp] = []
     private var appsVersion: UInt64 = 0
-    /// Rows of apps that no release wrote.
+    /// The number of app rows that cannot be decoded.
     private(set) var unreadAppCount = 0
     private var isNew = false
 
-    /// The apps that the admin API made.
+    /// The apps of the admin API.
     var book: ManagedApps { ManagedApps(apps, version: appsVersion) }
 
-    /// Reads the table's rows; what cannot be read is made anew.
+    /// Reads the rows of the table.
     ///
-    /// - Parameter store: of the shard that owns bucket 0, before its first write.
-    /// - Throws: `.database` when a row cannot be read.
+    /// - Parameter store: The store of bucket 0's owner, before its first write.
+    /// - Throws: `.database` if a row cannot be read.
     init(loading store: any LoopStore) throws(StoreError) {
         try store.loadAll(table: .meta) { take($0) }
     }
 
-    /// Knows nothing yet.
     package init() {}
 
-    /// Takes over what one row of the table says; a row of a kind that this version does not know is passed over.
+    /// Reads a row; ignores kinds that this version does not know.
     package mutating func take(_ row: StoredRow) {
         switch Kind(rawValue: row.key.ownerHigh) {
         case .tokenKey: tokenKey = Array(row.value)
@@ -112,7 +110,6 @@ package struct MetaRows: Sendable {
         partition.deleteMeta(high: Kind.rate.rawValue, low: app.word, item: kind)
     }
 
-    /// Writes or removes the row of a test device.
     static func write(_ change: TestDeviceChange, app: AppKey, on partition: Partition) {
         switch change {
         case .put(let device):
@@ -122,7 +119,7 @@ package struct MetaRows: Sendable {
         }
     }
 
-    /// Writes an app's row, or removes it; the book's version outlives the app.
+    /// Writes or removes an app's row, and writes the version of the apps, which outlives a removed app.
     static func write(
         _ app: ManagedApp, isDeleted: Bool, on partition: Partition, done: @escaping () -> Void,
         failed: @escaping () -> Void
@@ -136,7 +133,7 @@ package struct MetaRows: Sendable {
         }
     }
 
-    /// Makes up what is missing: the first start.
+    /// Creates missing values at the first start.
     mutating func complete() {
         if tokenKey.count != 32 {
             tokenKey = SecureRandom.bytes(32)
@@ -148,10 +145,9 @@ package struct MetaRows: Sendable {
         }
     }
 
-    /// Writes what `complete` made up.
+    /// Writes the values that `complete` created, and makes the gateway ready when they are durable.
     ///
-    /// The gateway is ready when it is durable: tokens signed with a key that is lost
-    /// would all die with the process.
+    /// Tokens signed with a key that is not durable would become invalid with a crash.
     func write(on partition: Partition) {
         guard isNew else { return partition.context.setReady() }
         let epoch = (0..<8).map { UInt8(truncatingIfNeeded: queueEpoch >> UInt64(56 - 8 * $0)) }
@@ -173,25 +169,24 @@ package struct MetaRows: Sendable {
 }
 
 extension MetaRows {
-    /// Removes the row of a void token that has expired.
     static func delete(_ token: TokenID, on partition: Partition) {
         partition.deleteMeta(
             high: Kind.revokedToken.rawValue, low: token.random, item: UInt64(bitPattern: token.expiresAt))
     }
 }
 
-/// What waits for a row of the gateway's own.
+/// The callbacks of a pending row of the gateway's own.
 struct MetaWaiter {
     var ticket: Ticket
     var done: () -> Void
-    /// The partition has left, and whether the row is durable is not known.
+    /// Called if the partition was released before the row was known to be durable.
     var failed: () -> Void = {}
 }
 
 extension Partition {
     /// Writes a row of the table `meta`; only on the partition of bucket 0.
     ///
-    /// `done` runs when it is durable; `failed` when the partition left before that was known.
+    /// `done` runs when the row is durable; `failed` if the partition is released before.
     func putMeta(
         high: UInt64, low: UInt64, item: UInt64, _ value: [UInt8], done: @escaping () -> Void,
         failed: @escaping () -> Void = {}
@@ -207,7 +202,6 @@ extension Partition {
         metaWaiters.append(MetaWaiter(ticket: store.endBatch(), done: done, failed: failed))
     }
 
-    /// Removes such a row.
     func deleteMeta(high: UInt64, low: UInt64, item: UInt64) {
         guard isServing else { return }
         store.beginBatch(Bucket(0))
@@ -216,7 +210,7 @@ extension Partition {
         metaWaiters.append(MetaWaiter(ticket: store.endBatch(), done: {}))
     }
 
-    /// Runs `done` when everything written to `meta` so far is durable.
+    /// Runs `done` when all earlier writes to `meta` are durable.
     func afterMeta(_ done: @escaping () -> Void, failed: @escaping () -> Void) {
         guard isServing else { return failed() }
         guard let last = metaWaiters.last else { return done() }

@@ -1,8 +1,7 @@
 package import MessageStore
 
-/// Tells the operator that request ids or traces will soon go early, and that some did.
+/// Logs when request ids or traces are about to be removed before their time, and when some were.
 package struct RetentionWatch: Sendable {
-    /// What stands in the log.
     package enum Notice: Equatable, Sendable { case near, cut }
 
     private let name: String
@@ -12,12 +11,12 @@ package struct RetentionWatch: Sendable {
 
     package init(_ name: String, limitName: String) { (self.name, self.limitName) = (name, limitName) }
 
-    /// What is new since the last call.
+    /// Returns the changes since the last call.
     package mutating func notices(_ retention: StoreStatistics.Retention) -> [Notice] {
         var notices: [Notice] = []
         let share = Double(retention.byteCount) / Double(max(1, retention.byteLimit))
         if share >= 0.8, !isNear { notices.append(.near) }
-        // A period that went leaves a sixteenth less: the next one is no news.
+        // Removing a period frees about 1/16, so the notice repeats only after the usage falls below 70 %.
         isNear = share >= (isNear ? 0.7 : 0.8)
         if retention.cutCount > cutCount { notices.append(.cut) }
         cutCount = retention.cutCount

@@ -1,13 +1,13 @@
 internal import Synchronization
 
-/// How many of something the whole process holds, so that a limit counts for all loops together.
+/// A process-wide counter, so that a limit applies to all loops together.
 ///
-/// Touched when a connection or a long poll comes and goes, never for a message. The limit is the caller's, since a
-/// reload may change it.
+/// It changes with each connection or long poll, not with each message. The caller passes the limit because a reload may change
+/// it.
 final class SharedCount: Sendable {
     private let count = Atomic<Int>(0)
 
-    /// Counts one in, even over the limit, which only the answer tells: who is refused leaves like everybody else.
+    /// Increments the counter even above the limit; returns whether it is within, but every caller must call `leave`.
     func enter(limit: Int) -> Bool { count.wrappingAdd(1, ordering: .relaxed).newValue <= limit }
 
     func leave() { count.wrappingSubtract(1, ordering: .relaxed) }

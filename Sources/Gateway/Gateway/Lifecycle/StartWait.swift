@@ -5,19 +5,19 @@ internal import Glibc
 internal import Platform
 internal import PushAPI
 
-/// A start was interrupted by SIGTERM or SIGINT.
+/// The start was interrupted by SIGTERM or SIGINT.
 struct StartInterrupted: Error {}
 
-/// The wait of a start for a trouble that ends by itself, such as Redis servers that load their data.
+/// Delays a start during a temporary problem, such as Redis servers that load their data.
 ///
-/// While a start waits, it answers health checks on the HTTP and admin listeners: `/healthz` with 200, all else with 503 and
-/// the reason. It logs each new reason once and the present one every minute, extends the service manager's start timeout,
-/// and obeys SIGTERM and SIGINT. Used by the control thread, which must block these signals.
+/// During the delay it answers health checks on the HTTP and admin listeners: `/healthz` with 200, other requests with 503 and
+/// the reason. It logs each new reason once and the current one every minute, and extends the service manager's start timeout.
+/// The control thread uses it and must block SIGTERM and SIGINT, which end the wait.
 final class StartWait {
     /// The time between two attempts.
     private static let pauseMilliseconds = 250
     private static let logMilliseconds: UInt64 = 60_000
-    /// Longer than an attempt that asks several silent servers.
+    /// Longer than an attempt with several unresponsive servers.
     private static let extensionMilliseconds: UInt64 = 60_000
 
     private let configuration: GatewayConfiguration
@@ -36,8 +36,8 @@ final class StartWait {
 
     /// Waits until the next attempt is due.
     ///
-    /// - Parameter trouble: what the start waits for, and the step that ends it.
-    /// - Throws: `StartInterrupted`; `ListenFailure` or `TLSFailure` when a health check's listener cannot be opened.
+    /// - Parameter trouble: The problem that the start waits for, and its remedy.
+    /// - Throws: `StartInterrupted`; `ListenFailure` or `TLSFailure` if a health check's listener cannot be opened.
     func pause(for trouble: String) throws {
         let now = SystemClock.monotonicMilliseconds
         if began == 0 { began = now }
@@ -58,7 +58,7 @@ final class StartWait {
         guard sigtimedwait(&signals, nil, &moment) < 0 else { throw StartInterrupted() }
     }
 
-    /// Closes the listeners, so that the gateway can open its own on the same ports.
+    /// Closes the listeners, so that the gateway can listen on the same ports.
     func end() {
         loop?.stop()
         loop?.join()
@@ -85,7 +85,7 @@ final class StartWait {
     private func open(
         _ address: ListenAddress?, _ balancers: [AddressRange], _ tls: TLSContext?, on loop: EventLoop
     ) throws {
-        // Port 0 would be another port than the gateway's.
+        // Port 0 would assign a different port than the gateway's.
         guard let address, address.port != 0 else { return }
         var settings = HTTPServer.Configuration()
         settings.tls = tls
@@ -94,7 +94,7 @@ final class StartWait {
         let server = HTTPServer(
             on: loop, configuration: settings,
             judge: { [reason] head in
-                // Callers repeat a 503; a 413 would be final for them.
+                // Requests with a body get a 503, which callers retry, instead of a final 413.
                 guard head.bodyByteCount > 0 else { return .take(byteLimit: 0, isProven: false) }
                 return .refuse(HTTPReply(Self.response(to: head.target, reason.withLock { $0 })))
             },

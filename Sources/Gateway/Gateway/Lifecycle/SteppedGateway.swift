@@ -5,21 +5,20 @@ package import MessageStore
 internal import Platform
 internal import Wire
 
-/// A whole gateway without a port, a control thread or a clock of its own: for fuzzing and tests, in one process.
+/// A complete gateway in one process without ports, a control thread or a real clock, for fuzzing and tests.
 ///
-/// Configuration, loops, fronts, shards and the store are the server's own, wired by `Gateway`. The caller's thread runs the
-/// loops turn by turn and says what time it is; the store's threads run as they do in a server. Connections are pairs of
-/// sockets inside the process.
+/// Configuration, loops, handlers, shards and the store are those of the server, set up by `Gateway`. The caller's thread runs
+/// the loops turn by turn and sets the time. The store's threads run as in a server. Connections are socket pairs.
 package final class SteppedGateway {
-    /// A listener of the server.
+    /// The listener that a test connects to.
     package enum Door: Sendable, CaseIterable { case http, admin, device, senders }
 
-    /// What the loops count, summed.
+    /// The message counts of all partitions, summed.
     package struct Books: Equatable, Sendable {
-        /// Since the gateway was opened.
+        /// Messages accepted since the gateway was opened.
         package var accepted: UInt64 = 0
         package var ended: UInt64 = 0
-        /// Accepted and not ended, whenever accepted.
+        /// Messages accepted at any time and not ended.
         package var pending: Int64 = 0
         package var damagedRows: UInt64 = 0
     }
@@ -30,17 +29,17 @@ package final class SteppedGateway {
     private var servers: [(http: HTTPServer, admin: HTTPServer)] = []
     private var isOpen = true
     private var seen = 0
-    /// Gateway time; it stands still until `advance`.
+    /// The gateway time, which changes only with `advance`.
     package private(set) var time: GatewayTime
     private var monotonic = SystemClock.monotonicMilliseconds
 
-    /// Opens the store that the configuration in `file` names.
+    /// Opens the store of the configuration in `file`.
     ///
     /// - Parameters:
-    ///   - file: a configuration file; `reload` reads it again.
-    ///   - time: what the wall clock shows.
-    ///   - fatal: called on a thread of the store that cannot go on.
-    /// - Throws: as a start of the server does.
+    ///   - file: The configuration file; `reload` reads it again.
+    ///   - time: The initial wall clock time.
+    ///   - fatal: Called on a store thread after an unrecoverable error.
+    /// - Throws: The errors of a server's start.
     package init(file: String, time: GatewayTime, fatal: @escaping @Sendable (StoreError) -> Void) throws {
         var configuration = try ConfigurationFile.load(file)
         var random = SystemRandomNumberGenerator()
@@ -71,7 +70,7 @@ package final class SteppedGateway {
 
     deinit { precondition(!isOpen, "SteppedGateway dropped without close()") }
 
-    /// Says that the calling thread drives the gateway from now on.
+    /// Makes the calling thread the owner of all loops.
     package func takeOver() {
         for host in gateway.hosts { host.loop.takeOver() }
     }
@@ -80,9 +79,9 @@ package final class SteppedGateway {
 
     package var loopCount: Int { gateway.hosts.count }
 
-    /// Connects to a door on one of the loops.
+    /// Connects to a listener on one of the loops.
     ///
-    /// - Returns: the caller's end, a non-blocking descriptor that is the caller's to close.
+    /// - Returns: The caller's end, a non-blocking descriptor that the caller must close.
     package func connect(_ door: Door, loop: Int) throws -> CInt {
         var ends: (CInt, CInt) = (-1, -1)
         let kind = CInt(SOCK_STREAM.rawValue) | CInt(SOCK_NONBLOCK.rawValue) | CInt(SOCK_CLOEXEC.rawValue)
@@ -101,18 +100,18 @@ package final class SteppedGateway {
         return ends.1
     }
 
-    /// Runs one turn of every loop with what is there.
+    /// Runs one turn of every loop without waiting.
     package func turn() {
         for host in gateway.hosts { host.loop.step(at: monotonic, isTick: false) }
     }
 
-    /// Sleeps until a thread of the store has work for a loop that came after the last call, at most so long.
+    /// Waits for new work from a store thread, up to a timeout.
     package func wait(atMostMilliseconds milliseconds: UInt64) {
         let seen = seen
         self.seen = rung.wait(atMostMilliseconds: milliseconds, while: { $0 == seen }, then: { $0 })
     }
 
-    /// Lets time pass, on both of the gateway's clocks, and runs the hooks of one tick.
+    /// Advances both clocks of the gateway and runs one tick of every loop.
     package func advance(_ milliseconds: Int64) {
         time += milliseconds
         monotonic += UInt64(milliseconds)
@@ -121,14 +120,14 @@ package final class SteppedGateway {
     }
 
     private func setClocks() {
-        // At this speed the line is flat.
+        // With this rate the mapping is constant.
         let still = ClockMapping(boot: ClockReader.boot(), time: time, partsPerMillion: -1_000_000)
         gateway.setClock(still)
     }
 
-    /// Reads the configuration file again, as on SIGHUP.
+    /// Reloads the configuration file, as on SIGHUP.
     ///
-    /// - Returns: false when it was refused.
+    /// - Returns: false if the file was rejected.
     package func reload() -> Bool {
         let refused = gateway.context.status.withLock { $0.reloadsRefused }
         gateway.reload()
@@ -136,18 +135,18 @@ package final class SteppedGateway {
         return gateway.context.status.withLock { $0.reloadsRefused } == refused
     }
 
-    /// Asks the spiller to move everything that is young to the ordered store.
+    /// Requests a spill of all young entries to the ordered store.
     package func requestSpill() { gateway.context.store.requestSpill() }
 
     // MARK: Looking
 
-    /// The gateway's own rows are durable.
+    /// Whether the gateway's own rows are durable.
     package var isReady: Bool { gateway.context.isReady }
 
-    /// A caller waits for an answer that is not out yet.
+    /// Whether a request is unanswered.
     package var hasWorkUnderWay: Bool { gateway.hosts.contains { $0.hasWorkUnderWay } }
 
-    /// What `/readyz` would say of the store.
+    /// Whether the store accepts writes, as `/readyz` reports it.
     package var acceptsWrites: Bool { gateway.context.store.acceptsWrites }
 
     package var books: Books {
@@ -164,7 +163,7 @@ package final class SteppedGateway {
         return books
     }
 
-    /// Ends the loops, then the store; what was answered is in the folder.
+    /// Stops the loops, then closes the store; all answered requests are durable.
     package func close() {
         guard isOpen else { return }
         isOpen = false

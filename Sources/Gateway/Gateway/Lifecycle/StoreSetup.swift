@@ -3,9 +3,8 @@ internal import MessageStore
 internal import Platform
 internal import TextForms
 
-/// The store's settings, from the gateway's.
 enum StoreSetup {
-    /// Why a start could not use or make this folder; `nil`: it could, as far as can be told without touching anything.
+    /// Returns the reason the store could not use or create this folder, or `nil`; changes nothing on disk.
     static func problem(ofFolder path: String) -> String? {
         func reason(_ what: String) -> String {
             "store.path: \(path) \(what): \(String(cString: strerror(errno))); it must be a folder that this user may write"
@@ -14,7 +13,7 @@ enum StoreSetup {
             guard FileSystem.isDirectory(path) else { return "store.path: \(path) is no folder" }
             return access(path, R_OK | W_OK | X_OK) == 0 ? nil : reason("cannot be used")
         }
-        // A name that cannot be looked up at all, or a folder to be made in the first one above that is there.
+        // The path is invalid, or the folder must be created in its first existing ancestor.
         guard errno == ENOENT else { return reason("cannot be used") }
         var above = path
         while !FileSystem.exists(above) {
@@ -50,7 +49,7 @@ enum StoreSetup {
         store.fatal = { failure in
             log.write(.error, .storeFailed, [.error: .text("\(failure)")])
             log.flush()
-            // Nothing of the failed write may be answered, so nothing may run on, not even an orderly stop.
+            // No answer may depend on the failed write, so even a clean stop would be unsafe.
             _exit(ExitCode.failedOutput.rawValue)
         }
         return store

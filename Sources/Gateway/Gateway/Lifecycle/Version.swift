@@ -1,4 +1,4 @@
-/// The product's version, as `--version`, `/metrics` and the log give it.
+/// The product's version in `--version`, `/metrics` and the log.
 package enum Version {
     package static let text = "0.1.0"
 }

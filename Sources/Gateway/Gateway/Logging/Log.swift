@@ -2,21 +2,21 @@ package import Delivery
 internal import Glibc
 internal import Platform
 
-/// The structured log: one line an event, written to a descriptor by a thread of its own.
+/// The structured log: one line per event, written to a descriptor by a dedicated thread.
 ///
-/// Any thread may call `write`; it takes a lock for an append and never waits for the descriptor. When lines come
-/// faster than they can be written the newest are lost, and counted.
+/// Any thread may call `write`, which only holds a lock for an append and never waits for the descriptor. If lines arrive faster
+/// than they can be written, the newest are dropped and counted.
 package final class Log: Sendable {
     private struct State: ~Copyable {
         var level: LogLevel
         var waiting: [LogRecord] = []
         var limiter = RepeatLimiter()
-        /// Lost and not reported yet, and lost since the start.
+        /// The dropped lines that are not reported yet, and those since the start.
         var lostCount = 0
         var lostCountInAll = 0
         var isWriting = false
         var isClosed = false
-        /// The thread has ended, or is about to without another write.
+        /// Whether the thread has ended or will end without another write.
         var isOver = false
         var thread: Thread?
     }
@@ -29,10 +29,10 @@ package final class Log: Sendable {
     /// Starts the log's thread; `close()` ends it.
     ///
     /// - Parameters:
-    ///   - format: how lines are written.
-    ///   - level: what is written.
-    ///   - descriptor: stays the caller's; stderr by default.
-    /// - Throws: `SystemError` when there is no thread to be had.
+    ///   - format: The format of lines.
+    ///   - level: The lowest level that is written.
+    ///   - descriptor: The output, stderr by default; the caller keeps ownership.
+    /// - Throws: `SystemError` if the thread cannot be created.
     package convenience init(format: LogFormat, level: LogLevel, descriptor: CInt = STDERR_FILENO) throws {
         try self.init(
             format: format, level: level, descriptor: descriptor, waitingLineLimit: LogLimits.waitingLineCount)
@@ -43,13 +43,13 @@ package final class Log: Sendable {
             LogFormatter(format: format), descriptor, waitingLineLimit
         )
         state = Monitor(State(level: level))
-        let log = self  // the thread holds it until `close()`
+        let log = self  // the thread retains the log until `close()`
         let thread = try Thread(named: "longwire-log") { log.run() }
         var started: Thread? = consume thread
         state.withLock { $0.thread = started.take() }
     }
 
-    /// Writes one event; `fields` keep their order.
+    /// Writes an event; `fields` keep their order.
     package func write(_ level: LogLevel, _ name: LogName, _ fields: KeyValuePairs<LogKey, LogValue> = [:]) {
         let time = ClockReader.wall()
         let now = Int64(SystemClock.monotonicMilliseconds)
@@ -65,7 +65,7 @@ package final class Log: Sendable {
         }
     }
 
-    /// Writes what the delivery core reports.
+    /// Writes an event of the delivery core.
     package func write(_ event: LogEvent) {
         let level: LogLevel =
             switch event.level {
@@ -77,33 +77,30 @@ package final class Log: Sendable {
         write(level, .reported, [.name: .text(event.name.description), .detail: .text(event.text)])
     }
 
-    /// Changes what is written from now on (a reload).
+    /// Changes the lowest level that is written.
     package func setLevel(_ level: LogLevel) { state.withLock { $0.level = level } }
 
-    /// True when an event of this level would be written: spares the work of gathering its fields.
+    /// Returns whether an event of this level would be written, so that callers can avoid collecting its fields.
     package func writes(_ level: LogLevel) -> Bool { state.withLock { level >= $0.level } }
 
-    /// Lines lost since the start, for the metrics.
+    /// The number of lines dropped since the start, for the metrics.
     package var lostLineCount: Int { state.withLock { $0.lostCountInAll } }
 
-    /// Waits until everything written so far has left, and no longer than a descriptor that takes nothing is given.
-    ///
-    /// For the way out, and for tests.
+    /// Waits until all earlier events are written, up to a timeout.
     package func flush() {
         state.wait(
             atMostMilliseconds: LogLimits.flushMilliseconds,
             while: { (!$0.waiting.isEmpty || $0.isWriting) && !$0.isOver }, then: { _ in })
     }
 
-    /// Writes what waits, as far as the descriptor takes it within the same time, and ends the thread; later events are
-    /// ignored.
+    /// Writes pending events up to a timeout and ends the thread; later events are ignored.
     package func close() {
         flush()
         let thread = state.broadcast { state -> Thread? in
             state.isClosed = true
             return state.thread.take()
         }
-        // It looks at `isClosed` ten times a second while nothing goes out.
+        // `writeOut` checks `isClosed` ten times a second while the descriptor is blocked.
         thread?.join()
     }
 
@@ -111,7 +108,7 @@ package final class Log: Sendable {
         var batch: [LogRecord] = []
         var output: [UInt8] = []
         while true {
-            // Whatever was left out is reported soon after its window ends, even when nothing else is written.
+            // Suppressed repeats are reported soon after their window ends, even without other events.
             let hasLeftOut = state.broadcast { state in
                 state.isWriting = false
                 return state.limiter.hasLeftOut
@@ -149,9 +146,9 @@ package final class Log: Sendable {
         state.broadcast { ($0.isWriting, $0.isOver) = (false, true) }
     }
 
-    /// A descriptor that fails for good (a closed pipe) loses lines; there is nowhere left to say so.
+    /// Writes lines, and waits while the descriptor is full, but not beyond the end of the log.
     ///
-    /// Waits for one that is full, but not beyond the end of the log.
+    /// After a permanent error such as a closed pipe, lines are lost without a report.
     private func writeOut(_ output: [UInt8]) {
         let closedAt = ClosedSince()
         _ = output.withUnsafeBytes { bytes in
@@ -161,7 +158,7 @@ package final class Log: Sendable {
         }
     }
 
-    /// How long a condition holds already.
+    /// The time since a condition became true.
     private final class ClosedSince {
         private var since: UInt64?
 

@@ -1,12 +1,12 @@
-/// How much an event matters.
+/// The severity of an event.
 package enum LogLevel: String, Sendable, CaseIterable, Comparable {
-    /// For an operator who looks for a fault: each connection and refusal.
+    /// Details for troubleshooting: each connection and refusal.
     case debug
-    /// What an operator wants to find again: start, stop, reload.
+    /// Events that operators look up later: start, stop, reload.
     case info
-    /// Something needs attention soon.
+    /// A problem that needs attention soon.
     case warning
-    /// Something is broken now.
+    /// A failure.
     case error
 
     private var rank: Int {
@@ -20,10 +20,10 @@ package enum LogLevel: String, Sendable, CaseIterable, Comparable {
     package static func < (left: LogLevel, right: LogLevel) -> Bool { left.rank < right.rank }
 }
 
-/// How a log line is written.
+/// The format of log lines.
 package enum LogFormat: String, Sendable, CaseIterable {
-    /// One JSON object a line, for collectors.
+    /// One JSON object per line, for log collectors.
     case json
-    /// `TIME LEVEL event key=value …`, for people.
+    /// `TIME LEVEL event key=value …`, for operators.
     case text
 }

@@ -1,125 +1,124 @@
-/// Every event the gateway logs; the raw value is what stands in the line.
+/// The events that the gateway logs; the raw value appears in the line.
 ///
-/// docs/use/Operations.md says what to do.
+/// docs/use/Operations.md describes the remedy for each.
 package enum LogName: String, Sendable, CaseIterable {
     /// The gateway serves; fields: version, loops.
     case started
-    /// A signal asked for a stop: `/readyz` says no and all goes on for a while; fields: milliseconds.
+    /// A signal requested a stop: `/readyz` reports not ready while the gateway still serves; fields: milliseconds.
     case draining
-    /// The stop has begun: nothing new is taken.
+    /// The stop has begun: new work is refused.
     case stopping
-    /// The last line of a clean stop.
     case stopped
-    /// A start waits for something that ends by itself, such as a Redis server that loads its data; logged when the reason
-    /// changes, and every minute. Fields: reason, milliseconds (waited).
+    /// A start waits for a temporary problem, such as a Redis server that loads its data; logged when the reason changes, and
+    /// every minute. Fields: reason, milliseconds (waited).
     case startWaits
-    /// The gateway cannot start or go on; the process ends with `exitCode`.
+    /// The gateway cannot start or continue; the process ends with `exitCode`.
     case fatal
-    /// SIGHUP came because the terminal that the gateway was started from closed; a clean stop follows.
+    /// SIGHUP arrived because the terminal of the gateway closed; a clean stop follows.
     case terminalClosed
     /// A listener is open; fields: listener, address.
     case listening
     /// A listener ran out of descriptors or its accept failed; fields: count, since the last such line.
     case acceptFailed
-    /// Connections of balancers ended without a good PROXY header; fields: loop, count since the last line, reason of the last.
+    /// Connections of load balancers were closed without a valid PROXY header; fields: loop, count since the last line, reason of
+    /// the last.
     case proxyHeaderRefused
-    /// Network addresses were refused that have all they may have; fields: address (of the last one), detail (how many of which
-    /// kind since the last line).
+    /// Network addresses above their limits were refused; fields: address (of the last one), detail (how many of which kind since
+    /// the last line).
     case addressRefused
-    /// A device connects and leaves over and over, and its next Hello is refused for a while; fields: cid, milliseconds.
+    /// A device reconnects repeatedly, and its next Hello is refused for a time; fields: cid, milliseconds.
     case deviceFlaps
-    /// An app has used up a quota; fields: app, name (of the quota), count (of refusals since the last line).
+    /// An app has exceeded a quota; fields: app, name (of the quota), count (of refusals since the last line).
     case quotaUsedUp
-    /// An operator has the gateway empty itself of its devices; fields: name (of the credential), pace, devices.
+    /// An operator started to disconnect all devices; fields: name (of the credential), pace, devices.
     case drainBegan
-    /// No device is connected any more.
+    /// The disconnect is finished: no device is connected.
     case drainEnded
-    /// An operator lets devices come again; fields: name, devices.
+    /// An operator allows devices to connect again; fields: name, devices.
     case drainUndone
-    /// The gateway has lost Redis and the others have its parts: it disconnects its devices; fields: pace, devices.
+    /// The gateway has lost Redis and the other gateways have its partitions: it disconnects its devices; fields: pace, devices.
     case cutOffDrainBegan
-    /// The gateway has its lease again and takes devices; fields: devices.
+    /// The gateway has renewed its lease and accepts devices again; fields: devices.
     case cutOffDrainEnded
-    /// More devices come than the loop can welcome at once: they wait, or are told when to come back; fields: loop, count
-    /// (who wait), milliseconds (how long the next one would).
+    /// More devices connect than the loop can accept at once; they are queued or receive a Close with a retry time. Fields: loop,
+    /// count (of queued devices), milliseconds (the expected wait of the next one).
     case stormBegan
-    /// None waits any more; fields: loop, waited, sentAway, milliseconds (how long it lasted), longestWaitMilliseconds.
+    /// The queue is empty; fields: loop, waited, sentAway, milliseconds (the duration), longestWaitMilliseconds.
     case stormEnded
-    /// Something allowed in the configuration is unwise.
+    /// A configured value is valid but risky.
     case configurationWarning
-    /// An operator purged a device's queue, had its jobs tried again or ended its session; fields: name, app, cid, detail, count.
+    /// An operator purged a device's queue, retried its jobs or ended its session; fields: name, app, cid, detail, count.
     case operatorChange
     /// An app was created, changed or deleted through the admin API; fields: name (of the credential), app, detail.
     case appChanged
-    /// The admin API made an app of an id that the configuration file has, too: the file's counts. Fields: app.
+    /// The admin API has an app with the id of an app in the configuration file, which takes precedence. Fields: app.
     case appShadowed
-    /// The row of an app has what this release cannot read: it counts as far as it can be read. Fields: app, error.
+    /// The row of an app has fields that this release cannot decode, which are ignored. Fields: app, error.
     case appUnread
     /// A reload took effect; fields: configuration.
     case reloaded
-    /// A reload was refused; the old configuration stays.
+    /// A reload was rejected; the old configuration remains in use.
     case reloadRefused
-    /// The certificate of a listener ends within limits.certificateWarningDays, or has ended; once a day. Fields: listener,
+    /// The certificate of a listener expires within limits.certificateWarningDays, or has expired; once a day. Fields: listener,
     /// milliseconds (left).
     case certificateEnds
-    /// A client showed no certificate where one is asked for, or one that does not hold; fields: listener, address, reason.
+    /// A client presented no certificate or an invalid one, where one is required; fields: listener, address, reason.
     case clientCertificateRefused
-    /// A TLS handshake failed otherwise; fields: listener, address, reason.
+    /// A TLS handshake failed for another reason; fields: listener, address, reason.
     case handshakeFailed
-    /// A changed key counts only after a restart; fields: key.
+    /// A changed key takes effect only after a restart; fields: key.
     case restartNeeded
 
-    /// An event loop stood still for ten seconds or more: the process or its machine was stopped. Fields: loop, milliseconds.
+    /// An event loop did not run for ten seconds or more: the process or its machine was stopped. Fields: loop, milliseconds.
     case loopStoodStill
-    /// The wall clock stands too far ahead and is not followed; fields: offsetMilliseconds.
+    /// The wall clock is too far ahead and is ignored; fields: offsetMilliseconds.
     case clockStepRefused
-    /// The wall clock and the gateway's time agree again.
+    /// The wall clock and the gateway time agree again.
     case clockAgrees
-    /// The wall clock left the gateway's time by more than a second; it is being followed slowly.
+    /// The wall clock differs from the gateway time by more than a second; the gateway time follows slowly.
     case clockDrifts
     case clockRaised
-    /// This gateway is a member of its cluster; fields: name, node, count (of members), address.
+    /// This gateway joined its cluster; fields: name, node, count (of members), address.
     case clusterJoined
-    /// The register in Redis did not answer, or refused; fields: error.
+    /// The register in Redis did not answer or refused a call; fields: error.
     case clusterRegisterFailed
-    /// A stop ended before all parts were given away: the others take them over as after a crash.
+    /// The stop timeout expired before all partitions were handed over; the other gateways take them over as after a crash.
     case clusterLeftEarly
     /// Fields of these: detail.
     case memberJoined, memberLeft, memberExpired, partTaken, partGiven, partLost, partEpochTaken, registerCorrected,
         leaseLapsed, clusterLeft
-    /// This machine's clock and that of Redis differ by more than a second; fields: offsetMilliseconds.
+    /// The clocks of this machine and of Redis differ by more than a second; fields: offsetMilliseconds.
     case clusterClockOff
     case clusterClockAgrees
-    /// The register has a gateway time that cannot be right, and it is not followed; fields: detail.
+    /// The register has an implausible gateway time, which is ignored; fields: detail.
     case clusterClockRefused
-    /// A part's log could not be opened; tried again; fields: part, error.
+    /// A partition's log could not be opened; retried. Fields: part, error.
     case partNotOpened
     /// Links to other gateways; fields: node, version; node, reason; peer, reason.
     case linkUp, linkDown, linkRefused
-    /// Other gateways were not told something, since too much waited for their links; fields: count.
+    /// News for other gateways was dropped because the queues of their links were full; fields: count.
     case linkNewsDropped
-    /// The store on Redis has something to say; fields: detail.
+    /// An event of the store on Redis; fields: detail.
     case redisEvent
 
     /// The store is open; fields: path, replayedBytes.
     case storeOpened
-    /// The end of the journal was missing in part and was cut off; fields: bytes, count (of whole segments), durability.
+    /// The end of the journal was incomplete and was truncated; fields: bytes, count (of whole segments), durability.
     case journalCut
-    /// The store's content may be older than what devices and consumers have seen: their positions and cursors do not count.
-    /// Fields: reason (a `HistoryChange`, or `redis`), detail (the history in force).
+    /// The store's content may be older than devices and consumers have seen, so their positions and cursors are invalid. Fields:
+    /// reason (a `HistoryChange`, or `redis`), detail (the current history).
     case historyChanged
-    /// A power failure tore the last record of RocksDB's list of tables, and it was cut off; fields: bytes.
+    /// A power failure truncated the last record of RocksDB's manifest, and it was removed; fields: bytes.
     case tableListCut
-    /// Writes are refused for now: a bound is reached; field of a cluster: reason, which names the servers.
+    /// Writes are refused temporarily because a limit is reached; in a cluster, fields: reason, with the servers.
     case storeBusy
-    /// The limits allow more connections than the system gives descriptors for; fields: limit, and what is allowed instead of
-    /// devices, senders, http, admin.
+    /// The configured limits exceed the available descriptors; fields: limit, and the reduced devices, senders, http, admin.
     case fewDescriptors
-    /// Rows could not move to the ordered store, or no segment could be made ahead of time; repeated. Fields: error.
+    /// Rows could not move to the ordered store, or no segment could be preallocated; retried. Fields: error.
     case spillFailed
-    /// Request ids or traces have used four fifths of their budget; fields: name, bytes, limit, milliseconds (the oldest's age).
+    /// Request ids or traces use 80 % of their budget; fields: name, bytes, limit, milliseconds (the oldest's age).
     case storeBudgetNear
-    /// Request ids or traces went before their day was over; fields: name, limit, count, milliseconds (how long they were kept).
+    /// Request ids or traces were removed before a day had passed; fields: name, limit, count, milliseconds (their age).
     case storeBudgetCut
     /// A write or sync failed: the process ends.
     case storeFailed
@@ -130,30 +129,29 @@ package enum LogName: String, Sendable, CaseIterable {
     case operatorPush
     /// A backup was made by `POST /v1/backup`; fields: name (of the credential), path, bytes, count (of files), milliseconds.
     case backupMade
-    /// A backup was not made; what there was of it is gone. Fields: name, path, error.
+    /// A backup failed and its files were removed. Fields: name, path, error.
     case backupFailed
 
-    /// A connection was closed by us; fields: reason, code.
+    /// The gateway closed a connection; fields: reason, code.
     case connectionClosed
 
     /// The hook's receiver failed; retried. Fields: status, error, attempt, retryInMilliseconds.
     case hookFailing
     /// The hook's receiver answers again.
     case hookRecovered
-    /// A batch for the hook was given up; its jobs' leases lapse and they come again.
+    /// A batch for the hook expired; its jobs become due again when their leases end.
     case hookGivenUp
     /// A feed's webhook failed; retried. Fields: name, status, error, attempt, retryInMilliseconds.
     case webhookFailing
     /// A feed's webhook answers again. Fields: name.
     case webhookRecovered
 
-    /// Lines were lost because they came faster than they could be written; fields: count.
+    /// Lines were dropped because they arrived faster than they could be written; fields: count.
     case logLinesLost
-    /// Repeats of one event were left out; fields: name, count.
+    /// Repeats of an event were suppressed; fields: name, count.
     case repeatsLeftOut
 }
 
-/// Every field of a log line.
 package enum LogKey: String, Sendable, CaseIterable {
     case address, admin, app, attempt, bytes, cid, code, configuration, count, credential, detail, devices, durability,
         error, exitCode,

@@ -1,10 +1,10 @@
 internal import TextForms
 
-/// One event on its way to the log.
+/// An event in the log's queue.
 struct LogRecord: Equatable, Sendable {
     var level: LogLevel
     var name: LogName
-    /// Wall clock, milliseconds since 1970 UTC: a log is read beside other logs.
+    /// The wall clock time, in milliseconds since 1970 UTC, for comparison with other logs.
     var time: Int64
     var fields: [LogField]
 }
@@ -14,13 +14,11 @@ struct LogField: Equatable, Sendable {
     var value: LogValue
 }
 
-/// Turns records into lines.
-///
-/// Pure; runs on the log's own thread.
+/// Formats records as lines, on the log's thread.
 struct LogFormatter {
     let format: LogFormat
 
-    /// Appends one line with its end.
+    /// Appends a line, including its newline.
     func append(_ record: LogRecord, to output: inout [UInt8]) {
         switch format {
         case .json: appendJSON(record, to: &output)
@@ -66,13 +64,13 @@ struct LogFormatter {
         }
     }
 
-    /// JSON's quoting, for both formats, of at most `LogLimits.textByteCount` bytes of a text.
+    /// Appends up to `LogLimits.textByteCount` bytes of a text with JSON quoting, for both formats.
     static func appendQuoted(_ text: String, to output: inout [UInt8]) {
         output.append(UInt8(ascii: "\""))
         var text = text
         text.withUTF8 { whole in
             var end = min(whole.count, LogLimits.textByteCount)
-            // Not between the bytes of a character.
+            // The cut must not split a character.
             while end < whole.count, whole[end] & 0xC0 == 0x80 { end -= 1 }
             let shown = UnsafeRawBufferPointer(UnsafeBufferPointer(rebasing: whole[..<end]))
             JSONString.appendContent(shown, escaping: .terminal, to: &output)

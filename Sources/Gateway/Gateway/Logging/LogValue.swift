@@ -1,14 +1,14 @@
 internal import Configuration
 package import Wire
 
-/// A field's value.
+/// The value of a log field.
 ///
-/// There is no way in for bytes or a `Secret`: payloads, keys and tokens have no spelling here.
+/// Bytes and `Secret` have no initializer, so payloads, keys and tokens cannot be logged.
 package enum LogValue: Equatable, Sendable {
     case integer(Int64)
     case number(Double)
     case boolean(Bool)
-    /// Shown up to `LogLimits.textByteCount` bytes, control characters escaped.
+    /// Truncated to `LogLimits.textByteCount` bytes, with control characters escaped.
     case text(String)
 
     package init(_ number: some BinaryInteger) { self = .integer(Int64(clamping: number)) }
@@ -18,7 +18,7 @@ package enum LogValue: Equatable, Sendable {
     package init(_ identifier: some WideIdentifier) { self = .text(identifier.description) }
     package init(_ error: any Error) { self = .text(String(describing: error)) }
 
-    /// The first characters of a token, enough to tell two apart and useless to a reader of the log.
+    /// Returns the first characters of a token, enough to distinguish tokens but useless to an attacker.
     package static func prefix(ofToken token: String) -> LogValue {
         let shown = min(LogLimits.tokenPrefixCount, token.count / 4)
         return .text(token.prefix(shown) + "…")
@@ -31,18 +31,17 @@ extension LogValue: ExpressibleByStringLiteral, ExpressibleByIntegerLiteral, Exp
     package init(booleanLiteral value: Bool) { self = .boolean(value) }
 }
 
-/// Bounds of the log.
 package enum LogLimits {
-    /// Longer texts end in an ellipsis; a line stays readable and below what collectors cut.
+    /// The limit of a text, beyond which it ends in an ellipsis, so that lines stay below the limits of log collectors.
     package static let textByteCount = 512
     package static let tokenPrefixCount = 8
-    /// How long the process waits on its way out for a stderr that takes nothing.
+    /// The timeout of `flush` for a blocked stderr.
     static let flushMilliseconds: UInt64 = 2_000
-    /// How long the log's thread goes on trying once the log is closed; `flush` has waited before.
+    /// The time for which the log's thread retries after `close`, in addition to `flush`.
     static let closeMilliseconds: UInt64 = 200
-    /// Lines that wait for a slow stderr; about a megabyte.
+    /// The lines queued for a slow stderr; about a megabyte.
     package static let waitingLineCount = 4_096
-    /// Lines of one event within `repeatWindow`; the rest are counted.
+    /// The lines of one event within `repeatWindow`; further ones are counted.
     package static let repeatCount = 20
     /// In milliseconds.
     package static let repeatWindow: Int64 = 10_000

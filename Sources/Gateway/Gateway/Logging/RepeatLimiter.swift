@@ -1,5 +1,4 @@
-/// Lets a bounded number of each event through per window and counts the rest, so that one misbehaving peer cannot
-/// fill a disk or bury the line that explains it.
+/// Limits the lines of each event per window and counts the others, so that a misbehaving peer cannot fill a disk.
 struct RepeatLimiter {
     private struct State {
         var windowEnd: Int64 = .min
@@ -9,9 +8,7 @@ struct RepeatLimiter {
     private var states: [LogName: State] = [:]
     private(set) var hasLeftOut = false
 
-    /// True when the event may be written.
-    ///
-    /// `now`: milliseconds, monotonic.
+    /// Returns whether the event may be written; `now` is in monotonic milliseconds.
     mutating func admit(_ name: LogName, now: Int64) -> Bool {
         var state = states[name] ?? State()
         defer { states[name] = state }
@@ -28,7 +25,7 @@ struct RepeatLimiter {
         return false
     }
 
-    /// What was left out in windows that are over, counted once.
+    /// Removes and returns the suppressed counts of windows that have ended.
     mutating func takeLeftOut(now: Int64, all: Bool = false) -> [(name: LogName, count: Int)] {
         guard hasLeftOut else { return [] }
         var found: [(name: LogName, count: Int)] = []

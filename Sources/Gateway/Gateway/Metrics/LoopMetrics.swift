@@ -1,10 +1,9 @@
 package import Delivery
 package import Wire
 
-/// What one loop counts: plain memory of that loop, no locks and no atomics on a message's path.
+/// The metrics of one loop, without locks or atomics, because only the loop's thread writes them.
 ///
-/// The loop hands out a copy when it is asked for one; copying is a retain, and the loop's next count copies the
-/// numbers once. Counters only grow.
+/// A scrape gets a copy: a retain, after which the loop's next write copies the arrays once. Counters never decrease.
 package struct LoopMetrics: Sendable, Equatable {
     private var counters: [UInt64]
     private var timers: [MetricHistogram]
@@ -26,7 +25,7 @@ package struct LoopMetrics: Sendable, Equatable {
     package subscript(_ timer: LoopTimer) -> MetricHistogram { timers[timer.rawValue] }
 }
 
-/// What a loop counts: each case is one sample of the page, which `MetricCatalogue` declares.
+/// The counters of a loop; each is a sample that `MetricCatalogue` declares.
 package enum LoopCounter: Int, Sendable, CaseIterable {
     case deviceAccepted, senderAccepted
     case deviceDisplaced, senderDisplaced, deviceTurnedAway, senderTurnedAway, devicesRelayed
@@ -50,7 +49,7 @@ package enum LoopCounter: Int, Sendable, CaseIterable {
 
     case http2xx, http4xx, http5xx, admin2xx, admin4xx, admin5xx
 
-    /// The counter of connections that we closed with this code.
+    /// Returns the counter of connections closed with this code.
     package static func closed(_ code: CloseCode) -> LoopCounter {
         switch code {
         case .goodbye: .closedByPeer
@@ -68,7 +67,6 @@ package enum LoopCounter: Int, Sendable, CaseIterable {
         }
     }
 
-    /// The counter of one event of a receipt.
     package static func event(_ verdict: EventVerdict) -> LoopCounter {
         switch verdict {
         case .recorded: .receiptRecorded
@@ -78,7 +76,7 @@ package enum LoopCounter: Int, Sendable, CaseIterable {
         }
     }
 
-    /// The counter of a publish with this answer; the shard counts what is accepted.
+    /// Returns the counter for a refused publish; the shard counts accepted ones.
     package static func refused(_ code: PublishOutcome.Code) -> LoopCounter? {
         switch code {
         case .accepted: nil
@@ -96,7 +94,6 @@ package enum LoopCounter: Int, Sendable, CaseIterable {
     }
 }
 
-/// What a loop times.
 package enum LoopTimer: Int, Sendable, CaseIterable {
     case request
 }

@@ -1,17 +1,17 @@
 internal import Delivery
 internal import Wire
 
-/// One metric of `/metrics`: its name, kind, unit and help, and where its samples come from.
+/// A metric of `/metrics`: its name, kind, unit, help and samples.
 ///
-/// `MetricCatalogue` declares each one, and no other code knows a metric. A test holds docs/use/Operations.md to it.
+/// Only `MetricCatalogue` declares metrics. A test compares them with docs/use/Operations.md.
 package struct Metric: Sendable {
     package enum Kind: String, Sendable { case counter, gauge, histogram }
 
-    /// What the figures are in; the page has seconds and bytes.
+    /// The unit of a metric's internal values; the page uses seconds and bytes.
     package enum Unit: Sendable {
         case none, bytes, seconds, milliseconds, microseconds, nanoseconds
 
-        /// How many of these make one of the page's unit.
+        /// The number of these units per unit of the page.
         var divisor: Double {
             switch self {
             case .none, .bytes, .seconds: 1
@@ -21,7 +21,7 @@ package struct Metric: Sendable {
             }
         }
 
-        /// The word that the name has.
+        /// The unit in the metric's name.
         package var word: String? {
             switch self {
             case .none: nil
@@ -31,11 +31,11 @@ package struct Metric: Sendable {
         }
     }
 
-    /// The name on the page: with the page's unit, and for a counter with `_total` at its end.
+    /// The name on the page, including the unit, and `_total` for a counter.
     package let name: String
     package let kind: Kind
     package let unit: Unit
-    /// The HELP line: one sentence, no line end.
+    /// The HELP line: one sentence without a line break.
     package let help: String
     package let samples: [MetricSample]
 
@@ -50,18 +50,17 @@ package struct Metric: Sendable {
 
 typealias MetricNumber = BinaryInteger & SendableMetatype
 
-/// Where a sample comes from, and how the loops' figures become one.
+/// A sample of a metric: its labels, and how it is computed from the figures.
 package struct MetricSample: Sendable {
     package typealias Labels = KeyValuePairs<MetricLabel, String>
 
     enum Source: Sendable {
-        /// `nil`: there is no such sample now.
+        /// `nil` to omit the sample.
         case number(@Sendable (MetricFigures) -> Double?)
-        /// `nil`: there is no such sample now.
         case histogram(@Sendable (MetricFigures) -> MetricHistogram?)
-        /// One sample for each other gateway, labelled with its address.
+        /// One sample per other gateway, labelled with its address.
         case links(@Sendable (ClusterFigures.Link) -> Double)
-        /// One sample an app, labelled with its id.
+        /// One sample per app, labelled with its id.
         case apps(@Sendable (AppStatistics) -> Double)
     }
 
@@ -74,21 +73,21 @@ package struct MetricSample: Sendable {
         (self.labels, self.source) = (labels, source)
     }
 
-    /// A figure of the process.
+    /// Makes a sample of a value of the process.
     static func process(
         _ labels: Labels = [:], _ value: @escaping @Sendable (MetricFigures) -> (some MetricNumber)?
     ) -> MetricSample {
         MetricSample(labels, .number { value($0).map { Double($0) } })
     }
 
-    /// The loops' figures, added up.
+    /// Makes a sample of the sum over all loops.
     static func sum(
         _ labels: Labels = [:], _ value: @escaping @Sendable (LoopFigures) -> some MetricNumber
     ) -> MetricSample {
         MetricSample(labels, .number { $0.loops.reduce(0) { $0 + Double(value($1)) } })
     }
 
-    /// One sample for each channel, with its label in front of the others: the loops' figures, added up.
+    /// Makes one sample per vendor channel, each the sum over all loops.
     static func vendors(
         _ labels: Labels = [:], _ value: @escaping @Sendable (VendorStatistics) -> some MetricNumber
     ) -> [MetricSample] {
@@ -98,17 +97,17 @@ package struct MetricSample: Sendable {
         }
     }
 
-    /// The largest of the loops' figures.
+    /// Makes a sample of the maximum over all loops.
     static func largest(_ value: @escaping @Sendable (LoopFigures) -> Int) -> MetricSample {
         MetricSample([:], .number { Double($0.loops.map(value).max() ?? 0) })
     }
 
-    /// What the loops counted themselves, added up.
+    /// Makes a sample of a loop counter, summed over all loops.
     static func counter(_ counter: LoopCounter, _ labels: Labels = [:]) -> MetricSample {
         sum(labels) { $0.metrics[counter] }
     }
 
-    /// What the loops timed, added up.
+    /// Makes a sample of a loop timer, summed over all loops.
     static func timer(_ timer: LoopTimer) -> MetricSample {
         histogram { figures in
             figures.loops.reduce(into: MetricHistogram()) { $0.add($1.metrics[timer]) }
@@ -119,19 +118,19 @@ package struct MetricSample: Sendable {
         MetricSample([:], .histogram(value))
     }
 
-    /// A figure of the gateway's cluster; none where there is no cluster.
+    /// Makes a sample of a cluster value; omitted without a cluster.
     static func cluster(
         _ labels: Labels = [:], _ value: @escaping @Sendable (ClusterFigures) -> some MetricNumber
     ) -> MetricSample {
         MetricSample(labels, .number { $0.cluster.map { Double(value($0)) } })
     }
 
-    /// A sample for each of the other gateways of the cluster.
+    /// Makes a sample per other gateway of the cluster.
     static func links(_ value: @escaping @Sendable (ClusterFigures.Link) -> some MetricNumber) -> MetricSample {
         MetricSample([:], .links { Double(value($0)) })
     }
 
-    /// A sample for each of the page's apps: its figures of all loops, added up.
+    /// Makes a sample per app, each the sum over all loops.
     static func apps(
         _ labels: Labels = [:], _ value: @escaping @Sendable (AppStatistics) -> some MetricNumber
     ) -> MetricSample {
@@ -139,7 +138,6 @@ package struct MetricSample: Sendable {
     }
 }
 
-/// The names of labels.
 package enum MetricLabel: String, Sendable, CaseIterable {
     case app, channel, kind, listener, name, peer, role, type, reason, state, outcome, result, status, version
 }

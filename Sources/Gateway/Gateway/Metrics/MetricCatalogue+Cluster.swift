@@ -1,7 +1,7 @@
 internal import MessageStore
 
 extension MetricCatalogue {
-    /// The cluster and its Redis servers; absent without `store.redis`.
+    /// The metrics of the cluster and its Redis servers; absent without `store.redis`.
     static let cluster: [Metric] = [
         Metric(
             "longwire_cluster_members", .gauge, "Gateways of the cluster, this one among them.", .cluster { $0.members }

@@ -5,10 +5,10 @@ internal import MessageStore
 internal import Platform
 internal import Wire
 
-/// Every metric of `/metrics`, in the page's order; docs/use/Operations.md lists them in the same order.
+/// The metrics of `/metrics`, in the order of the page and of docs/use/Operations.md.
 ///
-/// A new metric is one entry here and one row there. `MetricCatalogueTests` fails on a figure of the shard or of the store
-/// that no entry reads.
+/// A new metric is one entry here and one row there. `MetricCatalogueTests` fails if a value of the shard or the store has no
+/// entry.
 package enum MetricCatalogue {
     package static let all =
         process + kernel + connections + messages + broadcasts + handoff + hook + feeds + http + loops + store
@@ -42,7 +42,7 @@ package enum MetricCatalogue {
             .process { $0.status.isClockStepRefused ? 1 : 0 }),
     ]
 
-    /// What the kernel has of the process, under the names that every exporter uses; read every ten seconds, CPU time apart.
+    /// The kernel's values for the process under their usual Prometheus names; read every ten seconds, except CPU time.
     private static let kernel: [Metric] = [
         Metric(
             "process_cpu_seconds_total", .counter, unit: .nanoseconds, "CPU time of all threads.",
@@ -292,7 +292,7 @@ package enum MetricCatalogue {
     ]
 
     private static let broadcasts: [Metric] = [
-        // Every loop has all of them.
+        // Every loop has all live broadcasts, so a sum would count them several times.
         Metric(
             "longwire_broadcasts_live", .gauge, "Broadcasts that are still to be delivered or closed.",
             .largest { $0.shard.liveBroadcasts }),
@@ -524,7 +524,7 @@ package enum MetricCatalogue {
             .process { $0.acceptsWrites ? 1 : 0 }),
     ]
 
-    /// Request ids and traces, which are kept for a day.
+    /// The metrics of request ids and traces, which are kept for a day.
     private static let retention: [Metric] = [
         Metric(
             "longwire_store_retained_bytes", .gauge, unit: .bytes,

@@ -2,15 +2,15 @@ package import Delivery
 internal import EventLoops
 package import MessageStore
 
-/// What a page is made of: copies of the figures, taken for one scrape.
+/// The values for one scrape, copied from their owners.
 package struct MetricFigures: Sendable {
-    /// A page has samples of this many apps at most: the first of the configuration.
+    /// The maximum number of apps with samples: the first ones of the configuration.
     package static let appLimit = 200
 
     package var uptimeMilliseconds: Int64 = 0
     var status = GatewayStatus()
     package var cpuNanoseconds: UInt64 = 0
-    /// Those in force.
+    /// The limits in use.
     package var limits = GatewayLimits()
     package var lostLogLines = 0
     package var deviceConnections = 0
@@ -18,36 +18,35 @@ package struct MetricFigures: Sendable {
     package var isEmptying = false
     var addressRefusals: [AddressRefusal.Kind: Int] = [:]
     package var bodyBytes = 0
-    /// Other bytes that peers make the process hold, and the refusals and closed connections that kept them in bounds.
+    /// Other bytes buffered for peers, and the refusals and closed connections caused by their limit.
     package var upstreamBytes = 0
     package var streamBytes = 0
     package var budgetRefusals = 0
     package var budgetClosings = 0
     package var store = StoreStatistics()
     package var acceptsWrites = true
-    /// `nil` without a hook.
+    /// The state of the hook; `nil` without a hook.
     package var hook: HookState?
-    /// By feed, once its webhook was called.
+    /// The states of webhooks by feed, after their first call.
     package var webhooks: [String: HookState] = [:]
-    /// `nil` without `store.redis`.
+    /// The cluster's figures; `nil` without `store.redis`.
     package var cluster: ClusterFigures?
     package var loops: [LoopFigures] = []
-    /// The ids of the page's apps.
+    /// The appIds of the page, which index `LoopFigures.apps`.
     package var appIDs: [String] = []
 
     package init() {}
 }
 
-/// The figures of one host, or of one partition.
 package struct LoopFigures: Sendable {
     package var metrics = LoopMetrics()
     package var shard = ShardStatistics()
-    /// In the order of `MetricFigures.appIDs`.
+    /// The apps, in the order of `MetricFigures.appIDs`.
     package var apps: [AppStatistics] = []
     package var deviceSessions = 0
     package var senderSessions = 0
     package var waitingNewcomers = 0
-    /// In nanoseconds.
+    /// The cost of accepting a device, in nanoseconds.
     package var newcomerCost = 0
     package var waitingHandshakes = 0
     package var gatedHandshakes = 0

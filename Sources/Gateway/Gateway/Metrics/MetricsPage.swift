@@ -1,8 +1,7 @@
 internal import Delivery
 
-/// Renders metrics in the Prometheus text format, version 0.0.4.
 package enum MetricsPage {
-    /// The page: each metric of the catalogue in its order, with HELP and TYPE; a metric without a sample is left out.
+    /// Renders the catalogue in the Prometheus text format 0.0.4; a metric without samples is left out.
     package static func render(_ figures: MetricFigures) -> [UInt8] {
         var page: [UInt8] = []
         for metric in MetricCatalogue.all {
@@ -69,7 +68,7 @@ package enum MetricsPage {
         return text + "\""
     }
 
-    /// Whole numbers without a fraction: they are exact up to 2⁵³ and read better.
+    /// Formats a number; whole numbers, which are exact up to 2⁵³, have no fraction.
     private static func number(_ value: Double) -> String {
         if value.isNaN { return "NaN" }
         if value.isInfinite { return value < 0 ? "-Inf" : "+Inf" }

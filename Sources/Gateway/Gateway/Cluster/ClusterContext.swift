@@ -62,10 +62,9 @@ final class ClusterContext: Sendable {
         return isSecure ? addresses?.secure : addresses?.plain
     }
 
-    /// Returns whether to redirect a device to its owner, and records the redirect.
+    /// Returns whether to redirect a device to its owner, at most once a minute, and records the redirect.
     ///
-    /// It is false within a minute of the last redirect. Some networks let a device reach one gateway but not the other, so a
-    /// device that returns is relayed.
+    /// A device that returns is relayed, because some networks let a device reach one gateway but not the other.
     func maySendAway(_ device: DeviceID, now: UInt64) -> Bool { sentAway.withLock { $0.take(device, now: now) } }
 
     func setDeviceAddresses(_ all: [Int: DeviceAddresses]) { addresses.withLock { $0 = all } }
@@ -100,7 +99,6 @@ struct SentAway {
         var at: UInt64 = 0
     }
 
-    /// Empty until the first redirect.
     private var entries: [Entry] = []
 
     /// Records a redirect; returns false if the device was redirected less than `milliseconds` ago.
@@ -128,16 +126,15 @@ protocol GatewayLinks: AnyObject, Sendable {
     ///   question gets exactly one answer: the other gateway's, or a busy answer if the link breaks.
     func send(_ messages: inout [LoopMessage], part: Int, to node: Int) -> Bool
 
-    /// Queues answers for loops of another gateway; each answer's route names its loop.
+    /// Queues answers for loops of another gateway, which their routes name; the caller keeps the batch.
     ///
-    /// - Returns: false if the link is down. The other gateway then answers its questions as busy itself. The caller keeps
-    ///   `answers`.
+    /// - Returns: false if the link is down; the other gateway then answers its questions as busy itself.
     func send(_ answers: AnswerBatch, loop: Int, to node: Int) -> Bool
 
     /// Answers pending questions to a partition's former owner as busy, and ends the relays of its devices.
     func forget(part: Int, at node: Int)
 
-    /// Sends news to every other gateway. The news is queued for each gateway without a working link.
+    /// Queues news for every other gateway, and sends it over the links that are up.
     func tell(_ news: GatewayNews)
 
     /// The number of additional descriptors that devices relayed to this gateway use, beside their connections.
@@ -156,8 +153,6 @@ protocol GatewayLinks: AnyObject, Sendable {
         _ connection: DetachedConnection, hello: AdoptedHello, isSecure: Bool, to node: Int, on loop: EventLoop,
         ended: @escaping () -> Void)
 
-    /// Ends up to `count` relays of devices on this loop; must be called on `loop`.
-    ///
-    /// - Returns: The number of relays it ended.
+    /// Ends up to `count` relays of devices on this loop and returns their number; must be called on `loop`.
     func endRelays(_ count: Int, on loop: EventLoop) -> Int
 }

@@ -1,7 +1,6 @@
 package import Cluster
 internal import Platform
 
-/// Metrics of the cluster as seen by one gateway.
 package struct ClusterFigures: Sendable {
     /// The number of membership events since the start.
     package struct Counts: Sendable {
@@ -26,7 +25,6 @@ package struct ClusterFigures: Sendable {
         }
     }
 
-    /// The links with one other gateway, in both directions.
     package struct Link: Sendable {
         /// The peer's link address, which identifies it across restarts; its number changes.
         package var peer: String
@@ -56,7 +54,6 @@ package struct ClusterFigures: Sendable {
 package struct ClusterHealth: Sendable, Equatable {
     /// The reason the gateway is not ready; the raw value appears in `/readyz`.
     package enum Fault: String, Sendable {
-        /// The gateway is handing its partitions over.
         case draining
         /// The lease has expired and no partition here can take writes.
         case redisAway
@@ -72,14 +69,12 @@ package struct ClusterHealth: Sendable, Equatable {
     package var partsWithoutOwner: [Int] = []
     /// The last lease renewal, in milliseconds since 1970, while the register is unreachable; otherwise `nil`.
     package var redisAwaySince: Int64?
-    /// Addresses of gateways whose link is down.
     package var linksDown: [String] = []
     /// Whether only this gateway has lost the register; the others then own its partitions and can serve its devices.
     package var isCutOff = false
 
     package init() {}
 
-    /// Another gateway of the cluster, as seen over the links.
     package struct Peer: Sendable {
         package var address: String
         package var isUp: Bool

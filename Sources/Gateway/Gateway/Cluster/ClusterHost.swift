@@ -9,7 +9,6 @@ internal import Wire
 final class ClusterHost: @unchecked Sendable {
     // Sound because mutable state is behind locks; `context` is set once, before any thread starts.
 
-    /// The result of opening or closing a partition.
     enum Report: Sendable {
         case opened(Int, epoch: UInt64)
         case failed(Int, epoch: UInt64, StoreError)
@@ -138,7 +137,6 @@ final class ClusterHost: @unchecked Sendable {
         if isFree { onWorker { opening.open() } }
     }
 
-    /// Closes a partition; reports `closed` afterwards.
     func close(_ part: Int, epoch: UInt64, isLost: Bool = false) {
         var opening: PartOpening?
         state.broadcast { state in

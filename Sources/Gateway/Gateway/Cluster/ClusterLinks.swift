@@ -11,7 +11,6 @@ final class ClusterLinks: GatewayLinks, LinkReceiver, @unchecked Sendable {
     private let changed = Lock<@Sendable (LinkEvent) -> Void>({ _ in })
     private let nudged = Lock<@Sendable () -> Void>({})
     private var context: GatewayContext?
-    /// The hosts' mailboxes.
     private var mailboxes: [Mailbox<Mail>] = []
 
     init(_ hub: ClusterTransport?) { self.hub = hub }
@@ -68,7 +67,6 @@ final class ClusterLinks: GatewayLinks, LinkReceiver, @unchecked Sendable {
         hub.relay(connection, hello: hello, isSecure: isSecure, to: node, on: loop, ended: ended)
     }
 
-    /// Ends up to `count` relays of devices on this loop; must be called on `loop`.
     func endRelays(_ count: Int, on loop: EventLoop) -> Int { hub?.endRelays(count, on: loop) ?? 0 }
 
     // MARK: In
@@ -82,7 +80,7 @@ final class ClusterLinks: GatewayLinks, LinkReceiver, @unchecked Sendable {
     }
 
     func receive(_ answers: AnswerBatch, forHost host: Int) -> Bool {
-        // An answer for an unknown host belongs to no question of this gateway.
+        // An answer for an unknown host belongs to no question of this gateway and is dropped.
         guard mailboxes.indices.contains(host) else { return true }
         return mailboxes[host].send(Mail(.answers(answers)))
     }

@@ -265,7 +265,6 @@ final class ClusterNode {
         }
     }
 
-    /// Sets the callbacks of the admin API.
     private func openPages(_ name: String) {
         let (runner, links, counts, engine) = (runner, links, counts, engine)
         context.setPages(
@@ -385,7 +384,6 @@ private final class HistoryService: Sendable {
         runner.renewHistory(done)
     }
 
-    /// Applies the register's history if it differs from the current one.
     func take(_ history: StoreHistory) {
         let gateway: GatewayContext? = state.withLock { state in
             guard state.history != history else { return nil }

@@ -58,9 +58,7 @@ final class ClusterTransport: GatewayLinks {
         retelling.hub = self
     }
 
-    /// Starts to accept and to make connections, as this node.
-    ///
-    /// The receiver is not retained.
+    /// Starts to accept and to make connections, as this node; does not retain the receiver.
     func start(node: Int, receiver: any LinkReceiver) throws {
         self.node.withLock { $0 = node }
         loop.takeOver()
@@ -87,9 +85,7 @@ final class ClusterTransport: GatewayLinks {
     /// Keeps links to exactly these nodes; ignores this node's own entry.
     func setPeers(_ peers: [LinkPeer]) { loop.submit { [peerConnections] in peerConnections.value.setPeers(peers) } }
 
-    /// Answers pending questions to a partition's former owner as busy, and ends the relays of its devices.
-    ///
-    /// An owner that released the partition has closed its devices itself; a crashed owner has not.
+    /// Forgets a partition's former owner; closes relays, too, because a crashed owner has not closed its devices.
     func forget(part: Int, at node: Int) {
         relays.close(node, part: part)
         loop.submit { [peerConnections] in peerConnections.value.forget(part: part, at: node) }
@@ -102,18 +98,13 @@ final class ClusterTransport: GatewayLinks {
     }
     func isUp(_ node: Int) -> Bool { ports[node]?.isLinkUp ?? false }
 
-    /// Sets the lease state that each heartbeat reports.
     func setLease(_ lease: LinkFrame.Lease) { ports.setLease(lease) }
 
-    /// Returns whether a node's link is up and its last heartbeat reported a valid lease.
     func holdsLease(_ node: Int) -> Bool { ports[node].map { $0.isLinkUp && $0.lease == .held } ?? false }
 
     // MARK: From the loops
 
-    /// Sends messages for a partition to its owner and empties the array.
-    ///
-    /// - Returns: false if the link is down or full. The array is then unchanged, and the caller refuses its messages as for a
-    ///   full mailbox. Otherwise each question gets exactly one answer: the owner's, or a busy answer.
+    /// Sends messages to a partition's owner; if it returns false, the array is unchanged, and the caller refuses the messages.
     func send(_ messages: inout [LoopMessage], part: Int, to node: Int) -> Bool {
         guard !messages.isEmpty else { return true }
         guard let port = ports[node], port.mayAsk(byteLimit: settings.waitingByteLimit) else {
@@ -141,10 +132,7 @@ final class ClusterTransport: GatewayLinks {
         return true
     }
 
-    /// Sends answers to the node that asked; the caller keeps the batch.
-    ///
-    /// - Returns: false if the node's link is down or full. A full link is closed. In both cases the node answers its questions
-    ///   as busy itself.
+    /// Sends answers to the node that asked, and closes a full link; on false, the node answers its questions as busy itself.
     func send(_ answers: AnswerBatch, loop: Int, to node: Int) -> Bool {
         guard let port = ports[node], port.hasAsker else {
             countRefused(node)
@@ -174,7 +162,6 @@ final class ClusterTransport: GatewayLinks {
         ports[node]?.countRefused()
     }
 
-    /// Returns the bytes and refusals of the links with a node, in both directions.
     func figures(of node: Int) -> LinkFigures { ports[node]?.figures ?? LinkFigures() }
 
     func tell(_ item: GatewayNews) {
@@ -199,12 +186,9 @@ final class ClusterTransport: GatewayLinks {
 
     // MARK: Relays
 
-    /// The number of inner socket-pair ends for devices that other gateways relay to this one.
     var relayEndCount: Int { relayEnds.value }
 
-    /// Relays a device to its owner over the loop's trunk; must be called on `loop`.
-    ///
-    /// If the owner is unreachable, the device receives a Close with a retry window.
+    /// Relays a device over the trunk of `loop`; if its owner is unreachable, the device receives a Close with a retry window.
     func relay(
         _ connection: DetachedConnection, hello device: AdoptedHello, isSecure: Bool, to node: Int, on loop: EventLoop,
         ended: @escaping () -> Void
@@ -231,7 +215,6 @@ final class ClusterTransport: GatewayLinks {
             timeoutMilliseconds: settings.times.identificationMilliseconds, ended: ended)
     }
 
-    /// Ends up to `count` relays of devices on this loop; must be called on `loop`.
     func endRelays(_ count: Int, on loop: EventLoop) -> Int { relays.end(count, on: loop) }
 
     /// The Close frame for a device whose owner is unreachable.

@@ -24,7 +24,6 @@ enum CompactDecoder {
 private struct CompactValue {
     let tag: CompactTag
     let number: UInt64
-    /// The content of bytes, lists and structures.
     let content: UnsafeRawBufferPointer
     let depth: Int
 

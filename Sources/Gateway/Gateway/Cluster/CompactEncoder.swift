@@ -37,9 +37,7 @@ struct CompactEncoder {
     }
 }
 
-/// The output of an encoding, and its open containers.
-///
-/// A write to an outer container closes the containers inside it.
+/// The output of an encoding; a write to an outer container closes the containers inside it.
 private final class CompactWriter {
     private(set) var bytes: [UInt8] = []
     /// The offset of each open container's length field.
@@ -53,7 +51,6 @@ private final class CompactWriter {
         bytes.append(contentsOf: [0, 0, 0, 0])
     }
 
-    /// Closes the containers that are nested deeper than `depth`.
     func close(to depth: Int) throws {
         while open.count > depth, let start = open.popLast() {
             guard let count = UInt32(exactly: bytes.count - start - 4) else {

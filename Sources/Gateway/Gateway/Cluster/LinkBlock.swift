@@ -71,7 +71,6 @@ final class LinkBlock: @unchecked Sendable {
 
     // MARK: Frames
 
-    /// Begins a frame; returns its start, for `endFrame`.
     func beginFrame(_ kind: LinkFrame.Kind, part: Int = 0, lease: LinkFrame.Lease = .unstated) -> Int {
         let start = byteCount
         put(UInt32(0))

@@ -9,7 +9,6 @@ internal import Wire
 // A frame of messages begins with a number from its sender. A reader that cannot decode the frame returns that number, and the
 // sender answers the frame's questions as busy.
 
-/// The encoding of messages between gateways.
 enum LinkCodec {
     /// A question of a block, which its link keeps until the answer arrives.
     struct Question {
@@ -19,9 +18,7 @@ enum LinkCodec {
         let type: any PartitionRequest.Type
     }
 
-    /// The questions of an encoded block, for the sender.
-    ///
-    /// Publishes and lists are not included; the link reads them from the block.
+    /// The questions of an encoded block, except for publishes and lists, which the link reads from the block.
     struct Remainder {
         var questions: [Question] = []
         /// Busy answers to questions that cannot be encoded or are too large for a frame.
@@ -73,7 +70,6 @@ enum LinkCodec {
     // MARK: Bytes to messages
 
     struct Reader {
-        /// The number of partitions.
         let parts: Int
         let spares: SpareBatches
     }

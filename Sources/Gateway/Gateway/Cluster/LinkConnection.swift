@@ -16,7 +16,6 @@ class LinkConnection: StreamDelegate {
     private var offset = 0
     private var lastHeardAt: UInt64 = 0
     private var lastHeartbeatAt: UInt64 = 0
-    /// The Close that this side sent, if any.
     private(set) var closing: LinkClose?
     /// Whether the peer has identified itself; only then heartbeats run and long frames are allowed.
     private(set) var isIdentified = false
@@ -42,7 +41,6 @@ class LinkConnection: StreamDelegate {
 
     // MARK: What subclasses say
 
-    /// The state that counts bytes, once the peer is known.
     var countingPort: PeerState? { nil }
 
     /// Handles a frame; returns false to stop reading the frames after it.
@@ -54,7 +52,6 @@ class LinkConnection: StreamDelegate {
     /// Called when this side closes the connection, before `ended`, which waits for the end of the stream.
     func closes() {}
 
-    /// Handles a peer that exceeded the silence timeout.
     func wentSilent() {}
 
     /// Releases a block that was written or can no longer be written.
@@ -111,7 +108,6 @@ class LinkConnection: StreamDelegate {
         send(block)
     }
 
-    /// Writes queued bytes until the stream's outbox is full.
     private func pump() {
         guard let stream else { return }
         while firstQueued < queue.count {
@@ -162,12 +158,10 @@ class LinkConnection: StreamDelegate {
         close(.unavailable, "the peer did not say who it is in time")
     }
 
-    /// Whether the peer has sent bytes within the silence timeout.
     var isLively: Bool { peerConnections.loop.now < lastHeardAt + peerConnections.settings.times.silenceMilliseconds }
 
     // MARK: End
 
-    /// Sends a Close with the reason and ends the connection.
     func close(_ code: LinkClose.Code, _ reason: String) {
         guard closing == nil, let stream else { return }
         let close = LinkClose(code: code, reason: reason)

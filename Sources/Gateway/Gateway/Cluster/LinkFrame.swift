@@ -18,26 +18,21 @@ struct LinkFrame {
         case relayed
         /// The first frame of a trunk (`RelayTrunk`, `LinkHello`).
         case trunk
-        /// A device's bytes.
         case relayBytes
         /// A number of further bytes that the receiver may send for a device.
         case relayCredit
         /// The end of a device's connection, after all its bytes.
         case relayEnd
-        /// Publishes for a partition.
         case publishes = 16
         /// A list's devices in a partition.
         case list
-        /// Any other message for a partition.
         case message
-        /// Answers to publishes and lists.
         case published = 32
         case answer
         /// The number of a frame that could not be decoded.
         case unread
     }
 
-    /// The lease state that a heartbeat reports.
     enum Lease: UInt8 {
         /// The value in frames other than heartbeats.
         case unstated
@@ -64,7 +59,6 @@ enum LinkFault: Error, Equatable {
 /// It keeps at most one incomplete frame, and only the received bytes of that frame. It is a class because a frame may change
 /// `bodyLimit` for later frames while they are being read.
 final class LinkFrameReader {
-    /// The current limit for a body, in bytes.
     var bodyLimit = LinkLimits.firstFrameByteCount
     private var kept: [UInt8] = []
 

@@ -16,7 +16,6 @@ struct LinkHello: Codable, Equatable, Sendable {
     var parts: Int
 }
 
-/// The reason in a Close frame.
 struct LinkClose: Codable, Equatable, Sendable, CustomStringConvertible {
     enum Code: UInt8, Codable, Sendable {
         /// The peer belongs to another cluster, or has another number of partitions.
@@ -26,9 +25,8 @@ struct LinkClose: Codable, Equatable, Sendable, CustomStringConvertible {
         case staleNode
         /// Another process uses the peer's number.
         case duplicate
-        /// The peer violated the protocol.
         case malformed
-        /// The gateway is stopping or overloaded.
+        /// The gateway is stopping or overloaded, or the link timed out.
         case unavailable
         /// A newer connection of the same peer replaces this one.
         case replaced
@@ -40,7 +38,6 @@ struct LinkClose: Codable, Equatable, Sendable, CustomStringConvertible {
     var description: String { reason }
 }
 
-/// The encoding of both in a frame.
 protocol LinkForm: Codable {}
 
 extension LinkForm {
@@ -79,9 +76,7 @@ struct LinkVersions: Equatable, Sendable {
 /// The data that precedes a relayed device's connection.
 struct RelayPreamble: Sendable {
     var hello: LinkHello
-    /// The device's address, for the log.
     var peer: String
-    /// Whether the device uses TLS.
     var isSecure: Bool
     var device: AdoptedHello
 }

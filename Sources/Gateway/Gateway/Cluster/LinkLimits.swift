@@ -10,11 +10,8 @@ enum LinkLimits {
     static let waitingByteCount = 32 << 20
     /// The outbox size up to which a link writes more to its stream.
     static let outboxByteCount = 512 << 10
-    /// The bytes written to a stream at once.
     static let pieceByteCount = 64 << 10
-    /// The questions in flight over one link: as many as the list devices that may be pending on one loop.
-    ///
-    /// Each question takes at least 112 bytes.
+    /// The questions in flight over one link, at least 112 bytes each: as many as the list devices pending on one loop.
     static let questionCount = 1 << 20
     /// The parcels from all other loops that may wait for the link loop.
     static let parcelCount = 1 << 16
@@ -30,7 +27,6 @@ enum LinkLimits {
     static let releasedBlockCount = 64
     /// The capacity up to which an empty block is kept in the free list.
     static let keptBlockByteCount = 512 << 10
-    /// The length of the free list.
     static let keptBlockCount = 32
 
     /// The bytes of one device in flight over a trunk, per direction, so that a slow device does not block the others.

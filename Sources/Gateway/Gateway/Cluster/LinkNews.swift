@@ -29,13 +29,11 @@ struct LinkNews {
     /// The number of items dropped because a gateway's queue was full.
     private(set) var droppedCount = 0
 
-    /// Replaces the set of gateways; drops the queues of removed ones.
     mutating func setPeers(_ nodes: Set<Int>) {
         peers = peers.filter { nodes.contains($0.key) }
         for node in nodes where peers[node] == nil { peers[node] = Peer() }
     }
 
-    /// The gateways with queued news.
     var waitingNodes: [Int] { peers.filter { !$0.value.waiting.isEmpty }.keys.sorted() }
 
     mutating func add(_ news: GatewayNews) {

@@ -41,7 +41,6 @@ struct LinkQuestions {
         return answers
     }
 
-    /// Releases memory after a burst.
     mutating func trim() { publishes.trim() }
 }
 

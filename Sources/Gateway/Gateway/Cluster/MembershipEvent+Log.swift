@@ -24,7 +24,6 @@ extension MembershipEvent {
         }
     }
 
-    /// The event's fields as text for the log.
     var text: String {
         func name(_ node: NodeID?) -> String { node.map { "gateway \($0)" } ?? "no gateway" }
         return switch self {

@@ -27,7 +27,6 @@ final class MembershipRunner: @unchecked Sendable {
         var clock: @Sendable () -> Int64
     }
 
-    /// The state of the membership for the admin API, the metrics and the log.
     struct View: Sendable {
         var node: NodeID
         var snapshot: RegisterSnapshot
@@ -38,7 +37,6 @@ final class MembershipRunner: @unchecked Sendable {
         var hasLeft = false
         var openParts: [Int] = []
         var seatCount = 0
-        /// The membership after the last step.
         var membership: Membership
         /// Round trips of successful renewals, in microseconds.
         var registerTimes = MetricHistogram()
@@ -95,8 +93,7 @@ final class MembershipRunner: @unchecked Sendable {
 
     /// Begins a new history in the register after Redis lost durable entries, with retries until the register answers.
     ///
-    /// - Parameter done: Called on the runner's thread when this gateway uses the new history, or with false when the runner
-    ///   ends.
+    /// - Parameter done: Called on the runner's thread once this gateway uses the new history, or with false if the runner ends.
     func renewHistory(_ done: @escaping @Sendable (_ isRenewed: Bool) -> Void) {
         let isOver = inbox.broadcast { inbox in
             if !inbox.isStopping { inbox.losses.append(done) }
@@ -294,6 +291,5 @@ final class MembershipRunner: @unchecked Sendable {
 }
 
 extension SystemClock {
-    /// The monotonic time in milliseconds, as a signed number.
     static var monotonicTime: Int64 { Int64(monotonicMilliseconds) }
 }

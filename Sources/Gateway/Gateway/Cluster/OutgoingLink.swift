@@ -10,7 +10,6 @@ internal import Wire
 final class OutgoingLink {
     private enum State {
         case paused(until: UInt64)
-        /// The resolution of the name, with a deadline.
         case resolving(until: UInt64)
         /// Connecting or identifying.
         case trying(Connection)
@@ -50,7 +49,6 @@ final class OutgoingLink {
     private var resolved: [RemoteAddress] = [] {
         didSet { if !resolved.isEmpty { hosts = Set(resolved.map(\.host)) } }
     }
-    /// The hosts of the last successful resolution.
     private(set) var hosts: Set<String> = []
     private var tries = 0
     private var upSince: UInt64 = 0
@@ -74,7 +72,6 @@ final class OutgoingLink {
 
     // MARK: Connecting
 
-    /// Changes the address; a connection to the previous address is closed.
     func move(to address: LinkAddress) {
         guard address != self.address else { return }
         self.address = address
@@ -242,7 +239,6 @@ final class OutgoingLink {
         }
     }
 
-    /// Ends the link permanently.
     func stop(_ reason: String) {
         let connection = connection
         state = .over

@@ -86,7 +86,7 @@ final class PartOpening: @unchecked Sendable {
         }
     }
 
-    /// The wait for the folded days.
+    /// The longest wait for the folded days.
     private static let foldMilliseconds: Int64 = 500
 
     /// Requests the folded days from part 0's owner, with retries until it answers.
@@ -151,7 +151,7 @@ final class PartOpening: @unchecked Sendable {
         gather(partition)
     }
 
-    /// The time that devices wait for other partitions' broadcasts.
+    /// The longest time that devices wait for other partitions' broadcasts.
     private static let gatherMilliseconds: Int64 = 1_000
 
     /// Requests the broadcasts of other partitions' apps, then accepts devices.

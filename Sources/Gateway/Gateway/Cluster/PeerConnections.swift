@@ -7,7 +7,6 @@ internal import Wire
 
 /// A change of a link, for membership and the log.
 enum LinkEvent: Sendable, Equatable {
-    /// The link to the node is up.
     case up(node: Int, release: String)
     /// The link broke or could not be established.
     ///
@@ -19,9 +18,7 @@ enum LinkEvent: Sendable, Equatable {
     /// A peer was rejected; without a code, before it had proven the secret.
     case refused(peer: String, code: LinkClose.Code?, reason: String)
 
-    /// The log level of the event.
-    ///
-    /// A stale node number is only informational: after a gateway restarts, others still connect to its old number.
+    /// The log level; a stale node number is only info, because peers still connect to a restarted gateway's old number.
     var level: LogLevel {
         switch self {
         case .up, .heard, .refused(_, .staleNode, _): .info
@@ -32,24 +29,18 @@ enum LinkEvent: Sendable, Equatable {
 
 /// The receiver of the links' messages; all methods except `relayArrived` are called on the link loop.
 protocol LinkReceiver: AnyObject, Sendable {
-    /// Takes messages for a partition in order, and removes them from the front of the array.
-    ///
-    /// Questions that remain in the array are answered as busy.
+    /// Takes messages for a partition from the front of the array; questions that remain are answered as busy.
     func receive(_ messages: inout [LoopMessage], forPart part: Int)
     /// Takes answers for a host of this gateway; returns false if its mailbox is full, and they are offered again.
     func receive(_ answers: AnswerBatch, forHost host: Int) -> Bool
-    /// Takes news from another gateway.
     func receive(_ news: GatewayNews)
     func linkChanged(_ event: LinkEvent)
-    /// Takes a device that another gateway relays; called on the relay loop.
-    ///
-    /// The connection continues after the device's Hello.
+    /// Takes a relayed device's connection, whose Hello has been read; called on the relay loop.
     func relayArrived(_ connection: DetachedConnection, _ preamble: RelayPreamble)
 }
 
 struct LinkPeer: Sendable, Equatable {
     var node: Int
-    /// The `host:port` of its cluster listener.
     var address: String
 }
 
@@ -62,14 +53,12 @@ struct LinkSettings: Sendable {
     var times = LinkLimits.Times()
     /// The backlog of one link, in bytes, above which batches are refused.
     var waitingByteLimit = LinkLimits.waitingByteCount
-    /// The devices on one trunk that await acceptance by their owner.
     var openingRelayCount = LinkLimits.openingRelayCount
     var names = NameLookups.shared
     /// A random value that distinguishes this process from earlier ones with the same number.
     var instance = SecureRandom.word()
 }
 
-/// The metrics of the links since the start.
 struct LinkStatistics: Sendable, Equatable {
     var sentBytes: UInt64 = 0
     var receivedBytes: UInt64 = 0
@@ -79,7 +68,6 @@ struct LinkStatistics: Sendable, Equatable {
     var strayAnswers: UInt64 = 0
     /// Messages that one side could not decode.
     var unreadMessages: UInt64 = 0
-    /// Rejected peers.
     var refusedPeers: UInt64 = 0
     /// Batches that a loop could not send because the link was down or full.
     var refusedBatches: UInt64 = 0
@@ -138,7 +126,6 @@ final class PeerConnections {
     private let relayLoop: EventLoop
     private let currentNode: Lock<Int>
     private let news: Lock<LinkNews>
-    /// Sends queued news to the gateways whose link is up.
     private let tellNews: () -> Void
     private weak var receiver: (any LinkReceiver)?
     /// This gateway's number; 0 before `start`.
@@ -150,7 +137,6 @@ final class PeerConnections {
     /// The number of unidentified connections per gateway address; the empty key counts all other addresses.
     private var strangerCounts: [String: Int] = [:]
 
-    /// A partition's messages of this turn and their senders.
     private struct Inbox {
         var messages: [LoopMessage] = []
         var senders: [IncomingLink?] = []
@@ -158,7 +144,6 @@ final class PeerConnections {
         var kept: [LoopMessage] = []
     }
 
-    /// Answers for one host of this gateway.
     private struct HostInbox {
         var open: AnswerBatch?
         /// Batches that the full mailbox refused.
@@ -189,7 +174,6 @@ final class PeerConnections {
         loop.onStop { [unowned self] in stop() }
     }
 
-    /// Starts to accept connections, as this node.
     func start(node: Int, socket: ListeningSocket.Handle, receiver: any LinkReceiver) throws(SystemError) {
         (self.node, self.receiver) = (node, receiver)
         listener = try Listener(on: loop, socket: socket.take()) { [unowned self] in accept($0) }
@@ -212,7 +196,6 @@ final class PeerConnections {
 
     // MARK: Peers
 
-    /// Keeps links to exactly these nodes.
     func setPeers(_ peers: [LinkPeer]) {
         var wanted: Set<Int> = []
         for peer in peers where peer.node != node && Self.nodes.contains(peer.node) {
@@ -237,7 +220,6 @@ final class PeerConnections {
     /// Closes the relays to a silent node; its devices reconnect and get the current owner.
     func wentSilent(_ node: Int) { relays.close(node) }
 
-    /// Queues recently sent news again after a link broke.
     func linkEnded(_ node: Int) { news.withLock { $0.linkEnded(node, at: loop.now) } }
 
     func forget(part: Int, at node: Int) { outgoing[node]?.forget(part: part) }
@@ -360,7 +342,6 @@ final class PeerConnections {
 
     // MARK: In
 
-    /// Queues another node's message for a partition.
     func take(_ message: LoopMessage, part: Int, from link: IncomingLink) {
         if case .news(let news) = message {
             receiver?.receive(news)
@@ -373,7 +354,6 @@ final class PeerConnections {
         touched.insert(part)
     }
 
-    /// Queues an answer for one of this gateway's loops.
     func deliver(_ answer: LoopAnswer) {
         guard let host = Route(answer.origin.route)?.loop else { return }
         let batch = hostInboxes[host].open ?? batches.takeAnswers()

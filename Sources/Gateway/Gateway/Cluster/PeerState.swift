@@ -2,11 +2,9 @@ internal import EventLoops
 internal import Platform
 internal import Synchronization
 
-/// The traffic of the links with one other node, in both directions.
 struct LinkFigures: Sendable, Equatable {
     var sentBytes: UInt64 = 0
     var receivedBytes: UInt64 = 0
-    /// Batches that were not sent because the link was down or full.
     var refusedBatches: UInt64 = 0
 }
 
@@ -19,7 +17,6 @@ final class PeerState: Sendable {
     private let waitingAnswers = Atomic<Int>(0)
     private let questions = Atomic<Int>(0)
     private let isAsking = Atomic<Bool>(false)
-    /// The lease state in the node's last heartbeat.
     private let peerLease = Atomic<UInt8>(0)
     private let numbers = Atomic<UInt32>(0)
     private let addresses = Lock<[RemoteAddress]>([])
@@ -81,7 +78,6 @@ final class PeerState: Sendable {
     func countReceived(_ count: Int) { received.wrappingAdd(UInt64(count), ordering: .relaxed) }
     func countRefused() { refused.wrappingAdd(1, ordering: .relaxed) }
 
-    /// The totals of both links since the port was created.
     var figures: LinkFigures {
         LinkFigures(
             sentBytes: sent.load(ordering: .relaxed), receivedBytes: received.load(ordering: .relaxed),

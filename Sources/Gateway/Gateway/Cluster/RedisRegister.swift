@@ -7,8 +7,7 @@ internal import TextForms
 
 /// The register in Redis: scripts on keys of one slot, `{lw:NAME}:…`.
 ///
-/// Changes that must not be lost succeed only after the primary's replicas have confirmed them. Only one thread at a time may use
-/// it.
+/// Changes that must not be lost succeed only after the primary's replicas confirmed them. It is not thread-safe.
 package final class RedisRegister: ClusterRegister {
     private let client: RedisClient
     private let keys: [[UInt8]]

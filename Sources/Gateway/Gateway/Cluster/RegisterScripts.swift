@@ -69,8 +69,7 @@ enum RegisterScripts {
     /// Arguments: instance, info, has an address (0 or 1), format, parts, tokenKey, queueEpoch, minimum age of a reused number,
     /// count of numbers, id of a history.
     ///
-    /// After a restore of older data, an operator has removed the history or replaced it by a word, so the script begins a new
-    /// one.
+    /// After a restore of older data an operator removes or overwrites the history, so the script begins a new one.
     static let join = RedisScript(
         opening + """
             local format, parts = call('HGET', c, 'format'), call('HGET', c, 'parts')

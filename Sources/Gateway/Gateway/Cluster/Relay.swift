@@ -23,7 +23,6 @@ final class Relay: StreamDelegate {
     private var trunk: RelayTrunk?
     private var stream: ByteStream?
     private var openedAt: UInt64 = 0
-    /// The time of the device's last bytes.
     private var sentAt: UInt64 = 0
     /// The latest end of the relay, after the device has closed its sending half.
     private var endsAt: UInt64?
@@ -122,7 +121,6 @@ final class Relay: StreamDelegate {
 
     // MARK: The trunk
 
-    /// Handles the owner's acceptance of the device.
     func opened() {
         (isOpen, sendable) = (true, LinkLimits.relayWindowByteCount)
         stream?.clearTimeout()

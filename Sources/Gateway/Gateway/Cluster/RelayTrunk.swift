@@ -11,12 +11,10 @@ internal import Wire
 final class RelayTrunk: StreamDelegate {
     /// The owner's callbacks for relayed devices.
     struct Arrival: Sendable {
-        /// Returns this gateway's number.
         let node: @Sendable () -> Int
         /// The count of the inner ends of all socket pairs.
         let ends: SharedCount
         let take: @Sendable (DetachedConnection, RelayPreamble) -> Void
-        /// Reports a protocol violation by the peer.
         let fault: @Sendable (String) -> Void
     }
 
@@ -29,7 +27,6 @@ final class RelayTrunk: StreamDelegate {
     private var relays: [UInt64: Relay] = [:]
     private var waiting: [Relay] = []
     private var last: UInt64 = 0
-    /// The number of devices that await acceptance by the owner.
     private var openingCount = 0
     private var isUp = false
     private var lastHeardAt: UInt64
@@ -70,7 +67,6 @@ final class RelayTrunk: StreamDelegate {
 
     // MARK: Devices from here
 
-    /// Relays a device to its owner.
     func open(
         _ connection: DetachedConnection, _ preamble: RelayPreamble, part: Int, farewell: [UInt8],
         timeoutMilliseconds: UInt64, ended: @escaping () -> Void
@@ -148,7 +144,6 @@ final class RelayTrunk: StreamDelegate {
         return true
     }
 
-    /// Closes a trunk without devices after a timeout.
     private func awaitDevices() {
         if isUp { stream?.setTimeout(afterMilliseconds: LinkLimits.idleTrunkMilliseconds) }
     }
@@ -243,7 +238,6 @@ final class RelayTrunk: StreamDelegate {
         }
     }
 
-    /// Accepts a device from the peer.
     private func arrived(_ number: UInt64, _ body: UnsafeRawBufferPointer) throws(LinkFault) {
         guard let arrival, number > last else { throw .malformed("a device's number comes again") }
         guard let preamble = try? RelayPreamble(body) else { throw .malformed("the preamble cannot be read") }

@@ -1,4 +1,3 @@
-/// The comparison of this machine's clock with those of the Redis servers.
 package enum ClockCheck {
     /// The offset, in milliseconds, above which a gateway does not start, because other gateways would follow its clock.
     package static let longestOffset: Int64 = 1_000

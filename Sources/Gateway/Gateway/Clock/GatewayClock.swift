@@ -100,7 +100,6 @@ package struct GatewayClock: Sendable {
         }
     }
 
-    /// Returns the record for the next start.
     package func record(_ reading: Reading) -> ClockRecord {
         ClockRecord(maximum: mapping.time(atBoot: reading.boot), boot: reading.boot, bootID: bootID)
     }

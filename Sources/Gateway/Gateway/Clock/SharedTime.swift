@@ -7,7 +7,6 @@ package final class SharedTime: Sendable {
 
     package init() {}
 
-    /// Publishes the control thread's newest mapping.
     package func set(_ mapping: ClockMapping) { self.mapping.withLock { $0 = mapping } }
 
     package var now: GatewayTime? { mapping.withLock { $0 }?.time(atBoot: ClockReader.boot()) }

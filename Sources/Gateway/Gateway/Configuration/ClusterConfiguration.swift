@@ -28,7 +28,6 @@ package struct RedisConfiguration: Sendable, Equatable {
     package init(nodes: [HostPort]) { self.nodes = nodes }
 }
 
-/// The cluster of gateways on the same Redis servers.
 package struct ClusterConfiguration: Sendable, Equatable {
     /// The name of the cluster, part of all Redis keys.
     package var name = "longwire"

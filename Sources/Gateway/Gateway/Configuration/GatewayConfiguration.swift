@@ -9,7 +9,6 @@ package import Wire
 ///
 /// docs/use/Operations.md describes the file key by key. `ConfigurationFile` reads it; this type does no disk access.
 package struct GatewayConfiguration: Sendable, Equatable {
-    /// A plain listener and an optional TLS listener.
     package struct Listener: Sendable, Equatable {
         /// The plain address; `nil` if switched off.
         package var plain: ListenAddress?
@@ -27,7 +26,6 @@ package struct GatewayConfiguration: Sendable, Equatable {
             ("device", \.device), ("http", \.http), ("senders", \.senders), ("admin", \.admin),
         ]
 
-    /// The settings for devices that use a WebSocket on the device listeners.
     package struct WebSockets: Sendable, Equatable {
         package var isEnabled = true
         /// Web origins whose pages may connect as devices, for example `https://app.example.com`.
@@ -39,9 +37,7 @@ package struct GatewayConfiguration: Sendable, Equatable {
         /// The PEM file with the whole certificate chain; it is read again at each reload.
         package var certificateFile: String
         package var keyFile: String
-        /// The PEM file of the authorities that must have signed a client's certificate; `nil` to request none.
-        ///
-        /// It is read again at each reload.
+        /// The PEM file of the authorities for client certificates, read at each reload; `nil` to request no certificate.
         package var clientAuthoritiesFile: String?
         /// The accepted names in client certificates; empty to accept every name.
         package var clientNames: [String] = []
@@ -69,7 +65,6 @@ package struct GatewayConfiguration: Sendable, Equatable {
         package var secrets: [Secret]
         /// The PEM file of the certificate authorities that replace the system's.
         package var authoritiesFile: String?
-        /// The maximum number of jobs per request.
         package var batchJobs = 100
         package var timeoutSeconds: Int64 = 10
     }
@@ -88,9 +83,7 @@ package struct GatewayConfiguration: Sendable, Equatable {
     package var http = Listener(plain: ListenAddress(host: "127.0.0.1", port: 7_080))
     package var senders = Listener(plain: ListenAddress(host: "127.0.0.1", port: 7_001))
     package var admin = Listener(plain: ListenAddress(host: "127.0.0.1", port: 7_081))
-    /// Whether devices beyond loopback may register over plain TCP.
-    ///
-    /// Otherwise registration needs TLS, because it transfers the device's secret.
+    /// Whether devices beyond loopback may register over plain TCP, which reveals the device's secret.
     package var allowPlaintextRegistration = false
     package var webSockets = WebSockets()
 
@@ -118,7 +111,6 @@ package struct GatewayConfiguration: Sendable, Equatable {
 
     package init() {}
 
-    /// The limits per network address.
     var addressRules: AddressRules {
         AddressRules(
             connections: limits.connectionsPerAddress, arrivalsPerSecond: limits.newConnectionsPerSecondPerAddress,
@@ -201,9 +193,7 @@ package struct Credential: Sendable, Equatable {
 }
 
 extension GatewayConfiguration {
-    /// Returns the credential with this token, or `nil`.
-    ///
-    /// It compares every token, so that the duration reveals nothing about a match.
+    /// Returns the credential with this token; compares all tokens, so that the duration does not reveal a match.
     package func credential(bearing token: some Collection<UInt8>) -> Credential? {
         var found: Credential?
         for credential in credentials {

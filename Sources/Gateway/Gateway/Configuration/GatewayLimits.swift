@@ -12,9 +12,7 @@ package struct GatewayLimits: Sendable {
     package fileprivate(set) var heartbeatMinimumSeconds: Int64 = 30
     package fileprivate(set) var heartbeatMaximumSeconds: Int64 = 1_800
 
-    /// The devices of the process; like other connection limits, it is reduced to the available descriptors.
-    ///
-    /// Each device needs about 1 kB in the process and 9 kB in the kernel.
+    /// The devices of the process, each with about 1 kB here and 9 kB in the kernel; reduced to the available descriptors.
     package fileprivate(set) var connections = 100_000
     /// The connections of trusted senders, a few per app server.
     package fileprivate(set) var senderConnections = 1_024
@@ -25,7 +23,7 @@ package struct GatewayLimits: Sendable {
     package fileprivate(set) var welcomeSliceMicroseconds: Int64 = 1_000
     /// The longest queueing time of a connecting device; clients time out after ten seconds.
     package fileprivate(set) var welcomeWaitMilliseconds: Int64 = 2_000
-    /// The reconnects of a device without delay, and one per 15 s after that (`FlapDamping`); 0 to disable.
+    /// The burst of reconnects of a device, after which it may reconnect once per 15 s (`FlapDamping`); 0 to disable.
     package fileprivate(set) var flappingConnects: Int64 = 20
     /// The concurrent TLS handshakes of senders and HTTP clients in one loop.
     package fileprivate(set) var tlsHandshakesAtOnce = 512
@@ -42,15 +40,13 @@ package struct GatewayLimits: Sendable {
     package fileprivate(set) var mailboxItems = 65_536
 
     package fileprivate(set) var httpConnections = 10_000
-    /// The connections per address over all listeners except admin; 0 for no limit.
-    ///
-    /// An address may be a whole office or a carrier's NAT, so the default is a fifth of the gateway's devices.
+    /// The connections per address on all listeners except admin, enough for an office or a carrier's NAT; 0 for no limit.
     package fileprivate(set) var connectionsPerAddress = 20_000
-    /// A whole office reconnects within seconds after a power failure; a gateway accepts some thousand devices per second.
+    /// The new connections per second and address, enough for an office that reconnects within seconds after a power failure.
     package fileprivate(set) var newConnectionsPerSecondPerAddress = 2_000
-    /// A business server publishes from one address; two cores answer about twice as many requests.
+    /// The requests per second and address, for a business server with one address; two cores answer about twice as many.
     package fileprivate(set) var requestsPerSecondPerAddress = 10_000
-    /// With a burst of two seconds, it equals `httpBodyBytesPerAddress`.
+    /// The bytes of requests per second and address; a burst of two seconds equals `httpBodyBytesPerAddress`.
     package fileprivate(set) var requestBytesPerSecondPerAddress = 64 << 20
     /// The admin connections: sender services with long polls, probes and operators.
     package fileprivate(set) var adminConnections = 1_024
@@ -62,14 +58,13 @@ package struct GatewayLimits: Sendable {
     /// A quarter of it suffices for 4,096 concurrent handshakes of unknown peers.
     package fileprivate(set) var peerBytes = 512 << 20
     package fileprivate(set) var httpHeaderBytes = 64 << 10
-    /// The time from a request's first byte to its last.
+    /// The timeout from a request's first byte to its last.
     package fileprivate(set) var httpRequestTimeoutSeconds: Int64 = 15
-    /// Longer than the 60 s after which common clients close an idle connection themselves.
+    /// The idle timeout, longer than the 60 s after which common clients close an idle connection themselves.
     package fileprivate(set) var httpIdleTimeoutSeconds: Int64 = 75
     /// The concurrent long polls of sender services in `lease`.
     package fileprivate(set) var longPolls = 256
 
-    /// The limits of one call about users.
     package fileprivate(set) var users = UserLimits()
     /// The rates per app of calls that change many devices' tags, and of calls that query a device's tags.
     package fileprivate(set) var tagChanges = RateBound(perMinute: 100, perDay: 10_000)
@@ -95,7 +90,6 @@ package struct GatewayLimits: Sendable {
 
     package init() {}
 
-    /// The limits of the shards.
     package var shardLimits: ShardLimits {
         var limits = shard
         // The configuration has validated the range already; `max` only avoids a trap.
@@ -106,7 +100,6 @@ package struct GatewayLimits: Sendable {
         return limits
     }
 
-    /// The limits for bytes buffered for peers, by use.
     package var peerRules: PeerBudget.Rules {
         PeerBudget.Rules(requests: httpBodyBytes, requestsOfNetwork: httpBodyBytesPerAddress, others: peerBytes)
     }

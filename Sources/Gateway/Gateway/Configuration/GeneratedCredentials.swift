@@ -4,9 +4,7 @@ package import Configuration
 ///
 /// Both are stored in the data folder, so that restarts and the command line tool use the same values.
 package struct GeneratedCredentials: Equatable, Sendable {
-    /// The contents of `demo.json` in the data folder, mode 0600.
-    ///
-    /// Its addresses are updated at each start.
+    /// The contents of `demo.json` in the data folder, mode 0600; its addresses are updated at each start.
     package struct Demo: Equatable, Sendable {
         package var appID: String
         package var appKey: String
@@ -21,17 +19,13 @@ package struct GeneratedCredentials: Equatable, Sendable {
 
     /// The demo app; set if `usesDemoApp` is.
     package var demo: Demo?
-    /// The generated admin token; set if no credentials are configured.
-    ///
-    /// It is printed to the terminal at the start, never to the log.
+    /// The admin token, set if no credentials are configured; it is never written to the log.
     package var adminToken: Secret?
 
     package static let demoFileName = "demo.json"
     package static let adminTokenFileName = "admin-token"
 
-    /// Loads or creates the missing credentials, and adds them to `configuration`.
-    ///
-    /// It creates the data folder if needed.
+    /// Loads or creates the missing credentials and the data folder, and adds the credentials to `configuration`.
     package static func complete(
         _ configuration: inout GatewayConfiguration, random: inout some RandomNumberGenerator
     ) throws(ConfigurationError) -> GeneratedCredentials {

@@ -1,6 +1,5 @@
 package import TextForms
 
-/// The command line of `longwired`.
 package struct LongwiredArguments: Equatable, Sendable {
     package enum Action: Equatable, Sendable { case run, check, help, version }
 

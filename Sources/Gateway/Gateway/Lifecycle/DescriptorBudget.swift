@@ -1,4 +1,3 @@
-/// The maximum number of connections of each kind.
 struct ConnectionLimits: Sendable, Equatable {
     var devices: Int
     var senders: Int
@@ -33,7 +32,6 @@ struct DescriptorBudget: Sendable {
     let storeFileCount: Int
     /// The number of closing connections that may wait for their peer's end, in addition to the counted connections.
     let closingPerLoop: Int
-    /// The descriptors of one table.
     let capacity: Int
     private let room: Int
     private let loopCount: Int
@@ -119,7 +117,6 @@ struct DescriptorBudget: Sendable {
 }
 
 extension ConnectionLimits {
-    /// Whether a configured limit was reduced.
     func isBelow(_ wanted: GatewayLimits) -> Bool {
         devices < wanted.connections || senders < wanted.senderConnections || http < wanted.httpConnections
             || admin < wanted.adminConnections

@@ -18,7 +18,6 @@ final class Gateway {
     private let descriptors: DescriptorBudget
     private var clock: GatewayClock
     private let time: SharedTime
-    /// The hosts, one per event loop.
     let hosts: [EventLoopHost]
     /// The cluster membership; `nil` without a cluster.
     private let node: ClusterNode?
@@ -32,7 +31,6 @@ final class Gateway {
     private var lastClockRecord: Int64 = 0
     private var lastLook: Int64 = .min / 2
     private var expiryWatch = ExpiryWatch()
-    /// The certificates in use.
     private var certificates: ListenerCertificates?
     private var isStoreBusy = false
     private var spillFailureCount = 0
@@ -193,7 +191,6 @@ final class Gateway {
         return bound
     }
 
-    /// The handler of an HTTP listener.
     enum HTTPService {
         case publicHTTP, admin
     }
@@ -337,7 +334,6 @@ final class Gateway {
         }
     }
 
-    /// Records the certificates in use and their expiry times.
     private func note(_ all: ListenerCertificates) {
         certificates = all
         let ends = all.entries.compactMap { entry in entry.tls.certificateEnd.map { (listener: entry.name, end: $0) } }
@@ -409,8 +405,7 @@ final class Gateway {
 
     /// The upper bound of a clean stop from `beginDrain` on, except for a stalled disk.
     ///
-    /// It adds up half a stop timeout for the hook, a whole one for moving partitions, one for requests in progress, and ten
-    /// seconds of reserve.
+    /// It sums half a stop timeout for the hook, one for moving partitions, one for requests in progress, and 10 s of reserve.
     var longestStopMilliseconds: Int64 {
         (configuration.limits.drainSeconds + 3 * configuration.limits.stopTimeoutSeconds + 10) * 1_000
     }
@@ -472,9 +467,7 @@ final class Flag: Sendable {
     var isSet: Bool { value.withLock { $0 } }
 }
 
-/// Closes a listener on its own loop.
-///
-/// Sound to send because the closure is only called on its loop.
+/// Closes a listener; sound to send because the closure is only called on its loop.
 private struct LoopClosing: @unchecked Sendable {
     let loop: EventLoop
     let close: () -> Void

@@ -5,13 +5,10 @@ internal import Platform
 internal import PushAPI
 internal import Synchronization
 
-/// The state that all loops share.
-///
-/// It is immutable after the start, except for the contents of locks and atomics.
+/// The state shared by all loops, immutable after the start except for the contents of locks and atomics.
 final class GatewayContext: Sendable {
     /// The number of partitions; in a cluster, of all gateways together.
     let partitionCount: Int
-    /// The number of this gateway's event loops, each with an `EventLoopHost`.
     let hostCount: Int
     /// The cluster state; `nil` without a shared store.
     let cluster: ClusterContext?
@@ -33,7 +30,6 @@ final class GatewayContext: Sendable {
     let peers: PeerRecords
     let usage = AppUsage()
     let testDevices = SharedTestDevices()
-    /// The apps of the configuration file and of the admin API.
     let apps: SharedApps
     let backups = BackupService()
     /// Set while the gateway disconnects its devices on an operator's request.
@@ -140,7 +136,6 @@ struct ConnectionCounts: Sendable {
 struct PeerRecords: Sendable {
     /// Connections and requests by network address, on all listeners except admin.
     let addresses = AddressGuard()
-    /// Devices that reconnect repeatedly.
     let flaps = Lock(FlapDamping())
     /// The accepted Hellos of registrations and senders.
     let replays: Lock<ReplayGuard>
@@ -154,8 +149,7 @@ struct PeerRecords: Sendable {
 
 /// The threads that call webhooks.
 ///
-/// Their wake-up descriptors are opened before the event loops get their own descriptor tables. Every loop can therefore wake a
-/// thread that a later reload starts.
+/// Their wake-ups are opened before the loops get their own descriptor tables, so every loop can wake a thread started later.
 struct OutboundCalls: Sendable {
     let hook = Lock<HookDispatcher?>(nil)
     let hookWakeup: Wakeup

@@ -17,15 +17,12 @@ struct GatewaySnapshot: Sendable {
     var allowsPlaintextRegistration: Bool
     var webSockets: GatewayConfiguration.WebSockets
     var backupFolder: String
-    /// Whether an app has events.
     var hasEvents: Bool
-    /// Whether an app has quotas.
     var hasQuotas: Bool
     /// Apps with a quota on stored or connected items, including disabled ones, whose usage is shown until it ends.
     var boundApps: [AppKey]
     /// The apps of `boundApps` with a quota on stored items.
     var storeBoundApps: [AppKey]
-    /// The webhook of each feed.
     var webhooks: [FeedName: GatewayConfiguration.Hook] = [:]
 
     /// Builds a snapshot.

@@ -27,8 +27,7 @@ final class HookSender: Sendable {
 
     /// The only channel whose jobs the hook leases; each delivery names it.
     ///
-    /// Jobs of other channels are leased only through the handoff API. A hook for several channels would need a lease per
-    /// channel, because a lease covers one channel.
+    /// Jobs of other channels are leased only through the handoff API, because a lease covers one channel.
     private static let channel = VendorChannel.apns
     private static let leaseMilliseconds: Int64 = 300_000
     private static let prolongMilliseconds: Int64 = 120_000

@@ -1,8 +1,6 @@
 internal import EventLoops
 
-/// A handle for sending work to a host from any thread.
-///
-/// Sound to send because the host is only accessed on its own thread.
+/// A handle for sending work to a host from any thread; sound to send because only the host's own thread accesses it.
 final class HostHandle: @unchecked Sendable {
     private let host: EventLoopHost
     private let loop: EventLoop

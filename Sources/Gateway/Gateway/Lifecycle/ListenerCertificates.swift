@@ -1,6 +1,5 @@
 internal import Cryptography
 
-/// The loaded certificates of a configuration's listeners.
 struct ListenerCertificates {
     struct Entry {
         let name: String

@@ -6,7 +6,6 @@ internal import MessageStore
 internal import Platform
 internal import TextForms
 
-/// The `longwired` program, from arguments to exit code.
 package enum LongwiredMain {
     /// Runs until a signal stops the gateway.
     ///
@@ -113,7 +112,7 @@ package enum LongwiredMain {
         }
     }
 
-    /// Handles signals and calls `tend` about once a second, until a signal stops the gateway.
+    /// Handles signals and calls `tend` about once a second, until the gateway must stop.
     private static func serve(
         _ gateway: Gateway, _ terminal: StartingTerminal, _ manager: ServiceManager, _ log: Log,
         _ signals: inout sigset_t
@@ -142,9 +141,7 @@ package enum LongwiredMain {
         }
     }
 
-    /// Continues to serve while `/readyz` reports not ready, so that load balancers notice before the listeners close.
-    ///
-    /// A second signal ends the wait.
+    /// Continues to serve while `/readyz` reports not ready, for load balancers to notice; a second signal ends the wait.
     private static func drain(_ gateway: Gateway, _ manager: ServiceManager, _ signals: inout sigset_t) {
         manager.tellStopping(withinMilliseconds: UInt64(gateway.longestStopMilliseconds))
         let end = gateway.beginDrain()
@@ -157,9 +154,7 @@ package enum LongwiredMain {
         }
     }
 
-    /// Prints addresses and next steps for an operator that starts the gateway by hand.
-    ///
-    /// Secrets are printed only to the terminal, never to the log.
+    /// Prints the addresses and the demo app; secrets are never written to the log.
     private static func greet(_ gateway: Gateway, _ generated: GeneratedCredentials) {
         let addresses = gateway.addresses
         var lines = ["Longwire \(Version.text) is ready."]

@@ -22,15 +22,12 @@ package struct MetaRows: Sendable {
     private(set) var onlinePeaks: [(app: AppKey, day: UInt32, count: Int)] = []
     private(set) var rates: [(app: AppKey, kind: UInt64, day: Int64, count: Int)] = []
     private(set) var testDevices: [(app: AppKey, device: TestDevice)] = []
-    /// The counters of past days.
     private(set) var fold = CounterFold()
     private var apps: [ManagedApp] = []
     private var appsVersion: UInt64 = 0
-    /// The number of app rows that cannot be decoded.
     private(set) var unreadAppCount = 0
     private var isNew = false
 
-    /// The apps of the admin API.
     var book: ManagedApps { ManagedApps(apps, version: appsVersion) }
 
     /// Reads the rows of the table.
@@ -184,9 +181,7 @@ struct MetaWaiter {
 }
 
 extension Partition {
-    /// Writes a row of the table `meta`; only on the partition of bucket 0.
-    ///
-    /// `done` runs when the row is durable; `failed` if the partition is released before.
+    /// Writes a `meta` row on bucket 0's partition; calls `done` when it is durable, or `failed` if the partition closes first.
     func putMeta(
         high: UInt64, low: UInt64, item: UInt64, _ value: [UInt8], done: @escaping () -> Void,
         failed: @escaping () -> Void = {}

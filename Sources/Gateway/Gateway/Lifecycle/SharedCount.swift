@@ -2,8 +2,7 @@ internal import Synchronization
 
 /// A process-wide counter, so that a limit applies to all loops together.
 ///
-/// It changes with each connection or long poll, not with each message. The caller passes the limit because a reload may change
-/// it.
+/// It changes per connection or long poll, not per message. The caller passes the limit, which a reload may change.
 final class SharedCount: Sendable {
     private let count = Atomic<Int>(0)
 

@@ -10,7 +10,6 @@ internal import Wire
 /// Configuration, loops, handlers, shards and the store are those of the server, set up by `Gateway`. The caller's thread runs
 /// the loops turn by turn and sets the time. The store's threads run as in a server. Connections are socket pairs.
 package final class SteppedGateway {
-    /// The listener that a test connects to.
     package enum Door: Sendable, CaseIterable { case http, admin, device, senders }
 
     /// The message counts of all partitions, summed.
@@ -79,9 +78,7 @@ package final class SteppedGateway {
 
     package var loopCount: Int { gateway.hosts.count }
 
-    /// Connects to a listener on one of the loops.
-    ///
-    /// - Returns: The caller's end, a non-blocking descriptor that the caller must close.
+    /// Connects to a listener on a loop; returns a non-blocking descriptor that the caller must close.
     package func connect(_ door: Door, loop: Int) throws -> CInt {
         var ends: (CInt, CInt) = (-1, -1)
         let kind = CInt(SOCK_STREAM.rawValue) | CInt(SOCK_NONBLOCK.rawValue) | CInt(SOCK_CLOEXEC.rawValue)
@@ -125,9 +122,7 @@ package final class SteppedGateway {
         gateway.setClock(still)
     }
 
-    /// Reloads the configuration file, as on SIGHUP.
-    ///
-    /// - Returns: false if the file was rejected.
+    /// Reloads the configuration file, as on SIGHUP; returns false if the file was rejected.
     package func reload() -> Bool {
         let refused = gateway.context.status.withLock { $0.reloadsRefused }
         gateway.reload()
@@ -135,18 +130,15 @@ package final class SteppedGateway {
         return gateway.context.status.withLock { $0.reloadsRefused } == refused
     }
 
-    /// Requests a spill of all young entries to the ordered store.
     package func requestSpill() { gateway.context.store.requestSpill() }
 
     // MARK: Looking
 
-    /// Whether the gateway's own rows are durable.
     package var isReady: Bool { gateway.context.isReady }
 
     /// Whether a request is unanswered.
     package var hasWorkUnderWay: Bool { gateway.hosts.contains { $0.hasWorkUnderWay } }
 
-    /// Whether the store accepts writes, as `/readyz` reports it.
     package var acceptsWrites: Bool { gateway.context.store.acceptsWrites }
 
     package var books: Books {

@@ -1,4 +1,3 @@
-/// The product's version in `--version`, `/metrics` and the log.
 package enum Version {
     package static let text = "0.1.0"
 }

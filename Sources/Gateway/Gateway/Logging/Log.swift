@@ -65,7 +65,6 @@ package final class Log: Sendable {
         }
     }
 
-    /// Writes an event of the delivery core.
     package func write(_ event: LogEvent) {
         let level: LogLevel =
             switch event.level {
@@ -77,7 +76,6 @@ package final class Log: Sendable {
         write(level, .reported, [.name: .text(event.name.description), .detail: .text(event.text)])
     }
 
-    /// Changes the lowest level that is written.
     package func setLevel(_ level: LogLevel) { state.withLock { $0.level = level } }
 
     /// Returns whether an event of this level would be written, so that callers can avoid collecting its fields.
@@ -146,9 +144,7 @@ package final class Log: Sendable {
         state.broadcast { ($0.isWriting, $0.isOver) = (false, true) }
     }
 
-    /// Writes lines, and waits while the descriptor is full, but not beyond the end of the log.
-    ///
-    /// After a permanent error such as a closed pipe, lines are lost without a report.
+    /// Writes lines, and waits while the descriptor is full; after a permanent error, lines are lost without a report.
     private func writeOut(_ output: [UInt8]) {
         let closedAt = ClosedSince()
         _ = output.withUnsafeBytes { bytes in
@@ -158,7 +154,6 @@ package final class Log: Sendable {
         }
     }
 
-    /// The time since a condition became true.
     private final class ClosedSince {
         private var since: UInt64?
 

@@ -1,4 +1,3 @@
-/// The severity of an event.
 package enum LogLevel: String, Sendable, CaseIterable, Comparable {
     /// Details for troubleshooting: each connection and refusal.
     case debug
@@ -20,7 +19,6 @@ package enum LogLevel: String, Sendable, CaseIterable, Comparable {
     package static func < (left: LogLevel, right: LogLevel) -> Bool { left.rank < right.rank }
 }
 
-/// The format of log lines.
 package enum LogFormat: String, Sendable, CaseIterable {
     /// One JSON object per line, for log collectors.
     case json

@@ -137,9 +137,8 @@ package enum LogName: String, Sendable, CaseIterable {
 
     /// The hook's receiver failed; retried. Fields: status, error, attempt, retryInMilliseconds.
     case hookFailing
-    /// The hook's receiver answers again.
     case hookRecovered
-    /// A batch for the hook expired; its jobs become due again when their leases end.
+    /// A batch for the hook was abandoned; its jobs become due again when their leases end.
     case hookGivenUp
     /// A feed's webhook failed; retried. Fields: name, status, error, attempt, retryInMilliseconds.
     case webhookFailing

@@ -18,7 +18,6 @@ struct LogField: Equatable, Sendable {
 struct LogFormatter {
     let format: LogFormat
 
-    /// Appends a line, including its newline.
     func append(_ record: LogRecord, to output: inout [UInt8]) {
         switch format {
         case .json: appendJSON(record, to: &output)

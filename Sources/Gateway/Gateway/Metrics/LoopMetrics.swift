@@ -49,7 +49,6 @@ package enum LoopCounter: Int, Sendable, CaseIterable {
 
     case http2xx, http4xx, http5xx, admin2xx, admin4xx, admin5xx
 
-    /// Returns the counter of connections closed with this code.
     package static func closed(_ code: CloseCode) -> LoopCounter {
         switch code {
         case .goodbye: .closedByPeer

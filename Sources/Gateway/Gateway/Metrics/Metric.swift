@@ -118,7 +118,7 @@ package struct MetricSample: Sendable {
         MetricSample([:], .histogram(value))
     }
 
-    /// Makes a sample of a cluster value; omitted without a cluster.
+    /// Makes a sample of a cluster value, omitted without a cluster.
     static func cluster(
         _ labels: Labels = [:], _ value: @escaping @Sendable (ClusterFigures) -> some MetricNumber
     ) -> MetricSample {

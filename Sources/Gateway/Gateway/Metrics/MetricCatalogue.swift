@@ -7,8 +7,7 @@ internal import Wire
 
 /// The metrics of `/metrics`, in the order of the page and of docs/use/Operations.md.
 ///
-/// A new metric is one entry here and one row there. `MetricCatalogueTests` fails if a value of the shard or the store has no
-/// entry.
+/// A new metric needs an entry in both. `MetricCatalogueTests` fails if a value of the shard or the store has no entry.
 package enum MetricCatalogue {
     package static let all =
         process + kernel + connections + messages + broadcasts + handoff + hook + feeds + http + loops + store

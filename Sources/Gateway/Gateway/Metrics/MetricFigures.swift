@@ -10,7 +10,6 @@ package struct MetricFigures: Sendable {
     package var uptimeMilliseconds: Int64 = 0
     var status = GatewayStatus()
     package var cpuNanoseconds: UInt64 = 0
-    /// The limits in use.
     package var limits = GatewayLimits()
     package var lostLogLines = 0
     package var deviceConnections = 0
@@ -25,11 +24,9 @@ package struct MetricFigures: Sendable {
     package var budgetClosings = 0
     package var store = StoreStatistics()
     package var acceptsWrites = true
-    /// The state of the hook; `nil` without a hook.
     package var hook: HookState?
     /// The states of webhooks by feed, after their first call.
     package var webhooks: [String: HookState] = [:]
-    /// The cluster's figures; `nil` without `store.redis`.
     package var cluster: ClusterFigures?
     package var loops: [LoopFigures] = []
     /// The appIds of the page, which index `LoopFigures.apps`.

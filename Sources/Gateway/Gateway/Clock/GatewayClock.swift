@@ -9,9 +9,9 @@ package import Delivery
 /// - It never runs backwards, within a process and across a restart.
 /// - It follows the wall clock by running up to `ClockLimits.slewPartsPerMillion` faster or slower. A small correction therefore
 ///   neither expires messages early nor causes a jump.
-/// - It ignores a wall clock that is more than an hour ahead, and reports it, because a bad RTC battery or a mistyped date must
-///   not expire every queue. After a restart within one boot, the stored record distinguishes such a step from downtime. After a
-///   reboot it cannot, and the wall clock is used.
+/// - It ignores and reports a wall clock that is more than an hour ahead. A bad RTC battery or a mistyped date must not expire
+///   every queue. After a restart within one boot, the stored record distinguishes such a step from downtime. After a reboot
+///   it cannot, and the wall clock is used.
 package struct GatewayClock: Sendable {
     /// The readings of the control thread, in milliseconds.
     package struct Reading: Equatable, Sendable {
@@ -164,7 +164,7 @@ package struct ClockRecord: Equatable, Sendable {
 package enum ClockLimits {
     /// The lead above which the wall clock is considered wrong.
     package static let forwardStep: Int64 = 3_600_000
-    /// The largest change of speed, five percent: it removes a minute in 20 minutes, and shifts a 10 s deadline by at most 0.5 s.
+    /// The largest change of speed, 5 %, which removes a minute in 20 minutes and shifts a 10 s deadline by at most 0.5 s.
     package static let slewPartsPerMillion: Int64 = 50_000
     /// The time in which the current speed would remove the offset; it slows the approach, which therefore does not overshoot.
     package static let slewHorizon: Int64 = 30_000

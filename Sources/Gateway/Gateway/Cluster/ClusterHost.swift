@@ -23,7 +23,7 @@ final class ClusterHost: @unchecked Sendable {
         var openings: [Int: PartOpening] = [:]
         /// Epochs under which a partition is reopened after its current opening has closed.
         var next: [Int: UInt64] = [:]
-        /// Whether the list of void tokens has arrived since the start.
+        /// Whether the list of revoked tokens has arrived since the start.
         var knowsTokens = false
         var isAskingForTokens = false
         var startedAt: Int64 = 0
@@ -224,7 +224,7 @@ final class ClusterHost: @unchecked Sendable {
         }
     }
 
-    /// Accepts work after the void tokens and an owner of every partition are known.
+    /// Accepts work after the revoked tokens and an owner of every partition are known.
     private func readyIfServed() {
         guard !context.isReady, state.withLock({ $0.knowsTokens }),
             (0..<partCount).allSatisfy({ cluster.owner(of: $0) != 0 })
@@ -243,7 +243,7 @@ final class ClusterHost: @unchecked Sendable {
         context.setReady()
     }
 
-    /// Requests the void tokens, with retries until part 0's owner answers or part 0 has no owner.
+    /// Requests the revoked tokens, with retries until part 0's owner answers or part 0 has no owner.
     private func askForTokens() {
         let isFirst = state.withLock { state in
             defer { state.isAskingForTokens = true }
@@ -279,7 +279,7 @@ final class ClusterHost: @unchecked Sendable {
 
     // MARK: The gateway's own rows
 
-    /// Distributes the void tokens of all gateways, as part 0's owner stores them, to every loop.
+    /// Distributes the revoked tokens of all gateways, as part 0's owner stores them, to every loop.
     func learn(_ revoked: [TokenID]) {
         let left = Lock(context.hostCount)
         context.tellAll { [self] loop in

@@ -128,7 +128,7 @@ protocol GatewayLinks: AnyObject, Sendable {
 
     /// Queues answers for loops of another gateway, which their routes name; the caller keeps the batch.
     ///
-    /// - Returns: false if the link is down; the other gateway then answers its questions as busy itself.
+    /// - Returns: false if the link is down or full; the other gateway then answers its questions as busy itself.
     func send(_ answers: AnswerBatch, loop: Int, to node: Int) -> Bool
 
     /// Answers pending questions to a partition's former owner as busy, and ends the relays of its devices.

@@ -180,7 +180,7 @@ enum RegisterScripts {
             return {'ok', ''}
             """)
 
-    /// Arguments: id.
+    /// Arguments: id of the new history.
     static let renewHistory = RedisScript(
         opening + """
             renew(ARGV[3])

@@ -117,7 +117,7 @@ package final class SteppedGateway {
     }
 
     private func setClocks() {
-        // With this rate the mapping is constant.
+        // A rate of -1,000,000 parts per million makes the time constant.
         let still = ClockMapping(boot: ClockReader.boot(), time: time, partsPerMillion: -1_000_000)
         gateway.setClock(still)
     }

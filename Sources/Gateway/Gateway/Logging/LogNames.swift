@@ -51,7 +51,7 @@ package enum LogName: String, Sendable, CaseIterable {
     case operatorChange
     /// An app was created, changed or deleted through the admin API; fields: name (of the credential), app, detail.
     case appChanged
-    /// The admin API has an app with the id of an app in the configuration file, which takes precedence. Fields: app.
+    /// An app of the admin API has the id of an app of the configuration file; the file's app takes precedence. Fields: app.
     case appShadowed
     /// The row of an app has fields that this release cannot decode, which are ignored. Fields: app, error.
     case appUnread

@@ -22,6 +22,9 @@ let fuzzers: [Target] =
         ]
     } ?? []
 
+// `make run` and `make build` compile the programs in one pass, without the tests and their tools.
+let onlyPrograms = Context.environment["LONGWIRE_PROGRAMS"] != nil
+
 let package = Package(
     name: "longwire",
     // For the client alone; the gateway runs on Linux. Nothing newer may be used there (Tests/Checks/check-client.sh).
@@ -295,7 +298,7 @@ let package = Package(
         .testTarget(
             name: "FuzzReplayTests", dependencies: ["FuzzTargets"], path: "Tests/Fuzz/FuzzReplayTests",
             swiftSettings: common),
-    ] + fuzzers,
+    ].filter { !onlyPrograms || !($0.path ?? "").hasPrefix("Tests/") } + fuzzers,
     swiftLanguageModes: [.v6],
     cLanguageStandard: .c17,
     cxxLanguageStandard: .cxx17

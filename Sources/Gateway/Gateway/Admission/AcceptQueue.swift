@@ -5,9 +5,9 @@ internal import Platform
 internal import Structures
 internal import Wire
 
-/// Newcomers of one event loop: devices that have connected and are not taken up yet, as `AdmissionController` decides.
+/// The queue of connections that one event loop has accepted but not started to serve; `AdmissionController` decides the order.
 ///
-/// Confined to its event loop. One that waits is an open descriptor and nothing else: no stream, no TLS.
+/// Confined to its event loop. A queued connection is an open descriptor only: it has no stream and no TLS state.
 final class AcceptQueue {
     private struct Newcomer {
         let connection: DetachedConnection
@@ -15,7 +15,7 @@ final class AcceptQueue {
         let since: Int64
     }
 
-    /// A storm as the log tells it.
+    /// A period of overload by new connections, for the log.
     private struct Storm {
         let began: Int64
         var lastSeen: Int64
@@ -24,24 +24,24 @@ final class AcceptQueue {
         var longestWait: Int64 = 0
     }
 
-    // Stays as long as the event loop does.
+    // The host exists as long as its event loop, which owns this queue.
     private unowned(unsafe) let owner: EventLoopHost
     private var governor = AdmissionController()
     private var waiting = Ring<Newcomer>()
     private var storm: Storm?
     private var handshakeWork: Int64 = 0
     private var isCharging = false
-    /// The time as the governor is told it, the same throughout a turn; `nil`: not read yet in this one.
+    /// The time passed to the governor, constant within a turn; `nil` if not read yet in this turn.
     ///
-    /// A clock that went on would pay, within the turn, for the time that newcomers take of it, and the turn would have room for all
-    /// that come.
+    /// A running clock would grow credit for the time that new connections consume. The turn would then never run out of credit.
     private var turnTime: Int64?
-    /// The loop's time of the turn that `turnTime` was read in; something after `turnEnds` may have read it.
+    /// The loop time of the turn in which `turnTime` was read; code that runs after `turnEnds` may set `turnTime` for the same
+    /// turn.
     private var turnOfTime: UInt64 = 0
 
-    /// Newcomers who wait so long are a storm, and worth a line in the log.
+    /// The expected wait, in nanoseconds, at which a storm is logged.
     private static let stormWait: Int64 = 250_000_000
-    /// A storm is over when none has waited or was sent away for so long.
+    /// The time in nanoseconds without a queued or refused connection after which a storm is over.
     private static let calm: Int64 = 2_000_000_000
 
     init(_ owner: EventLoopHost) {
@@ -50,18 +50,18 @@ final class AcceptQueue {
         owner.loop.mayReadNewcomer = { [self] in mayRead }
         owner.loop.onTurnEnd(.beforeFlush) { [self] in turnEnds() }
         owner.loop.onTick { [self] _ in tick() }
-        // A descriptor of a loop with a table of its own is closed on its thread.
+        // A loop with its own descriptor table must close its descriptors on its own thread.
         owner.loop.onStop { [self] in waiting.removeAll() }
     }
 
-    /// Those who wait to be taken up: no streams yet.
+    /// The number of connections in the queue.
     var waitingCount: Int { waiting.count }
-    /// The same, and those whose streams wait to be read.
+    /// The number of queued connections plus admitted ones with unread input.
     var unheardCount: Int { waiting.count + owner.loop.waitingNewcomerCount }
-    /// What a newcomer costs, in nanoseconds.
+    /// The measured cost of one new connection, in nanoseconds.
     var cost: Int64 { governor.cost }
 
-    /// New limits are in force.
+    /// Applies changed limits.
     func reload() {
         let limits = owner.limits
         governor.rules = AdmissionController.Rules(
@@ -70,10 +70,10 @@ final class AcceptQueue {
 
     // MARK: Newcomers
 
-    /// Whether the turn has time to read what another one has sent that was taken up.
+    /// Whether the turn has time to read input from another admitted connection.
     private var mayRead: Bool { governor.mayRead(besides: owner.loop.handshakeNanoseconds - handshakeWork) }
 
-    /// Lets a connection in that the listener has taken: now, later, or not.
+    /// Admits, queues or refuses a newly accepted connection.
     func arrive(_ connection: DetachedConnection, tls: TLSContext?) {
         let now = time
         governor.unreadCount = owner.loop.waitingNewcomerCount
@@ -100,7 +100,7 @@ final class AcceptQueue {
         }
     }
 
-    /// When one is to come back whose Hello another gateway has read; `nil`: it is welcome.
+    /// Returns the retry window for a device whose Hello another gateway has read; `nil` if the device is admitted.
     func windowForRelayed() -> (UInt32, UInt32)? {
         let now = time
         guard case .comeBack(let least, let most) = governor.arriveWithHello(now: timeOfTurn) else { return nil }
@@ -109,9 +109,9 @@ final class AcceptQueue {
         return (least, most)
     }
 
-    /// What `work` does for newcomers is charged to them.
+    /// Charges the time of `work` to the credit for new connections.
     func charge<Result>(_ work: () -> Result) -> Result {
-        // A Welcome may be part of the work for its Hello.
+        // A Welcome may be sent within the charged work for its Hello.
         guard !isCharging else { return work() }
         isCharging = true
         let began = time
@@ -122,24 +122,24 @@ final class AcceptQueue {
         return work()
     }
 
-    /// The handshake of one that was taken up is over.
+    /// Records the end of an admitted connection's handshake.
     func finished() { governor.finished() }
 
-    /// A Hello is with its shard.
+    /// Records that a Hello was passed to its shard.
     func began() { governor.began() }
 
-    /// Its Welcome is out, or there will be none.
+    /// Records that a Hello was answered or dropped.
     func settled() {
         governor.settled()
         if isCrowded { owner.loop.turnAgain() }
     }
 
-    /// How many more Hellos may wait for stores that stand still; below zero, how many are too many.
+    /// The number of further Hellos that may wait for stalled stores; negative if too many already wait.
     var standingRoom: Int { governor.standingRoom - owner.standingHelloCount }
 
     private var isCrowded: Bool { !waiting.isEmpty || owner.loop.waitingNewcomerCount > 0 }
 
-    /// Sends away all who wait: the gateway stops, or empties itself.
+    /// Refuses all queued connections because the gateway stops or drains.
     func dismissAll(_ refusal: Refusal) {
         governor.forgetAll()
         while let newcomer = waiting.popFirst() {
@@ -174,7 +174,7 @@ final class AcceptQueue {
             DeviceHandshake.begin(newcomer.connection, tls: newcomer.tls, on: owner)
             governor.worked(time - began)
         }
-        // Without room the next Welcome makes a turn; for those who wait for time nothing else does.
+        // Without room, the next Welcome triggers a turn. Connections that wait for credit have no other trigger.
         if governor.hasRoom { owner.loop.turnAgain() }
     }
 
@@ -217,6 +217,6 @@ final class AcceptQueue {
         return now
     }
 
-    /// Nanoseconds of the loop's clock; they stand still within a turn of a loop that is stepped.
+    /// The loop's clock in nanoseconds; it is constant within a turn if a test steps the loop.
     private var time: Int64 { owner.loop.preciseNow }
 }

@@ -1,89 +1,88 @@
-/// Decides when one event loop takes up the next device that has connected, and which ones it sends away.
+/// Decides when one event loop admits the next new connection, and which connections it refuses.
 ///
-/// After an outage all devices come at once. Each costs its handshake, with TLS several times that, and a loop that works
-/// through all of them at a stretch lets its sessions wait meanwhile. So a turn of the loop has room for some newcomers
-/// only:
+/// After an outage all devices reconnect at once. A handshake is expensive, with TLS several times more. A loop that served all
+/// of them in a row would delay its sessions, so each turn has a budget for new connections:
 ///
-/// - **Credit.** Work for newcomers is paid from a credit, which grows with the clock up to one `Rules.slice`. A newcomer is
-///   taken up while there is credit. It is charged what those before it cost. That is given back when its handshake is over,
-///   since the work itself is charged as it is done. A session's message so waits behind one slice, and a loop that has
-///   nothing else to do gives newcomers all its time.
-/// - **Reading.** One that was taken up may say Hello much later: its network is slow, or all come back from one program that is.
-///   So what newcomers have sent is read while the turn has time, a slice again, oldest first. While more of them wait to be
-///   read than one slice is for, no others are taken up.
-/// - **Hellos under way.** A Welcome is sent when the store has the Hello. What the store takes at once comes back at once, and
-///   is again work of one turn. So no more Hellos are under way than make about two slices.
-/// - **Waiting.** One without credit waits, oldest first, before anything is done for it, TLS least of all.
-/// - **Refusal.** One that would wait for longer than `Rules.patience`, at the rate at which newcomers are taken up, is
-///   sent away. It is given a slot: the first time at which the loop will be done with those who wait and those who were
-///   sent away before it. So they come back as fast as they can be welcomed, and not all at once again.
+/// - **Credit.** Credit grows with the clock up to one `Rules.slice`. A connection is admitted while credit is positive, and is
+///   charged the average cost in advance. The advance is returned when its handshake ends, because the work itself is charged
+///   when it is done. A session's message therefore waits for at most one slice. An idle loop spends all its time on new
+///   connections.
+/// - **Reading.** A device may send its Hello long after it was admitted, and many may send it at once. Each turn therefore reads
+///   input of admitted connections for at most one slice, oldest first. No connection is admitted while the unread ones need more
+///   than one slice.
+/// - **Hellos in flight.** A Welcome is sent when the store has committed the Hello. One commit may complete many Hellos, whose
+///   Welcomes are then work of a single turn. The number of Hellos in flight is therefore limited to about two slices of work.
+/// - **Waiting.** A connection without credit is queued, oldest first, before any TLS or other work for it.
+/// - **Refusal.** A connection is refused if it would wait longer than `Rules.patience` at the current admission rate. Its Close
+///   names a retry slot: the earliest time at which the loop has served all connections queued or refused before it. Refused
+///   devices therefore return at the rate at which they can be served.
 ///
-/// A value: the caller passes the time and performs the verdicts. All times are in nanoseconds.
+/// A value type: the caller passes the time and carries out the verdicts. All times are in nanoseconds.
 struct AdmissionController {
     struct Rules: Equatable {
-        /// Work for newcomers in one turn; positive.
+        /// The budget for new connections in one turn; positive.
         var slice: Int64 = 1_000_000
-        /// The longest that a newcomer waits; beyond it newcomers are sent away.
+        /// The longest time a connection is queued; a connection that would wait longer is refused.
         var patience: Int64 = 2_000_000_000
     }
 
     enum Verdict: Equatable {
         case welcome
         case wait
-        /// Come back in this window, in milliseconds from now.
+        /// Refuse, with a retry window in milliseconds from now.
         case comeBack(least: UInt32, most: UInt32)
     }
 
-    /// What one newcomer is thought to cost until some have come: a Hello on a slow core.
+    /// The assumed cost of one connection before the first measurement: a Hello on a slow core.
     static let firstCost: Int64 = 100_000
-    /// A turn that took longer, because handshakes went on all at once, is paid off before the next one is taken up.
+    /// The largest credit deficit; a turn that overran because many handshakes ran at once is repaid before the next admission.
     private static let longestDebt: Int64 = 100_000_000
-    /// The costs of this number of newcomers make one sample.
+    /// The number of connections in one cost sample.
     private static let sampleCount = 32
-    /// Hellos under way in any case: with fewer a slow disk would be the bound, and not the loop.
+    /// The minimum limit of Hellos in flight; with fewer, a slow disk and not the loop would limit the rate.
     private static let leastUnderWay = 16
-    /// Newcomers that one turn reads at most, so that those who left unheard fill none.
+    /// The most connections that one turn reads; reading a connection that the peer has closed costs no charged work.
     private static let readsOfTurn = 256
-    /// Rates are measured over spans of this length.
+    /// The length of a rate measurement.
     private static let span: Int64 = 100_000_000
-    /// The first one may be shorter, once it has `firstSpanCount` newcomers.
+    /// The length of the first measurement, which also needs `firstSpanCount` connections.
     private static let firstSpan: Int64 = 20_000_000
     private static let firstSpanCount = 8
-    /// A client takes a window from a second on as it is; a shorter one does not stop its own waits from growing.
+    /// The shortest retry window that clients honor; with a window below one second the client's own backoff keeps growing.
     static let leastWindow: Int64 = 1_000_000_000
-    /// A crowd in a window as wide as this still arrives in good order.
+    /// The width of the retry windows; devices that return within one window arrive evenly enough.
     static let windowWidth: Int64 = 500_000_000
-    /// No slot is further off, since a forecast for later is worth little: who would get one comes at random in the second
-    /// half of this.
+    /// The latest retry slot, because forecasts beyond it are unreliable; devices past it return at a random time in its second
+    /// half.
     static let longestWindow: Int64 = 60_000_000_000
 
     var rules = Rules()
-    /// Newcomers that wait.
+    /// The number of queued connections.
     private(set) var waitingCount = 0
-    /// Newcomers that were taken up, have something to read, and wait for it; the caller counts them.
+    /// The number of admitted connections with unread input; the caller counts them.
     var unreadCount = 0
-    /// What one newcomer costs, by measurement.
+    /// The measured cost of one connection.
     private(set) var cost = firstCost
-    /// Hellos that wait for the store.
+    /// The number of Hellos that wait for the store.
     private(set) var underWayCount = 0
-    /// Those of them whose store stands still, within bounds.
+    /// The number of those Hellos whose store is stalled, up to `standingRoom`.
     ///
-    /// Their Welcomes do not come soon, and devices of other parts need not wait for them.
+    /// These Hellos do not count against the limit, so devices of other partitions are not blocked by them.
     private var excusedCount = 0
     private var credit: Int64
-    /// What this turn has done for newcomers so far, and those of them that it has read.
+    /// The work done and the connections read in this turn.
     private var turnWork: Int64 = 0
     private var turnReads = 0
     private var seenAt: Int64?
-    /// Of the sample that is being gathered.
+    /// The work and size of the current cost sample.
     private var sampleWork: Int64 = 0
     private var sampleSize = 0
-    /// Newcomers taken up in the present span, in which some have waited throughout.
+    /// The start of the current rate measurement, and the connections admitted in it; some connections were queued throughout.
     private var spanBegan: Int64?
     private var spanTaken = 0
-    /// Newcomers a second, as measured while some waited; 0: not yet.
+    /// Admitted connections per second, measured while some were queued; 0 before the first measurement.
     private var measuredRate: Double = 0
-    /// The next free slot for one that is sent away.
+    /// The next free retry slot.
     private var slot: Int64 = .min
 
     init(rules: Rules = Rules()) {
@@ -91,18 +90,18 @@ struct AdmissionController {
         credit = rules.slice
     }
 
-    /// Newcomers that the loop takes up in a second when they come in numbers.
+    /// The estimated admission rate under load, in connections per second.
     var rate: Double {
-        // Before anything was measured: half of what they alone would allow, since others want the loop and its core, too.
+        // Before a measurement, half the theoretical rate, because sessions and other processes need the core, too.
         measuredRate > 0 ? measuredRate : 0.5e9 / Double(cost)
     }
 
-    /// How long one would wait that came now.
+    /// The expected wait of a connection that arrives now, in nanoseconds.
     var expectedWait: Int64 { Int64(min(Double(waitingCount + unreadCount) / rate * 1e9, 1e15)) }
 
     // MARK: Newcomers
 
-    /// One has connected.
+    /// Decides about a new connection.
     mutating func arrive(now: Int64) -> Verdict {
         pass(to: now)
         if waitingCount == 0 {
@@ -114,13 +113,13 @@ struct AdmissionController {
         return .wait
     }
 
-    /// One has come whose Hello was read elsewhere, so that it cannot wait.
+    /// Decides about a device whose Hello another gateway has read; such a device cannot be queued.
     mutating func arriveWithHello(now: Int64) -> Verdict {
         pass(to: now)
         return waitingCount > 0 && expectedWait >= rules.patience ? sendAway(now) : .welcome
     }
 
-    /// Whether the one that has waited longest is taken up now.
+    /// Returns whether the oldest queued connection is admitted now, and removes it from the count.
     mutating func takeNext(now: Int64) -> Bool {
         pass(to: now)
         guard waitingCount > 0, take() else { return false }
@@ -129,16 +128,17 @@ struct AdmissionController {
         return true
     }
 
-    /// Whether the turn has time to read one more of those that were taken up.
+    /// Returns whether this turn may read another admitted connection.
     ///
-    /// Credit is not asked for: it was paid when the newcomer was taken up. That may be a while ago, and then all that were
-    /// taken up since say Hello at once.
+    /// No credit is needed, because the admission already paid for the read. Many connections may have been admitted earlier and
+    /// send their Hellos at once, so the turn's slice limits the reads.
     ///
-    /// One is read in any turn, whatever else handshakes took. Reading one that has only left is no work that is charged, so
-    /// there is a number that one turn does not pass.
+    /// Each turn reads at least one connection, even if other handshakes used up the slice. The number of reads is limited, too,
+    /// because reading a closed connection costs no charged work.
     ///
-    /// - Parameter pending: work of this turn that `worked` was not told of yet.
-    /// - Returns: false when the slice is used up, or when as many Hellos are with the store as may be; otherwise one is read.
+    /// - Parameter pending: the work of this turn that was not passed to `worked` yet.
+    /// - Returns: `false` if the slice is used up or the limit of Hellos in flight is reached; otherwise the caller reads one
+    ///   connection.
     mutating func mayRead(besides pending: Int64 = 0) -> Bool {
         guard hasRoom, turnReads < Self.readsOfTurn, turnReads == 0 || turnWork + pending < rules.slice else {
             return false
@@ -147,47 +147,47 @@ struct AdmissionController {
         return true
     }
 
-    /// The next turn has a slice for reading again.
+    /// Starts a new slice for reading.
     mutating func turnEnded() { (turnWork, turnReads) = (0, 0) }
 
-    /// The one that came last does not wait after all.
+    /// Removes the connection that was queued last.
     mutating func forgetOne() { waitingCount -= 1 }
 
-    /// A Hello is with the store.
+    /// Records that a Hello was passed to the store.
     mutating func began() { underWayCount += 1 }
 
-    /// The Welcome for a Hello is out, or there will be none.
+    /// Records that a Hello was answered or dropped.
     mutating func settled() { underWayCount -= 1 }
 
-    /// Another Hello may be under way; otherwise the next one that is settled makes room.
+    /// Whether another Hello may be in flight; if not, the next call of `settled` makes room.
     var hasRoom: Bool { underWayCount - excusedCount < mostUnderWay }
 
     private var mostUnderWay: Int { max(Self.leastUnderWay, Int(2 * rules.slice / cost)) }
 
-    /// `count` Hellos are with stores that stand still.
+    /// Excludes `count` Hellos with stalled stores from the limit of Hellos in flight.
     ///
-    /// They take room all the same beyond some times what may be under way: their Welcomes come together when the store goes on.
+    /// The exclusion is bounded by `standingRoom`, because all their Welcomes are sent at once when the store recovers.
     mutating func excuse(_ count: Int) { excusedCount = min(count, standingRoom) }
 
-    /// How many Hellos may wait for stores that stand still without keeping those of others waiting.
+    /// The number of Hellos that may wait for stalled stores without blocking other Hellos.
     var standingRoom: Int { 3 * mostUnderWay }
 
-    /// None of those who waited does any more.
+    /// Forgets all queued connections.
     mutating func forgetAll() { (waitingCount, spanBegan) = (0, nil) }
 
-    /// So much of the loop's time went into newcomers.
+    /// Charges time that the loop spent on new connections.
     mutating func worked(_ nanoseconds: Int64) {
         turnWork += nanoseconds
         credit = max(credit - nanoseconds, -Self.longestDebt)
         sampleWork += nanoseconds
     }
 
-    /// The handshake of one that was taken up is over, whatever became of it.
+    /// Records the end of an admitted connection's handshake, successful or not.
     mutating func finished() {
         credit = min(credit + cost, rules.slice)
         sampleSize += 1
         guard sampleSize >= Self.sampleCount else { return }
-        // One slow sample, of a loop that did not get its core, counts for a quarter.
+        // One slow sample, from a loop that did not get its core, counts for a quarter.
         let sample = max(1_000, sampleWork / Int64(sampleSize))
         cost = (3 * cost + sample) / 4
         (sampleWork, sampleSize) = (0, 0)
@@ -196,7 +196,7 @@ struct AdmissionController {
     // MARK: Steps
 
     private mutating func take() -> Bool {
-        // Those who wait to be read make the next turn's slice already.
+        // The unread connections already fill the slice of the next turn.
         guard credit > 0, Int64(unreadCount) * cost < rules.slice, hasRoom else { return false }
         credit -= cost
         return true
@@ -205,13 +205,13 @@ struct AdmissionController {
     private mutating func pass(to now: Int64) {
         defer { seenAt = max(now, seenAt ?? now) }
         guard let seenAt, now > seenAt else { return }
-        // The bound keeps the sum from overflowing.
+        // The bound prevents an overflow of the sum.
         credit = min(credit + min(now - seenAt, Self.longestDebt + rules.slice), rules.slice)
         guard let began = spanBegan else { return }
-        // What was guessed before anything was measured may be ten times too high.
+        // The first measurement ends early because the initial estimate may be ten times too high.
         let isFirst = measuredRate == 0 && spanTaken >= Self.firstSpanCount && now - began >= Self.firstSpan
         guard isFirst || now - began >= Self.span else { return }
-        // A span after which nobody waits tells how many came, not how many could.
+        // If the queue is empty at the end, the measurement shows the arrival rate and not the capacity.
         if waitingCount > 0, spanTaken > 0 {
             let sample = Double(spanTaken) * 1e9 / Double(now - began)
             measuredRate = measuredRate > 0 ? (measuredRate + sample) / 2 : sample

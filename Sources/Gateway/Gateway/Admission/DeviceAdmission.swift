@@ -5,18 +5,18 @@ internal import Platform
 internal import PushAPI
 internal import Wire
 
-// Checks of a device before its shard gets the Hello, in order. The host that accepted the connection checks what needs no device
-// record. The host of the device's partition checks whether there is room. A new check is a `throw` in its place.
+// Checks of a device before its shard receives the Hello, in order. The accepting host makes the checks that need no device
+// record. The host of the device's partition checks whether it has room. Each check throws a `Refusal`.
 
 extension EventLoopHost {
-    /// Reads a Hello and judges it: role, app, and a registration's proof.
+    /// Decodes a Hello and checks its role, its app and the proof of a registration.
     ///
     /// - Parameters:
-    ///   - body: of the Hello's frame.
-    ///   - isPrivate: the answer to a registration, which has the device's secret, cannot be read on its way.
-    ///   - question: how far a question about the Hello's app is.
-    /// - Returns: the Hello with its device; `nil`: the owner of the apps' rows must be asked first.
-    /// - Throws: why not.
+    /// - body: The body of the Hello frame.
+    /// - isPrivate: Whether the connection is encrypted. The answer to a registration contains the device's secret.
+    /// - question: How far the lookup of an unknown app has got.
+    /// - Returns: The Hello with its device, or `nil` if the owner of the apps' rows must be asked first.
+    /// - Throws: The reason to refuse the Hello.
     func judge(
         _ body: UnsafeRawBufferPointer, isPrivate: Bool, _ question: AppQuestion
     ) throws(Refusal) -> AdoptedHello? {
@@ -53,7 +53,7 @@ extension EventLoopHost {
             throw Refusal(.malformed, "a Hello names a cid or asks for a registration")
         }
         adopted.bucket = app.bucket(of: adopted.cid)
-        // Before any work for the device, registered or not.
+        // Checked before any work for the device, registered or not.
         if context.isEmptying {
             let alternate = context.emptying.withLock { $0?.alternate } ?? ""
             throw .emptying(alternate, window: alternate.isEmpty ? nil : Emptying.window)
@@ -61,11 +61,11 @@ extension EventLoopHost {
         return adopted
     }
 
-    /// Takes a registration's proof once.
+    /// Rejects a registration whose proof was used before.
     func takeOnce(_ adopted: AdoptedHello) throws(Refusal) {
         guard adopted.newSecret != nil else { return }
         let (now, tolerance) = (now, limits.shardLimits.clockTolerance)
-        // Which registrations an earlier owner of the part has taken, this gateway does not know.
+        // This gateway does not know which registrations an earlier owner of the partition has accepted.
         let ownedAt = context.cluster?.seatedAt(adopted.bucket.loop(of: context.partitionCount)) ?? 0
         let verdict = context.peers.replays.withLock {
             $0.take(
@@ -79,9 +79,10 @@ extension EventLoopHost {
         }
     }
 
-    /// A new cid; in a cluster one of the part that the proof names, so that one gateway is asked whether it was taken before.
+    /// Generates a cid; in a cluster the cid belongs to the partition that the proof selects, so a replayed proof reaches the
+    /// same owner.
     ///
-    /// A proof cannot be chosen without the app's secret, so registrations go to all parts alike.
+    /// A proof cannot be chosen without the app's secret, so registrations spread evenly over the partitions.
     private func mintDevice(of app: App, for proof: [UInt8]) -> DeviceID {
         let wanted = Int(proof.prefix(4).reduce(UInt32(0)) { $0 << 8 | UInt32($1) }) % partitionCount
         while true {
@@ -91,16 +92,16 @@ extension EventLoopHost {
         }
     }
 
-    /// The partition that takes a device's Hello.
+    /// Returns the partition that serves a device's Hello.
     ///
-    /// - Returns: the partition, and the app whose quota of devices counts the device as new.
-    /// - Throws: why not.
+    /// - Returns: The partition, and the app whose device quota counts the device as new.
+    /// - Throws: The reason to refuse the device.
     func admission(of adopted: AdoptedHello) throws(Refusal) -> (partition: Partition, countedApp: AppKey?) {
         guard !context.isStopping else { throw .stopping }
         guard let partition = servingPartition(adopted.bucket.loop(of: context.partitionCount)),
             partition.welcomesDevices
         else { throw Refusal(.moved, "another gateway is taking this device over; come back") }
-        // Another gateway may know the app, or its end, earlier than this one.
+        // Another gateway may learn of a new or deleted app earlier than this one.
         guard let app = registry[adopted.hello.appID] else {
             guard registry.known(adopted.hello.appID) != nil else {
                 throw Refusal(.moved, "this gateway is told of the app in a moment; come back")
@@ -124,15 +125,15 @@ extension EventLoopHost {
 
 // Devices in browsers.
 extension EventLoopHost {
-    /// Answers a request for a WebSocket on the device listener, once it is whole.
+    /// Answers a WebSocket upgrade request on the device listener once the request is complete.
     func answer(toUpgrade bytes: UnsafeRawBufferPointer) -> WebSocketGreeting.Answer {
         let origins = snapshot.webSockets.origins
         return WebSocketGreeting.answer(bytes) { request in
-            // A query is the client's own, and slashes are read as in the push API's paths.
+            // The query belongs to the client. Slashes in the path are handled as in the push API.
             guard RequestPath(request.target).isMade(of: "v1", "device") else {
                 return .refuse(status: 404, "devices find their WebSocket at /v1/device")
             }
-            // A program that is no browser sends no origin, and no page of a foreign site can make it.
+            // Only browsers send an origin, and a foreign page cannot remove it.
             guard let text = request.origin else { return .accept }
             return WebOrigin(text).map { origins.contains($0) } ?? false
                 ? .accept : .refuse(status: 403, "device.webSocket.origins does not list this page's origin")

@@ -4,25 +4,25 @@ internal import Platform
 internal import PushAPI
 internal import Wire
 
-/// A gateway that empties itself of its devices: `longwire drain`.
+/// A drain: the gateway closes its device sessions at a limited rate (`longwire drain`).
 ///
-/// Each loop goes through its sessions once, in its ticks, and tells as many to go as the pace grants it. Devices that come
-/// meanwhile are told so at once.
+/// Each loop walks its sessions once, in its ticks, and closes as many as the pace grants. Devices that connect during a drain
+/// are refused at once.
 struct Emptying: Sendable {
     var pace: DrainPace
-    /// Where they are told to go; empty: nowhere in particular.
+    /// The gateway named in the Close frames; empty if the operator named none.
     var alternate: String
-    /// Tells this drain from the one before it.
+    /// The identity of this drain, different for each drain.
     var number: Int64
-    /// Sessions told to go, and relays ended.
+    /// The number of sessions and relays closed by this drain.
     var toldCount = 0
-    /// Redis was lost, and not an operator's request: it ends when Redis is back.
+    /// Whether a loss of Redis caused this drain; it then ends when Redis is reachable again.
     var isForCutOff = false
-    /// Loops that have no connection any more that a device made to this gateway.
+    /// The indices of loops without a connection that a device made to this gateway.
     var emptyLoops: Set<Int> = []
     var hasEnded = false
 
-    /// When a device comes back that was told to go: another gateway takes it, and the pace spreads them.
+    /// The retry window of a drained device, in milliseconds; it is short because another gateway accepts the device.
     static let window: (UInt32, UInt32) = (500, 2_000)
     static let cutOffSeconds = 30
     static let lowestCutOffPace = 100
@@ -30,7 +30,7 @@ struct Emptying: Sendable {
 }
 
 extension GatewayContext {
-    /// Carries out an operator's wish; another pace goes on from where the earlier one was.
+    /// Carries out an operator's drain request; a repeated request continues with the new pace.
     func drain(_ request: DrainRequest, by credential: String, now: Int64) {
         switch request {
         case .begin(let pace, let alternate):
@@ -46,14 +46,14 @@ extension GatewayContext {
         }
     }
 
-    /// Empties a gateway that is cut off from the cluster, and takes devices again when it is back.
+    /// Starts a drain when the gateway loses the cluster's Redis, and ends it when Redis is reachable again.
     ///
     /// An operator's drain is not changed.
     func followCutOff(_ isCutOff: Bool) {
         let present = emptying.withLock { $0 }
         if isCutOff, present == nil {
             let (now, devices) = (SystemClock.monotonicTime, connections.devices.value)
-            // All are gone within half a minute, and few enough a second for those that they come to.
+            // The drain takes about `cutOffSeconds`, so the other gateways see a limited connection rate.
             let pace = max(Emptying.lowestCutOffPace, devices / Emptying.cutOffSeconds)
             var emptying = Emptying(pace: DrainPace(pace: pace, startedAt: now), alternate: "", number: now)
             emptying.isForCutOff = true
@@ -96,7 +96,7 @@ extension EventLoopHost {
         if ended < count { ended += relays?.endRelays(count - ended, on: loop) ?? 0 }
         context.emptying.withLock { emptying in
             emptying?.toldCount += ended
-            // Loops ask at the same moment: the first must not keep what it has no devices for.
+            // All loops ask at about the same time. The first must not keep a grant that it cannot use.
             emptying?.pace.giveBack(count - ended)
         }
         noteEmpty(ended == 0)
@@ -115,9 +115,9 @@ extension EventLoopHost {
 }
 
 extension Partition {
-    /// Sends up to `count` sessions away, from where the last call of this drain ended.
+    /// Closes up to `count` sessions, starting at the position where the last call of this drain ended.
     ///
-    /// - Returns: how many.
+    /// - Returns: The number of closed sessions.
     fileprivate func drainSessions(_ count: Int, _ emptying: Emptying) -> Int {
         guard count > 0, sessions.count > 0 else { return 0 }
         if drain.number != emptying.number { drain = (emptying.number, 0) }

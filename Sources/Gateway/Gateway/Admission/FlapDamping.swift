@@ -1,45 +1,45 @@
 internal import Wire
 
-/// Which devices connect and leave over and over, and when each may come again.
+/// Delays devices that reconnect repeatedly (flapping).
 ///
-/// **What flapping is.** A device may be welcomed `Rules.connects` times at once, and once every 15 s after that. A network that is bad
-/// makes a device come back some times a minute, for a while: that is within it. One that comes faster than that for longer has a
-/// fault, such as two processes with one identity that replace each other. Its next Hello is refused, for two seconds at first, twice
-/// as long each time that it goes on, a minute at most. After that it is welcome again, whatever it did: nobody is kept out. A device that
-/// has been calm for as long as its welcomes cost is forgotten.
+/// A device may connect `Rules.connects` times in a burst, and once every 15 s after that. A device on a bad network reconnects a
+/// few times a minute and stays within this limit. A device above it has a fault, such as two processes with one identity that
+/// replace each other. Its next Hello is refused for two seconds; the delay doubles with each repetition, up to one minute. After
+/// the delay the device is always accepted again. An entry expires when its connects are paid off, at 15 s per connect.
 ///
-/// Only a Hello that the shard has accepted counts, since it needs the device's proof: who knows no more than a cid cannot slow its device
-/// down. Whether the client was still there for its Welcome does not matter. A Hello that comes too early changes nothing.
+/// Only a Hello accepted by the shard counts, because it proves the device's identity. An attacker with only a cid cannot slow a
+/// device down. A Hello counts even if the client left before its Welcome. A Hello refused as too early changes nothing.
 ///
-/// A value in a fixed table; a set of it that is full forgets the device with the fewest welcomes in a row. Times are a loop's milliseconds.
+/// A value type with a fixed table. A full set of the table evicts the device with the fewest recent connects. Times are in
+/// milliseconds of the loop's clock.
 struct FlapDamping {
     struct Rules: Equatable {
-        /// Welcomes at once; 0: no device is slowed.
+        /// The number of connects allowed in a burst; 0 disables the delay.
         var connects: Int64 = 20
     }
 
-    /// What a welcome costs: so long the device is calm until it is forgotten.
+    /// The time in milliseconds that pays off one connect.
     static let calmMilliseconds: Int64 = 15_000
     static let firstDelay: Int64 = 2_000
     static let longestDelay: Int64 = 60_000
-    /// Devices that the book has room for.
+    /// The capacity of the table.
     static let deviceCount = 16_384
     private static let wayCount = 8
 
     private struct Entry: BitwiseCopyable {
-        /// 0: nobody's.
+        /// The hashed cid; 0 if the entry is free.
         var device: UInt64 = 0
-        /// When its welcomes are paid for.
+        /// The time at which all connects are paid off.
         var paidAt: Int64 = 0
         var slowedUntil: Int64 = 0
-        /// How often in a row it went on.
+        /// The number of consecutive delays.
         var level: Int64 = 0
     }
 
-    /// What there is to tell since the last report.
+    /// The delays since the last report.
     struct Report: Equatable {
         var count = 0
-        /// The device that was slowed last, and for how long.
+        /// The device delayed last, and its delay in milliseconds.
         var device = DeviceID(high: 0, low: 0)
         var delay: Int64 = 0
     }
@@ -53,7 +53,7 @@ struct FlapDamping {
         entries = Array(repeating: Entry(), count: deviceCount)
     }
 
-    /// How long until the device may come; 0: now.
+    /// Returns the time in milliseconds until the device is accepted; 0 if it is accepted now.
     func delay(of cid: DeviceID, now: Int64) -> Int64 {
         guard rules.connects > 0, let place = place(of: cid) else { return 0 }
         return max(0, entries[place].slowedUntil - now)
@@ -61,7 +61,7 @@ struct FlapDamping {
 
     /// Counts a Welcome.
     ///
-    /// - Returns: how long the device's next Hello is refused from now on; 0 for a device that does not flap.
+    /// - Returns: The delay of the device's next Hello in milliseconds; 0 if the device does not flap.
     mutating func welcomed(_ cid: DeviceID, now: Int64) -> Int64 {
         guard rules.connects > 0 else { return 0 }
         let place = place(of: cid) ?? makePlace(for: cid)
@@ -73,7 +73,7 @@ struct FlapDamping {
             delay = min(Self.firstDelay << min(entry.level, 16), Self.longestDelay)
             entry.level += 1
             entry.slowedUntil = now + delay
-            // Long bursts are not held against it for ever.
+            // The debt is capped, so a long burst does not block a device for a long time afterwards.
             entry.paidAt = min(entry.paidAt, now + (rules.connects + 4) * Self.calmMilliseconds)
             report = Report(count: report.count + 1, device: cid, delay: delay)
         }
@@ -81,7 +81,7 @@ struct FlapDamping {
         return delay
     }
 
-    /// How many Hellos of devices that flap were accepted since the last call; `nil`: none.
+    /// Returns the delays imposed since the last call, or `nil` if there were none.
     mutating func takeReport() -> Report? {
         guard report.count > 0 else { return nil }
         defer { report = Report() }
@@ -90,7 +90,7 @@ struct FlapDamping {
 
     // MARK: Places
 
-    /// cids are random, or come from a proof: they spread by themselves.
+    /// cids are random or derived from a proof, so they need no further hashing.
     private func name(_ cid: DeviceID) -> UInt64 { max(1, cid.high ^ cid.low) }
 
     private func places(_ name: UInt64) -> Range<Int> {

@@ -2,15 +2,15 @@ internal import Delivery
 internal import EventLoops
 internal import Wire
 
-/// Why a connection is closed, and when its client may come again: a Close frame without its bytes.
+/// The reason for closing a connection, and the client's retry window: the content of a Close frame.
 struct Refusal: Error {
-    /// Says whether to come again.
+    /// The code, from which a client derives whether it reconnects.
     var code: CloseCode
-    /// For people.
+    /// A reason for people.
     var reason: StaticString
-    /// When to come again, in milliseconds; otherwise what goes with the code.
+    /// The retry window in milliseconds; `nil` selects the default of the code.
     var window: (UInt32, UInt32)?
-    /// Where the client goes at once; empty: nowhere in particular.
+    /// The gateway to which the client should connect at once; empty for none.
     var alternate = ""
 
     init(_ code: CloseCode, _ reason: StaticString, window: (UInt32, UInt32)? = nil, alternate: String = "") {
@@ -20,17 +20,17 @@ struct Refusal: Error {
     static let noRoom = Refusal(.overloaded, "the gateway holds as many connections as it may; come back later")
     static let stopping = Refusal(.shuttingDown, "the gateway is stopping")
     static let unmovable = Refusal(.internalError, "the connection could not be moved")
-    /// Nothing is committed for the device's part now, and its Hello would keep others waiting.
+    /// The refusal while the store of the device's partition is stalled.
     static let standing = Refusal(
         .overloaded, "the store of this device's part does not answer; come back later")
     static let appDisabled = Refusal(.appDisabled, "the app is disabled")
 
-    /// More devices return than can be welcomed at once.
+    /// The refusal during a connection storm.
     static func storm(_ window: (UInt32, UInt32)? = nil) -> Refusal {
         Refusal(.overloaded, "more devices come back than can be welcomed at once; come back later", window: window)
     }
 
-    /// The address of the client has all that it may have.
+    /// The refusal of a network address that exceeds its limits.
     static func address(_ refusal: AddressRefusal) -> Refusal {
         Refusal(
             .overloaded,
@@ -40,14 +40,14 @@ struct Refusal: Error {
             window: (refusal.least, refusal.most))
     }
 
-    /// The gateway empties itself of its devices.
+    /// The refusal during a drain.
     static func emptying(_ alternate: String, window: (UInt32, UInt32)? = Emptying.window) -> Refusal {
         Refusal(.shuttingDown, Emptying.reason, window: window, alternate: alternate)
     }
 }
 
 extension EventLoopHost {
-    /// The bytes of the Close frame; `beforeWelcome`: the client had no Welcome yet.
+    /// Returns the bytes of the Close frame; `beforeWelcome` means that the client has not received a Welcome.
     func closeFrame(_ refusal: Refusal, beforeWelcome: Bool = false) -> [UInt8] {
         var close = Close()
         close.code = refusal.code.rawValue
@@ -65,7 +65,7 @@ extension EventLoopHost {
         return bytes
     }
 
-    /// Writes the Close frame, and the log's line about it.
+    /// Writes the Close frame and logs the refusal.
     func write(_ refusal: Refusal, to stream: ByteStream, beforeWelcome: Bool = false) {
         _ = closeFrame(refusal, beforeWelcome: beforeWelcome).withUnsafeBytes { stream.write($0) }
         note(refusal)
@@ -79,29 +79,30 @@ extension EventLoopHost {
 
     /// Refuses a connection that has no stream yet, and closes it.
     ///
-    /// With `isSecure` it wants TLS, before which nothing can be said; the client then waits as after any failure.
+    /// If `isSecure`, no Close frame can be sent, because TLS has not started. The client then applies its own backoff.
     func turnAway(_ connection: DetachedConnection, isSecure: Bool, _ refusal: Refusal = .noRoom) {
         note(refusal)
         metrics.count(.closed(refusal.code))
         (isSecure ? [] : closeFrame(refusal)).withUnsafeBytes { connection.turnAway(with: $0) }
     }
 
-    /// The retry window of a device whose part has no owner.
+    /// The retry window of a device whose partition has no owner, in milliseconds.
     ///
-    /// A client whose window begins at one second or later waits within it. With an earlier window it doubles its wait at each
-    /// refusal: in a simulation the last of a million devices returned 13 s after its part was served.
+    /// A client keeps a window that begins at one second or later. With an earlier window it doubles its wait at each refusal. In
+    /// a simulation of a million devices the last one then returned 13 s after its partition was served again.
     static let refusedWindow: (UInt32, UInt32) = (1_000, 1_500)
 
-    /// The window in which a closed client returns, at a random time, in milliseconds; (0, 0) leaves it to the client.
+    /// Returns the window, in milliseconds, within which a closed client reconnects at a random time; (0, 0) leaves the delay to
+    /// the client.
     func retryWindow(for code: CloseCode) -> (UInt32, UInt32) {
         switch code {
         case .overloaded: (1_000, 15_000)
-        // A part that changes hands is served again within about a second.
+        // A partition is usually served by its new owner within about a second.
         case .moved: (50, 1_000)
-        // An operator has to enable the app again; until then each try costs a handshake.
+        // An operator must enable the app first; until then each attempt costs a handshake.
         case .appDisabled: (300_000, 900_000)
         case .shuttingDown:
-            // Wider with more devices: the gateway that takes them welcomes some thousands a second.
+            // The window grows with the number of devices, because the other gateways accept some thousands a second.
             (
                 500,
                 UInt32(
@@ -115,6 +116,6 @@ extension EventLoopHost {
         }
     }
 
-    /// The most devices that return in a second after a stop; with more of them the window grows.
+    /// The most devices that return per second after a stop; with more devices the window grows.
     private static let returnsPerSecond: Int64 = 5_000
 }

@@ -2,27 +2,28 @@ internal import EventLoops
 internal import PushAPI
 internal import Wire
 
-/// Questions of one loop about apps that are not listed here: whether the owner of the apps' rows has them.
+/// Lookups of one loop for apps that it does not know, at the owner of the apps' rows.
 ///
-/// In a cluster another gateway may have made the app a moment ago, so "there is no such app" is known only after a question
-/// that was asked behind the request. One question serves all requests that came before it, and there is one at a time.
+/// In a cluster another gateway may have created the app just before. An unknown app is therefore refused only after a lookup
+/// that began after the request. One lookup serves all requests that arrived before it, and only one runs at a time.
 final class AppInquiry {
     private unowned let owner: EventLoopHost
     private var waiting: [(Bool) -> Void] = []
     private var isAsking = false
     private var nextAt: UInt64 = 0
 
-    /// The least time between two questions: anyone may name apps that are not there.
+    /// The shortest interval between two lookups, in milliseconds; any client can name unknown apps.
     private static let pauseMilliseconds: Int64 = 20
-    /// Requests that wait for one question; connections bound them as well.
+    /// The most requests that wait for one lookup; the connection limit bounds them, too.
     private static let waitingLimit = 16_384
 
     init(_ owner: EventLoopHost) { self.owner = owner }
 
-    /// Calls `then` in a later turn, when all apps that were made before are listed here; with false when that is not known.
+    /// Calls `then` in a later turn: with `true` once all apps created before the call are known here, with `false` if the lookup
+    /// failed.
     func confirm(then: @escaping (Bool) -> Void) {
         guard owner.context.cluster != nil else { return owner.inNextTurn { _ in then(true) } }
-        // A gateway that starts asks for all apps by itself.
+        // A starting gateway requests all apps without a lookup.
         guard owner.registry.isComplete, waiting.count < Self.waitingLimit else {
             return owner.inNextTurn { _ in then(false) }
         }
@@ -58,12 +59,12 @@ final class AppInquiry {
     }
 }
 
-/// How far a connection is whose Hello names an app that is not listed.
+/// The state of the lookup for an unknown app that a Hello names.
 enum AppQuestion {
     case none
     case asked
-    /// Every app is listed that was made before the question.
+    /// The lookup succeeded, so all apps created before it are known.
     case confirmed
-    /// That could not be found out.
+    /// The lookup failed.
     case unanswered
 }

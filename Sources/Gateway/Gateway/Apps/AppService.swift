@@ -3,14 +3,15 @@ internal import Platform
 internal import PushAPI
 internal import Wire
 
-/// Carries out changes of apps, on the partition of the gateway's own rows: one after another, each durable before it is
-/// in force, told to the other gateways and answered.
+/// Carries out changes of apps on the partition of the gateway's own rows.
+///
+/// Changes run one at a time. Each is made durable, then applied, announced to the other gateways and answered.
 final class AppService {
     private unowned let owner: Partition
     private var waiting: [(change: AppChange, origin: Origin)] = []
     private var isWriting = false
 
-    /// Calls that wait for the one before them; people make them.
+    /// The most queued changes; operators make them, so the queue is short.
     private static let waitingLimit = 64
 
     init(_ owner: Partition) { self.owner = owner }
@@ -39,11 +40,11 @@ final class AppService {
                 if isDeleted { forget(app.key) }
                 owner.context.apps.put(app, isDeleted: isDeleted, on: owner.context, now: owner.now)
                 owner.context.tellEveryGateway(.appsChanged(app.version))
-                // Behind the new snapshot in every loop's queue, the asking one's included.
+                // Queued after the new snapshot on every loop, the asking one included.
                 owner.host.inNextTurn { $0.reply(Optional(result), to: origin) }
                 goOn()
             } failed: { [self] in
-                // Whether the row is durable is not known: the next owner reads it, and the caller asks again.
+                // It is unknown whether the row is durable. The next owner reads the row, and the caller retries.
                 isWriting = false
                 let all = waiting
                 waiting = []
@@ -54,7 +55,7 @@ final class AppService {
 }
 
 extension AppService {
-    /// Removes what only the deleted app's calls would remove; counts of its past end by their age (`TaskMaintenance`).
+    /// Removes state of a deleted app that no later call would remove; its old counters expire by age (`TaskMaintenance`).
     private func forget(_ app: AppKey) {
         for cid in owner.context.testDevices.removeAll(of: app) {
             MetaRows.write(.remove(cid), app: app, on: owner)
@@ -63,21 +64,22 @@ extension AppService {
     }
 }
 
-// Following the owner of the rows.
+// Replication of app changes from the owner of the rows.
 extension EventLoopHost {
-    /// Asks for the changes of apps that this gateway does not have.
+    /// Requests the app changes that this gateway lacks.
     ///
-    /// `then` runs with true when they are in force, and with false when they cannot be had now.
+    /// Calls `then` with `true` once they are applied, and with `false` if the owner did not answer.
     func followApps(then: @escaping (Bool) -> Void = { _ in }) {
-        // The owner has the book itself; an answer that it gave itself could be older than what it did meanwhile.
+        // The owner's own list is complete. An answer from its own queue could be older than the list.
         guard servingPartition(0) == nil || !context.apps.isKnown else { return then(true) }
         let version = context.apps.version
         gatherApps([], base: version, since: version, of: context.apps.history, then: then)
     }
 
-    /// Asks piece by piece and puts all pieces in force together.
+    /// Requests the changes piece by piece and applies all pieces together.
     ///
-    /// News of another history than the version asked for may leave out what the store lost: everything is asked for then.
+    /// If the answer belongs to another store history, it may lack changes that the store lost. All apps are requested again in
+    /// this case.
     private func gatherApps(
         _ gathered: [ManagedApp], base: UInt64, since version: UInt64, of history: UInt64,
         then: @escaping (Bool) -> Void
@@ -96,20 +98,20 @@ extension EventLoopHost {
             }
             (news.since, news.changed) = (base, changed)
             context.apps.take(news, on: context, now: now)
-            // Behind the new snapshot in this loop's queue.
+            // Queued after the new snapshot on this loop.
             inNextTurn { _ in then(true) }
         }
     }
 
-    /// The same where another gateway has told of a version that is not known here.
+    /// Requests changes after another gateway announced an unknown version.
     func followApps(upTo version: UInt64) {
         guard version != context.apps.version || !context.apps.isKnown else { return }
         followApps()
     }
 
-    /// Why a Hello whose app is not served here is refused.
+    /// Returns the refusal for a Hello whose app is not served here.
     ///
-    /// `isConfirmed`: the owner of the apps' rows was asked behind the Hello.
+    /// `isConfirmed` means that the owner of the apps' rows was asked after the Hello arrived.
     func refusal(ofApp appID: String, isConfirmed: Bool) -> Refusal {
         if registry.known(appID) != nil { return .appDisabled }
         guard registry.isComplete, isConfirmed else {

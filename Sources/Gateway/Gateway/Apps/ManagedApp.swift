@@ -4,13 +4,13 @@ internal import Delivery
 internal import PushAPI
 internal import Wire
 
-/// A secret of a managed app, and until when it holds.
+/// A secret of a managed app, and its expiry.
 struct ManagedSecret: Sendable, Codable, Equatable, CustomStringConvertible, CustomReflectable {
-    /// The text itself.
+    /// The secret itself.
     ///
-    /// Say beside each use where it goes.
+    /// Comment each use with the destination of the secret.
     var exposed: String
-    /// Gateway time after which it proves nothing; 0: it has no end.
+    /// The gateway time at which the secret expires; 0 for never.
     var until: GatewayTime = 0
 
     func holds(at now: GatewayTime) -> Bool { until == 0 || now < until }
@@ -18,31 +18,31 @@ struct ManagedSecret: Sendable, Codable, Equatable, CustomStringConvertible, Cus
     var customMirror: Mirror { Mirror(self, children: []) }
 }
 
-/// An app that the admin API made: a row of the table `meta`, which all gateways on the store follow.
+/// An app created through the admin API: a row of the table `meta`, replicated to all gateways on the store.
 struct ManagedApp: Sendable, Codable, Equatable {
     var appID: String
     var appKey: String
-    /// Newest first, with those that hold no more until the next change.
+    /// Newest first; expired ones remain until the next change.
     var appSecrets: [ManagedSecret]
     var masterSecrets: [ManagedSecret]
-    /// What else stands in the configuration's `apps[]`, as JSON with sorted keys.
+    /// The other keys of the configuration's `apps[]` entry, as JSON with sorted keys.
     var settings: String
     var isEnabled = true
     var createdAt: GatewayTime
     var changedAt: GatewayTime
-    /// That of the book with the app's last change.
+    /// The version of the app list at the app's last change.
     var version: UInt64 = 0
 
     var key: AppKey { AppKey(appID: appID) }
 
-    /// When the next of its secrets ends.
+    /// Returns the time at which the next of its secrets expires.
     func nextEnd(after now: GatewayTime) -> GatewayTime {
         (appSecrets + masterSecrets).map(\.until).filter { $0 > now }.min() ?? .max
     }
 
-    /// What is in force at `now`, read by the configuration's own rules.
+    /// Returns the configuration in force at `now`, parsed by the rules of the configuration file.
     ///
-    /// Problems are those of a row that another release wrote: the keys that have one keep their defaults.
+    /// Problems occur if another release wrote the row. The affected keys keep their defaults.
     func configuration(now: GatewayTime) -> (app: AppConfiguration?, problems: [ConfigurationProblem]) {
         AppText.read(
             settings, appID: appID, appKey: appKey, appSecrets: Self.texts(appSecrets, now),
@@ -54,17 +54,17 @@ struct ManagedApp: Sendable, Codable, Equatable {
     }
 }
 
-/// An app as the configuration's text has it.
+/// Conversions between a managed app and the configuration's text.
 enum AppText {
-    /// Keys that no settings name: they change by other calls, or never.
+    /// Keys that settings may not contain; they change by other calls, or never.
     static let ownKeys = ["appId", "appKey", "appSecret", "masterSecret", "appSecretFile", "masterSecretFile"]
 
-    /// Keys whose objects may have a webhook.
+    /// Keys whose objects may contain a webhook.
     static let feedKeys = ["upstream", "events"]
-    /// Stands in answers where a webhook's secret is.
+    /// The placeholder for a webhook's secret in answers.
     private static let hiddenSecret = "(not shown)"
 
-    /// The keys of a feed's webhook.
+    /// Returns the keys of a feed's webhook.
     static func webhookKeys(of feed: String, in members: [JSON5Member]) -> Set<String> {
         guard case .object(let feed)? = members.first(where: { $0.key == feed })?.node.value,
             case .object(let webhook)? = feed.first(where: { $0.key == "webhook" })?.node.value
@@ -72,7 +72,7 @@ enum AppText {
         return Set(webhook.map(\.key))
     }
 
-    /// The settings as an answer may show them.
+    /// Returns the settings without webhook secrets.
     static func shown(_ settings: String) -> String {
         guard let root = try? JSON5Parser.parse(Array(settings.utf8)), case .object(let members) = root.value else {
             return "{}"
@@ -98,12 +98,12 @@ enum AppText {
         return ConfigurationReader.app(members)
     }
 
-    /// As many letters and digits, just under six bits each.
+    /// Returns a random string of `count` letters and digits, with just under six bits each.
     static func random(_ count: Int) -> String {
         let alphabet = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789".utf8)
         var text: [UInt8] = []
         while text.count < count {
-            // A byte above four alphabets would favour the first letters.
+            // Larger bytes are skipped, because they would favor the first letters of the alphabet.
             for byte in SecureRandom.bytes(count) where byte < 248 && text.count < count {
                 text.append(alphabet[Int(byte) % alphabet.count])
             }
@@ -112,7 +112,7 @@ enum AppText {
     }
 }
 
-// The row: JSON, so that a release that knows fewer keys passes over the others.
+// The row's format is JSON, so a release with fewer keys ignores the others.
 extension ManagedApp {
     private static let form: Int64 = 1
 
@@ -141,7 +141,7 @@ extension ManagedApp {
         return Array(JSON5Node(.object(members)).json.utf8)
     }
 
-    /// Reads what `row` writes; `nil` for what no release wrote.
+    /// Decodes a row; `nil` if the row is invalid.
     init?(row: UnsafeRawBufferPointer) {
         guard let root = try? JSON5Parser.parse(Array(row)), case .object(let members) = root.value else { return nil }
         let values = Dictionary(members.map { ($0.key, $0.node.value) }, uniquingKeysWith: { first, _ in first })

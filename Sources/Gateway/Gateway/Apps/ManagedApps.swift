@@ -3,48 +3,50 @@ internal import Delivery
 internal import PushAPI
 internal import Wire
 
-/// What an act came to.
+/// The result of a change.
 enum AppResult: Sendable, Codable {
-    /// The app as it is now; `isNew`: something changed; `shown` are secrets that the gateway made, told this once.
+    /// The app after the change.
+    ///
+    /// `isNew` means that something changed. `shown` holds secrets that the gateway generated, shown only this once.
     case done(ManagedApp, isNew: Bool, shown: [ShownSecret])
     case refused(AppRefusal, String)
 }
 
-/// A secret that an answer shows.
+/// A generated secret that an answer shows.
 struct ShownSecret: Sendable, Codable, CustomStringConvertible {
     var name: String
     var exposed: String
     var description: String { "\(name): (secret)" }
 }
 
-/// Which apps changed since a version, oldest change first.
+/// The apps changed since a version, oldest change first.
 struct AppNews: Sendable, Codable {
-    /// What was asked for; 0, and so everything, where the asker knew more than there is: another store's.
+    /// The version asked for; 0, and therefore all apps, if the asker's version is ahead of this store's.
     var since: UInt64
-    /// The store's history in which the versions were given.
+    /// The store history in which the versions were assigned.
     var history: UInt64
     /// The version of the whole list.
     var head: UInt64
-    /// Every app of the book: what is not in it was deleted.
+    /// All existing apps; an app missing here was deleted.
     var all: [AppKey]
     var changed: [ManagedApp]
-    /// False: the changes behind these did not fit.
+    /// `false` if more changes follow in another piece.
     var isLast: Bool
 
-    /// One that came from another gateway is held to the bounds of a book.
+    /// Whether news from another gateway is within the list's limits.
     var isSound: Bool {
         head < ManagedApps.versionLimit && all.count <= ConfigurationLimits.appCount
             && changed.allSatisfy { $0.version <= head }
     }
 }
 
-/// Facts outside the list that acts are checked against.
+/// Facts outside the list that changes are checked against.
 struct AppSurroundings {
-    /// appIds of the file's apps.
+    /// The appIds in the configuration file.
     var fileApps: Set<String> = []
-    /// Tokens of all credentials: one secret opens one door.
+    /// The tokens of all credentials; a secret may not be used twice.
     var tokens: Set<Secret> = []
-    /// The store's history in force.
+    /// The current store history.
     var history = StoreHistory(ofNewStore: 1)
 
     init() {}
@@ -55,36 +57,38 @@ struct AppSurroundings {
     }
 }
 
-/// The apps that the admin API made, and the rules of their changes; no I/O.
+/// The apps created through the admin API, and the rules of their changes; no I/O.
 struct ManagedApps: Sendable {
     private(set) var version: UInt64 = 0
-    /// The id of the store's history in the last `AppNews` taken; 0: none was taken.
+    /// The id of the store history in the last `AppNews` applied; 0 for none.
     private(set) var history: UInt64 = 0
     private(set) var apps: [AppKey: ManagedApp] = [:]
 
-    /// Secrets that hold beside the newest end after so long, unless the call says otherwise: the app's servers change
-    /// theirs within a day, and copies of an app on telephones within months.
+    /// The default time for which an old secret remains valid beside a new one.
+    ///
+    /// An app's servers replace theirs within a day, app installations within months.
     static let defaultOverlapSeconds: [String: Int64] = ["masterSecret": 86_400, "appSecret": 90 * 86_400]
     static let longestOverlapSeconds: Int64 = 366 * 86_400
-    /// Bytes of settings in one piece of news.
+    /// The size limit of one piece of news, in bytes of settings.
     private static let newsByteCount = 256 << 10
-    /// Apps that one process serves, those that were deleted included: a device names its app by an index of 16 bits.
+    /// The most apps that one process may serve over its lifetime, deleted ones included; a device refers to its app by a 16-bit
+    /// index.
     static let lifetimeAppCount = 32_000
-    /// Far above any number of changes.
+    /// An upper bound for valid versions.
     static let versionLimit: UInt64 = 1 << 62
 
     init() {}
 
-    /// The book of rows; `version` is that of the row that keeps it.
+    /// Creates the list from its rows; `version` is the stored version of the list.
     init(_ apps: [ManagedApp], version: UInt64) {
         self.apps = Dictionary(apps.map { ($0.key, $0) }, uniquingKeysWith: { $1 })
         self.version = max(version, apps.map(\.version).max() ?? 0)
     }
 
-    /// Every app in the order of the ids.
+    /// All apps, ordered by id.
     var sorted: [ManagedApp] { apps.values.sorted { $0.appID < $1.appID } }
 
-    /// When the next secret of any app ends.
+    /// Returns the time at which the next secret of any app expires.
     func nextEnd(after now: GatewayTime) -> GatewayTime { apps.values.map { $0.nextEnd(after: now) }.min() ?? .max }
 
     mutating func put(_ app: ManagedApp) {
@@ -99,9 +103,9 @@ struct ManagedApps: Sendable {
 
     // MARK: News
 
-    /// The changes behind `version`, for a gateway that knows those before.
+    /// Returns the changes after `version`.
     func news(since version: UInt64, of history: StoreHistory) -> AppNews {
-        // A version beyond this one is another store's.
+        // A version above this one belongs to another store.
         let start = version > self.version ? 0 : version
         var changed: [ManagedApp] = []
         var byteCount = 0
@@ -117,10 +121,9 @@ struct ManagedApps: Sendable {
             isLast: changed.count == missed.count)
     }
 
-    /// Takes all pieces of some news at once, so that no app is missing in between; those that are older than the book are
-    /// passed over.
+    /// Applies all pieces of some news at once, so that no app is missing in between; news older than the list is ignored.
     mutating func take(_ news: AppNews) {
-        // Everything there is.
+        // The news contains all apps.
         if news.since == 0 { self = ManagedApps() }
         guard news.since <= version, news.head >= version else { return }
         for app in news.changed { put(app) }
@@ -131,7 +134,7 @@ struct ManagedApps: Sendable {
 
     // MARK: Acts
 
-    /// Judges an act; what `done` says is in force when its row is durable, and `put` or `remove` was called.
+    /// Judges a change; the caller writes the row of a `done` result and then calls `put` or `remove`.
     ///
     /// `seen` are all apps that the process has served so far.
     func judge(
@@ -169,9 +172,9 @@ struct ManagedApps: Sendable {
         init(_ refusal: AppRefusal, _ message: String) { (self.refusal, self.message) = (refusal, message) }
     }
 
-    /// Gives a changed app its version and time.
+    /// Sets the version and time of a changed app.
     ///
-    /// A store that went back gives versions above all that an earlier history may have given.
+    /// After a store was reset to an older state, new versions exceed all that an earlier history can have assigned.
     private func stamp(_ app: inout ManagedApp, _ history: StoreHistory, _ now: GatewayTime) {
         app.appSecrets.removeAll { !$0.holds(at: now) }
         app.masterSecrets.removeAll { !$0.holds(at: now) }
@@ -208,7 +211,7 @@ struct ManagedApps: Sendable {
         try requireManaged(app.appID, surroundings)
         let settings = JSON5Node(.object(complete.filter { !AppText.ownKeys.contains($0.key) })).json
         if let present = apps[AppKey(appID: app.appID)] {
-            // A caller that got no answer asks again, and gets what there is.
+            // A caller that repeats its call after a lost answer gets the existing app.
             let isSame =
                 present.appID == app.appID && present.settings == settings
                 && (!has("appKey") || present.appKey == app.appKey)
@@ -268,7 +271,7 @@ struct ManagedApps: Sendable {
         let kinds = "\"appSecret\" or \"masterSecret\""
         let name = object.string("secret", allowed: kinds) { Self.defaultOverlapSeconds[$0] != nil }
         if !object.has("secret") { object.report("secret", "missing; \(kinds)") }
-        // What stands there is not shown: it may be a secret with a blank.
+        // The value is not shown in the error, because it may be a secret with a stray blank.
         let values = object.strings("value", limit: 1, isSecret: true)
         if let value = values?.first, !SecretReader.isVisible(value, 8...256) {
             object.report("value", "not allowed (not shown); 8 to 256 visible ASCII characters")
@@ -281,7 +284,7 @@ struct ManagedApps: Sendable {
         }
         let place: WritableKeyPath<ManagedApp, [ManagedSecret]> = name == "appSecret" ? \.appSecrets : \.masterSecrets
         var secrets = app[keyPath: place].filter { $0.holds(at: now) }
-        // Repeated by a caller that names the value: it is done.
+        // A repeated call that names the value changes nothing.
         if let value = values?.first, secrets.first?.exposed == value { return [] }
         let text = values?.first ?? AppText.random(32)
         guard !secrets.contains(where: { $0.exposed == text }) else {
@@ -316,7 +319,7 @@ struct ManagedApps: Sendable {
         return members
     }
 
-    /// A file of one gateway is not there on another, and a credential that makes apps need not read this machine's files.
+    /// Rejects file paths; other gateways lack the file, and a credential for apps must not read this machine's files.
     private static func requireNoFiles(_ members: [JSON5Member]) throws(Refused) {
         for feed in AppText.feedKeys {
             for key in ["secretFile", "authorities"] where AppText.webhookKeys(of: feed, in: members).contains(key) {

@@ -4,30 +4,30 @@ internal import Platform
 internal import PushAPI
 internal import Wire
 
-/// The apps of the file and those of the admin API, put together: what all loops of this gateway serve.
+/// The apps served by this gateway: those of the configuration file and those of the admin API.
 ///
-/// Each change makes a new snapshot, which every loop gets; loops that are told of two changes get them in one order.
+/// Each change makes a new snapshot, which is passed to every loop. All loops receive the snapshots in the same order.
 final class SharedApps: Sendable {
     private struct State {
         var configuration = GatewayConfiguration()
         var descriptors: DescriptorBudget?
         var surroundings = AppSurroundings()
         var managed = ManagedApps()
-        /// The book was read, or its owner has told of it.
+        /// Whether the managed apps were read from the store or received from their owner.
         var isKnown = true
-        /// When the next secret ends, as far as the last snapshot knows.
+        /// The time at which the next secret expires, according to the last snapshot.
         var nextEnd = GatewayTime.max
         var shadowed: Set<String> = []
         var told: Set<String> = []
-        /// Of the last snapshot.
+        /// The registry of the last snapshot.
         var registry = AppRegistry()
-        /// Every app that was served, those that are gone included.
+        /// Every app served so far, deleted ones included.
         var seen: Set<AppKey> = []
     }
 
     private let state: Lock<State>
 
-    /// `isKnown`: the store's own rows are read before anything is served, or there are none.
+    /// `isKnown`: whether the store's own rows are read before the gateway serves, or do not exist.
     init(isKnown: Bool) {
         var state = State()
         state.isKnown = isKnown
@@ -36,7 +36,7 @@ final class SharedApps: Sendable {
 
     // MARK: Snapshots
 
-    /// The first snapshot, before the loops run.
+    /// Returns the first snapshot, before the loops run.
     func begin(
         _ configuration: GatewayConfiguration, _ descriptors: DescriptorBudget, now: GatewayTime, log: Log
     ) -> GatewaySnapshot {
@@ -47,7 +47,7 @@ final class SharedApps: Sendable {
         }
     }
 
-    /// Another file is in force.
+    /// Applies a changed configuration file.
     @discardableResult
     func reload(_ configuration: GatewayConfiguration, on context: GatewayContext, now: GatewayTime) -> GatewaySnapshot?
     {
@@ -58,17 +58,17 @@ final class SharedApps: Sendable {
         }
     }
 
-    /// Drops secrets whose time is over; to be called about once a second.
+    /// Drops expired secrets; must be called about once a second.
     func tend(on context: GatewayContext, now: GatewayTime) {
         change(on: context, now: now) { $0.nextEnd <= now }
     }
 
-    /// Changes something and, where it says so, gives every loop the new snapshot.
+    /// Runs `body` and, if it returns `true`, passes a new snapshot to every loop.
     @discardableResult
     private func change(
         on context: GatewayContext, now: GatewayTime, _ body: (inout State) -> Bool
     ) -> GatewaySnapshot? {
-        // The loops are told under the lock, so that all of them end with the same snapshot.
+        // The snapshot is passed on under the lock, so that all loops end with the same one.
         state.withLock { state in
             guard body(&state), let descriptors = state.descriptors else { return nil }
             let snapshot = Self.snapshot(&state, descriptors, now, context.log)
@@ -113,7 +113,7 @@ final class SharedApps: Sendable {
     var version: UInt64 { state.withLock { $0.managed.version } }
     var isKnown: Bool { state.withLock { $0.isKnown } }
 
-    /// The owner of the gateway's own rows has read them.
+    /// Sets the managed apps after the owner of the gateway's own rows has read them.
     func restore(_ apps: ManagedApps, on context: GatewayContext?, now: GatewayTime) {
         guard let context else {
             return state.withLock { state in (state.managed, state.isKnown) = (apps, true) }
@@ -135,10 +135,10 @@ final class SharedApps: Sendable {
         state.withLock { $0.managed.news(since: version, of: history) }
     }
 
-    /// The id of the store's history in the last `AppNews` taken; 0: none was taken.
+    /// The id of the store history in the last `AppNews` applied; 0 for none.
     var history: UInt64 { state.withLock { $0.managed.history } }
 
-    /// Puts what is durable in force.
+    /// Applies a durable change.
     func put(_ app: ManagedApp, isDeleted: Bool, on context: GatewayContext, now: GatewayTime) {
         change(on: context, now: now) { state in
             if isDeleted { state.managed.remove(app.key, version: app.version) } else { state.managed.put(app) }
@@ -146,7 +146,7 @@ final class SharedApps: Sendable {
         }
     }
 
-    /// Takes over what the owner of the rows tells, all pieces of it.
+    /// Applies news from the owner of the rows, all pieces together.
     func take(_ news: AppNews, on context: GatewayContext, now: GatewayTime) {
         change(on: context, now: now) { state in
             let isNew = news.head != state.managed.version || !news.changed.isEmpty || !state.isKnown
@@ -158,7 +158,7 @@ final class SharedApps: Sendable {
 
     // MARK: Pages
 
-    /// An app as its page shows it; `nil`: there is none.
+    /// Returns the page of an app; `nil` if the app does not exist.
     func page(of appID: String, now: GatewayTime) -> AppPage? {
         state.withLock { state in
             if let app = state.configuration.apps.first(where: { $0.appID == appID }) {

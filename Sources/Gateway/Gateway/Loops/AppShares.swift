@@ -2,25 +2,25 @@ internal import Platform
 internal import Synchronization
 internal import Wire
 
-/// How much of a loop the senders and requests of each app take at a time.
+/// Fair sharing of a loop's time between the senders and requests of several apps.
 ///
-/// An app's connections together take a slice a turn, and have a bounded number of publishes under way. Past either,
-/// they rest and their sockets fill: a sender that is faster is slowed down and not refused, and a neighbour's publish
-/// waits for a slice at most. An app that is alone has a wider slice: what another one's first message waits for.
+/// All connections of an app together get a slice of publishes per turn and a bounded number of publishes in flight. Past either
+/// limit the loop stops reading from them, so TCP flow control slows the sender down without errors. A publish of another app
+/// waits for one slice at most. An app that is alone gets a larger slice, which bounds the wait of another app's first message.
 struct AppShares {
-    /// A turn's slice: about a tenth of a millisecond, of which a neighbour's publish waits for about five.
+    /// The slice of each app under contention, about 0.1 ms of work; another app's publish waits for about five such slices.
     static let publishesPerTurn = 16
-    /// The slice of an app that is alone: some three milliseconds, so that the turn's own work counts for nothing.
+    /// The slice of a lone app, about 3 ms of work, so that the fixed cost of a turn is negligible.
     static let lonePublishesPerTurn = 1_024
-    /// The same of requests over HTTP, each of which costs many times as much.
+    /// The slice of a lone app in HTTP requests, each of which costs many times as much as a publish frame.
     static let loneRequestsPerTurn = 64
-    /// Publishes of one app that wait for their answers: what a commit brings back is answered in one turn, too.
+    /// The most unanswered publishes of one app; one commit may answer all of them in a single turn.
     static let publishesUnderWay = 128
-    /// Resting connections of one app that go on in a turn.
+    /// The most throttled connections of one app that resume in a turn.
     static let resumedPerTurn = 4
-    /// The same of an app that is alone.
+    /// The most throttled connections of a lone app that resume in a turn.
     static let loneResumedPerTurn = 16
-    /// A request without messages costs one publish more for each 4 KiB of its body.
+    /// The body size, in bytes, that costs as much as one publish in a request without messages.
     private static let requestByteCount = 4_096
 
     struct Connection {
@@ -28,7 +28,7 @@ struct AppShares {
         var stamp: UInt32
     }
 
-    /// An app's callers with a valid token; or those without one, which use up nothing of the app's share.
+    /// The callers of an app with a valid token, or those without one, which do not use up the app's share.
     private struct Caller: Hashable {
         let app: AppKey
         let isProven: Bool
@@ -38,21 +38,21 @@ struct AppShares {
         let caller: Caller
         var taken = 0
         var underWay = 0
-        /// When `SharedActivity` was last told of the app, in the loop's time.
+        /// The loop time at which `SharedActivity` last recorded the app.
         var notedAt: UInt64 = 0
-        /// Those that rest, in the order in which they came to.
+        /// The throttled connections, oldest first.
         var resting: [Connection] = []
     }
 
     private var shares: [Share] = []
     private var places: [Caller: Int] = [:]
     private var restingCount = 0
-    /// Places of the apps that have published in this turn, or whose connections wait: a turn looks at no other app.
+    /// The indices of apps that have published in this turn or have throttled connections; a turn visits no other app.
     private var busy: [Int] = []
-    /// Several apps send, on whichever loops.
+    /// Whether several apps publish, on any loop.
     var isContended = false
 
-    /// Where an app's numbers are; for good.
+    /// Returns the index of an app's share; the index never changes.
     mutating func place(of app: AppKey, isProven: Bool = true) -> Int {
         let caller = Caller(app: app, isProven: isProven)
         if let place = places[caller] { return place }
@@ -72,7 +72,7 @@ struct AppShares {
 
     /// Takes a publish out of the app's share.
     ///
-    /// - Returns: the app when `SharedActivity` is to know of it: at its first publish, and then once a second.
+    /// - Returns: The app if `SharedActivity` must record it: at its first publish, and then once a second.
     @inline(__always)
     mutating func took(_ place: Int, now: UInt64) -> AppKey? {
         noteBusy(place)
@@ -81,7 +81,7 @@ struct AppShares {
         return note(place, now: now)
     }
 
-    /// Takes a request that publishes nothing out of its caller's share; returns what `took` does.
+    /// Takes a request that publishes nothing out of its caller's share; returns the same as `took`.
     mutating func tookRequest(_ place: Int, byteCount: Int, now: UInt64) -> AppKey? {
         noteBusy(place)
         shares[place].taken += 1 + byteCount / Self.requestByteCount
@@ -106,19 +106,19 @@ struct AppShares {
         busy.append(place)
     }
 
-    /// A connection of the app reads nothing until its turn comes.
+    /// Queues a connection that the loop stops reading from until its app has a new slice.
     mutating func rest(_ place: Int, _ connection: Connection) {
         noteBusy(place)
         shares[place].resting.append(connection)
         restingCount += 1
     }
 
-    /// Several apps publish, and one has used up its slice.
+    /// Whether several apps publish and one of them has used up its slice.
     var isSliceUsedUp: Bool { isContended && busy.contains { shares[$0].taken >= Self.publishesPerTurn } }
 
-    /// A new slice for everybody; the connections that may go on, those that rested longest first.
+    /// Starts a new slice for each app, and returns the connections to resume, longest throttled first.
     ///
-    /// While the loop pauses (`CPUShare`), apps that have used up their slices get none.
+    /// While the loop pauses (`CPUShare`), apps that have used up their slices get no new one.
     mutating func turnEnded(isPausing: Bool = false) -> [Connection] {
         defer {
             let shares = shares
@@ -142,20 +142,21 @@ struct AppShares {
     }
 }
 
-/// Which apps publish or send requests, over all loops.
+/// The apps that publish or send requests, over all loops.
 final class SharedActivity: Sendable {
-    /// An app counts for so long after its last message or request.
+    /// The time in milliseconds for which an app counts as active after its last message or request.
     private static let milliseconds: UInt64 = 5_000
-    /// How often a loop notes an app that goes on.
+    /// The interval in milliseconds at which a loop records an active app.
     static let noteMilliseconds: UInt64 = 1_000
 
     private let lastSeen = Lock<[AppKey: UInt64]>([:])
     private let count = Atomic<Int>(0)
 
-    /// Several apps send: each loop asks at each turn's end, so that an app that begins has its share at once.
+    /// Whether several apps are active; each loop reads this at the end of each turn, so a newly active app gets its share at
+    /// once.
     var isContended: Bool { count.load(ordering: .relaxed) > 1 }
 
-    /// Notes apps that send on the calling loop.
+    /// Records apps that are active on the calling loop.
     func note(_ apps: [AppKey], now: UInt64) {
         lastSeen.withLock { seen in
             for app in apps { seen[app] = now }

@@ -1,24 +1,24 @@
 internal import Delivery
 internal import Wire
 
-/// Publish commands on their way to another loop, their bytes in one arena.
+/// Publish commands for another loop, with all their bytes in one arena.
 ///
-/// Sound to send because one loop fills it, gives it away whole and never looks again.
+/// SAFETY: `@unchecked Sendable` is sound because one loop fills the batch, passes it on whole and never accesses it again.
 final class CommandBatch: @unchecked Sendable {
     private struct Entry {
         var command: PublishCommand
         var offset: Int
-        /// Of the texts; a content's lengths are in its own views.
+        /// The sizes of the texts; a content's own views hold its sizes.
         var byteCounts: (Int32, Int32, Int32, Int32)
     }
 
-    /// A batch over this is closed and the next begun, so that one turn's flood does not become one allocation.
+    /// The size at which a batch is closed and the next one begins; the limit bounds the allocation of one turn.
     static let byteLimit = 4 << 20
 
-    /// An arena over this is not kept for another turn.
+    /// The largest arena, in bytes, that is kept for reuse.
     private static let keptByteCount = 256 << 10
 
-    /// How far ahead devices are fetched: a command takes about two microseconds, memory a tenth of one.
+    /// The prefetch distance in commands: a command takes about 2 µs, a memory access about 0.1 µs.
     private static let foreseenCount = 2
 
     private var entries: [Entry] = []
@@ -35,27 +35,27 @@ final class CommandBatch: @unchecked Sendable {
 
     var count: Int { entries.count }
 
-    /// Forgets the commands and keeps the memory; false when that is too much to keep.
+    /// Removes the commands and keeps the memory; returns `false` if the arena is too large to keep.
     func empty() -> Bool {
         entries.removeAll(keepingCapacity: true)
         byteCount = 0
         return capacity <= Self.keptByteCount
     }
 
-    /// Writes into each command which other gateway asked for it.
+    /// Sets the gateway that the commands came from in their origins.
     func setAsker(_ node: Int) {
         for index in entries.indices {
             entries[index].command.origin = entries[index].command.origin.asked(by: node)
         }
     }
 
-    /// Copies the command and everything it points to.
+    /// Copies the command and all bytes that it points to.
     func append(_ command: borrowing PublishCommand) {
         var copy = copy command
         let offset = byteCount
         let empty = UnsafeRawBufferPointer(start: nil, count: 0)
         let counts = (add(copy.payload), add(copy.collapseKey), add(copy.alertTitle), add(copy.alertBody))
-        // What these views point to is gone when the command is handed out: only their lengths count then.
+        // The source bytes of these views are gone when the command is read. Only the lengths remain valid.
         copy.contents.forEach { content in
             _ = add(content.body)
             _ = add(content.collapseID)
@@ -64,9 +64,9 @@ final class CommandBatch: @unchecked Sendable {
         entries.append(Entry(command: copy, offset: offset, byteCounts: counts))
     }
 
-    /// Hands each command out with its pointers set; they are valid during the call.
+    /// Passes each command to `body` with its pointers set; the pointers are valid only during the call.
     ///
-    /// `foresee` gets the device of one that is some places behind.
+    /// `foresee` receives the device of a later command, for a prefetch.
     func forEach(foresee: (DeviceID) -> Void = { _ in }, _ body: (borrowing PublishCommand) -> Void) {
         for (index, entry) in entries.enumerated() {
             if index + Self.foreseenCount < entries.count { foresee(entries[index + Self.foreseenCount].command.cid) }

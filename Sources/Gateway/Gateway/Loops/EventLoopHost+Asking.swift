@@ -1,16 +1,16 @@
 internal import EventLoops
 
-// Questions between the hosts of one process, such as for their figures: the only file that submits work to a loop and gets an
-// answer. A closure cannot cross a link; a question to any gateway is a `PartitionRequest`.
+// Questions between the hosts of one process, such as for metrics. No other file submits work to a loop and waits for its result.
+// A closure cannot be sent to another gateway; use a `PartitionRequest` for that.
 extension EventLoopHost {
-    /// Runs `work` on a loop, then `then` with its answer on this one; each in a separate turn.
+    /// Runs `work` on a loop, then `then` with its result on this loop; each runs in a separate turn.
     func ask<Answer: Sendable>(
         _ target: Int, _ work: @escaping @Sendable (EventLoopHost) -> Answer, then: @escaping (Answer) -> Void
     ) {
         ask(target, waiting: { member, reply in reply(work(member)) }, then: then)
     }
 
-    /// The same where the answer comes later: `work` keeps `reply` and calls it once.
+    /// Runs `work` on a loop for a result that comes later; `work` keeps `reply` and calls it once.
     func ask<Answer: Sendable>(
         _ target: Int,
         waiting work: @escaping @Sendable (EventLoopHost, _ reply: @escaping @Sendable (Answer) -> Void) -> Void,
@@ -22,7 +22,7 @@ extension EventLoopHost {
         }
     }
 
-    /// Asks every host, this one included; `then` gets all answers, in the order of the hosts.
+    /// Runs `work` on every host, this one included; `then` receives all results in the order of the hosts.
     func askAll<Answer: Sendable>(
         _ work: @escaping @Sendable (EventLoopHost) -> Answer, then: @escaping ([Answer]) -> Void
     ) {
@@ -30,7 +30,7 @@ extension EventLoopHost {
         for target in 0..<context.hostCount { ask(target, work) { gathering.take($0, at: target) } }
     }
 
-    /// Runs `work` on this loop in its next turn, when the caller has returned.
+    /// Runs `work` on this loop in its next turn, after the caller has returned.
     func inNextTurn(_ work: @escaping (EventLoopHost) -> Void) {
         let bound = LoopBound((member: self, work: work), on: loop)
         loop.submit { bound.wrapped.work(bound.wrapped.member) }
@@ -38,7 +38,9 @@ extension EventLoopHost {
 }
 
 extension GatewayContext {
-    /// Runs `work` on every loop; from any thread, which waits for nothing.
+    /// Submits `work` to every loop.
+    ///
+    /// Safe from any thread; does not wait.
     func tellAll(_ work: @escaping @Sendable (EventLoopHost) -> Void) {
         for member in hosts { member.submit(work) }
     }

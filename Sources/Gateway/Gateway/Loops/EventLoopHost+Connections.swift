@@ -2,12 +2,12 @@ internal import Delivery
 internal import EventLoops
 internal import Wire
 
-// Connections of an event loop before their sessions: let in, timed and counted.
+// Limits, timeouts and counts of connections that have no session yet.
 extension EventLoopHost {
-    /// Counts a new connection; false when there are too many and none can be displaced.
+    /// Counts a new connection; returns `false` if the limit is reached and no other connection can be displaced.
     ///
-    /// The connection that has waited longest for its Hello is displaced, so silent connections keep no others out. After `true` the
-    /// caller owes `endHandshake` and `endConnection`.
+    /// The connection that has waited longest for its Hello is displaced, so silent connections cannot block new ones. After
+    /// `true` the caller must call `endHandshake` and `endConnection`.
     func admit(_ kind: ConnectionKind, from peer: SocketAddress?) -> Bool {
         let count = kind == .device ? context.connections.devices : context.connections.senders
         _ = count.enter(limit: .max)
@@ -28,7 +28,7 @@ extension EventLoopHost {
         return false
     }
 
-    /// Counts a device in that another gateway relays, and that has said Hello there; false when there are too many.
+    /// Counts a device that another gateway relays after its Hello; returns `false` if the limit is reached.
     func admitRelayed() -> Bool {
         _ = context.connections.devices.enter(limit: .max)
         if hasRoomForDevices { return true }
@@ -42,7 +42,7 @@ extension EventLoopHost {
             devices: context.connections.devices.value, relayEnds: context.cluster?.links.relayEndCount ?? 0)
     }
 
-    /// The newcomer is in the process's counts already, and not yet among the loop's streams.
+    /// The new connection is already in the process's counts, but not yet among the loop's streams.
     private func isRoom(for kind: ConnectionKind, _ count: SharedCount) -> Bool {
         let allowed = snapshot.connections
         switch kind {
@@ -58,7 +58,7 @@ extension EventLoopHost {
         }
     }
 
-    /// Lets an admitted connection wait for its Hello, so long and no longer.
+    /// Starts the Hello timeout of an admitted connection.
     func beginHandshake(_ connection: some Handshaking, from peer: SocketAddress?) {
         let deadline = loop.now + UInt64(limits.helloTimeoutMilliseconds)
         let network = peer?.network ?? 0
@@ -68,7 +68,7 @@ extension EventLoopHost {
             : senderHandshakes.append(connection, network: network, deadline: deadline)
     }
 
-    /// One step of a device's handshake is over: the next one has as long again.
+    /// Restarts the timeout after a completed step of a device's handshake.
     func renewHandshake(_ device: DeviceHandshake) {
         let deadline = loop.now + UInt64(limits.helloTimeoutMilliseconds)
         device.handshakePlace = handshakes.renew(device.handshakePlace, deadline: deadline)
@@ -84,7 +84,7 @@ extension EventLoopHost {
         }
     }
 
-    /// A connection is over; one that only moves to another loop stays counted.
+    /// Counts a closed connection; a connection that moves to another loop stays counted.
     func endConnection(_ kind: ConnectionKind) {
         switch kind {
         case .device: context.connections.devices.leave()
@@ -92,14 +92,14 @@ extension EventLoopHost {
         }
     }
 
-    /// How long a peer that has closed its half gets the answers to what it sent before.
+    /// The time, in milliseconds, to send pending answers to a peer that has closed its sending side.
     static let halfClosedMilliseconds: UInt64 = 10_000
 }
 
-/// The listeners of one event loop, and the counts that the log has had.
+/// The listeners of one event loop, and the parts of their counters that were already logged.
 struct HostListeners {
     private var all: [Listener] = []
-    /// Those of `publicHandler`'s servers.
+    /// The listeners of `publicHandler`'s servers.
     private(set) var publicHTTP: [Listener] = []
     private var reportedAcceptFailures: UInt64 = 0
     private var reportedHeaders: UInt64 = 0
@@ -110,7 +110,8 @@ struct HostListeners {
         if isPublicHTTP { publicHTTP.append(listener) }
     }
 
-    /// Logs and counts failed accepts, refused PROXY headers and balancers' probes; once a second, whatever peers send.
+    /// Logs and counts failed accepts, refused PROXY headers and health checks of load balancers; called once a second, whatever
+    /// peers send.
     mutating func report(to host: EventLoopHost) {
         let failures = all.reduce(0) { $0 + $1.exhaustedCount }
         if failures > reportedAcceptFailures {

@@ -5,8 +5,8 @@ internal import PushAPI
 internal import Quotas
 internal import Wire
 
-// Messages on their way to a partition, of this loop, of another one or of another gateway, and answers on their way back.
-// A new `LoopMessage` needs its lines here and nowhere else. A new question needs none: it is a `PartitionRequest`.
+// Routing of messages to partitions on this loop, on another loop or on another gateway, and of their answers. A new
+// `LoopMessage` case needs changes only in this file. A new question needs none: it is a `PartitionRequest`.
 extension EventLoopHost {
     func publish(_ command: borrowing PublishCommand, _ permit: PublishPermit) {
         let isCovered = permit.covers(command.app)
@@ -28,12 +28,12 @@ extension EventLoopHost {
         if let partition = servingPartition(target) { partition.take(fanout) } else { send(.list(fanout), to: target) }
     }
 
-    /// Prefetches into the cache the record of a device that a command is about to use; on a single node only.
+    /// Prefetches the record of a device that a command is about to use; does nothing in a cluster.
     func foresee(_ cid: DeviceID) {
         if context.cluster == nil { partition(index)?.foresee(cid) }
     }
 
-    /// As much of a device's record as most commands use.
+    /// The part of a device's record that most commands use, in bytes.
     static let recordByteCount = 128
 
     /// Sends a connection to the host of its device's partition.
@@ -41,7 +41,7 @@ extension EventLoopHost {
         let other = target % context.hostCount
         guard loop.hasOwnTable else { return send(.adopt(adopted), toHost: other) }
         guard !context.hosts[other].pass(adopted) else { return }
-        // The connection is closed. Its client reconnects after its own backoff.
+        // The pass failed and the connection is closed. Its client reconnects after its own backoff.
         metrics.count(.mailboxRefusals)
         endConnection(.device)
     }
@@ -59,7 +59,7 @@ extension EventLoopHost {
 
     // MARK: Out
 
-    /// Sends what the turn gathered to the hosts of its partitions, here and on other gateways.
+    /// Sends the turn's messages to the hosts of their partitions, on this gateway and on others.
     private func dispatchPartitions() {
         guard !core.pointee.addressed.isEmpty else { return }
         let targets = core.pointee.addressed
@@ -90,13 +90,13 @@ extension EventLoopHost {
             }
             guard !core.pointee.mail[other].items.isEmpty else { continue }
             if mailboxes[other].send(contentsOf: &core.pointee.mail[other].items) { continue }
-            // One turn's messages may be more than a mailbox holds at all, so they go in pieces.
+            // One turn's messages may exceed the capacity of a mailbox, so they are sent in pieces.
             mailboxes[other].send(prefixOf: &core.pointee.mail[other].items)
             refuse(&core.pointee.mail[other].items)
         }
     }
 
-    /// Sends what is for a partition to the gateway that owns it.
+    /// Sends a partition's messages to the gateway that owns it.
     private func dispatch(to target: Int, at owner: Int, of cluster: ClusterContext) {
         if owner != 0, cluster.links.send(&core.pointee.outgoing[target].messages, part: target, to: owner) { return }
         for message in core.pointee.outgoing[target].messages {
@@ -109,7 +109,7 @@ extension EventLoopHost {
         answerDeferredSoon()
     }
 
-    /// Announces this host's broadcasts to partitions that a full or broken link kept them from; about once a second.
+    /// Repeats broadcast announcements that a full or broken link has lost; called about once a second.
     func tellAgain() {
         guard !core.pointee.untold.isEmpty else { return }
         let untold = core.pointee.untold
@@ -121,17 +121,19 @@ extension EventLoopHost {
 
     func dispatchRemoteAnswers() {
         for (node, batch) in core.pointee.remoteAnswers {
-            // Where the link is broken, its other end has answered the questions itself.
+            // If the link is broken, the asking gateway has already answered these questions as busy.
             _ = context.cluster?.links.send(batch, loop: 0, to: node)
             context.spares.keep(batch)
         }
         core.pointee.remoteAnswers.removeAll(keepingCapacity: true)
     }
 
-    /// Answers what cannot be asked now, so that the caller asks again.
+    /// Answers all questions in the message as busy, so that their callers retry.
     func answerBusy(_ message: LoopMessage) { message.forEachBusyAnswer { answer($0) } }
 
-    /// Handles items that a full mailbox refused: publishes are answered as busy, others wait for a later turn, a tick at most.
+    /// Handles items that a full mailbox refused.
+    ///
+    /// Publishes are answered as busy; other messages are sent again at the next tick at the latest.
     private func refuse(_ items: inout [Mail]) {
         guard !items.isEmpty else { return }
         metrics.count(.mailboxRefusals)
@@ -150,7 +152,7 @@ extension EventLoopHost {
             switch mail.message {
             case .publishes, .request, .list:
                 guard let partition = servingPartition(mail.partition) else {
-                    // The partition was given away while the message was on its way.
+                    // The partition was released while the message was in a queue.
                     answerBusy(mail.message)
                     answerDeferredSoon()
                     continue
@@ -183,19 +185,19 @@ extension EventLoopHost {
         }
     }
 
-    /// Answers a question that no shard answers.
+    /// Answers a question without the shard.
     func reply(_ answer: any Codable & Sendable, to origin: Origin) {
         self.answer(.answered(origin, answer))
         answerDeferredSoon()
     }
 
-    /// Answers a question of which nothing was done.
+    /// Answers a question as busy, because no work was done for it.
     func replyBusy(to origin: Origin) {
         answer(.answered(origin, nil))
         answerDeferredSoon()
     }
 
-    /// Takes answers to this loop itself once the caller has returned.
+    /// Delivers answers to this loop's own questions after the caller has returned.
     func answerDeferredSoon() {
         guard !core.pointee.deferred.isEmpty else { return }
         inNextTurn { $0.answerDeferred() }
@@ -214,8 +216,8 @@ extension EventLoopHost {
 
     func take(_ answer: LoopAnswer) {
         guard var route = Route(answer.origin.route) else { return }
-        // An answer over a link has this gateway's number. The next step may concern one of its own partitions, whose answer needs
-        // no link.
+        // An answer from a link carries this gateway's number. It is cleared, because the answer may cause a question to a local
+        // partition, whose answer needs no link.
         route.node = 0
         switch answer {
         case .published(let origin, let outcome):
@@ -244,14 +246,14 @@ extension EventLoopHost {
             forEachPartition { partition in partition.withShard { $0.forgetBroadcast(task, app) } }
         case .tokenRevoked(let token): publicHandler.revoke(token)
         case .appsChanged(let version): if index == 0 { followApps(upTo: version) }
-        // For the membership, which is no loop's.
+        // The membership thread handles this case.
         case .registerChanged: break
         }
     }
 }
 
 extension GatewayContext {
-    /// Passes news to every host here, and to each other gateway as soon as a link reaches it.
+    /// Sends news to every local host at once, and to each other gateway once it is connected.
     func tellEveryGateway(_ news: GatewayNews) {
         tellAll { $0.take(news) }
         cluster?.links.tell(news)

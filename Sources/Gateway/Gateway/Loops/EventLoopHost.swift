@@ -5,27 +5,27 @@ internal import MessageStore
 internal import PushAPI
 internal import Wire
 
-/// One event loop and what serves there: listeners, connections before their Hello, HTTP, senders, and the mail to others.
+/// One event loop and the work on it: listeners, connections before their Hello, HTTP, senders, and messages to other hosts.
 ///
-/// Confined to its loop's thread; other threads reach it through `HostHandle` and its mailbox. The devices, their sessions
-/// and their store are with the partitions that it hosts: those whose numbers are its own modulo the number of hosts.
+/// Confined to its loop's thread. Other threads reach it through `HostHandle` and its mailbox. The partitions it hosts own the
+/// devices, sessions and stores. A host has the partitions whose number modulo the number of hosts is its index.
 final class EventLoopHost {
     let index: Int
     let loop: EventLoop
-    /// Shared by all hosts; changed by none.
+    /// Shared by all hosts of the process.
     let context: GatewayContext
     private(set) var snapshot: GatewaySnapshot
     let core: UnsafeMutablePointer<Core>
     private(set) var mailboxes: [Mailbox<Mail>] = []
     private var lastSecond: UInt64 = 0
-    /// The time of the next exchange of queue counts between gateways.
+    /// The loop time of the next exchange of queue counts between gateways.
     var nextQueueExchange: UInt64 = 0
     private var pace = CPUShare()
-    /// Senders and lists that have more than their slices wait, until the loop has slept its share.
+    /// Whether senders and lists beyond their apps' slices are paused to limit the loop's CPU time.
     private(set) var isPausing = false
     var handshakes = HandshakeQueue()
     var senderHandshakes = HandshakeQueue()
-    /// Shared by the listeners of this loop.
+    /// The limits on HTTP connections, shared by the listeners of this loop.
     let publicRoom: HTTPConnectionLimit
     let adminRoom: HTTPConnectionLimit
     var listeners = HostListeners()
@@ -39,54 +39,53 @@ final class EventLoopHost {
     private(set) lazy var directoryHandler = DirectoryHandler(self)
     private(set) lazy var adminHandler = AdminHandler(self)
     private(set) lazy var campaigns = TaskHandler(self)
-    /// Requests of business servers about feeds.
     private(set) lazy var feeds = FeedHandler(self)
     private(set) lazy var appInquiry = AppInquiry(self)
-    /// The counters of shards that are no longer here: counters of `/metrics` never fall.
+    /// The counters of partitions that this host has released, so that counters in `/metrics` never decrease.
     private(set) var endedFigures = EndedFigures()
 
-    /// Messages of this turn for one partition.
+    /// The messages of this turn for one partition.
     struct Outgoing {
         var publishes: CommandBatch?
         var messages: [LoopMessage] = []
         var isEmpty: Bool { publishes == nil && messages.isEmpty }
     }
 
-    /// Mail of this turn for one host of this gateway.
+    /// The messages of this turn for one host of this gateway.
     struct HostMail {
         var answers: AnswerBatch?
         var items: [Mail] = []
     }
 
-    /// The fields that every message changes.
+    /// The fields that change with every message.
     ///
-    /// It stands behind a pointer, because each access to a class's own variable is checked at run time for overlaps
-    /// with others: at some 90 instructions an access those checks were a sixth of what a message cost.
+    /// They are behind a pointer because Swift checks each access to a class's stored variable for exclusivity at run time. The
+    /// checks cost about 90 instructions an access, a sixth of the cost of a message.
     struct Core: ~Copyable {
-        /// The partitions that this host has, by number; the places of others are empty.
+        /// The partitions of this host, indexed by number; other entries are `nil`.
         var partitions: [Partition?]
         var deferred: [LoopAnswer] = []
         var round: [LoopAnswer] = []
         var isAnswering = false
-        /// By partition.
+        /// Indexed by partition.
         var outgoing: [Outgoing]
-        /// Partitions with something in `outgoing`.
+        /// The partitions with messages in `outgoing`.
         var addressed: [Int] = []
-        /// By host.
+        /// Indexed by host.
         var mail: [HostMail]
-        /// For each of this host's partitions, those that news of its broadcasts did not reach.
+        /// For each of this host's partitions, the partitions that an announcement of its broadcasts did not reach.
         var untold: [Int: Set<Int>] = [:]
-        /// Answers to other gateways, by their numbers.
+        /// Answers to other gateways, by gateway number.
         var remoteAnswers: [Int: AnswerBatch] = [:]
         var shares = AppShares()
         var clock: ClockMapping
         var cachedNow: GatewayTime = 0
         var metrics = LoopMetrics()
         var requests = PendingRequests()
-        // `admit` keeps the configured limit, which is for all loops together and may change.
+        // The table is not limited here. `admit` enforces the configured limit, which covers all loops and may change.
         var senders = StampedTable<SenderConnection>(limit: Route.slotLimit)
         var frameByteLimit: Int
-        /// Of what a device sends.
+        /// The largest body of a frame from a device.
         var deviceFrameByteLimit: Int
 
         /// Gateway time, read once a turn.
@@ -109,11 +108,11 @@ final class EventLoopHost {
     }
 
     var clock: ClockMapping { core.pointee.clock }
-    /// The largest body of a frame; asked for with each one.
+    /// The largest body of a frame; read for each frame.
     var frameByteLimit: Int { core.pointee.frameByteLimit }
     var deviceFrameByteLimit: Int { core.pointee.deviceFrameByteLimit }
 
-    /// Made on the thread that starts the gateway, before the loop runs.
+    /// Called on the thread that starts the gateway, before the loop runs.
     init(index: Int, loop: EventLoop, context: GatewayContext, snapshot: GatewaySnapshot, clock: ClockMapping) {
         (self.index, self.loop, self.context, self.snapshot) = (index, loop, context, snapshot)
         publicRoom = HTTPConnectionLimit(limit: snapshot.connections.http / context.hostCount)
@@ -130,7 +129,7 @@ final class EventLoopHost {
         openHandshakeGate()
         loop.onTurnEnd(.beforeFlush) { [unowned self] in endTurn() }
         loop.onStop { [unowned self] in
-            // The last turn's writes go to the committer before the shards end.
+            // The last turn's writes must reach the committer before the shards end.
             forEachPartition { partition in
                 partition.store.turnEnded()
                 partition.store.close()
@@ -153,31 +152,31 @@ final class EventLoopHost {
 
     // MARK: Partitions
 
-    /// A partition of this host; `nil`: another gateway's, another host's, or none has it.
+    /// Returns a partition of this host; `nil` if another host or gateway has it, or if it has no owner.
     @inline(__always)
     func partition(_ number: Int) -> Partition? { core.pointee.partitions[number] }
 
-    /// The same for work that begins: `nil`, too, for a partition that is being released.
+    /// Returns a partition that accepts new work: `nil`, too, for one that is being released.
     @inline(__always)
     func servingPartition(_ number: Int) -> Partition? {
         guard let partition = core.pointee.partitions[number], partition.isServing else { return nil }
         return partition
     }
 
-    /// Visits those that are here, in the order of their numbers.
+    /// Visits the host's partitions in the order of their numbers.
     func forEachPartition(_ body: (Partition) -> Void) {
         for number in stride(from: index, to: context.partitionCount, by: context.hostCount) {
             if let partition = core.pointee.partitions[number] { body(partition) }
         }
     }
 
-    /// Puts a partition in service.
+    /// Opens a partition.
     ///
     /// - Parameters:
-    ///   - number: one of this host's, which it does not have.
-    ///   - start: what was read of its store.
-    ///   - welcomesDevices: false where others' broadcasts are still to be learnt.
-    /// - Returns: the partition.
+    /// - number: The number of a partition that belongs to this host and is not open.
+    /// - start: The store and the rows read from it.
+    /// - welcomesDevices: `false` if the broadcasts of other partitions must be fetched first.
+    /// - Returns: The partition.
     @discardableResult
     func open(_ number: Int, _ start: PartitionStart, welcomesDevices: Bool = true) -> Partition {
         precondition(number % context.hostCount == index && core.pointee.partitions[number] == nil)
@@ -189,7 +188,7 @@ final class EventLoopHost {
         return partition
     }
 
-    /// Drops a partition whose store is closed.
+    /// Removes a partition whose store is closed.
     func remove(_ partition: Partition) {
         let apps = snapshot.settings.map(\.key)
         endedFigures.add(partition.statistics, apps, partition.core.pointee.shard.statistics(of: apps))
@@ -198,37 +197,37 @@ final class EventLoopHost {
         shareOut()
     }
 
-    /// Another partition came or left: each has another share of what the loop may hold.
+    /// Divides the loop's limits among its partitions again, after one was opened or removed.
     private func shareOut() {
         let limits = shardLimits
         forEachPartition { $0.setLimits(limits) }
     }
 
-    /// A partition's share of what the event loop may hold.
+    /// One partition's share of the loop's limits.
     ///
-    /// So a gateway holds no more when it has all partitions, and no less when it has a few.
+    /// The limits are divided, so a gateway's memory bound does not depend on its number of partitions.
     var shardLimits: ShardLimits {
         var count = 0
         forEachPartition { _ in count += 1 }
         return snapshot.limits.shardLimits.share(of: max(1, count))
     }
 
-    /// Hellos at partitions whose stores are stalled.
+    /// The number of Hellos at partitions whose stores are stalled.
     var standingHelloCount: Int {
         var count = 0
         forEachPartition { if $0.isStandingStill { count += $0.sessions.openingCount } }
         return count
     }
 
-    /// Another history of the store is in force.
+    /// Applies a new store history, which a store gets when its content was reset to an older state.
     func begin(_ history: StoreHistory) {
         forEachPartition { partition in partition.withShard { $0.begin(history) } }
         publicHandler.historyBegan()
-        // The store may have lost changes of apps that this gateway follows.
+        // The store may have lost changes of apps that this gateway already applied.
         if index == 0 { followApps() }
     }
 
-    /// Opens this host's mailbox; to be called before any loop runs.
+    /// Opens this host's mailbox; must be called before any loop runs.
     func openMailbox() -> Mailbox<Mail> {
         Mailbox(into: loop, capacity: snapshot.limits.mailboxItems) { [unowned self] items in receive(items) }
     }
@@ -242,7 +241,7 @@ final class EventLoopHost {
     var registry: AppRegistry { snapshot.registry }
     var log: Log { context.log }
 
-    /// The control thread moved the clock's mapping; the machine's clock stands so far ahead of it.
+    /// Applies a new clock mapping from the control thread; `offset` is how far the machine's clock is ahead of gateway time.
     func setClock(_ mapping: ClockMapping, offset: Int64 = 0) {
         core.pointee.clock = mapping
         core.pointee.cachedNow = 0
@@ -252,9 +251,9 @@ final class EventLoopHost {
 
     // MARK: Turn
 
-    /// Gives sessions a fresh period after the process or its machine was stopped.
+    /// Restarts the session timeouts after the process or its machine was suspended.
     private func stoodStill(for milliseconds: UInt64) {
-        // A shorter one is within the slack of each heartbeat.
+        // Heartbeat timeouts have enough slack for shorter suspensions.
         guard milliseconds >= Self.standstillMilliseconds else { return }
         forEachPartition { partition in partition.withShard { $0.stoodStill(now: now) } }
         log.write(.warning, .loopStoodStill, [.loop: LogValue(index), .milliseconds: LogValue(milliseconds)])
@@ -280,9 +279,9 @@ final class EventLoopHost {
         directoryHandler.tick()
     }
 
-    /// Sends off what the turn gathered: batches to the committer, messages to the other hosts and gateways.
+    /// Flushes the turn's work: batches to the committer, messages to other hosts and gateways.
     private func endTurn() {
-        // News of jobs may lead to leases, which are writes of this turn.
+        // Announced jobs may be leased at once, and leases are writes of this turn.
         forEachPartition { $0.passJobNews() }
         forEachPartition { $0.turnEnded() }
         dispatch()
@@ -298,7 +297,7 @@ final class EventLoopHost {
         if !rested.isEmpty || publicHandler.mayGoOn { resume(rested) }
     }
 
-    /// Whether what is beyond the apps' slices waits; if so, the loop's timer makes the turn that ends the wait.
+    /// Returns whether work beyond the apps' slices is paused; if so, the loop's timer starts the turn that ends the pause.
     private func mustPause() -> Bool {
         var isDealingLater = false
         if core.pointee.shares.isContended {
@@ -312,7 +311,7 @@ final class EventLoopHost {
         return true
     }
 
-    /// Resumes throttled senders and waiting requests, in the next turn.
+    /// Resumes throttled senders and waiting requests in the next turn.
     private func resume(_ rested: [AppShares.Connection]) {
         inNextTurn { member in
             for connection in rested { member.senders[connection.slot, connection.stamp]?.rested() }
@@ -320,7 +319,7 @@ final class EventLoopHost {
         }
     }
 
-    /// A new configuration is in force.
+    /// Applies a new configuration.
     func reload(_ snapshot: GatewaySnapshot) {
         let disabled = registry.disabled(in: snapshot.registry)
         self.snapshot = snapshot
@@ -334,7 +333,7 @@ final class EventLoopHost {
         adminHandler.reload(snapshot)
     }
 
-    /// A caller waits for an answer that is not out yet.
+    /// Whether a caller waits for an answer that was not sent yet.
     var hasWorkUnderWay: Bool {
         var isSenderOwed = false
         senders.forEach { _, _, sender in isSenderOwed = isSenderOwed || sender.isOwedAnswers }
@@ -344,7 +343,7 @@ final class EventLoopHost {
             || handoff.hasWorkUnderWay || campaigns.coordinator.hasWorkUnderWay || core.pointee.requests.count > 0
     }
 
-    /// Each may close itself, which changes the table.
+    /// The open senders, as a copy: a sender that closes itself changes the table.
     var openSenders: [SenderConnection] {
         var all: [SenderConnection] = []
         senders.forEach { _, _, connection in all.append(connection) }
@@ -353,7 +352,7 @@ final class EventLoopHost {
 
     /// Closes every connection because the gateway stops.
     func beginStop() {
-        // Every Close frame goes out at once, and each peer has its time to read it.
+        // All Close frames are sent at once, so that each peer has the full time to read its frame.
         loop.closingStreamLimit = .max
         welcomes.dismissAll(.stopping)
         forEachPartition { $0.sessions.closeAll() }
@@ -363,7 +362,7 @@ final class EventLoopHost {
         if let rows = servingPartition(0)?.ownRows { rows.writeRates() } else { exchangeRates() }
     }
 
-    /// Names what waits for an answer on this loop.
+    /// Returns the route of an answer to a slot of this loop.
     func route(_ kind: Route.Kind, _ slot: UInt32, _ stamp: UInt32) -> Route {
         Route(kind, node: 0, loop: index, slot: slot, stamp: stamp)
     }

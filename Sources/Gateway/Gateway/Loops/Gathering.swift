@@ -1,20 +1,20 @@
-/// Answers that come one by one, in any order, handed on together when the last is in.
+/// A collection of answers that arrive in any order and are passed on together after the last one.
 ///
-/// A caller asks several loops, or several devices' loops, and goes on once. Like all of a loop it belongs to one thread.
+/// Confined to one thread.
 final class Gathering<Answer> {
     private var answers: [Answer?]
     private var missing: Int
     private var done: (([Answer]) -> Void)?
 
     /// - Parameters:
-    ///   - count: how many answers there will be; with none, `done` is called at once.
-    ///   - done: gets the answers in the order of their places.
+    /// - count: The number of answers. If 0, `done` is called at once.
+    /// - done: Receives the answers in the order of their places.
     init(count: Int, done: @escaping ([Answer]) -> Void) {
         (answers, missing, self.done) = (Array(repeating: nil, count: count), count, done)
         finishIfComplete()
     }
 
-    /// Takes the answer of a place; a second one for the same place changes nothing.
+    /// Stores the answer of a place; a second answer for the same place is ignored.
     func take(_ answer: Answer, at place: Int) {
         guard answers.indices.contains(place), answers[place] == nil else { return }
         answers[place] = answer
@@ -22,7 +22,7 @@ final class Gathering<Answer> {
         finishIfComplete()
     }
 
-    /// Takes an answer where only their number counts: in the order in which they come.
+    /// Stores an answer at the next free place, for callers that need only the number of answers.
     func take(_ answer: Answer) { take(answer, at: answers.count - missing) }
 
     var isComplete: Bool { missing == 0 }

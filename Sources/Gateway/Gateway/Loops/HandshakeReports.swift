@@ -1,16 +1,16 @@
 internal import Cryptography
 internal import EventLoops
 
-/// Counts what became of TLS handshakes, and tells the operator of clients whose certificates were refused.
+/// Counts the results of TLS handshakes, and logs clients whose certificates were refused.
 extension EventLoopHost {
-    /// Opens the gate of this event loop's TLS handshakes; once.
+    /// Installs the limits on this event loop's TLS handshakes; must be called once.
     func openHandshakeGate() {
         loop.handshakeGate = HandshakeGate(on: loop, rules: handshakeRules)
         loop.peerBudget = context.peers.budget
         loop.onHandshake { [unowned self] in note($0) }
     }
 
-    /// New limits are in force.
+    /// Applies changed limits.
     func reloadHandshakeGate() { loop.handshakeGate?.rules = handshakeRules }
 
     private var handshakeRules: HandshakeGate.Rules {
@@ -28,7 +28,7 @@ extension EventLoopHost {
         case .timedOut: metrics.count(.handshakeTimedOut)
         case .failed(.certificate, let text, let peer, let listener):
             metrics.count(.handshakeForCertificate)
-            // At most 20 lines in ten seconds; the rest is counted.
+            // The log writes at most 20 such lines in ten seconds and counts the others.
             log.write(
                 .warning, .clientCertificateRefused,
                 [.listener: .text(listener), .address: .text(peer?.description ?? ""), .reason: .text(text)])

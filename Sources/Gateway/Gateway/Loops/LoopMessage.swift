@@ -5,20 +5,20 @@ internal import EventLoops
 internal import PushAPI
 internal import Wire
 
-/// A message from one host to another, of this gateway or over a link.
+/// A message from one host to another, in this process or over a link.
 enum LoopMessage: Sendable {
-    // For a partition.
+    // Messages for a partition.
 
     /// Publishes for devices of one partition.
     case publishes(CommandBatch)
-    /// A question, and where its answer goes.
+    /// A question, and the origin that its answer returns to.
     case request(any PartitionRequest, Origin)
-    /// A list's devices of one partition.
+    /// The devices of a list that belong to one partition.
     case list(Fanout)
 
-    // For the host.
+    // Messages for the host.
 
-    /// Answers to what the receiving host asked.
+    /// Answers to questions of the receiving host.
     case answers(AnswerBatch)
     /// A connection whose Hello names a device of one of the host's partitions.
     case adopt(AdoptedConnection)
@@ -29,32 +29,32 @@ enum LoopMessage: Sendable {
 /// An item of a host's mailbox.
 struct Mail: Sendable {
     var message: LoopMessage
-    /// The partition that the message is for; means nothing for a message to the host.
+    /// The partition that receives the message; ignored for a message to the host.
     var partition: Int
 
     init(_ message: LoopMessage, partition: Int = 0) { (self.message, self.partition) = (message, partition) }
 }
 
-/// News for all hosts of all gateways, whatever partitions they have.
+/// News for all hosts of all gateways, independent of their partitions.
 enum GatewayNews: Sendable, Codable, Hashable {
-    /// A partition has due jobs of the channel where it had none of an app.
+    /// A partition has due jobs of a channel for an app that had none there.
     case jobsAvailable(VendorChannel, part: Int)
-    /// The task does not take devices as its cached record says.
+    /// A cached record of the task is outdated.
     case taskChanged(TaskID)
-    /// The broadcast's home has closed it: every device that it was for has its end.
+    /// The broadcast is closed: its home has recorded the end for all its devices.
     case broadcastEnded(TaskID, AppKey)
-    /// The push API takes this token no more.
+    /// The push API must reject this token.
     case tokenRevoked(TokenID)
-    /// The apps of the admin API have this version now.
+    /// The admin API changed apps; the number is the new version of the app list.
     case appsChanged(UInt64)
-    /// The cluster's register has something new for the receiving gateway's membership.
+    /// The cluster register has a change that the receiving gateway's membership must read.
     case registerChanged
 }
 
-/// An answer on its way back to the loop that asked; the rare ones are indirect, so that a publish's is cheap to copy.
+/// An answer that returns to the asking loop; the rare case is indirect, so that publish answers stay cheap to copy.
 enum LoopAnswer: Sendable {
     case published(Origin, PublishOutcome)
-    /// A `PartitionRequest`'s `Answer`; `nil`: no answer, and the caller gets its question's `busy`.
+    /// A `PartitionRequest`'s `Answer`; `nil` if there is no answer, in which case the caller gets the request's `busy` value.
     indirect case answered(Origin, (any Codable & Sendable)?)
 
     var origin: Origin {
@@ -63,28 +63,28 @@ enum LoopAnswer: Sendable {
         }
     }
 
-    /// The owner took nothing; the caller retries later.
+    /// Returns the answer for a publish that its owner did not accept; the caller retries later.
     static func busy(_ command: borrowing PublishCommand) -> LoopAnswer {
         .published(command.origin, PublishOutcome(code: .busy, cid: command.cid, task: command.task))
     }
 }
 
-/// A connection that has said Hello, between its accepting host and the host of its device's partition.
+/// A connection after its Hello, on its way from the accepting host to the host of its device's partition.
 struct AdoptedConnection: Sendable {
     var connection: DetachedConnection
     var isSecure: Bool
     var hello: AdoptedHello
-    /// Another gateway took it from the device; this one has not counted it yet.
+    /// Whether the device is connected to another gateway, which relays it; this gateway has not counted it yet.
     var isRelayed = false
 
-    /// What travels beside the connection where descriptors must be copied from table to table.
+    /// The data sent with the connection if its descriptor must be copied to another descriptor table.
     struct Cargo: Sendable {
         var isSecure: Bool
         var hello: AdoptedHello
     }
 }
 
-/// The parts of a `HelloCommand` that are known before the session has a slot.
+/// The fields of a `HelloCommand` that are known before the session has a slot.
 struct AdoptedHello: Sendable {
     var app: AppKey
     var bucket: Bucket
@@ -101,17 +101,17 @@ struct AdoptedHello: Sendable {
 }
 
 extension LoopMessage {
-    /// Whether the message has no answer, and its sender sends it again.
+    /// Whether the message needs no answer because its sender repeats it.
     var isNotice: Bool {
         if case .request(let request, _) = self { type(of: request).isNotice } else { false }
     }
 
-    /// The partition whose broadcasts a notice is about.
+    /// Returns the partition whose broadcasts a notice is about.
     func home(of partitionCount: Int) -> Int? {
         if case .request(let request, _) = self { request.home(of: partitionCount) } else { nil }
     }
 
-    /// Whether a full mailbox refuses the message at once; another one waits for room.
+    /// Whether a full mailbox refuses the message at once; other messages wait for room.
     var isRefusedWhenFull: Bool {
         switch self {
         case .publishes, .list: true
@@ -126,19 +126,19 @@ extension LoopMessage {
         case .publishes(let batch): batch.forEach { body(.busy($0)) }
         case .list(let fanout): fanout.forEach { body(.busy($0)) }
         case .request(_, let origin): if origin != .none { body(.answered(origin, nil)) }
-        // The device reconnects after its own backoff.
+        // A device whose connection is dropped reconnects after its own backoff.
         case .adopt, .answers, .news: break
         }
     }
 
-    /// The same, gathered.
+    /// The busy answers of all questions in the message.
     var busyAnswers: [LoopAnswer] {
         var answers: [LoopAnswer] = []
         forEachBusyAnswer { answers.append($0) }
         return answers
     }
 
-    /// Writes into every question of the message which other gateway asked it.
+    /// Sets the asking gateway in the origin of every question in the message.
     mutating func setAsker(_ node: Int) {
         switch self {
         case .publishes(let batch): batch.setAsker(node)

@@ -1,31 +1,39 @@
 internal import Delivery
 
-/// Who asked, packed into `Origin.route`: a kind, a gateway and its loop, a slot of that loop's table and the slot's stamp.
+/// The address of an answer, packed into `Origin.route`: a kind, the asking gateway and loop, a slot of that loop's table and a
+/// stamp.
 ///
-/// The stamp tells a late answer from one for the slot's present occupant, so an occupant may simply leave.
+/// The stamp identifies the slot's occupant. A late answer for an earlier occupant is dropped, so an entry can be removed at any
+/// time.
 struct Route: Equatable, Sendable {
     enum Kind: UInt8, Sendable {
-        /// A `Publish` frame; the slot is the sender connection's, `Origin.request` its own number.
+        /// A `Publish` frame.
+        ///
+        /// The slot is the sender connection's; `Origin.request` is the sender's own number.
         case sender = 1
-        /// An HTTP push; the slot is a pending push's, `Origin.request` the item's index.
+        /// An HTTP push.
+        ///
+        /// The slot is a pending push's; `Origin.request` is the item's index.
         case push
-        /// A question to a partition; the slot is the one in `PendingRequests`.
+        /// A question to a partition; the slot is in `PendingRequests`.
         case request
-        /// A device of a list; the slot is the pending list's, `Origin.request` the device's place.
+        /// A device of a list.
+        ///
+        /// The slot is the pending list's; `Origin.request` is the device's index.
         case list
     }
 
     static let slotLimit = 1 << 22
     static let loopLimit = 1 << 10
     static let nodeLimit = 1 << 10
-    /// The bits of a stamp that travel; tables that make stamps keep within them.
+    /// The bits of a stamp that fit into a route; tables that issue stamps must stay within them.
     static let stampMask: UInt32 = (1 << 18) - 1
 
     var kind: Kind
-    /// The other gateway that asked, by its number in the cluster; 0: this one, whatever number it has.
+    /// The cluster number of the asking gateway; 0 for this gateway.
     ///
-    /// A gateway's own routes have no number, so what it asked finds the way back after it got another one. Who takes a
-    /// message off a link writes the number of the link's peer into it (`LoopMessage.setAsker`).
+    /// This gateway's own routes use 0, so answers find their way even if its cluster number changes. The receiver of a message
+    /// from a link sets the number of the link's peer (`LoopMessage.setAsker`).
     var node: Int
     var loop: Int
     var slot: UInt32
@@ -36,7 +44,7 @@ struct Route: Equatable, Sendable {
         (self.slot, self.stamp) = (slot, stamp & Self.stampMask)
     }
 
-    /// `nil` for `Origin.none` and anything else that no loop made.
+    /// Returns `nil` for `Origin.none` and for any word that no loop has issued.
     init?(_ word: UInt64) {
         guard let kind = Kind(rawValue: UInt8(word >> 60)) else { return nil }
         self.kind = kind
@@ -50,16 +58,16 @@ struct Route: Equatable, Sendable {
         UInt64(kind.rawValue) << 60 | UInt64(node) << 50 | UInt64(loop) << 40 | UInt64(slot) << 18 | UInt64(stamp)
     }
 
-    /// The bits of a word that name the gateway.
+    /// The bits of a word that hold the gateway's number.
     static let nodeMask = UInt64(nodeLimit - 1) << 50
 
     func origin(_ request: UInt64) -> Origin { Origin(route: word, request: request) }
 }
 
 extension Origin {
-    /// The same question, as it was asked by another gateway.
+    /// Returns the origin with the number of the asking gateway.
     func asked(by node: Int) -> Origin {
-        // Nobody waits for an answer to it.
+        // `Origin.none` means that the question needs no answer.
         guard self != .none else { return self }
         return Origin(route: route & ~Route.nodeMask | UInt64(node) << 50 & Route.nodeMask, request: request)
     }

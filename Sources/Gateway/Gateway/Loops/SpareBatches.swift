@@ -1,19 +1,20 @@
 internal import Platform
 
-/// Emptied batches for whichever loop sends next: a turn takes the lock once or twice, and allocates nothing.
+/// A pool of empty batches; it avoids allocations, at the cost of one or two lock operations a turn.
 ///
-/// Shared by all loops, because traffic may go one way: then one loop would only ever give and another only take.
+/// The pool is shared by all loops because traffic may flow in one direction only. Each loop's own pool would then either
+/// overflow or stay empty.
 final class SpareBatches: Sendable {
     private let commands = Lock<[CommandBatch]>([])
     private let answers = Lock<[AnswerBatch]>([])
 
-    /// Kept of each kind; a pair of loops has a few under way.
+    /// The most batches kept of each kind; a pair of loops has only a few in flight.
     private static let limit = 32
 
     func takeCommands() -> CommandBatch { commands.withLock { $0.popLast() } ?? CommandBatch() }
     func takeAnswers() -> AnswerBatch { answers.withLock { $0.popLast() } ?? AnswerBatch() }
 
-    /// Takes back what was read to its end.
+    /// Returns a fully read batch to the pool.
     func keep(_ batch: CommandBatch) {
         guard batch.empty() else { return }
         commands.withLock { if $0.count < Self.limit { $0.append(batch) } }

@@ -1,5 +1,4 @@
-/// A loop's table of whatever waits for an answer: slots with a stamp each, so that a late answer for an earlier
-/// occupant finds nothing.
+/// A loop's table of pending requests; each slot has a stamp, so a late answer for an earlier occupant finds nothing.
 struct StampedTable<Element> {
     private struct Slot {
         var stamp: UInt32
@@ -14,7 +13,9 @@ struct StampedTable<Element> {
 
     var count: Int { slots.count - free.count }
 
-    /// `nil` when the table is full; what could not be taken in is to be refused as busy.
+    /// Adds an element.
+    ///
+    /// Returns `nil` if the table is full; the caller must then answer busy.
     mutating func insert(_ element: Element) -> (slot: UInt32, stamp: UInt32)? {
         if let slot = free.popLast() {
             slots[Int(slot)].element = element
@@ -38,7 +39,7 @@ struct StampedTable<Element> {
         }
     }
 
-    /// Where an element that is an object lies, for a prefetch.
+    /// Returns the address of an object in the table, for a prefetch.
     func address(_ slot: UInt32) -> UnsafeRawPointer? where Element: AnyObject {
         guard Int(slot) < slots.count, let element = slots[Int(slot)].element else { return nil }
         return UnsafeRawPointer(Unmanaged.passUnretained(element).toOpaque())
@@ -50,14 +51,14 @@ struct StampedTable<Element> {
             return nil
         }
         slots[Int(slot)].element = nil
-        // Not all bits of a stamp travel in a route; zero is never a live one.
+        // A route holds only the low bits of a stamp. Zero is never a valid stamp.
         let next = (stamp &+ 1) & Route.stampMask
         slots[Int(slot)].stamp = next == 0 ? 1 : next
         free.append(slot)
         return element
     }
 
-    /// Every occupied slot.
+    /// Visits every occupied slot.
     func forEach(_ body: (UInt32, UInt32, Element) -> Void) {
         for (index, slot) in slots.enumerated() {
             if let element = slot.element { body(UInt32(index), slot.stamp, element) }

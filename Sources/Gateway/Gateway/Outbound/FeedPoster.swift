@@ -4,20 +4,21 @@ internal import Platform
 internal import PushAPI
 internal import Webhooks
 
-/// Posts feeds' pages to the webhooks of apps, each until it is taken; one page of a feed at a time.
+/// Posts feed pages to the webhooks of apps, and retries each page until the receiver accepts it; each feed has one page in
+/// flight.
 ///
-/// One thread drives all requests, so a receiver that hangs or fails costs no loop and no other app anything: each feed has its
-/// own request and its own backoff.
+/// One thread drives all requests. Each feed has its own request and backoff, so a slow or failing receiver delays neither loops
+/// nor other apps.
 final class FeedPoster: Sendable {
-    /// A page on its way.
+    /// A page to be delivered.
     struct Post: Sendable {
-        /// The feed's name here: one post for each.
+        /// The feed's local name; each feed has at most one post.
         var feed: String
-        /// The webhook-id: the same at every attempt.
+        /// The webhook-id, the same at every attempt.
         var id: String
         var body: [UInt8]
         var hook: GatewayConfiguration.Hook
-        /// Called once, on the poster's thread: true when the receiver has it.
+        /// Called once, on the poster's thread, with `true` if the receiver accepted the page.
         var ended: @Sendable (Bool) -> Void
     }
 
@@ -27,7 +28,7 @@ final class FeedPoster: Sendable {
     }
 
     private struct Shared: ~Copyable {
-        /// In the order of the calls: a cancel is of what was posted before it.
+        /// Posts and cancels in call order; a cancel applies to earlier posts.
         var orders: [Order] = []
         var state: [String: HookState] = [:]
         var isStopping = false
@@ -39,7 +40,7 @@ final class FeedPoster: Sendable {
     private let wakeup: Wakeup
     private let log: Log
 
-    /// Starts the thread; `wakeup` was opened before threads with descriptor tables of their own started.
+    /// Starts the thread; `wakeup` must have been opened before any thread with its own descriptor table started.
     init(log: Log, wakeup: Wakeup) throws {
         guard let transfers = HTTPTransfers() else { throw HookError.noCurl }
         (self.transfers, self.wakeup, self.log) = (transfers, wakeup, log)
@@ -49,7 +50,7 @@ final class FeedPoster: Sendable {
         shared.withLock { $0.thread = started.take() }
     }
 
-    /// Takes a post; false when the stop has begun.
+    /// Queues a post; returns `false` after `stop` was called.
     func post(_ post: Post) -> Bool {
         let isTaken = shared.withLock { shared in
             guard !shared.isStopping else { return false }
@@ -60,7 +61,7 @@ final class FeedPoster: Sendable {
         return isTaken
     }
 
-    /// Gives up what is under way for a feed: its home is elsewhere now, or its webhook is another.
+    /// Drops pending work for a feed, because its home has moved or its webhook was changed.
     func cancel(_ feed: String) {
         shared.withLock { shared in
             shared.orders.append(.cancel(feed))
@@ -69,7 +70,7 @@ final class FeedPoster: Sendable {
         wakeup.signal()
     }
 
-    /// By feed, what its receiver did last.
+    /// The state of each feed's receiver.
     var states: [String: HookState] { shared.withLock { $0.state } }
 
     func stop() {
@@ -149,7 +150,7 @@ final class FeedPoster: Sendable {
             post.hook.url.text, headers: headers, body: post.body, userAgent: "longwire",
             timeoutMilliseconds: Int(post.hook.timeoutSeconds * 1_000))
         call.connectMilliseconds = Int(HookLimits.connectTimeout)
-        // An answer says nothing but its status.
+        // Only the status of an answer matters.
         call.answerByteLimit = 64 << 10
         call.trust.authoritiesFile = post.hook.authoritiesFile
         return HTTPTransfer(call, in: transfers)

@@ -2,12 +2,12 @@ package import Configuration
 
 /// One batch for the hook's receiver.
 ///
-/// The same id and body go out at every attempt.
+/// The id and the body are the same at every attempt.
 package struct HookDelivery: Sendable, Equatable {
-    /// The webhook-id: the receiver's key for recognising a repeat.
+    /// The webhook-id, by which the receiver detects repeats.
     package var id: String
     package var body: [UInt8]
-    /// When the batch stops making sense (its leases lapse), milliseconds on the monotonic clock; `nil`: never.
+    /// The time at which the batch expires because its leases lapse, in milliseconds of the monotonic clock; `nil` for never.
     package var giveUpAt: Int64?
 
     package init(id: String, body: [UInt8], giveUpAt: Int64? = nil) {
@@ -15,38 +15,38 @@ package struct HookDelivery: Sendable, Equatable {
     }
 }
 
-/// What the receiver answered.
+/// The receiver's response.
 package struct HookResponse: Sendable, Equatable {
     package var status: Int
-    /// Whole; an answer beyond `HookLimits.responseByteCount` counts as a failure.
+    /// The complete body; a response above `HookLimits.responseByteCount` counts as a failure.
     package var body: [UInt8]
     package init(status: Int, body: [UInt8]) { (self.status, self.body) = (status, body) }
 }
 
-/// What the gateway makes of an answer.
+/// The gateway's decision about a response.
 package enum HookDecision: Sendable, Equatable {
-    /// The receiver has it; `HookOutcome.answered` follows.
+    /// The receiver accepted the batch; `HookOutcome.answered` follows.
     case done
-    /// The same batch again, later.
+    /// The batch must be sent again later.
     case retry
 }
 
-/// How a batch ended, told exactly once each.
+/// The final result of a batch, reported exactly once.
 package enum HookOutcome: Sendable, Equatable {
     case answered(HookResponse)
-    /// `giveUpAt` came, or the hook was taken out of the configuration.
+    /// The batch expired (`giveUpAt`), or the hook was removed from the configuration.
     case givenUp
-    /// The gateway stops.
+    /// The gateway is stopping.
     case stopped
 }
 
-/// Why an attempt brought no answer.
+/// The reason for an attempt without a result.
 package enum HookFailure: String, Sendable, CaseIterable {
     case none, resolve, connect, tls, timeout, tooLarge, notLoopback, other
-    /// An answer came, and it says "again".
+    /// A response arrived whose status requires a retry.
     case status
 
-    /// False when the receiver certainly had nothing of the request.
+    /// Whether the receiver may have got the request; `false` only if that is certain.
     var mayHaveArrived: Bool {
         switch self {
         case .resolve, .connect, .tls, .notLoopback: false
@@ -55,55 +55,55 @@ package enum HookFailure: String, Sendable, CaseIterable {
     }
 }
 
-/// What the dispatcher is told by the wiring.
+/// The application logic of the hook dispatcher.
 ///
-/// All three are called on the dispatcher's own thread and must not block.
+/// All three methods are called on the dispatcher's thread and must not block.
 package protocol HookPolicy: AnyObject, Sendable {
-    /// The headers of one attempt: signature, id and timestamp. The timestamp is the attempt's own, since receivers
+    /// Returns the headers of one attempt: signature, id and timestamp; each attempt has a new timestamp, because receivers
     /// refuse old ones.
     func headers(for delivery: HookDelivery, secrets: [Secret], unixSeconds: Int64) -> [(name: String, value: String)]
     func decide(_ response: HookResponse, for delivery: HookDelivery) -> HookDecision
-    /// `mayHaveArrived` is false when no attempt got as far as a request.
+    /// Reports the final result; `mayHaveArrived` is `false` if no attempt sent a request.
     func ended(_ delivery: HookDelivery, _ outcome: HookOutcome, mayHaveArrived: Bool)
 }
 
-/// The hook as the metrics and `/readyz` show it.
+/// The hook's state, for the metrics and `/readyz`.
 package struct HookState: Sendable, Equatable {
-    /// `nil` while healthy; else the first failure since the last success, Unix seconds.
+    /// The time of the first failure since the last success, in Unix seconds; `nil` while healthy.
     package var failingSince: Int64?
-    /// 0: no answer came.
+    /// The last HTTP status; 0 without a response.
     package var lastStatus = 0
     package var lastFailure = HookFailure.none
     package var attemptsAnswered: UInt64 = 0
     package var attemptsFailed: UInt64 = 0
     package var deliveriesAnswered: UInt64 = 0
     package var deliveriesGivenUp: UInt64 = 0
-    /// Under way or waiting for their next attempt.
+    /// The number of batches in flight or waiting for their next attempt.
     package var heldCount = 0
     package var isHealthy: Bool { failingSince == nil }
     package init() {}
 }
 
-/// Bounds of the hook's requests; times in milliseconds.
+/// The limits of the hook's requests; times in milliseconds.
 package enum HookLimits {
-    /// Batches the dispatcher holds; leases run meanwhile, so more would only lapse here.
+    /// The most batches held by the dispatcher; with more, the leases would expire before delivery.
     package static let heldCount = 16
-    /// Requests at once while the receiver is healthy; while it fails, one.
+    /// The concurrent requests while the receiver is healthy; a failing receiver gets one at a time.
     package static let concurrentCount = 4
     package static let connectTimeout: Int64 = 5_000
     package static let firstBackoff: Int64 = 1_000
     package static let longestBackoff: Int64 = 300_000
-    /// Holds the outcomes of the largest batch several times over.
+    /// The size limit of a response: several times the results of the largest batch.
     package static let responseByteCount = 1 << 20
 }
 
-/// When to try again: exponential from a second to five minutes, with full jitter on the upper half.
+/// The retry delay: exponential backoff from one second to five minutes, with jitter over the upper half.
 package struct HookBackoff: Sendable {
     /// - Parameters:
-    ///   - attempt: failures so far, from 1.
-    ///   - retryAfter: what the receiver asked for, in milliseconds; honoured up to the longest backoff.
-    ///   - random: the jitter's source.
-    /// - Returns: the wait in milliseconds.
+    /// - attempt: The number of failures so far, from 1.
+    /// - retryAfter: The receiver's Retry-After in milliseconds, capped at the longest backoff.
+    /// - random: The source of the jitter.
+    /// - Returns: The delay in milliseconds.
     package static func delay(
         afterAttempt attempt: Int, retryAfter: Int64?, random: inout some RandomNumberGenerator
     ) -> Int64 {

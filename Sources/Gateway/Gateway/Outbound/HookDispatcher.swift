@@ -1,11 +1,11 @@
 internal import HTTPClient
 package import Platform
 
-/// Posts batches to the hook's receiver, each until it is taken or makes no sense any more.
+/// Posts batches to the hook's receiver, and retries each until it is accepted or expires.
 ///
-/// One thread of its own drives curl's multi interface: a slow or failing receiver costs nobody else anything. A
-/// failed batch waits for its next attempt here, so at most `HookLimits.heldCount` are held and `submit` says no to
-/// more. While the receiver fails only one request is out at a time; the first success opens the way for the rest.
+/// A dedicated thread drives curl's multi interface, so a slow or failing receiver delays no event loop. At most
+/// `HookLimits.heldCount` batches are held, failed ones included; `submit` refuses more. While the receiver fails, one request is
+/// in flight at a time. The first success lifts that limit.
 package final class HookDispatcher: Sendable {
     private struct Shared: ~Copyable {
         var incoming: [HookDelivery] = []
@@ -18,12 +18,12 @@ package final class HookDispatcher: Sendable {
     }
 
     private let shared: Lock<Shared>
-    /// Its own thread's, once that runs.
+    /// Used only by the dispatcher's thread once that runs.
     private let transfers: HTTPTransfers
-    /// Ends the thread's sleep; opened before any loop ran.
+    /// Wakes the thread; opened before any loop ran.
     ///
-    /// curl's own wake-up would not do: a loop that calls `submit` may have a descriptor table in which its number means
-    /// something else.
+    /// `curl_multi_wakeup` cannot be used: a loop that calls `submit` may have its own descriptor table, in which curl's
+    /// descriptor number denotes another file.
     private let wakeup: Wakeup
     private let policy: any HookPolicy
     private let log: Log?
@@ -31,11 +31,11 @@ package final class HookDispatcher: Sendable {
     /// Starts the dispatcher's thread; `stop(withinMilliseconds:)` ends it.
     ///
     /// - Parameters:
-    ///   - configuration: `nil`: there is no hook for now; what is submitted is given up.
-    ///   - policy: signs, judges, and is told how each batch ended; held until the stop.
-    ///   - log: where failures and recoveries are reported.
-    ///   - wakeup: ends the thread's sleep; opened before threads with descriptor tables of their own started.
-    /// - Throws: `SystemError` when there is no thread to be had.
+    /// - configuration: The hook; `nil` for none. Batches submitted without a hook are dropped.
+    /// - policy: Signs requests, judges responses and receives final results. Retained until the stop.
+    /// - log: The log for failures and recoveries.
+    /// - wakeup: Wakes the thread. Must have been opened before any thread with its own descriptor table started.
+    /// - Throws: `SystemError` if the thread cannot be created.
     package init(
         configuration: GatewayConfiguration.Hook?, policy: any HookPolicy, log: Log?, wakeup: Wakeup? = nil
     ) throws {
@@ -49,7 +49,7 @@ package final class HookDispatcher: Sendable {
         shared.withLock { $0.thread = started.take() }
     }
 
-    /// Takes a batch, or says no because enough are held, there is no hook, or the stop has begun.
+    /// Queues a batch; returns `false` if the queue is full, no hook is configured or the dispatcher is stopping.
     package func submit(_ delivery: HookDelivery) -> Bool {
         let isTaken = shared.withLock { shared in
             guard !shared.isStopping, shared.configuration != nil, shared.state.heldCount < HookLimits.heldCount
@@ -62,9 +62,9 @@ package final class HookDispatcher: Sendable {
         return isTaken
     }
 
-    /// How many more batches `submit` would take now: lease for these, not for more.
+    /// The number of batches that `submit` would accept now, so that callers lease no more jobs than that.
     ///
-    /// One while the receiver fails.
+    /// At most one while the receiver fails.
     package var room: Int {
         shared.withLock { shared in
             guard !shared.isStopping, shared.configuration != nil else { return 0 }
@@ -75,9 +75,9 @@ package final class HookDispatcher: Sendable {
 
     package var state: HookState { shared.withLock { $0.state } }
 
-    /// A reload: later attempts go to the new URL with the new secrets.
+    /// Applies a changed configuration: later attempts use the new URL and secrets.
     ///
-    /// `nil` gives up all that is held.
+    /// With `nil`, all held batches are dropped.
     package func update(_ configuration: GatewayConfiguration.Hook?) {
         shared.withLock { shared in
             shared.configuration = configuration
@@ -86,7 +86,7 @@ package final class HookDispatcher: Sendable {
         wakeup.signal()
     }
 
-    /// Lets the requests under way finish for so long, ends the rest as `.stopped`, and joins the thread.
+    /// Waits up to `bound` for requests in flight, ends the others as `.stopped`, and joins the thread.
     package func stop(withinMilliseconds bound: Int64) {
         let thread = shared.withLock { shared -> Thread? in
             shared.isStopping = true
@@ -97,7 +97,7 @@ package final class HookDispatcher: Sendable {
         thread?.join()
     }
 
-    /// What `/metrics` has of the hook; `nil` without one.
+    /// The hook's state for `/metrics`; `nil` without a hook.
     package var figures: HookState? { shared.withLock { $0.configuration == nil ? nil : $0.state } }
 
     // MARK: The thread
@@ -106,7 +106,7 @@ package final class HookDispatcher: Sendable {
     private struct Waiting {
         var delivery: HookDelivery
         var attemptCount = 0
-        /// Of an earlier attempt.
+        /// Whether an earlier attempt may have reached the receiver.
         var mayHaveArrived = false
         var nextAttemptAt: Int64 = 0
     }
@@ -116,7 +116,8 @@ package final class HookDispatcher: Sendable {
         var attempts: [HookTransfer] = []
         var random = SystemRandomNumberGenerator()
         var configuration: GatewayConfiguration.Hook?
-        /// Which configuration is in force: a failure of an earlier one says nothing about this one's receiver.
+        /// The number of the configuration in force; a failure under an earlier configuration does not delay attempts under this
+        /// one.
         var edition = 0
         while true {
             let now = Int64(SystemClock.monotonicMilliseconds)
@@ -133,7 +134,7 @@ package final class HookDispatcher: Sendable {
             if changed || edition == 0 {
                 configuration = next
                 edition += 1
-                // A corrected URL should be tried at once, not after the old one's backoff.
+                // A corrected URL should be tried at once, without the old one's backoff.
                 for index in waiting.indices { waiting[index].nextAttemptAt = now }
             }
 
@@ -172,14 +173,14 @@ package final class HookDispatcher: Sendable {
 
             transfers.perform()
             collect(&attempts, &waiting, &random, edition: edition)
-            // Without a hook nothing may wait for another attempt: the next round gives it up.
+            // Without a hook, no batch may wait for another attempt. The next iteration drops it.
             let isOver = configuration == nil && !waiting.isEmpty
             let wait = isOver ? 0 : pause(waiting, attempts, isStopping: isStopping, deadline: deadline)
             if transfers.wait(milliseconds: wait, orInputOn: wakeup.descriptor) { wakeup.clear() }
         }
     }
 
-    /// How long the thread may sleep; curl shortens it for its own timeouts, `wakeup` ends it.
+    /// Returns the longest sleep of the thread; curl shortens the sleep for its own timeouts, and `wakeup` ends it.
     private func pause(
         _ waiting: [Waiting], _ attempts: [HookTransfer], isStopping: Bool, deadline: Int64
     ) -> Int64 {
@@ -187,7 +188,7 @@ package final class HookDispatcher: Sendable {
         var until = now + 60_000
         if isStopping { until = min(until, attempts.isEmpty ? now : deadline) }
         for item in waiting {
-            // With all lanes taken a due batch starts when a transfer ends, which wakes the thread anyway.
+            // If all slots are taken, a due batch starts when a transfer ends, which wakes the thread anyway.
             let isBlocked = !attempts.isEmpty && item.nextAttemptAt <= now
             if !isBlocked { until = min(until, item.nextAttemptAt) }
             if let giveUpAt = item.delivery.giveUpAt { until = min(until, giveUpAt) }
@@ -238,7 +239,7 @@ package final class HookDispatcher: Sendable {
                 }
                 if hasRecovered {
                     log?.write(.info, .hookRecovered, [.status: LogValue(status), .attempt: LogValue(attempt)])
-                    // The way is free: the rest need not sit out their backoff.
+                    // The receiver has recovered, so other batches need not wait for their backoff.
                     for index in waiting.indices { waiting[index].nextAttemptAt = 0 }
                 }
                 return end(delivery, .answered(response), mayHaveArrived: true)
@@ -281,7 +282,7 @@ package final class HookDispatcher: Sendable {
     }
 }
 
-/// Why there is no dispatcher.
+/// The reason that no dispatcher could be created.
 package enum HookError: Error, CustomStringConvertible {
     case noCurl
     package var description: String { "libcurl could not be initialised" }

@@ -10,13 +10,13 @@ struct HookTransfer {
 
     let delivery: HookDelivery
     let attempt: Int
-    /// Of an earlier attempt.
+    /// Whether an earlier attempt may have reached the receiver.
     let mayHaveArrived: Bool
-    /// The dispatcher's count of configurations when it began.
+    /// The dispatcher's configuration number when the attempt began.
     let edition: Int
     let transfer: HTTPTransfer
 
-    /// Starts the request; `nil` when there is no memory or an option is refused.
+    /// Starts the request; returns `nil` if memory is exhausted or curl refuses an option.
     init?(
         _ delivery: HookDelivery, attempt: Int, headers: [(name: String, value: String)],
         configuration: GatewayConfiguration.Hook, mayHaveArrived: Bool, edition: Int, in transfers: HTTPTransfers
@@ -35,7 +35,7 @@ struct HookTransfer {
 }
 
 extension HookFailure {
-    /// The hook's own word for what went wrong.
+    /// Converts an HTTP client failure into the hook's failure.
     init(_ failure: HTTPCallFailure) {
         switch failure.kind {
         case .resolve: self = .resolve

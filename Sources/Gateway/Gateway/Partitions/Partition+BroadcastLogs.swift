@@ -2,20 +2,21 @@ internal import Delivery
 internal import Platform
 internal import Wire
 
-// What a part knows of the broadcasts of other parts' apps. A part that begins to be served asks every other one, its *home*,
-// for its logs; a home tells its logs again to a part that has moved, and over a link that came back; all compare in turn.
-// Logs travel in pieces (`BroadcastPiece`), each asked for by the part that learns, so that neither end holds more than a
-// piece of each, whatever the size of the logs.
+// Replication of broadcast logs between partitions. The log of an app's broadcasts is owned by the app's *home* partition, and
+// every partition keeps a copy of the live part. A newly opened partition fetches the logs of all homes. A home announces its
+// logs again to a partition that has moved, and after a link was restored. All partitions also compare their copies periodically.
+// Logs are transferred in pieces (`BroadcastPiece`), each requested by the receiving partition. Neither side holds more than one
+// piece of each log, whatever its size.
 
-/// How many pieces one gateway is asked for at once, by all parts here.
+/// The limit on concurrent piece requests to one gateway, over all local partitions.
 ///
-/// So they take 8 MiB of its link at most, with the largest broadcasts, of the 32 MiB after which a link takes no more.
+/// With the largest broadcasts, 32 pieces take at most 8 MiB of a link's 32 MiB send buffer.
 final class BroadcastTurns: Sendable {
     static let limit = 32
 
     private let taken = Lock<[Int: Int]>([:])
 
-    /// Takes a place; false when all are taken.
+    /// Reserves a request; returns `false` if the limit is reached.
     func take(_ node: Int) -> Bool {
         taken.withLock { taken in
             guard taken[node, default: 0] < Self.limit else { return false }
@@ -33,18 +34,18 @@ final class BroadcastTurns: Sendable {
 }
 
 extension Partition {
-    /// Tells a part that is served elsewhere now what this part has of its apps' broadcasts, or to ask for it.
+    /// Sends this partition's broadcast logs to a partition that has a new owner, or asks it to fetch them.
     func announceBroadcasts(to part: Int) {
         guard isServing else { return }
         coordinator.ask(number, .liveBroadcasts(share, BroadcastPiece())) { [self] answer in
             guard case .liveBroadcasts(let logs, let next) = answer else { return }
-            // No broadcasts are news, too: until then the part takes no registrations of these apps.
+            // An empty log is sent, too, because the receiver accepts no registrations of these apps before it has the log.
             guard next == nil else { return host.tell(OfferBroadcasts(home: number), to: part) }
             host.tell(TellBroadcasts(home: number, logs: logs), to: part)
         }
     }
 
-    /// Takes over what another part has of its apps' broadcasts, or a piece of it; false for a piece behind a hole.
+    /// Stores another partition's broadcast logs, or a piece of them; returns `false` if an earlier piece is missing.
     @discardableResult
     func learn(_ logs: [AppBroadcasts], of home: Int, isLast: Bool = true) -> Bool {
         var isWhole = true
@@ -55,15 +56,15 @@ extension Partition {
 
     // MARK: Comparing
 
-    /// Compares what this part knows of broadcasts with other gateways' parts in turn; once a second.
+    /// Compares this partition's broadcast logs with those of partitions on other gateways, a few each second.
     ///
-    /// A word of the last one may be lost, and then nothing else says that there is one. Each part is compared with about
-    /// every sixteen seconds, however many there are.
+    /// The announcement of the latest broadcast may be lost, and nothing else would reveal the gap. Each partition is compared
+    /// about every sixteen seconds, whatever their number.
     func compareBroadcasts() {
         guard let cluster = context.cluster, isServing, context.partitionCount > 1 else { return }
         for _ in 0..<max(1, context.partitionCount / Self.comparisonSeconds) {
             compared = (compared + 1) % context.partitionCount
-            // Nothing is lost between the loops of one gateway.
+            // Announcements between loops of one gateway are never lost.
             guard ![0, cluster.node].contains(cluster.owner(of: compared)) else { continue }
             compareBroadcasts(with: compared)
         }
@@ -71,11 +72,11 @@ extension Partition {
 
     private static let comparisonSeconds = 16
 
-    /// Asks a part how far its apps' logs go, and for the whole of them where one goes further than is known here.
+    /// Asks a partition for the heads of its apps' logs, and fetches its logs if one of them is ahead.
     func compareBroadcasts(with home: Int) {
         coordinator.ask(home, .broadcastHeads(LoopShare(index: home, count: context.partitionCount))) {
             [self] answer in
-            // A partition on its way announces its broadcasts when it is served again.
+            // A partition that is moving announces its broadcasts once it is served again.
             guard isServing, case .liveBroadcasts(let heads, _) = answer else { return }
             var isBehind = false
             withQuietShard { shard in
@@ -88,13 +89,13 @@ extension Partition {
 
     // MARK: Learning
 
-    /// Asks a part for its apps' broadcasts until it has told of them; `tried` runs when it has, or did not answer once.
+    /// Requests a partition's broadcast logs until they are complete; `tried` runs after the first attempt, successful or not.
     func learnBroadcasts(of home: Int, tried: @escaping () -> Void = {}) {
         guard learning.updateValue(true, forKey: home) == nil else { return tried() }
         askForBroadcasts(BroadcastLesson(home: home), tried: tried)
     }
 
-    /// How far a part is in learning another one's logs.
+    /// The progress of fetching another partition's logs.
     private struct BroadcastLesson {
         let home: Int
         var next: BroadcastPlace?
@@ -105,7 +106,7 @@ extension Partition {
 
         mutating func wait() { delay = min(Self.longestDelay, delay * 2) }
 
-        /// Goes on behind the piece that was learnt; false when the home sends what it has sent.
+        /// Advances to the next piece; returns `false` if the home repeats a piece.
         mutating func goOn(at place: BroadcastPlace) -> Bool {
             if let next, (next.app.word, next.number) >= (place.app.word, place.number) { return false }
             (next, delay) = (place, Self.leastDelay)
@@ -113,7 +114,8 @@ extension Partition {
         }
     }
 
-    /// A question that has no answer after so long leaves its turn to others: its home may wait for its log.
+    /// The time in milliseconds after which an unanswered request frees its place, because the home may itself be waiting for its
+    /// logs.
     private static let turnMilliseconds: Int64 = 1_000
     private static let turnPause: Int64 = 10
 
@@ -146,7 +148,8 @@ extension Partition {
             coordinator.later(later.delay) { [self, lesson] in askForBroadcasts(lesson) }
         }
         guard case .liveBroadcasts(let logs, let next) = answer else {
-            // Nobody has the part, or its owner cannot be reached: it tells when it is served again.
+            // The partition has no owner, or its owner is unreachable. The owner announces its broadcasts once the partition is
+            // served again.
             tried()
             return again()
         }
@@ -161,7 +164,7 @@ extension Partition {
             return again()
         }
         tried()
-        // One came meanwhile that these logs may not have.
+        // A broadcast was announced during the transfer and may be missing from these logs.
         guard learning[lesson.home] ?? false else { return learning[lesson.home] = nil }
         askForBroadcasts(BroadcastLesson(home: lesson.home))
     }

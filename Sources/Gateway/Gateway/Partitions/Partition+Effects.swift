@@ -5,9 +5,9 @@ internal import Platform
 internal import Quotas
 internal import Wire
 
-// Effects of a partition's shard: a new effect needs its lines here and nowhere else.
+// Execution of a shard's effects. A new effect needs changes only in this file.
 extension Partition {
-    /// Does what must wait until the effects of a call are performed: it may call the shard.
+    /// Runs the work that may call the shard, after the effects of a call were performed.
     func performed() {
         host.answerDeferred()
         if core.pointee.shard.hasSlicesAtHand { continueWork() }
@@ -25,7 +25,7 @@ extension Partition {
         for ack in first { coordinator.endSiblings(of: ack) }
     }
 
-    /// Announces new broadcasts to every partition, to this one last: it begins at once.
+    /// Announces new broadcasts to every partition; this partition is last because it starts to deliver at once.
     private func passLaunches() {
         let records = launches
         launches.removeAll()
@@ -61,7 +61,7 @@ extension Partition {
         case .close(let session, let code, let reason):
             sessions.close(session, code, reason: reason, isForgotten: true)
         case .leased(let origin, let jobs):
-            // A partition that is being released says nothing of its jobs: they are its next owner's.
+            // A partition that is being released reports no jobs, because its next owner leases them.
             let due = isServing ? core.pointee.shard.dueChannels : .all
             host.answer(.answered(origin, Optional(LeaseAnswer(jobs: jobs, due: due))))
         case .settled(let origin, let verdicts):
@@ -82,7 +82,7 @@ extension Partition {
         case .receiptAnswered(let origin, let said):
             host.answer(.answered(origin, said))
         case .taskDue(let record):
-            // Begun when this turn's effects are done: it calls the shard.
+            // The shard must not be called during its effects, so the task starts after them.
             dueTasks.append(record)
         case .launched(let record):
             launches.append(record)
@@ -95,7 +95,7 @@ extension Partition {
         }
     }
 
-    /// With what this gateway knows of the device's coming and going.
+    /// Returns the answer with the time until which a flapping device is refused.
     private func noting(_ answer: DeviceAnswer, of cid: DeviceID) -> DeviceAnswer {
         guard case .known(var status) = answer else { return answer }
         let delay = context.peers.flaps.withLock { $0.delay(of: cid, now: Int64(loop.now)) }
@@ -127,7 +127,7 @@ extension Partition: ShardStoreObserver {
 
     func storeCooled(_ key: StoreKey) { withQuietShard { $0.cooled(key) } }
 
-    /// Comes within a call of the shard, which must be left alone.
+    /// Called during a call of the shard, so it must not call the shard.
     func storeBreached(_ breach: StoreBreach) {
         metrics.count(.storeBreaches)
         context.log.write(LogEvent(level: .error, name: "storeBoundBreached", text: "\(breach)"))

@@ -3,16 +3,18 @@ internal import Delivery
 internal import EventLoops
 internal import MessageStore
 
-// Lists for the partition's devices: published in portions, while the store has room for more than single publishes.
+// Delivery of lists to the partition's devices. A list is published in portions, and only while the store has room to spare for
+// single publishes.
 extension Partition {
-    /// Devices of lists that may wait in one partition: a hundred megabytes of addresses.
+    /// The most list entries that may wait in one partition: about 100 MB of addresses.
     static let waitingListTargetLimit = 1_000_000
-    /// Devices that one turn publishes for lists.
+    /// The number of list entries that one turn publishes.
     private static let listSliceCount = 512
-    /// How long a list waits for room before the rest of it is refused as busy; below the timeouts of most HTTP clients.
+    /// The time a list waits for room before its remaining devices are answered as busy; it is below the timeout of most HTTP
+    /// clients.
     private static let listTimeoutMilliseconds: UInt64 = 8_000
 
-    /// Takes the part of a list that is for this partition's devices.
+    /// Queues the part of a list that belongs to this partition.
     func take(_ fanout: Fanout) {
         guard lists.append(fanout, deadline: loop.now + Self.listTimeoutMilliseconds) else {
             fanout.forEach { answerBusy($0) }
@@ -21,15 +23,15 @@ extension Partition {
         dealLists()
     }
 
-    /// The next portion for which there is room: a list waits where its app's single publishes would be refused.
+    /// Returns the next portion, or `nil` without room; a list waits in cases where single publishes of its app would be refused.
     private func nextPortion() -> FanoutQueue.Portion? {
         guard store.hasRoomForLists else { return nil }
         return lists.popPortion { core.pointee.shard.mayAccept($0) }
     }
 
-    /// Publishes what the store has room for; goes on in the next turn, or when something was committed.
+    /// Publishes as much as the store has room for; continues in the next turn or after a commit.
     func dealLists() {
-        // What goes on later waits for the end of a pause, whatever is committed meanwhile.
+        // Delayed portions wait for the end of a pause, even if a commit makes room earlier.
         guard !dealing.isUnderWay, !(host.isPausing && dealing.isLater) else { return }
         dealing.isUnderWay = true
         let slice = host.core.pointee.shares.isContended ? AppShares.publishesPerTurn : Self.listSliceCount
@@ -39,7 +41,7 @@ extension Partition {
             portion.forEach { publish($0) }
         }
         dealing.isUnderWay = false
-        // Short of the slice, there was no room: the next commit or tick goes on.
+        // A count below the slice means that the store is full. The next commit or tick continues.
         guard !lists.isEmpty, count >= slice, !dealing.isLater else { return }
         dealing.isLater = true
         dealLater()
@@ -47,19 +49,19 @@ extension Partition {
 
     private func dealLater() {
         inNextTurn { partition in
-            // The turn that ends the pause goes on.
+            // The turn that ends the pause continues.
             guard !partition.host.isPausing else { return }
             partition.dealing.isLater = false
             partition.dealLists()
         }
     }
 
-    /// A pause is over.
+    /// Continues after a pause.
     func dealAfterPause() {
         if dealing.isLater { dealLater() }
     }
 
-    /// Refuses what has waited too long, and looks again whether there is room: the journal may have shrunk.
+    /// Refuses entries that have waited too long, and retries the others, because the journal may have shrunk.
     func tickLists() {
         guard !lists.isEmpty else { return }
         for portion in lists.popOverdue(now: loop.now) { portion.forEach { answerBusy($0) } }

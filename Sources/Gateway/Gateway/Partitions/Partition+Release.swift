@@ -4,14 +4,14 @@ internal import MessageStore
 internal import Quotas
 internal import Wire
 
-// The end of a partition's time on this gateway.
+// The release of a partition.
 extension Partition {
-    /// The longest time in which a partition that is given away finishes what it has accepted.
+    /// The longest time, in milliseconds, in which a released partition completes accepted work.
     private static let leaveMilliseconds: UInt64 = 2_000
 
-    /// Ends the partition: devices go, what was accepted is committed and answered, then `completion`.
+    /// Releases the partition: closes its sessions, commits and answers accepted work, then calls `completion`.
     ///
-    /// With `isLost` another gateway has the partition already: nothing commits any more, so nothing is waited for.
+    /// If `isLost`, another gateway already owns the partition. Commits would fail, so pending work is not awaited.
     func release(isLost: Bool, completion: @escaping () -> Void) {
         if !isLost { ownRows?.writeRates() }
         core.pointee.isServing = false
@@ -33,9 +33,9 @@ extension Partition {
         completion()
     }
 
-    /// Answers as busy whatever still waits for the shard or the store: its callers ask the next owner.
+    /// Answers all pending commands as busy, so that callers retry at the next owner.
     ///
-    /// Some of it may be durable. A caller that repeats its request under the same id learns which.
+    /// Some commands may be durable. A caller that repeats its request under the same id gets the actual result.
     private func answerAll() {
         coordinator.partitionLeft(self)
         withShard { $0.abandon(now: now) }

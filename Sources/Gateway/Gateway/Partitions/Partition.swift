@@ -5,24 +5,24 @@ internal import PushAPI
 internal import Quotas
 internal import Wire
 
-/// A share of the devices that this gateway owns: a delivery shard, its store, its sessions, and what is done for it.
+/// A share of the devices that this gateway owns: a delivery shard, its store, its sessions and the work for them.
 ///
-/// It exists while the gateway owns it, on one event loop, and belongs to that loop's thread. `EventLoopHost.open` puts it in
-/// service, `release` takes it out of service and ends it; a later owner, here or elsewhere, has another object.
-/// Calls of the shard go through `withShard`, which performs their effects at once (`PartitionShard`).
+/// A partition is confined to the thread of its event loop. `EventLoopHost.open` creates it when the gateway becomes its owner,
+/// and `release` ends it. A later ownership uses a new object. `withShard` calls the shard and performs the resulting effects at
+/// once (`PartitionShard`).
 final class Partition {
-    /// Among all of the cluster.
+    /// The partition's number in the cluster.
     let number: Int
     // The host outlives its partitions.
     unowned(unsafe) let host: EventLoopHost
-    /// The host's, without a reference to the host for each access.
+    /// The host's core; a direct pointer avoids reference counting of the host at each access.
     let hostCore: UnsafeMutablePointer<EventLoopHost.Core>
     let store: any LoopStore
     let core: UnsafeMutablePointer<Core>
-    /// False until the partition knows the broadcasts of the others' apps, or has waited long enough.
+    /// `false` until the broadcast logs of the other partitions are known or a timeout has passed.
     var welcomesDevices: Bool
 
-    // Work that effects of this turn ask for, done after the effects.
+    // Work requested by effects of this turn, done after the effects.
     var dueTasks: [TaskRecord] = []
     var launches: [TaskRecord] = []
     var tokenNews: [TokenNews] = []
@@ -32,49 +32,48 @@ final class Partition {
     private var hasEnded = false
     /// Lists whose devices wait for room in the store.
     var lists = FanoutQueue(targetLimit: Partition.waitingListTargetLimit)
-    /// Whether this call publishes devices of lists, and whether a later turn continues.
+    /// Whether a call is publishing list entries, and whether a later turn continues.
     var dealing = (isUnderWay: false, isLater: false)
-    /// Connected devices that are to be refused because their app has too many (`isSurplus`).
+    /// Connected devices above the app's device quota, to be refused (`isSurplus`).
     var surplusDevices: [AppKey: Int] = [:]
-    /// The account of quotas has what this partition has.
+    /// Whether the quota accounting includes this partition.
     var isHoldingNoted = false
-    /// The gateway's own rows that are not durable yet.
+    /// Callers that wait for a write of the gateway's own rows.
     var metaWaiters: [MetaWaiter] = []
-    /// Partitions that are asked for their apps' broadcasts, and whether to ask again when they have answered.
+    /// Partitions from which broadcast logs are requested, and whether to request them again afterwards.
     var learning: [Int: Bool] = [:]
-    /// The partition that broadcasts were compared with last.
+    /// The partition whose broadcasts were compared last.
     var compared = 0
-    /// How far a drain has come in the sessions, and the drain's number.
+    /// The number of the current drain, and its position among the sessions.
     var drain: (number: Int64, cursor: UInt32) = (0, 0)
-    /// How long the store has stood still.
+    /// The number of seconds for which the store has been stalled.
     var stuckSeconds = 0
-    /// The work on the gateway's own rows; `nil` where those are another partition's.
+    /// The work on the gateway's own rows; `nil` on all partitions but that of bucket 0.
     private(set) var ownRows: OwnRows?
-    /// Messages from devices.
     private(set) lazy var upstream = UpstreamHandler(self)
     private(set) lazy var events = EventForwarder(self)
     private(set) lazy var webhooks = FeedWebhooks(self)
 
-    /// The fields that every message changes.
+    /// The fields that change with every message.
     ///
-    /// It stands behind a pointer, because each access to a class's own variable is checked at run time for overlaps
-    /// with others: at some 90 instructions an access those checks were a sixth of what a message cost.
+    /// They are behind a pointer because Swift checks each access to a class's stored variable for exclusivity at run time. The
+    /// checks cost about 90 instructions an access, a sixth of the cost of a message.
     struct Core: ~Copyable {
         var shard: PartitionShard
-        /// False once the partition is being released: it finishes what it has and takes nothing.
+        /// `false` once the partition is being released; it then completes accepted work and takes no new work.
         var isServing = true
-        /// Channels with due jobs where there were none, in this turn.
+        /// Channels that got due jobs in this turn and had none before.
         var jobNews: ChannelSet = []
-        /// Set once, as soon as its partition is there.
+        /// Set once, directly after the partition is initialized.
         var sessions: DeviceSessions?
     }
 
     /// - Parameters:
-    ///   - number: among all of the cluster.
-    ///   - start: what was read of the store; the store is the partition's from now on.
-    ///   - host: the one of the partition's event loop.
-    ///   - now: gateway time.
-    ///   - welcomesDevices: false where others' broadcasts are still to be learnt.
+    /// - number: The partition's number in the cluster.
+    /// - start: The store and the rows read from it. The partition takes over the store.
+    /// - host: The host of the partition's event loop.
+    /// - now: Gateway time.
+    /// - welcomesDevices: `false` if the broadcasts of other partitions must be fetched first.
     init(
         _ number: Int, _ start: PartitionStart, on host: EventLoopHost, now: GatewayTime, welcomesDevices: Bool
     ) {
@@ -100,7 +99,7 @@ final class Partition {
         core.deallocate()
     }
 
-    /// The share of all devices.
+    /// The partition's share of all devices.
     var share: LoopShare { LoopShare(index: number, count: context.partitionCount) }
     var isServing: Bool { core.pointee.isServing }
     var sessions: DeviceSessions {
@@ -111,7 +110,7 @@ final class Partition {
     }
     var statistics: ShardStatistics { core.pointee.shard.statistics }
 
-    // The host's.
+    // Properties of the host.
     var loop: EventLoop { host.loop }
     var context: GatewayContext { host.context }
     var snapshot: GatewaySnapshot { host.snapshot }
@@ -144,7 +143,7 @@ final class Partition {
         ownRows?.tick()
     }
 
-    /// Answers waiting callers as busy while the log is stalled, so that their work with other partitions continues.
+    /// Answers waiting callers as busy while the store is stalled, so that their work with other partitions continues.
     private func excuseIfStuck() {
         stuckSeconds = store.isStuck ? stuckSeconds + 1 : 0
         if stuckSeconds >= Self.patienceSeconds { withShard { $0.excuseWaiting(now: now) } }
@@ -153,19 +152,19 @@ final class Partition {
 
     private static let patienceSeconds = 3
 
-    /// Whether the store stood still when a second was last over.
+    /// Whether the store was stalled at the last check; the check runs once a second.
     var isStandingStill: Bool { stuckSeconds > 0 }
 
-    /// Sends devices away whose Hellos keep those of other partitions waiting: there is no Welcome for them now.
+    /// Closes connections whose pending Hellos would block those of other partitions; they cannot be answered now.
     func sendStandingAway() {
         guard isStandingStill else { return }
-        // The surplus is of several partitions: each sends its share of it away.
+        // Several partitions may be stalled. Each closes its share of the surplus.
         let (surplus, standing) = (-host.welcomes.standingRoom, host.standingHelloCount)
         guard surplus > 0, standing > 0 else { return }
         sessions.sendOpeningsAway((surplus * sessions.openingCount + standing - 1) / standing)
     }
 
-    /// Has callers of this host ask for the jobs that became due in this turn.
+    /// Makes callers on this host request the jobs that became due in this turn.
     func passJobNews() {
         let jobNews = core.pointee.jobNews
         guard !jobNews.isEmpty else { return }
@@ -173,13 +172,13 @@ final class Partition {
         host.handoff.jobsAvailable(jobNews, in: number, now: Int64(loop.now))
     }
 
-    /// Sends off what the turn gathered.
+    /// Flushes the turn's writes to the store.
     func turnEnded() {
-        // The gateway's own rows are few, and the writer of each waits for it.
+        // The commit is awaited if own rows are pending, because their writers wait for it. Such rows are rare.
         store.turnEnded(awaited: metaWaiters.isEmpty ? core.pointee.shard.awaitedTicket : .max)
     }
 
-    /// Continues the shard's longer work, a slice a turn.
+    /// Continues the shard's longer work, one slice a turn.
     func continueWork() {
         guard !isWorking, core.pointee.shard.hasWorkAtHand else { return }
         isWorking = true
@@ -190,7 +189,7 @@ final class Partition {
         }
     }
 
-    /// Runs `work` in the event loop's next turn, also while the partition is being released; not once it has ended.
+    /// Runs `work` in the event loop's next turn, also during a release, but not after the partition has ended.
     func inNextTurn(_ work: @escaping (Partition) -> Void) {
         host.inNextTurn { [weak self] _ in
             if let self, !hasEnded { work(self) }
@@ -199,7 +198,7 @@ final class Partition {
 
     // MARK: Changes
 
-    /// A new configuration is in force; `disabled`: apps that it serves no more.
+    /// Applies a new configuration; `disabled` are the apps that it no longer serves.
     func reload(_ disabled: [AppKey]) {
         withShard {
             $0.reload(
@@ -210,7 +209,7 @@ final class Partition {
         }
     }
 
-    /// Takes the partition out of every later turn: its store is closed.
+    /// Ends the partition after its store was closed.
     func ended() {
         hasEnded = true
         sessions.end()
@@ -220,20 +219,20 @@ final class Partition {
 
     func setLimits(_ limits: ShardLimits) { core.pointee.shard.setLimits(limits) }
 
-    /// Begins a broadcast that is out: the partition's devices meet it.
+    /// Starts to deliver a broadcast to the partition's devices.
     func launch(_ record: TaskRecord) {
         var isTaken = true
         withShard { isTaken = $0.launch(record, loopCount: context.partitionCount, now: now) }
-        // The shard refuses a broadcast behind one that it missed: a link was down, or the partition was moving to this gateway.
+        // The shard refuses a broadcast if it missed an earlier one, because a link was down or the partition was moving.
         if !isTaken { learnBroadcasts(of: record.app.home.loop(of: context.partitionCount)) }
         continueWork()
     }
 
     // MARK: Answers
 
-    /// Answers a question that no shard answers.
+    /// Answers a question without the shard.
     func reply(_ answer: any Codable & Sendable, to origin: Origin) { host.reply(answer, to: origin) }
-    /// Answers a question of which nothing was done.
+    /// Answers a question as busy, because no work was done for it.
     func replyBusy(to origin: Origin) { host.replyBusy(to: origin) }
 
     // MARK: Frames of a session
@@ -293,7 +292,6 @@ final class Partition {
 final class OwnRows {
     private let tasks: TaskMaintenance
     let counters: CounterMaintenance
-    /// Carries out changes of apps.
     let apps: AppService
 
     init(_ partition: Partition, _ fold: CounterFold) {

@@ -2,10 +2,10 @@ internal import Delivery
 internal import Platform
 internal import Wire
 
-// The only file that touches a partition's shard. The bytes that an effect points to are valid until the shard's next call,
-// so the partition performs the effects of each call at once. `withShard` does both: no caller can forget the second half.
+// The only file that accesses a partition's shard. The bytes that an effect points to are valid only until the next call of the
+// shard. `withShard` therefore performs all effects of a call before it returns.
 
-/// A partition's shard and the effects that are performed now.
+/// A partition's shard and the effects being performed.
 struct PartitionShard: ~Copyable {
     fileprivate var shard: Shard
     /// Empty except while effects are performed.
@@ -17,8 +17,8 @@ struct PartitionShard: ~Copyable {
 
     // MARK: What others may read; none of it has effects
 
-    // A function each: a closure that borrows the shard would get a copy of its kilobytes. So would a call of another module
-    // that borrows it; what is asked often is `mutating` therefore, down to the shard.
+    // Each read has its own function, because a closure that borrows the shard would copy the whole struct. A borrowing call into
+    // another module copies it, too, so frequently called getters are `mutating`.
 
     var statistics: ShardStatistics { shard.statistics }
     var publishingApps: [AppKey] { shard.publishingApps }
@@ -52,11 +52,11 @@ struct PartitionShard: ~Copyable {
 }
 
 extension Partition {
-    /// Calls the shard, then performs everything that the call wants done.
+    /// Calls the shard, then performs all effects of the call.
     ///
-    /// `body` makes one call: a second one would end what the first one's effects point to. While effects are performed
-    /// nothing may call the shard. An answer for this event loop itself may lead to the next command, so it waits
-    /// until all effects are performed.
+    /// `body` must make exactly one call, because a second one would invalidate the bytes that the first one's effects point to.
+    /// The shard must not be called while effects are performed. Answers to this event loop are deferred until all effects are
+    /// performed, because an answer may cause another command.
     @inline(__always)
     func withShard(_ body: (inout Shard) -> Void) {
         assert(core.pointee.shard.effects.isEmpty, "an effect calls the shard while effects are performed")
@@ -64,16 +64,16 @@ extension Partition {
         perform()
     }
 
-    /// The same for a call that hardly ever has effects: to look first costs less than to perform none.
+    /// Calls the shard for a call that rarely has effects; the check is cheaper than taking an empty list of effects.
     ///
-    /// `body` returns what the call says of itself: whether there are effects.
+    /// `body` returns whether the call has effects.
     @inline(__always)
     func withQuietShard(_ body: (inout Shard) -> Bool) {
         assert(core.pointee.shard.effects.isEmpty, "an effect calls the shard while effects are performed")
         if body(&core.pointee.shard.shard) { perform() }
     }
 
-    /// `withShard` for a publish: a closure cannot capture the command, which is borrowed.
+    /// `withShard` for a publish; a closure cannot capture the borrowed command.
     @inline(__always)
     func publish(_ command: borrowing PublishCommand) {
         assert(core.pointee.shard.effects.isEmpty, "an effect calls the shard while effects are performed")
@@ -81,7 +81,7 @@ extension Partition {
         perform()
     }
 
-    /// Performs everything that the shard wants done, then what must wait for the end of that.
+    /// Performs all effects, then the work that had to wait for their end.
     private func perform() {
         core.pointee.shard.shard.takeEffects(into: &core.pointee.shard.effects)
         let count = core.pointee.shard.effects.count
@@ -94,7 +94,7 @@ extension Partition {
         performed()
     }
 
-    /// Fetches what an effect will use: its session's record first, and when that is here the stream.
+    /// Prefetches the memory that an effect will use: first its session's record, later the stream.
     private func foresee(_ index: Int, isNext: Bool) {
         guard case .deliver(let session, let deliver) = core.pointee.shard.effects[index] else { return }
         if isNext {

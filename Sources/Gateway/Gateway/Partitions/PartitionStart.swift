@@ -6,19 +6,19 @@ struct PartitionStart {
     let store: any LoopStore
     var counters: CounterStart
     var broadcasts: BroadcastStart
-    /// On the partition of bucket 0.
+    /// The folded counters, on the partition of bucket 0.
     var fold: CounterFold?
 
     /// Reads the counters' rows.
     ///
     /// - Parameters:
-    ///   - store: before its first write.
-    ///   - share: the partition's.
-    ///   - broadcasts: the logs of all apps, as far as they are known.
-    ///   - hasOwnOnly: those of other partitions are not among them.
-    ///   - fold: the folded days; `nil`: they are not known yet.
-    ///   - now: gateway time.
-    /// - Throws: the store's error when a row cannot be read.
+    /// - store: The store, before its first write.
+    /// - share: The partition's share.
+    /// - broadcasts: The known broadcast logs of all apps.
+    /// - hasOwnOnly: Whether `broadcasts` lacks the logs of other partitions.
+    /// - fold: The folded days; `nil` if they are not known yet.
+    /// - now: Gateway time.
+    /// - Throws: The store's error if a row cannot be read.
     init(
         _ store: any LoopStore, _ share: LoopShare, broadcasts: BroadcastStart, hasOwnOnly: Bool = false,
         fold: CounterFold?, now: GatewayTime

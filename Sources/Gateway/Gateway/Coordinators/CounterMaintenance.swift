@@ -2,7 +2,7 @@ internal import Delivery
 internal import MessageStore
 internal import PushAPI
 
-/// Folds the counters of days gone by, on the partition of the gateway's own rows; see `CounterFold`.
+/// Folds the counters of past days into daily sums, on the partition of the gateway's own rows; see `CounterFold`.
 final class CounterMaintenance {
     private unowned let owner: Partition
     private var fold: CounterFold
@@ -14,17 +14,17 @@ final class CounterMaintenance {
 
     init(_ owner: Partition, _ fold: CounterFold) { (self.owner, self.fold) = (owner, fold) }
 
-    /// Which days count by their sums alone.
+    /// The days whose counters exist only as sums.
     var folded: FoldedDays { fold.folded }
 
-    /// About once a second.
+    /// Called about once a second.
     func tick() {
         guard owner.context.isReady, !owner.context.isStopping, !isUnderWay, owner.now >= nextLookAt,
             owner.store.acceptsWrites
         else { return }
         isUnderWay = true
         nextLookAt = owner.now + Self.lookMilliseconds
-        // Each loop answers when all it has counted so far is durable.
+        // Each loop answers once all its counts are durable.
         let today = CountersRow.day(of: owner.now)
         owner.coordinator.askAll({ _ in .foldable(today: today) }) { [self, owner] answers in
             guard owner.isServing else { return }
@@ -40,7 +40,7 @@ final class CounterMaintenance {
         }
         let change = fold.change(parts, today: today, reportDays: UInt32(PushAPI.Limits.reportDays))
         guard !change.isEmpty else { return remove(change) }
-        // Its rows by bucket go only when the sum of them is on the disk.
+        // The rows by bucket are removed only after their sum is durable.
         owner.metaWaiters.append(
             MetaWaiter(ticket: fold.write(change, to: owner.store), done: { [self] in remove(change) }))
     }

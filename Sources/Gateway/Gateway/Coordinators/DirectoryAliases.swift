@@ -3,7 +3,7 @@ internal import Directory
 internal import PushAPI
 internal import Wire
 
-/// Tells pushes to aliases whom they are for, by an operation of the directory.
+/// Resolves aliases to devices, by a directory operation.
 final class DirectoryAliases: AliasResolver {
     private unowned let owner: EventLoopHost
 

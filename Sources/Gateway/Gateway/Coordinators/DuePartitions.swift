@@ -1,14 +1,14 @@
 internal import Delivery
 internal import Wire
 
-/// The partitions that may have due jobs, by channel, as far as one loop knows.
+/// The partitions that may have due jobs, by channel, as known to one loop.
 ///
-/// A partition may have some until its answer to a lease says that none are left. What it reports between the question and the
-/// answer outweighs the answer, whichever comes first.
+/// A partition may have due jobs until its answer to a lease request says that none are left. A report that arrives between the
+/// request and its answer overrides the answer.
 struct DuePartitions {
     private struct Entry {
         var mayHave = true
-        /// How often the partition reported jobs.
+        /// The number of reports of due jobs by the partition.
         var reports: UInt32 = 0
     }
 
@@ -16,7 +16,7 @@ struct DuePartitions {
     private var next = 0
     private let count: Int
 
-    /// Seconds after which a partition is asked again: a report may be lost with its gateway.
+    /// The period in seconds after which each partition is asked again, because a report may be lost with its gateway.
     static let suspicionSeconds = 16
 
     init(count: Int) {
@@ -27,7 +27,7 @@ struct DuePartitions {
     func mayHave(_ partition: Int, _ channel: VendorChannel) -> Bool { entries[channel][partition].mayHave }
     func reports(of partition: Int, _ channel: VendorChannel) -> UInt32 { entries[channel][partition].reports }
 
-    /// A partition has due jobs of these channels where it had none.
+    /// Records a partition's report of due jobs.
     mutating func reported(_ partition: Int, _ channels: ChannelSet) {
         guard 0..<count ~= partition else { return }
         for channel in VendorChannel.allCases where channels.contains(ChannelSet(channel)) {
@@ -36,13 +36,13 @@ struct DuePartitions {
         }
     }
 
-    /// A partition had no due jobs left when it answered a question; `reports`: of the time of the question.
+    /// Records that a partition had no due jobs left; `reports` is the report count when the question was sent.
     mutating func drained(_ partition: Int, _ channel: VendorChannel, reports: UInt32) {
         guard entries[channel][partition].reports == reports else { return }
         entries[channel][partition].mayHave = false
     }
 
-    /// Suspects the next partitions of jobs; about once a second.
+    /// Marks the next partitions as possibly having jobs; called about once a second.
     mutating func suspectNext() {
         for _ in 0..<(count + Self.suspicionSeconds - 1) / Self.suspicionSeconds {
             next = (next + 1) % count

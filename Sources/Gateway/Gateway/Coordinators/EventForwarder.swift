@@ -2,14 +2,15 @@ internal import Delivery
 internal import EventLoops
 internal import Wire
 
-/// Takes what became of this partition's messages and devices to the homes of their apps' feeds: one batch of an app at a time, so
-/// that each device's events keep their order.
+/// Forwards events about this partition's messages and devices to the feeds of their apps.
+///
+/// Each app has one batch in flight, so each device's events stay in order.
 final class EventForwarder {
     private unowned let owner: Partition
 
     init(_ owner: Partition) { self.owner = owner }
 
-    /// Sends off what is durable; called every tick of the loop.
+    /// Sends durable events; called in every tick of the loop.
     func tick() {
         guard owner.context.isReady, owner.isServing else { return }
         owner.withShard { $0.watchFeeds(owner.share, now: owner.now) }
@@ -25,15 +26,15 @@ final class EventForwarder {
     }
 
     private func told(_ batch: EventBatch, _ answer: FeedAnswer?) {
-        // The next owner of a partition that has left finds the rows.
+        // After a release, the partition's next owner sends the stored events.
         guard owner.isServing else { return }
         switch answer {
         case .taken?:
             owner.withShard { $0.eventsTold(batch, isTold: true, now: owner.now) }
-            // There are more, most likely.
+            // A full batch suggests that more events are waiting.
             if batch.items.count == FeedBounds.pageItems { tick() }
         default:
-            // A home that refuses does not know the app yet, or its feed: it is asked again.
+            // A home that refuses may not know the app or its feed yet, so the batch is retried.
             owner.coordinator.later(Self.retryMilliseconds) { [owner] in
                 guard owner.isServing else { return }
                 owner.withShard { $0.eventsTold(batch, isTold: false, now: owner.now) }

@@ -6,23 +6,22 @@ internal import Wire
 
 /// The webhooks of the feeds whose home is this partition.
 ///
-/// Each reads a page, posts it, acks it, and reads the next.
-///
-/// It is one more consumer with the feed's one cursor. When the home moves to another gateway, that one's loop goes on from
-/// the cursor; a page that was posted and not acked is posted again.
+/// Each webhook reads a page, posts it, acknowledges it, and reads the next one. It is a consumer with the feed's only cursor.
+/// After a move of the home, the new owner continues from the cursor. A page that was posted but not acknowledged is posted
+/// again.
 final class FeedWebhooks {
     private enum Step {
         case reading, posting, acking
-        /// Until then (monotonic ms).
+        /// Waiting until a time in monotonic milliseconds.
         case resting(until: UInt64)
     }
 
     private struct Runner {
         var hook: GatewayConfiguration.Hook
-        /// What the poster knows it by, also when its app is not configured any more.
+        /// The feed's name at the poster, which must stay known after the app is removed from the configuration.
         var name: String
         var step: Step
-        /// Tells its answers from those for an earlier runner of the feed.
+        /// The identity of this runner; answers for an earlier runner of the feed are ignored.
         var number: UInt64
     }
 
@@ -34,7 +33,7 @@ final class FeedWebhooks {
 
     init(_ owner: Partition) { self.owner = owner }
 
-    /// Starts and ends runners as the configuration says, while the partition is served here; about once a second.
+    /// Starts and ends runners according to the configuration; called about once a second.
     func tick() {
         let wanted = owner.snapshot.webhooks
         guard !wanted.isEmpty || !runners.isEmpty else { return }
@@ -45,7 +44,7 @@ final class FeedWebhooks {
         }
         guard mayRun else { return }
         for (feed, hook) in wanted where runners[feed] == nil && isHome(feed) {
-            // At random, so that it names no runner of an earlier owner's.
+            // Random, so that it differs from the runners of earlier owners.
             let number = UInt64.random(in: .min ... .max)
             runners[feed] = Runner(hook: hook, name: name(feed), step: .reading, number: number)
             read(feed, number)
@@ -58,7 +57,7 @@ final class FeedWebhooks {
         }
     }
 
-    /// Ends the runners of a partition that leaves; its next owner continues from the cursor.
+    /// Ends the runners of a released partition; its next owner continues from the cursor.
     func stop() {
         for runner in runners.values { owner.context.outbound.feedPoster?.cancel(runner.name) }
         runners = [:]
@@ -81,13 +80,13 @@ final class FeedWebhooks {
         let read = FeedRead(
             feed, after: nil, limit: runner.hook.batchJobs, waitMilliseconds: Self.waitMilliseconds)
         let asked = owner.loop.now
-        // In a turn of its own: an answer may come at once.
+        // In a separate turn, because an answer may come at once.
         owner.inNextTurn { partition in
             partition.host.feeds.ask(.read(read)) { [weak self] answer in
                 guard let self, isCurrent(feed, number) else { return }
                 guard case .page(let page)? = answer else { return rest(feed) }
                 guard !page.isEmpty else {
-                    // An empty page that comes early: as many wait for the feed as may.
+                    // An empty page before the timeout means that the feed has too many readers.
                     return owner.loop.now < asked + Self.restMilliseconds ? rest(feed) : self.read(feed, number)
                 }
                 post(page, of: feed, runner, number)
@@ -109,7 +108,7 @@ final class FeedWebhooks {
                 if let present = host.partition(partition) {
                     present.webhooks.posted(feed, upTo: page.next, number, isTaken: isTaken)
                 } else if isTaken {
-                    // The feed's new home learns what the receiver has.
+                    // The receiver has the page, so the feed's new home must advance its cursor.
                     host.feeds.ask(.acknowledge(feed, upTo: page.next)) { _ in }
                 }
             }
@@ -126,12 +125,12 @@ final class FeedWebhooks {
         acknowledge(feed, upTo: cursor, number)
     }
 
-    /// Also where the runner has ended meanwhile: the feed's new home is told what the receiver has.
+    /// Acknowledges a page, even if the runner has ended, because the receiver has the page.
     private func acknowledge(_ feed: FeedName, upTo cursor: UInt64, _ number: UInt64) {
         if isCurrent(feed, number) { runners[feed]?.step = .acking }
         owner.host.feeds.ask(.acknowledge(feed, upTo: cursor)) { [weak self] answer in
             guard let self, isCurrent(feed, number) else { return }
-            // What was not acked is read, and posted, again.
+            // An unacknowledged page is read and posted again.
             guard case .acknowledged? = answer else { return rest(feed) }
             runners[feed]?.step = .reading
             read(feed, number)

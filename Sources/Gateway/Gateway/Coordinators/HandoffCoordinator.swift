@@ -3,69 +3,67 @@ internal import Wire
 
 /// Leases and settlements over all shards, for the callers of one loop: the handoff API's long polls and the hook.
 ///
-/// A lease asks the shards that may have due jobs (`DuePartitions`) one after another, this loop's own first, so that it
-/// never takes more than was asked for. With nothing due it waits until a shard reports jobs or the wait is over. Every second
-/// it asks again where jobs of other apps may be left: a report says only "where there were none".
+/// A lease asks the shards that may have due jobs (`DuePartitions`) one after another, this loop's own first, so that it never
+/// leases more jobs than requested. Without due jobs it waits for a report of a shard or for its timeout. It also asks again
+/// every second, because a shard reports only the first due job of a channel.
 final class HandoffCoordinator {
-    /// What one caller of this loop waits for: `PushAPI.LeaseRequest` as it applies here, or a lease for the hook.
+    /// A lease request of the handoff API or the hook.
     struct LeaseCall {
         var channel: VendorChannel
         var apps: Set<AppKey>?
         var limit: Int
         var leaseMilliseconds: Int64
-        /// Monotonic milliseconds until which an empty answer is put off.
+        /// The end of the long poll, in monotonic milliseconds.
         var deadline: Int64
         var leaseID: (UInt64, UInt64)
-        /// Looked at before each lease: jobs leased to a caller that left would wait out their lease.
+        /// Called before each lease; jobs leased to a disconnected caller would be delayed until the lease expires.
         var isCallerPresent: () -> Bool
         var complete: ([Job]) -> Void
     }
 
-    /// One call's round of the loops.
+    /// One caller's pass over the shards.
     private struct Round {
         var call: LeaseCall
         var jobs: [Job] = []
-        /// How many shards this round has asked.
+        /// The number of shards asked in this round.
         var asked = 0
-        /// True between a question and its answer.
         var isAsking = false
-        /// The last question's number and time, its shard, and how often that had reported jobs.
+        /// The number and time of the last question, its shard, and that shard's report count at the time.
         var question: UInt64 = 0
         var questionAt: Int64 = 0
         var target = 0
         var reports: UInt32 = 0
-        /// Jobs were reported while the round was under way: it may have passed them.
+        /// Whether jobs were reported during the round, possibly by a shard that was already asked.
         var wasHinted = false
     }
 
-    /// The apps that this gateway knows.
     struct KnownApps {
-        /// False while this gateway does not know all apps: it could not name the app of a job.
+        /// `false` if this gateway does not know all apps; it could then not name the app of a job.
         var isComplete: Bool
         var keys: Set<AppKey>
     }
 
-    /// Above any `limits.longPolls`, which the admin front keeps for its callers.
+    /// Above any `limits.longPolls`, which the admin listener enforces.
     static let roundLimit = 1 << 17
-    /// Settlements last a commit; more than this at once means that a caller has gone wrong.
+    /// The most settlements in flight; a settlement lasts one commit, so a higher number indicates a faulty caller.
     static let settlementLimit = 1_024
 
-    /// A shard that has not answered by then waits for its disk or its Redis server: the round goes on without it.
+    /// The timeout of a shard's answer; the round then skips a shard whose disk or Redis server is stalled.
     private static let answerMilliseconds: Int64 = 5_000
-    /// How long jobs that came too late for their round are offered to their shard again.
+    /// The time for which jobs that came too late for their round are offered back to their shard.
     private static let giveBackMilliseconds: Int64 = 120_000
 
-    /// The partition that each round begins with.
+    /// The partition that each round asks first.
     private let first: Int
     private unowned let partitions: any Partitions
     private let knownApps: () -> KnownApps
-    /// Monotonic milliseconds.
+    /// The clock in monotonic milliseconds.
     private let clock: () -> Int64
     private let count: Int
     private var rounds = StampedTable<Round>(limit: HandoffCoordinator.roundLimit)
     private var due: DuePartitions
     private var settlementCount = 0
-    /// What the hook's receiver has answered.
+    /// The results reported by the hook's receiver.
     private(set) lazy var kept = KeptResults { [unowned self] results, complete in
         settle(results, apps: nil, complete: complete)
     }
@@ -80,16 +78,17 @@ final class HandoffCoordinator {
 
     var waitingCount: Int { rounds.count }
 
-    /// False when too many are waiting already; `complete` is not called then.
+    /// Returns `false` if too many callers are waiting; `complete` is not called then.
     func lease(_ call: LeaseCall, now: Int64) -> Bool {
         guard let (slot, stamp) = rounds.insert(Round(call: call)) else { return false }
         step(slot, stamp, now: now)
         return true
     }
 
-    /// Settles several jobs; verdicts come in the same order.
+    /// Settles several jobs; verdicts have the same order.
     ///
-    /// Jobs of apps other than `apps` (`nil`: all) are unknown to the caller. False when too many are waiting.
+    /// Jobs of apps outside `apps` (`nil` for all) are reported as unknown. Returns `false` if too many settlements are in
+    /// flight.
     func settle(
         _ results: [JobResult], apps: Set<AppKey>?, complete: @escaping ([ResultVerdict]) -> Void
     ) -> Bool {
@@ -106,7 +105,7 @@ final class HandoffCoordinator {
         }
     }
 
-    /// Takes a partition's answer to a question of a round; `nil`: it did not look, and may have jobs.
+    /// Handles a partition's answer; `nil` means that the partition did not look and may have jobs.
     private func leased(_ slot: UInt32, _ stamp: UInt32, _ question: UInt64, _ answer: LeaseAnswer?) {
         let (jobs, now) = (answer?.jobs ?? [], clock())
         guard var round = rounds[slot, stamp], round.isAsking, round.question == question else {
@@ -119,7 +118,7 @@ final class HandoffCoordinator {
         }
         let known = jobs.isEmpty ? [] : knownApps().keys
         round.jobs += jobs.filter { known.contains($0.app) }
-        // Another gateway may know the app when this one does not. The rest of the round excludes that app.
+        // Another gateway may know the app earlier than this one. This round excludes that app from now on.
         let unnamed = jobs.filter { !known.contains($0.app) }
         if !unnamed.isEmpty {
             giveBack(unnamed, "appNotKnownHere", now: now)
@@ -137,34 +136,34 @@ final class HandoffCoordinator {
             until: now + Self.giveBackMilliseconds)
     }
 
-    /// A shard has due jobs of these channels: the calls that wait for one of them ask again.
+    /// Wakes the calls that wait for jobs of these channels.
     func jobsAvailable(_ channels: ChannelSet, in partition: Int, now: Int64) {
         due.reported(partition, channels)
         lookAgain(now: now) { channels.contains(ChannelSet($0.channel)) }
     }
 
-    /// Another gateway owns the shard now, or its reports may be lost: what it answered before counts no more.
+    /// Asks a shard again after it got a new owner or its reports may be lost.
     func suspect(_ partition: Int, now: Int64) {
         due.reported(partition, .all)
         lookAgain(now: now) { _ in true }
     }
 
-    /// Called about once a second: asks the shards that may have jobs, and looks whether callers are still there.
+    /// Asks the shards that may have jobs, and checks that callers are still connected; called about once a second.
     func tick(now: Int64) {
         passBySilent(now: now)
-        // At least one shard is suspected, so each round looks after its caller.
+        // At least one shard is always suspected, so each round checks its caller.
         due.suspectNext()
         lookAgain(now: now) { _ in true }
         kept.tick(now: now)
     }
 
-    /// True while a caller waits for the answer to something that a shard was asked, or a part has results to take.
+    /// Whether a caller waits for a shard's answer, or results wait for a partition.
     var hasWorkUnderWay: Bool { rounds.count > 0 || settlementCount > 0 || kept.count > 0 }
 
-    /// Ends all waiting; for a stop.
+    /// Ends all waiting because the gateway stops.
     ///
-    /// Who has asked a shard gets its answer first: jobs leased to a caller that never heard of them would wait out
-    /// their lease.
+    /// A call with a question in flight ends after the answer. Otherwise jobs leased to it would be delayed until the lease
+    /// expires.
     func drain() {
         var idle: [(UInt32, UInt32)] = []
         var busy: [(UInt32, UInt32)] = []
@@ -178,7 +177,7 @@ final class HandoffCoordinator {
         }
     }
 
-    /// One shard that stands still keeps no job of the others from their senders.
+    /// Skips a stalled shard, so that it does not block the jobs of other shards.
     private func passBySilent(now: Int64) {
         var late: [(UInt32, UInt32)] = []
         rounds.forEach { slot, stamp, round in
@@ -205,7 +204,7 @@ final class HandoffCoordinator {
         }
     }
 
-    /// Moves one round on: asks the next shard, finishes it, or leaves it waiting.
+    /// Advances a round: asks the next shard, completes the round or leaves it waiting.
     private func step(_ slot: UInt32, _ stamp: UInt32, now: Int64) {
         guard var round = rounds[slot, stamp], !round.isAsking else { return }
         passDrained(&round)
@@ -241,21 +240,21 @@ final class HandoffCoordinator {
         partitions.ask(command, of: target) { [self] answer in leased(slot, stamp, question, answer) }
     }
 
-    /// Passes by the shards that have no due jobs.
+    /// Skips the shards without due jobs.
     private func passDrained(_ round: inout Round) {
         while round.asked < count, !due.mayHave((first + round.asked) % count, round.call.channel) {
             round.asked += 1
         }
     }
 
-    /// Asks the partitions of the jobs, each for its own; `request` gets the places of a partition's jobs.
+    /// Asks each partition about its jobs; `request` receives the indices of a partition's jobs.
     private func spread<Request: PartitionRequest>(
         _ jobs: [MessageID], complete: @escaping ([ResultVerdict]) -> Void, request: (_ places: [Int]) -> Request
     ) -> Bool where Request.Answer == [ResultVerdict] {
         var verdicts = jobs.map { ResultVerdict(job: $0, verdict: .unknownJob) }
         var places: [Int: [Int]] = [:]
         for (place, job) in jobs.enumerated() {
-            // An id that names no bucket is none of ours and stays unknown.
+            // An id that names no bucket does not belong to this gateway and stays unknown.
             guard let bucket = job.bucket else { continue }
             places[bucket.loop(of: count), default: []].append(place)
             verdicts[place].verdict = .storeFailed  // until its partition has answered

@@ -1,24 +1,24 @@
 internal import Delivery
 
-/// Results of the hook on their way to their parts: what a part cannot take now is kept and sent again.
+/// The hook's results that wait for their partitions; a result that a partition cannot accept is kept and retried.
 ///
-/// A part has no owner for some seconds when it moves. Were a result dropped then, its job's lease would lapse, and the
-/// vendor would alert the device a second time. The handoff API's callers keep their results themselves, by the verdict.
+/// A moving partition has no owner for some seconds. If its results were dropped, the jobs' leases would expire and the vendor
+/// would alert the devices twice. The handoff API's callers retry themselves, according to the verdict.
 final class KeptResults {
     private struct Entry {
         var result: JobResult
         var until: Int64
     }
 
-    /// Sends results off; `false` when too many settlements are under way, and nothing was sent.
+    /// Sends results; returns `false` without sending if too many settlements are in flight.
     typealias Send = ([JobResult], _ complete: @escaping ([ResultVerdict]) -> Void) -> Bool
 
-    /// More than this kept, and the hook leases nothing more.
+    /// The number of kept results above which the hook leases no more jobs.
     static let fullCount = 16_384
-    /// Results in one call, as the handoff API takes them.
+    /// The number of results per call, as in the handoff API.
     private static let batchCount = 500
 
-    /// Told how many results were given up, at the end of their time.
+    /// Called with the number of expired results.
     var givenUp: (Int) -> Void = { _ in }
     private let send: Send
     private var waiting: [Entry] = []
@@ -26,17 +26,17 @@ final class KeptResults {
 
     init(send: @escaping Send) { self.send = send }
 
-    /// Results that no part has taken yet.
+    /// The number of results that no partition has accepted yet.
     var count: Int { waiting.count + sentCount }
 
-    /// Settles results, again and again until each has a verdict of its part's, or `until` has come.
+    /// Settles results, with retries until each has a verdict or `until` has passed.
     ///
     /// - Parameters:
-    ///   - results: of jobs that the hook has leased.
-    ///   - until: when a result is of no use any more, in the loop's milliseconds.
+    /// - results: The results of jobs leased by the hook.
+    /// - until: The time at which the results expire, in the loop's milliseconds.
     func settle(_ results: [JobResult], until: Int64) { settle(results.map { Entry(result: $0, until: until) }) }
 
-    /// Sends again what no part took; about once a second.
+    /// Retries the kept results; called about once a second.
     func tick(now: Int64) {
         guard !waiting.isEmpty else { return }
         let due = waiting.filter { $0.until > now }

@@ -4,15 +4,15 @@ internal import MessageStore
 internal import Platform
 internal import Wire
 
-/// Gathers `/metrics`: each host hands out a copy of its figures on its own thread, the asking one renders the page.
+/// Collects the figures of all hosts, each on its own thread, and renders `/metrics` on the asking host.
 enum MetricsGatherer {
-    /// Asks every host; `complete` gets the page on the asking one's thread.
+    /// Asks every host, and calls `complete` with the page on the asking host's thread.
     ///
-    /// `scope`: the apps that the page may name; `nil`: all.
+    /// `scope` are the apps that the page may name; `nil` for all.
     static func gather(_ asker: EventLoopHost, scope: Set<AppKey>?, complete: @escaping ([UInt8]) -> Void) {
         let context = asker.context
         let seen = asker.snapshot.settings.filter { scope?.contains($0.key) ?? true }
-        // Disabled apps are listed only where there is room.
+        // Disabled apps are listed only if there is room.
         let apps = (seen.filter(\.isServed) + seen.filter { !$0.isServed }).prefix(MetricFigures.appLimit)
         let limits = asker.limits
         let (keys, ids) = (apps.map(\.key), apps.map(\.appID))
@@ -26,7 +26,7 @@ enum MetricsGatherer {
 }
 
 extension GatewayContext {
-    /// What the process has of a page.
+    /// The process-wide figures.
     fileprivate var figures: MetricFigures {
         var figures = MetricFigures()
         figures.status = status.withLock { $0 }
@@ -49,7 +49,7 @@ extension GatewayContext {
 }
 
 extension EventLoopHost {
-    /// This host's entry of a page and one of each of its partitions, with the figures of these apps; on its thread.
+    /// Returns this host's figures and those of its partitions; runs on the host's thread.
     fileprivate func figures(of apps: [AppKey]) -> [LoopFigures] {
         var own = LoopFigures()
         own.metrics = metrics
@@ -82,7 +82,7 @@ extension Partition {
     }
 }
 
-/// The counters of shards that a host had.
+/// The counters of shards that a host no longer has.
 struct EndedFigures {
     private(set) var shard = ShardStatistics()
     private(set) var apps: [AppKey: AppStatistics] = [:]

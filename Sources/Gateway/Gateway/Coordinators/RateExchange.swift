@@ -5,22 +5,22 @@ internal import Platform
 internal import PushAPI
 internal import Wire
 
-/// Uses of apps' rates: one limiter for all loops, and at the owner of part 0 the counter of all gateways.
+/// The use of apps' rate limits: one limiter for all loops and, at the owner of partition 0, the counter of all gateways.
 final class SharedRates: RateLimiting, Sendable {
     fileprivate struct State {
         var limiter = RateLimiter()
         var ledger = RateLedger()
-        /// An exchange is under way; one that has no answer by then has failed.
+        /// The time at which the exchange in flight times out; `nil` if none is in flight.
         var answerDueAt: GatewayTime?
-        /// The exchange has been asked for, and its loop has not come to it.
+        /// Whether an exchange was requested but has not started.
         var isCalled = false
-        /// Calls the loop that exchanges; set where there are several gateways.
+        /// Requests an exchange; set only in a cluster.
         var call: (@Sendable () -> Void)?
     }
 
     private let state = Lock(State())
     private let networks = Lock(NetworkLimits())
-    /// A link answers for itself long before.
+    /// The timeout of an exchange, in milliseconds; a broken link answers much earlier.
     private static let answerMilliseconds: Int64 = 10_000
 
     // MARK: Uses
@@ -52,13 +52,12 @@ final class SharedRates: RateLimiting, Sendable {
 
     // MARK: The exchange
 
-    /// How many gateways share each bound.
     func setGatewayCount(_ count: Int) { state.withLock { $0.limiter.gatewayCount = max(1, count) } }
 
-    /// `call` is to have `exchangeRates` run soon; from any thread.
+    /// Sets the function that schedules `exchangeRates`; it must be callable from any thread.
     func onExchangeDue(_ call: @escaping @Sendable () -> Void) { state.withLock { $0.call = call } }
 
-    /// What the counter is to know now; `nil` when there is nothing, or its last answer is awaited.
+    /// Returns the next report for the counter; `nil` if nothing changed or a report is in flight.
     func beginExchange(now: GatewayTime) -> [RateReport]? {
         state.withLock { state in
             state.isCalled = false
@@ -74,7 +73,7 @@ final class SharedRates: RateLimiting, Sendable {
         }
     }
 
-    /// The counter's answer; `nil`: there was none.
+    /// Applies the counter's answer; `nil` if the exchange failed.
     func endExchange(_ totals: [RateTotal]?, now: GatewayTime) {
         let call = state.withLock { state -> (@Sendable () -> Void)? in
             guard state.answerDueAt != nil else { return nil }
@@ -101,14 +100,14 @@ final class SharedRates: RateLimiting, Sendable {
         state.withLock { $0.ledger.dayCounts() }
     }
 
-    /// Forgets uses of earlier days than yesterday.
+    /// Removes the counts of days before yesterday.
     ///
-    /// - Returns: the counts whose rows are to be removed.
+    /// - Returns: The counts whose rows must be removed.
     func takeOld(now: GatewayTime) -> [(app: AppKey, kind: RateKind)] {
         state.withLock { $0.ledger.takeOld(now: now) }
     }
 
-    /// Begins to count where the rows end.
+    /// Restores the counts from their rows.
     func restore(_ rows: [(app: AppKey, kind: UInt64, day: Int64, count: Int)], now: GatewayTime) {
         state.withLock { state in
             state.ledger = RateLedger()
@@ -122,7 +121,7 @@ final class SharedRates: RateLimiting, Sendable {
 }
 
 extension SharedRates.State {
-    /// The call to be made once the lock is left, if an exchange is due and nobody has asked for it.
+    /// Returns the function to call after unlocking, if an exchange is due and not yet requested.
     mutating func calling() -> (@Sendable () -> Void)? {
         guard limiter.isExchangeDue, !isCalled, answerDueAt == nil, let call else { return nil }
         isCalled = true
@@ -131,7 +130,7 @@ extension SharedRates.State {
 }
 
 extension EventLoopHost {
-    /// Reports this gateway's uses to the counter, and takes the uses of all gateways; on the host of partition 0's number.
+    /// Reports this gateway's uses to the counter and applies the totals of all gateways; does nothing except on host 0.
     func exchangeRates() {
         guard index == 0 else { return }
         if let cluster = context.cluster {

@@ -5,12 +5,12 @@ internal import Platform
 internal import PushAPI
 internal import Wire
 
-/// Uses of apps' quotas: one account for all loops.
+/// The use of apps' quotas, in one account for all loops.
 ///
-/// Only apps that have quotas ask it, so that others pay nothing.
+/// Only apps with quotas take its lock.
 final class SharedQuotas: Sendable {
     private let accounting = Lock(QuotaAccounting())
-    /// At the owner of part 0: what all gateways have told.
+    /// The queue counts reported by all gateways, at the owner of partition 0.
     private let ledger = Lock(QueueLedger())
 
     func setGatewayCount(_ count: Int) { accounting.withLock { $0.gatewayCount = max(1, count) } }
@@ -39,20 +39,19 @@ final class SharedQuotas: Sendable {
 
     func note(part: Int, _ holdings: [AppKey: QuotaHolding]) { accounting.withLock { $0.note(part: part, holdings) } }
 
-    /// Forgets apps that are gone.
     func follow(_ registry: AppRegistry) { accounting.withLock { $0.keep { registry.known($0) != nil } } }
 
     func queues(of apps: [AppKey]) -> [AppQueue] { accounting.withLock { $0.queues(of: apps) } }
     func hear(_ elsewhere: [AppQueue], now: UInt64) { accounting.withLock { $0.hear(elsewhere, now: Int64(now)) } }
 
-    /// What the other gateways have, and keeps what this one tells; at the owner of part 0.
+    /// Stores a gateway's queue counts and returns those of the others; used at the owner of partition 0.
     ///
-    /// - Returns: `nil` while others may not have told.
+    /// - Returns: `nil` until all gateways can have reported.
     func count(_ queues: [AppQueue], of node: Int, now: UInt64) -> [AppQueue]? {
         ledger.withLock { $0.take(queues, of: node, now: Int64(now)) }
     }
 
-    /// This gateway owns part 0 from now on, perhaps again: what it was told before is old.
+    /// Discards earlier reports after this gateway has become the owner of partition 0.
     func beginCounting() { ledger.withLock { $0 = QueueLedger() } }
 
     func forget(part: Int) { accounting.withLock { $0.forget(part: part) } }
@@ -61,7 +60,7 @@ final class SharedQuotas: Sendable {
         accounting.withLock { $0.usage(of: app, quotas: quotas, now: Int64(now)) }
     }
 
-    /// Writes what was refused lately; from the control thread, about once a second.
+    /// Logs recent refusals; called on the control thread about once a second.
     func report(to log: Log, registry: AppRegistry) {
         for (app, quota, count) in accounting.withLock({ $0.takeReport() }) {
             log.write(
@@ -71,23 +70,22 @@ final class SharedQuotas: Sendable {
     }
 }
 
-/// That an app's quotas were asked: nothing reaches a shard as a publish without one, and only this file makes them.
+/// Proof that an app's quotas were checked; every publish needs one, and only this file creates them.
 ///
-/// So a new front cannot forget the question: it does not compile.
+/// A new API that skips the check therefore does not compile.
 struct PublishPermit: Sendable {
-    /// The app that was asked about; `nil` for a task's messages, whose app was when the task was made.
+    /// The checked app; `nil` for a task's messages, which were checked when the task was created.
     private let app: AppKey?
     fileprivate init(_ app: AppKey?) { self.app = app }
 
-    /// Whether it is for a message of this app.
     func covers(_ app: AppKey) -> Bool { self.app == nil || self.app == app }
 }
 
 extension EventLoopHost {
-    /// Sends this gateway's queue counts to the owner of partition 0, and takes the counts of the other gateways.
+    /// Sends this gateway's queue counts to the owner of partition 0, and applies the counts of the other gateways.
     ///
-    /// The counts are of apps with a quota on queues. Host 0 of each gateway does this, whichever gateway owns partition 0. The quota
-    /// cannot be split into shares: a gateway may accept a message that is queued, and counted, on another one.
+    /// The counts are of apps with a quota on queues. Only host 0 of each gateway exchanges them. Such a quota cannot be split
+    /// into shares, because a message may be accepted on one gateway and queued on another.
     func exchangeQueues() {
         guard index == 0, let cluster = context.cluster, !snapshot.storeBoundApps.isEmpty,
             loop.now >= nextQueueExchange
@@ -99,12 +97,12 @@ extension EventLoopHost {
             return context.usage.quotas.hear(elsewhere, now: loop.now)
         }
         ask(CountQueues(queues: told), of: Bucket(0)) { [self] elsewhere in
-            // Where there is none, the last word holds for some seconds.
+            // Without an answer, the last counts stay valid for some seconds.
             if let elsewhere { context.usage.quotas.hear(elsewhere, now: loop.now) }
         }
     }
 
-    /// Counts a call of an app that asks for messages, or says which of the app's quotas is used up.
+    /// Counts a publishing call of an app; throws if one of the app's quotas is used up.
     func permit(of key: AppKey, publishes: Int, byteCount: Int) throws(QuotaRefusal) -> PublishPermit {
         guard snapshot.hasQuotas, let quotas = registry[key]?.quotas, !quotas.isEmpty else {
             return PublishPermit(key)
@@ -116,7 +114,7 @@ extension EventLoopHost {
         throw refusal
     }
 
-    /// The same of a call about tasks: what makes no message is counted for nothing, and a broadcast only needs room in the store.
+    /// Counts a call about tasks; a call without messages is not counted, and a broadcast needs only room in the store.
     func permit(_ action: CampaignAction, byteCount: Int) throws(QuotaRefusal) -> PublishPermit {
         if let (app, count) = action.publishes {
             return try permit(of: app, publishes: count, byteCount: byteCount)
@@ -128,10 +126,10 @@ extension EventLoopHost {
         throw refusal
     }
 
-    /// For the messages of a task whose row is durable: the call that gave it its devices, or made the broadcast, was counted.
+    /// The permit for messages of a stored task; the call that created the task was counted.
     var permitOfKeptTask: PublishPermit { PublishPermit(nil) }
 
-    /// When a device comes again whose app has all it may have.
+    /// The retry window in milliseconds of a device that is refused because of its app's quota.
     private static let quotaWindow: (UInt32, UInt32) = (30_000, 60_000)
     static let overStoredBytes = Refusal(
         .overloaded, "the app's quota storedBytes is used up, so no new device can register; come back later",
@@ -142,7 +140,7 @@ extension EventLoopHost {
 }
 
 extension Partition {
-    /// Notes what this partition has of the apps whose holdings are bound; in each tick.
+    /// Records this partition's use of quotas; called in each tick.
     func noteHoldings() {
         let apps = snapshot.boundApps
         guard !apps.isEmpty, isServing else {
@@ -155,20 +153,20 @@ extension Partition {
         var holdings: [AppKey: QuotaHolding] = [:]
         holdings.reserveCapacity(apps.count)
         for (app, figures) in zip(apps, core.pointee.shard.statistics(of: apps)) {
-            // Devices that are to be refused do not count, as in `connectedDevices(of:)`.
+            // Devices that will be refused are not counted, as in `connectedDevices(of:)`.
             let devices = max(0, figures.connectedDevices - (surplusDevices[app] ?? 0))
             holdings[app] = QuotaHolding(
                 devices: devices, queued: Int(figures.queuedMessages), queuedBytes: Int(figures.queuedBytes),
                 retainedBytes: Int(figures.retainedBytes))
         }
-        // Once for all apps: each publish of one that has quotas takes the same lock.
+        // One call for all apps, because each publish of an app with quotas takes the same lock.
         context.usage.quotas.note(part: number, holdings)
     }
 
-    /// Asks the app's quotas about one more device; a device that is connected already may always return.
+    /// Checks the app's quotas for one more device; a device that is already connected may always reconnect.
     ///
-    /// - Returns: whether the quota of devices counts it: then it is asked again before the Welcome (`isSurplus`).
-    /// - Throws: which quota is used up.
+    /// - Returns: Whether the device quota applies. It is then checked again before the Welcome (`isSurplus`).
+    /// - Throws: The refusal for the exceeded quota.
     func admission(of cid: DeviceID, of app: App, isRegistration: Bool) throws(Refusal) -> Bool {
         if isRegistration, app.quotas[.storedBytes] > 0,
             context.usage.quotas.registrationRefusal(app: app.key, quotas: app.quotas, now: loop.now) != nil
@@ -184,10 +182,10 @@ extension Partition {
         throw EventLoopHost.overDevices
     }
 
-    /// Whether a device that is connected and has no Welcome yet is one too many; then `surplusLeft` is owed.
+    /// Whether a device without a Welcome exceeds the device quota; if so, `surplusLeft` must be called.
     ///
-    /// Hellos that wait for the disk are under way together, and each of them found room. To count them at their beginning would let
-    /// strangers, whose Hellos prove nothing, fill an app's quota.
+    /// Several Hellos may wait for the disk at once, and each of them passed the first check. Counting them earlier would let
+    /// unauthenticated Hellos use up an app's quota.
     func isSurplus(of key: AppKey) -> Bool {
         guard let quotas = registry[key]?.quotas, quotas[.devices] > 0,
             context.usage.quotas.hasSurplusDevice(
@@ -198,13 +196,13 @@ extension Partition {
         return true
     }
 
-    /// A device that was one too many has gone.
+    /// Records that a refused device has left.
     func surplusLeft(of key: AppKey) {
         let left = (surplusDevices[key] ?? 0) - 1
         surplusDevices[key] = left > 0 ? left : nil
     }
 
-    /// Connected devices of an app in this partition, without those that are to be refused.
+    /// Returns the number of an app's connected devices in this partition, without those that will be refused.
     private func connectedDevices(of key: AppKey) -> Int {
         let connected = core.pointee.shard.statistics(of: [key]).first?.connectedDevices ?? 0
         return connected - (surplusDevices[key] ?? 0)

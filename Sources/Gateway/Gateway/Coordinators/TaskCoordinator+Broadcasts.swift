@@ -3,16 +3,15 @@ internal import Delivery
 internal import PushAPI
 internal import Wire
 
-// Broadcasts on the loop of their home: their scans of the buckets, some buckets at a time, each step's place written
-// down before the next begins.
+// Broadcasts on the loop of their home. A broadcast scans all buckets in steps. Its position is stored after some of the steps.
 extension TaskCoordinator {
-    /// One scan under way.
+    /// A scan in progress.
     final class BroadcastRun {
         var record: TaskRecord
         let purpose: BroadcastScan.Purpose
-        /// The broadcast's home, on whose behalf it runs until that leaves.
+        /// The partition that runs the scan, until its release.
         let home: Partition
-        /// Where the scan is, and how far that is written down.
+        /// The scan's position, and the part of it that is stored.
         var position: Int
         var written: Int
         let done: (Bool) -> Void
@@ -25,12 +24,12 @@ extension TaskCoordinator {
         }
     }
 
-    /// Buckets of one step; with a speed one at a time, so that a step's jobs come in their time.
+    /// The number of buckets per step; a broadcast with a speed limit scans one at a time, so that its jobs are spread over time.
     static let bucketsPerStep = 16
-    /// The scan's place is written down at least so often.
+    /// The largest number of buckets between two stored positions.
     static let bucketsPerWrite = 64
 
-    /// A broadcast's home says what is to be done for it now.
+    /// Performs the work that is due for a broadcast, on behalf of its home.
     func broadcastDue(_ record: TaskRecord, of home: Partition, done: @escaping (TaskAnswer) -> Void) {
         switch record.state {
         case .open:
@@ -58,7 +57,7 @@ extension TaskCoordinator {
         }
     }
 
-    /// Everybody has been counted.
+    /// Records the end of a broadcast after a complete scan.
     private func finish(_ record: TaskRecord, _ change: TaskChange, _ done: @escaping (TaskAnswer) -> Void) {
         ask(home: record.id, .change(record.id, record.app, change)) { [self] answer in
             if case .record = answer {
@@ -68,7 +67,7 @@ extension TaskCoordinator {
         }
     }
 
-    /// Ends what is pending of a broadcast, everywhere, and lets nobody meet it any more.
+    /// Ends a broadcast's pending messages on all partitions and stops its delivery.
     func sweepBroadcast(_ record: TaskRecord, told: @escaping (TaskAnswer) -> Void) {
         askAll({ .sweep(record.id, record.app, $0) }) { answers in
             var count = 0
@@ -113,14 +112,14 @@ extension TaskCoordinator {
             found += cids
         }
         guard isWhole else {
-            // Asks, too, whether the task is still where it was: the scan may be one that is over.
+            // The write also checks the task's state, because the scan may be outdated.
             return later(1_000) { [self] in write(run, then: { [self] in self.run(run) }) }
         }
         guard !found.isEmpty else { return went(run, count, to: end) }
         guard let app = owner.registry[run.record.app] else { return run.done(false) }
         var content = run.record.content
         if content.timeToLive > 0, let plan = run.record.broadcast {
-            // What is dealt out late has no longer to live than what was dealt first.
+            // A late step shortens the time to live, so that all messages of the broadcast expire at the same time.
             content.timeToLive = max(1, plan.expiresAt - owner.now)
         }
         let sending = Sending(
@@ -128,7 +127,7 @@ extension TaskCoordinator {
             content: content, isBulk: true, permit: owner.permitOfKeptTask)
         let targets = found.map { app.target($0, of: run.record.id) }
         fanOut(sending, targets) { [self] outcomes in
-            // Devices that have it already say so: a repeated step reaches nobody twice.
+            // Devices deduplicate the message, so a repeated step delivers nothing twice.
             guard !outcomes.contains(where: { $0.code.isRetryable }) else {
                 return later(1_000) { [self] in self.run(run) }
             }
@@ -149,7 +148,7 @@ extension TaskCoordinator {
         write(run, then: goOn)
     }
 
-    /// Writes down where the scan is; a task that was stopped or has ended meanwhile ends the scan.
+    /// Stores the scan's position; the scan ends if the task was stopped or has ended.
     private func write(_ run: BroadcastRun, then goOn: (() -> Void)? = nil) {
         guard mayContinue(run.home) else { return run.done(false) }
         let place = TaskCommand.advance(

@@ -4,10 +4,11 @@ internal import EventLoops
 internal import PushAPI
 internal import Wire
 
-/// Calls that concern tasks, on the loop that took them: it asks the loops that keep the rows, one question at a time,
-/// deals a list's devices to their loops, and gathers what became of them.
+/// Carries out calls about tasks on the loop that received them.
 ///
-/// Each step's answer carries the next; a caller that left loses nothing but its answer.
+/// It asks the loops that own the rows, distributes a list's devices to their loops, and collects the outcomes.
+///
+/// A call continues if its caller disconnects; only the answer is lost.
 final class TaskCoordinator {
     private final class PendingList {
         var run: ListRun
@@ -17,20 +18,20 @@ final class TaskCoordinator {
         }
     }
 
-    /// Lists under way at once on one loop; more are answered as busy.
+    /// The most lists in flight on one loop; further lists are answered as busy.
     static let pendingLimit = 65_536
-    /// Stored messages that this loop has at hand.
+    /// The capacity of this loop's cache of task records.
     static let cacheLimit = 1_024
-    /// A stop is told to all gateways, but a broken link may lose the word: no copy counts for longer.
+    /// The lifetime of a cached record, because the announcement of a stop may be lost on a broken link.
     static let cacheMilliseconds: UInt64 = 5_000
 
     unowned let owner: EventLoopHost
     private var lists = StampedTable<PendingList>(limit: TaskCoordinator.pendingLimit)
     private var cache: [TaskID: (record: TaskRecord, until: UInt64)] = [:]
     private var cacheOrder: [TaskID] = []
-    /// Tasks that this host is sending or stopping on its partitions' account.
+    /// Tasks that this host is sending or stopping on behalf of its partitions.
     private var underWay: [Work: ObjectIdentifier] = [:]
-    /// Steps that wait for their time (monotonic ms).
+    /// Delayed steps, with their times in monotonic milliseconds.
     private var delayed: [(at: UInt64, step: () -> Void)] = []
 
     private struct Work: Hashable {
@@ -42,7 +43,7 @@ final class TaskCoordinator {
 
     var hasWorkUnderWay: Bool { lists.count > 0 }
 
-    /// Does something after `milliseconds`.
+    /// Runs `step` after `milliseconds`.
     func later(_ milliseconds: Int64, _ step: @escaping () -> Void) {
         delayed.append((owner.loop.now + UInt64(max(0, milliseconds)), step))
     }
@@ -56,7 +57,7 @@ final class TaskCoordinator {
 
     // MARK: Asking
 
-    /// Sends a command to a partition; `told` gets `.busy` when there is no answer to be had.
+    /// Sends a command to a partition; `told` receives `.busy` if there is no answer.
     func ask(_ partition: Int, _ command: TaskCommand, told: @escaping (TaskAnswer) -> Void) {
         owner.ask(command, of: partition, completion: told)
     }
@@ -65,7 +66,7 @@ final class TaskCoordinator {
         ask(task.home.loop(of: owner.partitionCount), command, told: told)
     }
 
-    /// Asks every loop; `told` gets all answers.
+    /// Asks every partition; `told` receives all answers.
     func askAll(_ command: (LoopShare) -> TaskCommand, told: @escaping ([TaskAnswer]) -> Void) {
         let count = owner.partitionCount
         let gathering = Gathering(count: count, done: told)
@@ -76,7 +77,7 @@ final class TaskCoordinator {
 
     // MARK: Stored messages
 
-    /// Another loop stopped the task, or moved it on.
+    /// Removes a cached record that has changed elsewhere.
     func forget(_ task: TaskID) {
         guard cache.removeValue(forKey: task) != nil else { return }
         cacheOrder.removeAll { $0 == task }
@@ -86,7 +87,7 @@ final class TaskCoordinator {
         owner.context.tellEveryGateway(.taskChanged(task))
     }
 
-    /// The task's row, from this loop's cache if it is one that takes targets.
+    /// Returns the task's row, from this loop's cache if the task accepts targets.
     func record(_ task: TaskID, _ app: AppKey, told: @escaping (TaskAnswer) -> Void) {
         if let (record, until) = cache[task], until > owner.loop.now {
             return told(record.app == app ? .record(record) : .unknown)
@@ -107,18 +108,20 @@ final class TaskCoordinator {
 
     // MARK: Fan-out
 
-    /// What a fan-out needs to know of its task.
+    /// The parameters of a fan-out.
     struct Sending {
         var task: TaskID
         var app: AppKey
-        /// 0: not known, so that devices must look whether the task has reached them.
+        /// The task's creation time; 0 if unknown.
+        ///
+        /// With 0, devices check whether they already have the task's message.
         var createdAt: GatewayTime
         var content: MessageContent
         var isBulk: Bool
         var permit: PublishPermit
     }
 
-    /// Sends a message to devices, one message between loops for each loop that has any of them.
+    /// Sends a message to devices, with one message per partition.
     func fanOut(_ sending: Sending, _ given: [ListTarget], then: @escaping ([PublishOutcome]) -> Void) {
         guard !given.isEmpty else { return then([]) }
         guard let (slot, stamp) = lists.insert(PendingList(count: given.count, then: then)) else {
@@ -134,7 +137,7 @@ final class TaskCoordinator {
         let parts = ListRun.deal(
             targets, task: sending.task, app: sending.app, createdAt: sending.createdAt, content: sending.content,
             isBulk: sending.isBulk, route: route.word, loopCount: owner.partitionCount)
-        // Partitions of this host last: their work takes this loop's time, and the others can begin before it.
+        // Partitions of this host are last, so that other loops can start before this loop is busy.
         for (partition, fanout) in parts where owner.servingPartition(partition) == nil {
             owner.publish(fanout, to: partition, sending.permit)
         }
@@ -151,9 +154,9 @@ final class TaskCoordinator {
 
     // MARK: Stop
 
-    /// Stops a task: no more devices for it, durably, then the end of what is pending everywhere.
+    /// Stops a task: stores the stop, so that it reaches no more devices, then ends its pending messages everywhere.
     ///
-    /// `told` gets `.swept` with the number of messages, or why not.
+    /// `told` receives `.swept` with the number of ended messages, or the failure.
     func stop(_ task: TaskID, _ app: AppKey, told: @escaping (TaskAnswer) -> Void) {
         if task.kind == .single { return ask(home: task, .stopSingle(task, app), told: told) }
         ask(home: task, .change(task, app, .stop)) { [self] answer in
@@ -161,12 +164,12 @@ final class TaskCoordinator {
             case .record(let record) where record.state == .stopping && record.broadcast != nil:
                 sweepBroadcast(record) { [self] answer in
                     told(answer)
-                    // Only now does the home close it: what the closing scan ended is in nobody's count.
+                    // The home closes the broadcast only now, because messages ended by the closing scan are not in the count.
                     guard case .swept = answer else { return }
                     ask(home: task, .change(task, app, .swept)) { _ in }
                 }
             case .record(let record) where record.state == .stopping: sweep(task, app, told: told)
-            // There was nothing left to stop.
+            // The task had already ended.
             case .record, .refused: told(.swept(0))
             case .unknown: stopWithoutRow(task, app, told: told)
             default: told(answer)
@@ -174,7 +177,7 @@ final class TaskCoordinator {
         }
     }
 
-    /// A push to an alias is a task of several devices without a row of its own: its messages tell of it.
+    /// Stops a push to an alias; such a task has several devices but no row, so its messages are counted instead.
     private func stopWithoutRow(_ task: TaskID, _ app: AppKey, told: @escaping (TaskAnswer) -> Void) {
         askAll({ .totals(task, app, $0) }) { [self] answers in
             var sum = TaskTotals()
@@ -199,7 +202,7 @@ final class TaskCoordinator {
         askAll({ .sweep(task, app, $0) }) { [self] answers in
             var count = 0
             for answer in answers {
-                // The row says `stopping` until all is done: its home takes it up again.
+                // The row stays in state `stopping` until all is done, and its home retries.
                 guard case .swept(let part) = answer else { return told(.busy) }
                 count += part
             }
@@ -211,9 +214,9 @@ final class TaskCoordinator {
 
     // MARK: First acks
 
-    /// Ends a task's messages for all devices but the one that acked first, then says so to that one's shard.
+    /// Ends a task's messages for all devices except the one that acked first, then notifies that device's shard.
     ///
-    /// What could not be done now stays: the shard tells of the ack again.
+    /// After a failure the shard reports the first ack again.
     func endSiblings(of first: FirstAck) {
         guard !owner.context.isStopping, let app = owner.registry[first.app], let bucket = first.message.bucket else {
             return
@@ -237,24 +240,24 @@ final class TaskCoordinator {
 
     // MARK: A task's time
 
-    /// The partition has left: the work of its tasks is the next owner's.
+    /// Forgets the work of a released partition; its next owner continues it.
     ///
-    /// Each run looks before its next step whether the partition that began it is still served (`mayContinue`).
+    /// Each run checks `mayContinue` before its next step.
     func partitionLeft(_ partition: Partition) {
         let left = ObjectIdentifier(partition)
         underWay = underWay.filter { $0.value != left }
     }
 
-    /// True while work that a task's home began may go on.
+    /// Whether work for a task's home may continue.
     func mayContinue(_ home: Partition) -> Bool { !owner.context.isStopping && home.isServing }
 
-    /// Begins the work of a task that is due, or was left half done.
+    /// Starts or resumes the work of a due task.
     func taskDue(_ record: TaskRecord, of home: Partition) {
         let work = Work(task: record.id, state: record.state)
         guard !owner.context.isStopping, underWay[work] == nil else { return }
         underWay[work] = ObjectIdentifier(home)
         let done: (TaskAnswer) -> Void = { [self] _ in
-            // Of a partition that has left, another owner may have begun the work anew.
+            // After a release, the next owner may already have restarted the work.
             if home.isServing { underWay[work] = nil }
         }
         guard record.broadcast == nil else { return broadcastDue(record, of: home, done: done) }
@@ -265,9 +268,9 @@ final class TaskCoordinator {
         }
     }
 
-    /// Page by page; a page that could not be taken leaves the task as it is, and its home takes it up again.
+    /// Sends a scheduled task page by page; after a failed page its home retries the task.
     ///
-    /// Devices that have it already answer so: a repetition reaches nobody twice.
+    /// Devices deduplicate the message, so a repeated page delivers nothing twice.
     private func sendScheduled(
         _ record: TaskRecord, from item: UInt64, of home: Partition, done: @escaping (TaskAnswer) -> Void
     ) {

@@ -4,7 +4,7 @@ internal import Platform
 internal import PushAPI
 internal import Wire
 
-/// How many devices of each app were connected: a point each ten minutes, and the most of each day, looked at each second.
+/// The history of each app's connected devices: a point every ten minutes, and each day's peak, sampled every second.
 final class OnlineHistory: Sendable {
     private struct State {
         var series: [AppKey: OnlineSeries] = [:]
@@ -19,16 +19,16 @@ final class OnlineHistory: Sendable {
 
     func peak(of app: AppKey, day: UInt32) -> Int { state.withLock { $0.peaks[app]?[day] ?? 0 } }
 
-    /// Takes a point in.
+    /// Adds a point.
     ///
-    /// - Returns: the times of the points that left.
+    /// - Returns: The times of the points that were dropped.
     func notePoint(_ count: Int, app: AppKey, at time: GatewayTime) -> [GatewayTime] {
         state.withLock { $0.series[app, default: OnlineSeries()].note(count, at: time) }
     }
 
-    /// Takes in how many are connected now.
+    /// Adds the current number of connected devices.
     ///
-    /// - Returns: what the rows must say now: the day's peak if it rose, and the peaks of days that left then.
+    /// - Returns: The day's peak if it rose, and the days whose peaks were dropped; their rows must be updated.
     func notePeak(_ count: Int, app: AppKey, day: UInt32) -> (peak: Int, leftPeaks: [UInt32])? {
         state.withLock { state in
             guard count > state.peaks[app]?[day] ?? -1 else { return nil }
@@ -41,9 +41,9 @@ final class OnlineHistory: Sendable {
         }
     }
 
-    /// Forgets what is too old to be shown, of apps that are gone, too.
+    /// Removes expired data, also of deleted apps.
     ///
-    /// - Returns: whose rows are to be removed.
+    /// - Returns: The data whose rows must be removed.
     func takeOld(now: GatewayTime) -> (points: [(app: AppKey, time: GatewayTime)], peaks: [(app: AppKey, day: UInt32)])
     {
         state.withLock { state in
@@ -77,22 +77,22 @@ final class OnlineHistory: Sendable {
     }
 }
 
-/// Counts connected devices every second and keeps the rates' use, on the partition of the gateway's own rows.
+/// Counts connected devices every second and stores the use of rate limits, on the partition of the gateway's own rows.
 final class TaskMaintenance {
     private unowned let owner: Partition
     private var lastPoint: GatewayTime = 0
-    /// A question to the loops is under way until then.
+    /// The time at which a question in flight times out.
     private var asksAgainAt: GatewayTime = 0
     private static let retryDelay: Int64 = 10_000
     private var written: [String: Int] = [:]
 
     init(_ owner: Partition) { self.owner = owner }
 
-    /// About once a second.
+    /// Called about once a second.
     func tick() {
         guard owner.context.isReady else { return }
         writeRates()
-        // An answer that does not come, of a loop that is busy, costs one second's look.
+        // A missing answer of a busy loop skips only this sample.
         guard owner.now >= asksAgainAt else { return }
         asksAgainAt = owner.now + Self.retryDelay
         owner.coordinator.askAll({ _ in .online }) { [self, owner] answers in
@@ -114,7 +114,7 @@ final class TaskMaintenance {
         }
     }
 
-    /// Every ten minutes: rows of apps that are gone, which no later count of theirs replaces.
+    /// Removes expired rows of deleted apps every ten minutes, because no later count replaces these.
     private func removeOld() {
         let old = owner.context.usage.online.takeOld(now: owner.now)
         for point in old.points { MetaRows.deleteOnline(app: point.app, at: point.time, on: owner) }
@@ -137,7 +137,7 @@ final class TaskMaintenance {
         for left in change.leftPeaks { MetaRows.deletePeak(app: app, day: left, on: owner) }
     }
 
-    /// What a crash can forget of a day's quota is one second's use.
+    /// Stores the use of rate limits; a crash loses at most one second's use.
     func writeRates() {
         owner.host.exchangeRates()
         for use in owner.context.usage.rates.dayCounts() {

@@ -4,17 +4,16 @@ internal import MessageStore
 internal import PushAPI
 internal import Wire
 
-/// The admin listener of one loop: the handoff API, traces, devices, health and metrics.
 final class AdminHandler {
     static let pendingLimit = 4_096
     static let busy = APIResponse.adminUnavailable("too many requests wait here, retry")
 
-    // The loop outlives all that belongs to it: it ends its streams and servers before it goes.
+    // The loop outlives this handler: it ends its streams and servers first.
     private unowned(unsafe) let owner: EventLoopHost
     private let api: AdminAPI
     private let inspections: InspectionHandler
     private let apps: AppHandler
-    /// Questions of operators that wait for their answers.
+    /// The number of operators' requests in progress.
     private var pendingCount = 0
 
     init(_ owner: EventLoopHost) {
@@ -29,7 +28,6 @@ final class AdminHandler {
         api.credentials = snapshot.credentials
     }
 
-    /// As `PublicHandler.judge`.
     func judge(_ head: HTTPRequestHead) -> HTTPPrecheck {
         if ConsolePage.isTarget(head.target) { return .take(byteLimit: 0, isProven: false) }
         let judgement = api.judge(head.request, bodyByteCount: head.bodyByteCount)
@@ -60,7 +58,7 @@ final class AdminHandler {
         }
     }
 
-    /// Whether a path names an app that another gateway may have just made.
+    /// Whether a path names an app that another gateway may have created just before.
     private func isOfUnlistedApp(_ target: UnsafeRawBufferPointer) -> Bool {
         guard owner.context.cluster != nil, target.starts(with: "/v1/apps/".utf8) else { return false }
         let path = RequestPath(target)
@@ -168,7 +166,7 @@ final class AdminHandler {
         respond(exchange, DrainAnswer.status(owner.context.drainStatus(now: now)))
     }
 
-    /// The register is asked on the membership's thread, which may take a while.
+    /// Passes the request to the membership thread, because reading the register may block.
     private func wish(_ exchange: HTTPExchange, _ request: ClusterRequest) {
         guard let cluster = owner.context.cluster else { return respond(exchange, ClusterAnswer.none) }
         let (loop, bound) = (owner.loop, LoopBound(exchange, on: owner.loop))

@@ -1,11 +1,11 @@
-/// Answers on their way to the loop that asked.
+/// Answers for the loop that asked.
 ///
-/// Sound to send because one loop fills it, gives it away whole and never looks again; the receiver keeps it for its own
-/// answers to others, so that no turn makes an array anew.
+/// SAFETY: `@unchecked Sendable` is sound because one loop fills the batch, passes it on whole and never accesses it again. The
+/// receiver reuses the batch for its own answers, so no turn allocates an array.
 final class AnswerBatch: @unchecked Sendable {
     private var answers: [LoopAnswer] = []
 
-    /// More than this is not kept for another turn.
+    /// The largest capacity that is kept for reuse.
     private static let keptCount = 4096
 
     func append(_ answer: LoopAnswer) { answers.append(answer) }
@@ -14,7 +14,7 @@ final class AnswerBatch: @unchecked Sendable {
         for index in answers.indices { body(answers[index]) }
     }
 
-    /// Forgets the answers and keeps the memory; false when that is too much to keep.
+    /// Removes the answers and keeps the memory; returns `false` if the array is too large to keep.
     func empty() -> Bool {
         answers.removeAll(keepingCapacity: true)
         return answers.capacity <= Self.keptCount

@@ -3,7 +3,7 @@ internal import EventLoops
 internal import PushAPI
 internal import Wire
 
-/// What operators ask and do about apps: the owner of the gateway's own rows decides, every gateway follows.
+/// Operators' requests about apps; the owner of the gateway's own rows carries out changes, and every gateway replicates them.
 struct AppHandler {
     private unowned let owner: EventLoopHost
 
@@ -38,7 +38,7 @@ struct AppHandler {
                     let response = AppAnswer.done(
                         change.act, isNew: isNew, AppPage(app, now: owner.now),
                         secrets: shown.map { ($0.name, $0.exposed) })
-                    // Who asks this gateway next finds what it was answered.
+                    // The answer waits until this gateway has the change, so that a later request here sees it.
                     guard isNew, owner.context.apps.version < app.version else { return respond(response) }
                     owner.followApps { _ in respond(response) }
                 }

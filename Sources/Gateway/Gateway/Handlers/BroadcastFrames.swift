@@ -1,7 +1,7 @@
 internal import Delivery
 internal import Wire
 
-/// Makes the Deliver frames of broadcasts: each once for all devices of a loop, with a hole for the msgId.
+/// Encodes the Deliver frame of a broadcast once for all devices of a loop, with a placeholder for the msgId.
 final class BroadcastFrames: BroadcastEncoder {
     func frame(
         of row: MessageRow, number: UInt64, isOffline: Bool, alertedAt: GatewayTime, attempt: UInt32

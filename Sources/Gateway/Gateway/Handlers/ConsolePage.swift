@@ -2,13 +2,13 @@ internal import Console
 internal import EventLoops
 internal import PushAPI
 
-/// The console's files on the admin listener: `/console` and what lies below it.
+/// The console's files on the admin listener, at `/console` and below.
 ///
-/// They say nothing about this gateway, so they need no credential; what the page then asks the admin API for does.
+/// The files contain no data of this gateway and need no credential. The page's calls to the admin API do.
 enum ConsolePage {
     private static let root = Array("/console".utf8)
     private static let files = Dictionary(uniqueKeysWithValues: ConsoleFile.all.map { ($0.name, $0) })
-    /// The page runs what it brought along and talks to this listener alone; no other page may frame it.
+    /// The page may load only its own files and call only this listener; no other page may frame it.
     private static let headers: [(name: String, value: String)] = [
         (
             "Content-Security-Policy",
@@ -18,23 +18,21 @@ enum ConsolePage {
             """
         ),
         ("X-Content-Type-Options", "nosniff"), ("X-Frame-Options", "DENY"), ("Referrer-Policy", "no-referrer"),
-        // Another release of the gateway has other files under the same names.
+        // Another release of the gateway has different files under the same names.
         ("Cache-Control", "no-cache"),
     ]
 
-    /// Whether a request target is the console's: the front answers it before the API looks at it.
     static func isTarget(_ target: UnsafeRawBufferPointer) -> Bool {
         guard target.starts(with: root) else { return false }
         guard target.count > root.count else { return true }
         return [UInt8(ascii: "/"), UInt8(ascii: "?")].contains(target[root.count])
     }
 
-    /// Whether a request target is the WebSocket of the page that is a device.
     static func isDevice(_ target: UnsafeRawBufferPointer) -> Bool {
         RequestPath(target).isMade(of: "console", "device")
     }
 
-    /// The file that `target` names, or why there is none.
+    /// Returns the file that `target` names, or an error response.
     static func reply(_ method: HTTPMethod, _ target: UnsafeRawBufferPointer) -> HTTPReply {
         guard method == .get || method == .head else {
             return HTTPReply(

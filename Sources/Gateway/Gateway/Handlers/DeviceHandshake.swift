@@ -5,55 +5,55 @@ internal import Platform
 internal import PushAPI
 internal import Wire
 
-/// One connection on the device listener until its Welcome; then `DeviceSessions` has it.
+/// A connection on the device listener from its acceptance to its Welcome; `DeviceSessions` serves it afterwards.
 ///
-/// Everything that can be decided without the device's record is decided here, on whichever loop accepted it; then the
-/// connection moves to the device's loop, which checks the proof against the stored secret.
+/// The accepting loop makes all checks that need no device record. The connection then moves to the device's loop, which checks
+/// the proof against the stored secret.
 final class DeviceHandshake: StreamDelegate, Handshaking {
     private enum Phase {
-        /// Nothing but a Hello may come, and soon.
+        /// Only a Hello is accepted, within the timeout.
         case awaitingHello
-        /// The shard has the Hello; the device may not speak before the Welcome.
+        /// The shard has the Hello; further frames stay unread until the Welcome.
         case awaitingWelcome
-        /// Close was sent, or the session is open; nothing is read here any more.
+        /// A Close was sent, or the session is open; no input is processed.
         case closed
     }
 
-    // The host outlives all that belongs to it: it ends its streams and servers before it goes.
+    // The host outlives this object: it ends its streams and servers first.
     private unowned(unsafe) let owner: EventLoopHost
-    /// The device's, while the session belongs to this handshake.
+    /// The device's partition, while the session belongs to this handshake.
     private var partition: Partition?
     private var stream: ByteStream?
     private var session = SessionRef.none
-    /// The device, once its Hello was read.
+    /// The device's id, once its Hello was read.
     private(set) var cid = DeviceID(high: 0, low: 0)
     private var phase = Phase.awaitingHello
     private let isSecure: Bool
-    /// The app whose quota of devices counts this one as new.
+    /// The app whose device quota counts this device as new.
     private(set) var countedApp: AppKey?
     var handshakePlace = HandshakeQueue.none
-    /// The shard knows the session and must be told of its end.
+    /// Whether the shard must be notified of the session's end.
     private var isKnownToShard = false
-    /// The gateway sends it away although its shard had taken it.
+    /// Whether the gateway refuses a device that the shard had accepted.
     private var isRefused = false
-    /// Its time for the Hello began anew, since the loop had no time to read it.
+    /// Whether the Hello timeout was restarted because the loop was too busy to read the Hello.
     private var hasWaitedLonger = false
-    /// While its app is asked for, the Hello waits in the stream.
+    /// The state of the app's lookup; the Hello stays in the stream until it ends.
     private var appQuestion = AppQuestion.none
-    /// Frames of a WebSocket that carried nothing, before the Hello.
+    /// The number of empty WebSocket frames received before the Hello.
     private var emptyFrameCount = 0
 
     private init(owner: EventLoopHost, isSecure: Bool) {
         (self.owner, self.isSecure) = (owner, isSecure)
     }
 
-    /// Takes a fresh connection from a listener, which may have to wait for its turn.
+    /// Takes a new connection from a listener; it may be queued.
     static func accept(_ connection: DetachedConnection, tls: TLSContext?, on owner: EventLoopHost) {
         owner.metrics.count(.deviceAccepted)
         owner.welcomes.arrive(connection, tls: tls)
     }
 
-    /// It is the turn of a connection that was admitted.
+    /// Starts to serve an admitted connection.
     static func begin(_ connection: DetachedConnection, tls: TLSContext?, on owner: EventLoopHost) {
         let device = DeviceHandshake(owner: owner, isSecure: tls != nil)
         device.stream = ByteStream(
@@ -83,9 +83,9 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         device.enter(adopted.hello, isOfOther: adopted.isRelayed)
     }
 
-    /// Takes a connection of the console's, which becomes a WebSocket with this answer.
+    /// Upgrades a connection of the console to a WebSocket.
     ///
-    /// - Returns: the status that was answered.
+    /// - Returns: The status of the HTTP response.
     static func accept(upgrading exchange: HTTPExchange, on owner: EventLoopHost) -> Int {
         let peer = exchange.peer
         owner.metrics.count(.deviceAccepted)
@@ -119,17 +119,17 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
 
     private func take(_ bytes: UnsafeRawBufferPointer, on stream: ByteStream) -> Int {
         var offset = 0
-        // What is left of them comes again with what follows.
+        // Unconsumed bytes are passed again with the next input.
         defer { owner.metrics.count(.bytesReceived, offset) }
         while offset < bytes.count {
-            // After a Close, ours or theirs, what still comes is of no interest.
+            // Input after a Close of either side is discarded.
             guard phase != .closed else { return bytes.count }
-            // Frames that came behind the Hello wait until the Welcome is out.
+            // Frames after the Hello wait until the Welcome is sent.
             guard phase != .awaitingWelcome else {
                 stream.pauseReading()
                 return offset
             }
-            // No frame has this type, and a request for a WebSocket begins with it.
+            // A WebSocket request begins with "G", which is no frame type.
             if offset == 0, bytes[0] == UInt8(ascii: "G"), !stream.isWebSocket, owner.snapshot.webSockets.isEnabled {
                 offset = becomeWebSocket(bytes, stream)
                 return offset
@@ -152,18 +152,18 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
                 return bytes.count
             }
             hello(body, after: UnsafeRawBufferPointer(rebasing: bytes[offset...]))
-            // It comes again when it is known whether there is its app.
+            // The Hello is read again when the lookup of its app has ended.
             guard appQuestion != .asked else {
                 offset -= FrameHeader.byteCount + body.count
                 return offset
             }
-            // Moved away: the leftover went along.
+            // The connection was moved together with the unread bytes.
             if self.stream == nil { return bytes.count }
         }
         return offset
     }
 
-    /// Answers a request for a WebSocket once it is whole; says how many bytes are done with.
+    /// Answers a WebSocket request once it is complete; returns the number of consumed bytes.
     private func becomeWebSocket(_ bytes: UnsafeRawBufferPointer, _ stream: ByteStream) -> Int {
         switch owner.answer(toUpgrade: bytes) {
         case .incomplete: return 0
@@ -181,7 +181,7 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
 
     override func handshakeFinished(_ stream: ByteStream) { stepEnded() }
 
-    /// TLS, or the request for a WebSocket, is through: the Hello behind it has the whole time for itself.
+    /// Restarts the timeout after the TLS handshake or the WebSocket request, so that the Hello gets the full time.
     private func stepEnded() {
         guard phase == .awaitingHello else { return }
         hasWaitedLonger = false
@@ -194,12 +194,12 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         close(Refusal(.floods, "far more frames than any client has use for"))
     }
 
-    /// Before the Hello; a client that measures its connection sends a few.
+    /// The most empty frames before the Hello; a client that measures its connection sends a few.
     private static let emptyFrameLimit = 64
 
     // MARK: Handshake
 
-    /// Decides on a Hello and sends the connection to the host of its device's partition.
+    /// Checks a Hello and sends the connection to the host of its device's partition.
     private func hello(_ body: UnsafeRawBufferPointer, after rest: UnsafeRawBufferPointer) {
         do throws(Refusal) {
             let isPrivate = isSecure || stream?.peer?.isLoopback == true
@@ -208,7 +208,7 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
             let isHere = owner.servingPartition(target) != nil
             var other = isHere ? nil : owner.context.cluster
             if let cluster = other, cluster.owner(of: target) == cluster.node { other = nil }
-            // Another gateway judges what is for it, wherever the Hello comes from.
+            // The owning gateway checks the proof's replay, even if the Hello arrived here.
             if other == nil { try owner.takeOnce(adopted) }
             owner.endHandshake(self)
             phase = .awaitingWelcome
@@ -223,7 +223,7 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         }
     }
 
-    /// Another gateway may have just made the app.
+    /// Looks the app up, because another gateway may have created it just before.
     private func askForApp() {
         appQuestion = .asked
         stream?.pauseReading()
@@ -233,7 +233,7 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         }
     }
 
-    /// The device is another gateway's: relays the connection there, or says where that is.
+    /// Relays the connection to the gateway that owns the device, or closes it with that gateway's address.
     private func leave(
         _ adopted: AdoptedHello, for node: Int, of cluster: ClusterContext, after rest: UnsafeRawBufferPointer
     ) {
@@ -252,9 +252,9 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         }
     }
 
-    /// Gives the session its slot and the shard its Hello, on the host of the device's partition.
+    /// Creates the session and passes the Hello to the shard, on the host of the device's partition.
     ///
-    /// With `isOfOther` another gateway has read the Hello and did not take its proof.
+    /// `isOfOther` means that another gateway has read the Hello and did not check its proof for replay.
     private func enter(_ adopted: AdoptedHello, isOfOther: Bool = false) {
         do throws(Refusal) {
             if isOfOther { try owner.takeOnce(adopted) }
@@ -270,14 +270,14 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         }
     }
 
-    /// Takes back what was granted: the device has no Welcome yet.
+    /// Refuses a device that has not received its Welcome.
     func withdraw(_ refusal: Refusal) {
         guard phase == .awaitingWelcome else { return }
         isRefused = true
         close(refusal)
     }
 
-    /// The device sends no more: the Welcome, and what comes after it, is still for it.
+    /// Keeps a half-closed connection open, because the device may still read its Welcome and messages.
     override func peerEnded(_ stream: ByteStream) -> Bool {
         guard phase == .awaitingWelcome else { return false }
         stream.setTimeout(afterMilliseconds: EventLoopHost.halfClosedMilliseconds)
@@ -288,7 +288,7 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         guard phase == .awaitingHello else { return }
         if let stream, stream.waitsToBeRead {
             guard hasWaitedLonger else {
-                // It has spoken, and the loop did not come to it yet.
+                // The Hello has arrived, but the loop has not read it yet.
                 hasWaitedLonger = true
                 return owner.beginHandshake(self, from: stream.peer)
             }
@@ -305,7 +305,9 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
     var kind: ConnectionKind { .device }
     var isShakingHands: Bool { phase == .awaitingHello && stream != nil }
 
-    /// The session is open: gives the stream away; `nil` if it is over, of which this object is about to be told.
+    /// Passes the stream of an open session on; `nil` if the stream is closed.
+    ///
+    /// In this case `closed` follows.
     func handOver() -> ByteStream? {
         guard phase == .awaitingWelcome, let stream, stream.isOpen else { return nil }
         stream.clearTimeout()
@@ -316,9 +318,9 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
 
     // MARK: End
 
-    /// Says why and hangs up.
+    /// Sends a Close frame and closes the connection.
     ///
-    /// With `isForgotten` the shard itself wants the session closed and need not be told of its end.
+    /// `isForgotten` means that the shard requested the close and needs no notification.
     func close(_ refusal: Refusal, isForgotten: Bool = false) {
         guard phase != .closed else { return }
         if isForgotten { isKnownToShard = false }
@@ -333,12 +335,12 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         if wasShakingHands { owner.endHandshake(self) }
         leave()
         owner.endConnection(.device)
-        // Its end is looked at without waiting for a newcomer's turn, but a TLS handshake goes on in one.
+        // Reading the peer's close needs no credit for new connections, but an unfinished TLS handshake does.
         if let stream, !stream.isInHandshake { stream.isNewcomer = false }
         stream?.closeAfterFlush(code: WebSocketCode(code))
     }
 
-    /// Gives the slot back and tells the shard, once.
+    /// Frees the session's slot and notifies the shard, once.
     private func leave() {
         guard session != .none, let partition else { return }
         partition.sessions.remove(session)
@@ -354,7 +356,7 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
 
     override func outboxFilled(_ stream: ByteStream) {
         guard phase != .closed else { return stream.close(.outboxFull) }
-        // There is no room for a Close frame, and a client that does not read would not see it.
+        // The outbox has no room for a Close frame, and a client that does not read would not see it.
         let wasShakingHands = phase == .awaitingHello
         phase = .closed
         owner.metrics.count(.closedForSlowReader)
@@ -377,6 +379,6 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
 }
 
 extension WebSocketCode {
-    /// What a WebSocket's close frame says beside ours, in the range that RFC 6455 leaves to applications.
+    /// The WebSocket close code of a Close frame, in the range that RFC 6455 reserves for private use.
     init(_ code: CloseCode) { self.init(rawValue: UInt16(4_000 + code.rawValue)) }
 }

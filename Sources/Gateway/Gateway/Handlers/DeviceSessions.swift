@@ -4,34 +4,33 @@ internal import Platform
 internal import Structures
 internal import Wire
 
-/// The sessions of one partition's devices: 24 bytes each, no object.
+/// The sessions of one partition's devices: 24 bytes each, without an object per session.
 ///
-/// A session has its slot from the moment the shard is asked about its Hello; until the Welcome is out its connection is a
-/// `DeviceHandshake`. From then on its stream belongs to this one delegate, and the stream's tag is the session's slot.
+/// A session gets its slot when its Hello is passed to the shard, and a `DeviceHandshake` serves it until the Welcome. This
+/// object is then the delegate of its stream, and the stream's tag is the session's slot.
 final class DeviceSessions: StreamDelegate {
     private struct Record: BitwiseCopyable {
         enum Phase: UInt8 {
             case free
-            /// Its handshake object waits for the Welcome.
+            /// The handshake object waits for the Welcome.
             case opening
             case open
         }
 
         var stream = StreamReference.none
-        /// Tells the slot's occupants apart; 20 bits, never zero.
+        /// The identity of the slot's occupant; 20 bits, never zero.
         var stamp: UInt32 = 1
-        /// What its frames may cost.
         var budget = FrameBudget()
         var phase = Phase.free
-        /// Its device has closed its half and waits for what it is owed.
+        /// Whether the device has closed its sending side and still waits for answers.
         var isEnding = false
-        /// It has reported something that may not be durable yet.
+        /// Whether the session has reported something that may not be durable yet.
         var hasReported = false
     }
 
-    // Streams may outlive the partition: whatever they call finds no session then, and the partition is not touched.
+    // Streams may outlive the partition. Their calls then find no session and do not access the partition.
     private unowned(unsafe) let owner: Partition
-    /// Behind a pointer, where Swift does not check each access for overlaps.
+    /// Behind a pointer, where Swift makes no exclusivity checks.
     private let table: UnsafeMutablePointer<Table>
 
     private struct Table: ~Copyable {
@@ -58,7 +57,7 @@ final class DeviceSessions: StreamDelegate {
 
     // MARK: Coming and going
 
-    /// Gives a connection whose Hello is with the shard its session; `nil` when there are too many.
+    /// Creates the session of a connection whose Hello was passed to the shard; `nil` if the table is full.
     func admit(_ handshake: DeviceHandshake) -> SessionRef? {
         let slot: UInt32
         if let known = table.pointee.free.popLast() {
@@ -77,18 +76,17 @@ final class DeviceSessions: StreamDelegate {
         return SessionRef(slot: slot, stamp: record.pointee.stamp)
     }
 
-    /// Sessions whose Hello is with the shard.
     var openingCount: Int { table.pointee.openings.count }
 
-    /// Sends up to `count` of these away, to come back later.
+    /// Refuses up to `count` devices that wait for their Welcome; they retry later.
     func sendOpeningsAway(_ count: Int) {
         guard count > 0 else { return }
-        // Those who came first, as far as slots tell, stay.
+        // Higher slots are mostly newer, so older connections are kept.
         let last = table.pointee.openings.sorted { $0.key > $1.key }.prefix(count)
         for (_, handshake) in last { handshake.withdraw(.standing) }
     }
 
-    /// Forgets a session; its slot may be another's at once.
+    /// Frees a session's slot, which may be reused at once.
     func remove(_ session: SessionRef) {
         guard let record = record(session) else { return }
         if record.pointee.phase == .opening {
@@ -109,16 +107,14 @@ final class DeviceSessions: StreamDelegate {
         return record
     }
 
-    /// The stream of an open session.
     private func stream(of session: SessionRef) -> ByteStream? {
         guard let record = record(session), record.pointee.phase == .open else { return nil }
         return ByteStream(record.pointee.stream, on: owner.loop)
     }
 
-    /// The address that the session's stream is counted to; 0: to none.
+    /// The address to which the session's stream is counted; 0 for none.
     func countedNetwork(of session: SessionRef) -> UInt64 { stream(of: session)?.countedNetwork ?? 0 }
 
-    /// The session that a stream is of; `nil` when it is over already.
     private func session(of stream: ByteStream, tag: UInt32) -> SessionRef? {
         guard let record = table.pointee.records.existing(tag), record.pointee.phase == .open,
             record.pointee.stream.names(stream)
@@ -126,10 +122,10 @@ final class DeviceSessions: StreamDelegate {
         return SessionRef(slot: tag, stamp: record.pointee.stamp)
     }
 
-    /// The partition ends, and its sessions have ended; some of their streams may be closing still.
+    /// Marks the partition as ended; its sessions have ended, but some streams may still be closing.
     func end() { table.pointee.hasEnded = true }
 
-    /// Every session is told that it ends, and why.
+    /// Closes every session with a Close frame.
     func closeAll(_ code: CloseCode = .shuttingDown, reason: StaticString = "the gateway is stopping") {
         for slot in 0..<table.pointee.slotCount {
             let record = table.pointee.records.pointer(slot)
@@ -139,9 +135,10 @@ final class DeviceSessions: StreamDelegate {
         }
     }
 
-    /// Tells up to `count` sessions to go, from a slot on; those that another gateway relays stay, since it has the device.
+    /// Closes up to `count` sessions, starting at a slot; relayed sessions are kept, because the other gateway closes its
+    /// devices.
     ///
-    /// - Returns: the slot to go on at, the first again behind the last; and how many were told.
+    /// - Returns: The slot to continue at, wrapping around after the last one, and the number of closed sessions.
     func sendAway(_ count: Int, from first: UInt32, alternate: String) -> (next: UInt32, told: Int) {
         var (slot, left, looks) = (first, count, table.pointee.slotCount)
         let refusal = Refusal.emptying(alternate)
@@ -152,7 +149,7 @@ final class DeviceSessions: StreamDelegate {
             defer { slot += 1 }
             let record = table.pointee.records.pointer(slot)
             let session = SessionRef(slot: slot, stamp: record.pointee.stamp)
-            // One that is being opened is met again in a later round, as a session.
+            // An opening session is closed in a later round, once it is open.
             guard record.pointee.phase == .open, let stream = stream(of: session), stream.peer != nil else { continue }
             _ = frame.withUnsafeBytes { stream.write($0) }
             owner.host.note(refusal)
@@ -165,13 +162,13 @@ final class DeviceSessions: StreamDelegate {
     // MARK: Input
 
     override func received(_ bytes: UnsafeRawBufferPointer, on stream: ByteStream) -> Int {
-        // After a Close, ours or theirs, what still comes is of no interest.
+        // Input after a Close of either side is discarded.
         guard let session = session(of: stream, tag: stream.tag) else { return bytes.count }
-        // One reference for the whole read: each use of the property would retain it anew.
+        // A local reference avoids a retain at each use of the property.
         let owner = owner
         owner.heard(session)
         var offset = 0
-        // What is left of them comes again with what follows.
+        // Unconsumed bytes are passed again with the next input.
         defer { owner.metrics.count(.bytesReceived, offset) }
         while offset < bytes.count {
             guard record(session) != nil else { return bytes.count }
@@ -197,7 +194,7 @@ final class DeviceSessions: StreamDelegate {
         return offset
     }
 
-    /// Takes a frame out of the session's budget; false when that is used up and the session is closed.
+    /// Takes a frame out of the session's budget; returns `false` and closes the session if the budget is used up.
     private func isWithinBudget(_ session: SessionRef, _ cost: Int32, byteCount: Int = 0) -> Bool {
         guard let record = record(session) else { return false }
         if record.pointee.budget.take(cost, byteCount: byteCount, second: owner.loop.now / 1_000) { return true }
@@ -207,7 +204,7 @@ final class DeviceSessions: StreamDelegate {
 
     override func receivedEmpty(_ frameCount: Int, on stream: ByteStream) {
         guard let session = session(of: stream, tag: stream.tag) else { return }
-        // They say nothing of the app: a browser answers pings for a page that stands still.
+        // Empty frames do not prove that the app is alive: a browser answers pings even for a suspended page.
         _ = isWithinBudget(session, FrameBudget.emptyFrameCost * Int32(clamping: frameCount))
     }
 
@@ -228,7 +225,7 @@ final class DeviceSessions: StreamDelegate {
             }
             write(HeartbeatFrame.pong(nonce: nonce), to: stream)
         case .pong:
-            // That it came was all that mattered.
+            // A Pong needs no action besides the check of its form.
             _ = try Pong(decoding: body.bytes)
         case .deviceUpdate:
             var update = try DeviceUpdate(decoding: body.bytes)
@@ -252,7 +249,7 @@ final class DeviceSessions: StreamDelegate {
 
     // MARK: Output
 
-    /// Says Welcome: from here on the session's stream is this object's.
+    /// Sends the Welcome and takes over the session's stream.
     func welcome(_ session: SessionRef, _ effect: WelcomeEffect) {
         noteWelcome(effect.cid)
         owner.host.welcomes.charge { open(session, effect) }
@@ -263,7 +260,7 @@ final class DeviceSessions: StreamDelegate {
             let handshake = table.pointee.openings[session.slot]
         else { return }
         if let app = handshake.countedApp, owner.isSurplus(of: app) {
-            // The shard is told of the end once it has told of all that it has done.
+            // The shard is notified in a later turn, because it must not be called during its effects.
             return owner.inNextTurn { member in
                 handshake.withdraw(EventLoopHost.overDevices)
                 member.surplusLeft(of: app)
@@ -276,11 +273,11 @@ final class DeviceSessions: StreamDelegate {
         record.pointee.stream = stream.reference
         stream.pass(to: self, tag: session.slot)
         send(session, effect.welcome)
-        // What came behind the Hello has waited; it is looked at in the next turn.
+        // Frames that arrived after the Hello are read in the next turn.
         stream.resumeReading()
     }
 
-    /// The device's proof was good: only now its coming counts, whether or not it is still there.
+    /// Counts a proven connection of a device, even if the device has left.
     func noteWelcome(_ cid: DeviceID) {
         let now = Int64(owner.loop.now)
         let delay = owner.context.peers.flaps.withLock { $0.welcomed(cid, now: now) }
@@ -288,7 +285,7 @@ final class DeviceSessions: StreamDelegate {
         owner.metrics.count(.flappingNoted)
     }
 
-    /// Fetches a session's record, which says where its stream is.
+    /// Prefetches a session's record, which holds the reference to its stream.
     func foreseeRecord(_ session: SessionRef) {
         guard let record = table.pointee.records.existing(session.slot) else { return }
         prefetch(record, byteCount: MemoryLayout<Record>.size)
@@ -302,7 +299,7 @@ final class DeviceSessions: StreamDelegate {
         }
     }
 
-    /// Fetches what a send will use.
+    /// Prefetches the memory that a send will use.
     func foreseeStream(_ session: SessionRef) { stream(of: session)?.foresee() }
 
     func send(_ session: SessionRef, _ effect: DeliverEffect) {
@@ -342,7 +339,7 @@ final class DeviceSessions: StreamDelegate {
         write(HeartbeatFrame.ping(nonce: UInt64(bitPattern: owner.now)), to: stream)
     }
 
-    /// All that the device reported before its Ping is durable.
+    /// Sends the Pong after all reports before its Ping are durable.
     func pong(_ session: SessionRef, nonce: UInt64) {
         guard let stream = stream(of: session) else { return }
         write(HeartbeatFrame.pong(nonce: nonce), to: stream)
@@ -364,7 +361,7 @@ final class DeviceSessions: StreamDelegate {
 
     // MARK: End
 
-    /// The device sends no more and waits for what it is owed; false when that is nothing.
+    /// Keeps a half-closed connection open while answers are pending; returns `false` if none are.
     override func peerEnded(_ stream: ByteStream) -> Bool {
         guard let session = session(of: stream, tag: stream.tag), let record = record(session) else { return false }
         guard !record.pointee.isEnding else { return true }
@@ -372,12 +369,12 @@ final class DeviceSessions: StreamDelegate {
         guard isOwed else { return false }
         record.pointee.isEnding = true
         stream.setTimeout(afterMilliseconds: EventLoopHost.halfClosedMilliseconds)
-        // In a later turn: effects of a call of the shard may be under way.
+        // In a later turn, because the shard may be performing effects.
         owner.inNextTurn { $0.finish(session) }
         return true
     }
 
-    /// A part of what an ending session is owed is out: the session ends with the last part.
+    /// Ends a half-closed session after its last pending answer.
     func settled(_ session: SessionRef) {
         guard let record = record(session), record.pointee.isEnding, !owner.upstream.owesResults(session),
             !owner.core.pointee.shard.owesAnswers(session)
@@ -394,9 +391,9 @@ final class DeviceSessions: StreamDelegate {
 
     override func timedOut(_ stream: ByteStream) { stream.close(.endOfStream) }
 
-    /// Says why and hangs up.
+    /// Sends a Close frame and closes the connection.
     ///
-    /// With `isForgotten` the shard itself wants the session closed and need not be told of its end.
+    /// `isForgotten` means that the shard requested the close and needs no notification.
     func close(_ session: SessionRef, _ code: CloseCode, reason: StaticString, isForgotten: Bool = false) {
         guard let record = record(session) else { return }
         if record.pointee.phase == .opening {
@@ -414,7 +411,7 @@ final class DeviceSessions: StreamDelegate {
         stream.closeAfterFlush(code: WebSocketCode(code))
     }
 
-    /// Gives the slot back and tells the shard, once.
+    /// Frees the session's slot and notifies the shard, once.
     private func leave(_ session: SessionRef, announced: Bool = false, isForgotten: Bool = false) {
         remove(session)
         owner.upstream.forget(session)
@@ -423,7 +420,7 @@ final class DeviceSessions: StreamDelegate {
     }
 
     override func outboxFilled(_ stream: ByteStream) {
-        // There is no room for a Close frame, and a client that does not read would not see it.
+        // The outbox has no room for a Close frame, and a client that does not read would not see it.
         if let session = session(of: stream, tag: stream.tag) {
             owner.metrics.count(.closedForSlowReader)
             leave(session)

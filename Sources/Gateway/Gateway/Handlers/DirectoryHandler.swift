@@ -4,8 +4,9 @@ internal import EventLoops
 internal import PushAPI
 internal import Wire
 
-/// Runs the operations on aliases, tags, blacklist and badge that one loop's requests ask for: sends their steps to the
-/// loops of their buckets, feeds them the replies, and says when they are done.
+/// Runs one loop's operations on aliases, tags, blacklist and badge.
+///
+/// It sends their steps to the loops of the affected buckets and passes the replies back to the operations.
 final class DirectoryHandler {
     private struct Pending {
         var app: AppKey
@@ -13,12 +14,12 @@ final class DirectoryHandler {
         var complete: (DirectoryOperation) -> Void
     }
 
-    /// Operations under way at once on one loop; more are told to come back.
+    /// The most operations in progress on one loop; further requests are refused as busy.
     static let pendingLimit = 16_384
 
-    /// Changes of tokens that wait for a part; more are made good by the devices' next Hellos.
+    /// The most token changes that are queued for a retry; changes beyond it are repaired by the devices' next Hellos.
     static let lateTokensLimit = 65_536
-    /// A part that stays away costs no more than this.
+    /// The limit on retries, so that an unreachable partition costs little.
     static let lateTokensPerSecond = 2_048
 
     private unowned let partitions: any Partitions
@@ -29,7 +30,7 @@ final class DirectoryHandler {
 
     var hasWorkUnderWay: Bool { operations.count > 0 }
 
-    /// False when too many are under way; `complete` is not called then.
+    /// Returns `false` if too many operations are in progress; `complete` is not called then.
     func run(
         _ work: DirectoryOperation.Work, app: AppKey, complete: @escaping (DirectoryOperation) -> Void
     ) -> Bool {
@@ -48,9 +49,9 @@ final class DirectoryHandler {
 
     // MARK: Tokens
 
-    /// Has the rows of a device's tokens follow a change of them.
+    /// Updates the token rows after a change of a device's tokens.
     func follow(_ news: TokenNews) {
-        // Requests of the apps' servers have half of the room for themselves.
+        // Token updates may use only half of the limit; the other half is reserved for API requests.
         guard operations.count < Self.pendingLimit / 2 else { return followLater(news) }
         let isTaken = run(.tokens(news), app: news.app) { [self] operation in
             var rest = news
@@ -62,12 +63,12 @@ final class DirectoryHandler {
         if !isTaken { followLater(news) }
     }
 
-    /// A part could not be asked, or there is no room now: the next second tries again.
+    /// Queues a change for a retry in the next second.
     private func followLater(_ news: TokenNews) {
         if lateTokens.count < Self.lateTokensLimit { lateTokens.append(news) }
     }
 
-    /// A second is over.
+    /// Retries queued changes; called once a second.
     func tick() {
         guard !lateTokens.isEmpty else { return }
         let late = Array(lateTokens.prefix(Self.lateTokensPerSecond))

@@ -3,13 +3,13 @@ internal import EventLoops
 internal import PushAPI
 internal import Wire
 
-/// The admin listener's requests about feeds: each is one question to the loop of the app's home.
+/// The admin listener's requests about feeds; each is one question to the loop of the app's home.
 final class FeedHandler {
     private unowned let owner: EventLoopHost
 
     init(_ owner: EventLoopHost) { self.owner = owner }
 
-    /// Answers a request; a reader that waits is looked after until `isCallerPresent` says that nobody does any more.
+    /// Answers a request; a long poll ends once `isCallerPresent` returns `false`.
     func handle(
         _ request: FeedRequest, isCallerPresent: @escaping () -> Bool, respond: @escaping (APIResponse) -> Void
     ) {
@@ -33,12 +33,15 @@ final class FeedHandler {
         }
     }
 
-    /// So long a reader waits at the feed's home at a time: one that has left keeps its place there, and its long poll, no longer.
+    /// The longest wait, in milliseconds, of one question to the feed's home; a disconnected reader keeps its place there for at
+    /// most this time.
     private static let sliceMilliseconds: Int64 = 1_000
-    /// A wait that ended so much earlier was ended by the home, which has too many readers, or stops.
+    /// The margin, in milliseconds, by which a wait must end early to count as refused by the home.
+    ///
+    /// The home refuses if it has too many readers or is stopping.
     private static let earlyMilliseconds: Int64 = 200
 
-    /// Waits at the feed's home, a slice at a time.
+    /// Waits at the feed's home, one slice at a time.
     private func wait(
         _ read: FeedRead, until deadline: Int64, _ isCallerPresent: @escaping () -> Bool,
         then: @escaping (FeedAnswer?) -> Void
@@ -52,7 +55,7 @@ final class FeedHandler {
                 return then(answer)
             }
             let now = Int64(owner.loop.now)
-            // Of a slice so short no end is early: asked again it would be answered at once, over and over, until the deadline.
+            // A slice this short cannot end early. Repeating it would cause a busy loop until the deadline.
             guard asked > Self.earlyMilliseconds, now < deadline, now - began >= asked - Self.earlyMilliseconds,
                 !owner.context.isStopping,
                 isCallerPresent()
@@ -61,7 +64,7 @@ final class FeedHandler {
         }
     }
 
-    /// Asks the feed's home; `then` gets `nil` when it cannot answer now.
+    /// Asks the feed's home; `then` receives `nil` if the home cannot answer.
     func ask(_ command: FeedCommand, then: @escaping (FeedAnswer?) -> Void) {
         let home = command.feed.home.loop(of: owner.partitionCount)
         owner.campaigns.coordinator.ask(home, .feed(command)) { answer in

@@ -1,26 +1,26 @@
 internal import Wire
 
-/// What one connection may make us do in a while: every frame costs, and what we send it earns.
+/// The rate limit of one connection: each received frame costs credit, and each sent message earns some.
 ///
-/// A device owes an ack for each message and may tell of it twice more, so each message earns three frames: a client that
-/// answers what it gets never runs out, however fast that comes. Everything else comes out of an allowance that is there
-/// anew every ten seconds.
+/// A device must ack each message and may report it twice more, so a message earns three frames. A client that only answers
+/// messages never exceeds the limit, whatever the message rate. All other frames use an allowance that is renewed every ten
+/// seconds.
 struct FrameBudget: BitwiseCopyable {
     /// In seconds.
     private static let period: UInt16 = 10
-    /// What a connection has at the beginning of each period, at least.
+    /// The least credit at the beginning of each period.
     private static let allowance: Int32 = 10_000
-    /// What unused earnings add up to.
+    /// The most credit that can accumulate.
     private static let most: Int32 = 1_000_000
     private static let earnedByMessage: Int32 = 3
 
     private var left = FrameBudget.allowance
     private var since: UInt16 = 0
 
-    /// What a frame costs by its type, before its size.
+    /// Returns the cost of a frame type, without its size.
     ///
-    /// Answers, reads and writes of the store that it causes; a client that pings every second and tells each change of
-    /// state makes some twenty of the dearer ones in a period.
+    /// The cost reflects the answers, reads and writes that a frame causes. A client that pings every second and reports each
+    /// change of state sends about twenty expensive frames in a period.
     static func cost(of type: FrameType) -> Int32 {
         switch type {
         case .ack, .feedback: 1
@@ -29,16 +29,16 @@ struct FrameBudget: BitwiseCopyable {
         }
     }
 
-    /// An update with tokens is a write of the device's record, however often it says the same.
+    /// The extra cost of an update with tokens, which always writes the device's record.
     static let tokensCost: Int32 = 90
-    /// A WebSocket's frame that carries no part of ours: a ping of its own, for one, is answered like ours.
+    /// The cost of a WebSocket frame without payload; a WebSocket ping, for example, must be answered like a protocol ping.
     static let emptyFrameCost: Int32 = 10
-    /// An action is a row that reports keep for long.
+    /// The extra cost of an action, which is stored as a row until its reports expire.
     static let actionCost: Int32 = 9
-    /// The bytes that cost as much as a frame.
+    /// The number of bytes that cost as much as a frame.
     private static let byteCountOfOne = 256
 
-    /// Takes a frame out of the budget; false when it is used up.
+    /// Charges a frame; returns `false` if the budget is used up.
     mutating func take(_ cost: Int32, byteCount: Int = 0, second: UInt64) -> Bool {
         let now = UInt16(truncatingIfNeeded: second)
         if now &- since >= Self.period {
@@ -49,6 +49,6 @@ struct FrameBudget: BitwiseCopyable {
         return left >= 0
     }
 
-    /// A message goes out.
+    /// Adds the credit for a sent message.
     mutating func earn() { left = min(left + Self.earnedByMessage, Self.most) }
 }

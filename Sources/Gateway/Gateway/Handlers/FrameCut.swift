@@ -1,22 +1,22 @@
 package import Wire
 
-/// What stands at the front of received bytes: the one place where a stream of bytes becomes frames.
+/// The first frame of the received bytes; all parsing of frames from a byte stream is here.
 package enum FrameCut {
-    /// Not a whole frame yet.
+    /// The frame is not complete yet.
     case incomplete
-    /// `byteCount` bytes, header included, with this body.
+    /// A frame of `byteCount` bytes, header included.
     case frame(FrameType, body: UnsafeRawBufferPointer, byteCount: Int)
-    /// The connection cannot go on.
+    /// The connection must be closed.
     case refused(CloseCode, reason: StaticString)
 
-    /// Looks at the bytes from `offset` on.
+    /// Parses the bytes from `offset` on.
     ///
     /// - Parameters:
-    ///   - bytes: what was received and not consumed.
-    ///   - offset: where the next frame begins.
-    ///   - bodyLimit: the largest body to accept.
-    ///   - mustBeHello: nothing was said yet; another type, or more than a Hello can be, is refused by its header, before its
-    ///     body has come.
+    /// - bytes: The received bytes that were not consumed.
+    /// - offset: The start of the next frame.
+    /// - bodyLimit: The largest body to accept.
+    /// - mustBeHello: Whether no frame was received yet. Another type, or a body too large for a Hello, is then refused by its
+    ///   header, before the body arrives.
     package init(_ bytes: UnsafeRawBufferPointer, from offset: Int, bodyLimit: Int, mustBeHello: Bool) {
         let rest = UnsafeRawBufferPointer(rebasing: bytes[offset...])
         do throws(FrameHeader.ParseError) {

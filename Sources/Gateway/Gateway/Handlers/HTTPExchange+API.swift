@@ -2,7 +2,7 @@ internal import EventLoops
 internal import PushAPI
 
 extension HTTPExchange {
-    /// Calls `body` with the request as the API reads it; its pointers die with the call.
+    /// Calls `body` with the request in the API's form; its pointers are valid only during the call.
     func withRequest<Result>(_ body: (APIRequest) -> Result) -> Result {
         body(
             APIRequest(
@@ -19,7 +19,7 @@ extension HTTPExchange {
 }
 
 extension HTTPRequestHead {
-    /// The request without its body, as the API reads it; its pointers die with the call.
+    /// The request without its body, in the API's form; its pointers are valid only during the call.
     var request: APIRequest {
         APIRequest(
             method: APIRequest.Method(method), target: target, token: header("token"),
@@ -63,7 +63,7 @@ extension APIRequest.Method {
         case .patch: self = .patch
         case .delete: self = .delete
         case .head: self = .head
-        // No route has these, so that the API says 405 in its own words.
+        // No route accepts these methods, so the API answers 405 with its own body.
         case .options, .trace, .query: self = .other
         }
     }

@@ -1,31 +1,31 @@
 internal import Structures
 
-/// Connections that have not said Hello yet, oldest first.
+/// Connections that have not sent their Hello yet, oldest first.
 ///
-/// All wait equally long, so the oldest is always next. An entry holds its connection until the handshake is over: a weak
-/// reference would cost each connection 48 bytes until it ends, and each of its retains the slow path.
+/// All have the same timeout, so the oldest expires first. An entry holds a strong reference until the handshake is over. A weak
+/// reference would cost 48 bytes per connection and slow down each retain.
 struct HandshakeQueue: ~Copyable {
-    /// No place in the queue.
+    /// The value for no place in the queue.
     static let none = UInt32.max
 
     private var waiting = Ring<WaitingHandshake>()
     /// The place of the oldest entry; places count up and wrap around.
     private var first: UInt32 = 0
-    /// Connections that wait.
+    /// The number of waiting connections.
     private(set) var count = 0
 
-    /// Lets a connection wait until `deadline`: monotonic milliseconds, never smaller than the one before it.
+    /// Adds a connection with a deadline in monotonic milliseconds; deadlines must not decrease.
     ///
-    /// - Returns: its place, for `remove(_:)`.
+    /// - Returns: The connection's place, for `remove(_:)`.
     mutating func append(_ connection: any Handshaking, network: UInt64, deadline: UInt64) -> UInt32 {
         count += 1
         waiting.append(WaitingHandshake(connection: connection, network: network, deadline: deadline))
         return first &+ UInt32(waiting.count - 1)
     }
 
-    /// Lets a connection that waits do so anew, until `deadline`.
+    /// Moves a waiting connection to the end of the queue with a new deadline.
     ///
-    /// - Returns: its new place; `none` where it waits no more.
+    /// - Returns: The new place, or `none` if the connection is not waiting.
     mutating func renew(_ place: UInt32, deadline: UInt64) -> UInt32 {
         let offset = Int(place &- first)
         guard place != Self.none, offset < waiting.count, let connection = waiting[offset].connection else {
@@ -36,7 +36,7 @@ struct HandshakeQueue: ~Copyable {
         return append(connection, network: network, deadline: deadline)
     }
 
-    /// Forgets a connection whose handshake is over; does nothing for one that was forgotten before.
+    /// Removes a connection whose handshake is over; does nothing if it was removed before.
     mutating func remove(_ place: UInt32) {
         let offset = Int(place &- first)
         guard place != Self.none, offset < waiting.count, waiting[offset].connection != nil else { return }
@@ -45,7 +45,7 @@ struct HandshakeQueue: ~Copyable {
         while let oldest = waiting.first, oldest.connection == nil { dropFirst() }
     }
 
-    /// Takes out the oldest connection whose time is up; `nil` when there is none.
+    /// Removes and returns the oldest connection whose deadline has passed; `nil` if there is none.
     mutating func popDue(now: UInt64) -> (any Handshaking)? {
         while let oldest = waiting.first, oldest.deadline <= now || oldest.connection == nil {
             dropFirst()
@@ -57,8 +57,7 @@ struct HandshakeQueue: ~Copyable {
         return nil
     }
 
-    /// The connection that has waited longest; among the first few one of the newcomer's own network, so that a crowd from
-    /// one place displaces itself.
+    /// Returns the oldest connection, or an early one of the given network; a flood from one network thereby displaces itself.
     func longestWaiting(preferring network: UInt64?) -> (any Handshaking)? {
         for offset in 0..<min(waiting.count, Self.lookCount)
         where waiting[offset].connection != nil && waiting[offset].network == network {
@@ -75,25 +74,25 @@ struct HandshakeQueue: ~Copyable {
     }
 }
 
-/// One connection in the queue; `nil` once its handshake is over.
+/// A connection in the queue; `nil` once its handshake is over.
 struct WaitingHandshake {
     var connection: (any Handshaking)?
-    /// `SocketAddress.network` of its other end.
+    /// The peer's `SocketAddress.network`.
     var network: UInt64
     var deadline: UInt64
 }
 
-/// A connection that must say Hello in time; does nothing when it has.
+/// A connection with a Hello timeout; the calls have no effect after its Hello.
 protocol Handshaking: AnyObject {
-    /// Its place in the queue.
+    /// The connection's place in the queue.
     var handshakePlace: UInt32 { get set }
     var kind: ConnectionKind { get }
     func handshakeTimedOut()
-    /// Another connection takes its place.
+    /// Closes the connection in favor of another one.
     func handshakeDisplaced()
 }
 
-/// Whose connection it is: each kind has limits of its own.
+/// The kind of client; each kind has its own limits.
 enum ConnectionKind {
     case device, sender
 }

@@ -3,7 +3,7 @@ internal import MessageStore
 internal import Platform
 internal import PushAPI
 
-/// `/healthz` says that the process runs; `/readyz` whether it takes work, and with which configuration.
+/// Health checks: `/healthz` reports that the process runs, `/readyz` whether it serves, and with which configuration.
 enum HealthPage {
     static func health(_: GatewayContext) -> APIResponse {
         APIResponse(status: 200, body: Array(#"{"status":"ok"}"#.utf8))
@@ -37,7 +37,7 @@ enum HealthPage {
         return APIResponse(status: word == "ready" ? 200 : 503, body: writer.bytes)
     }
 
-    /// The answer of a start that waits for `reason` to a health check, and to calls of the admin API.
+    /// The answer to health checks and admin calls while the start waits for `reason`.
     static func starting(_ reason: String, isHealth: Bool) -> APIResponse {
         var writer = JSONWriter(capacity: 256)
         writer.object { writer in
@@ -49,7 +49,7 @@ enum HealthPage {
 
     private static let busyReason = "Redis refused or held up the writes of some parts: see redisEvent in the log"
 
-    /// Why a gateway that serves needs an operator: its time differs from that of its machine.
+    /// The notice for operators if the gateway's time differs from its machine's time.
     private static func clockReason(_ offset: Int64) -> String? {
         guard abs(offset) > ClockLimits.noticedOffset else { return nil }
         let direction = offset > 0 ? "behind" : "ahead of"
@@ -62,7 +62,7 @@ enum HealthPage {
             "\(difference), which is not followed; set the clock right, or restart the gateway with --accept-clock if it is right"
     }
 
-    /// Writes the members that only a gateway of a cluster has.
+    /// Writes the members that only a gateway in a cluster has.
     private static func write(_ cluster: ClusterHealth, to writer: inout JSONWriter) {
         writer.member("node", cluster.node)
         writer.member("partsOwned", cluster.ownedParts)

@@ -5,7 +5,7 @@ internal import EventLoops
 internal import PushAPI
 internal import Wire
 
-/// What operators ask and do that begins from a complaint, on the loop that took the request: it asks the shards that know.
+/// Operators' requests for troubleshooting; the loop that received a request asks the shards that have the data.
 final class InspectionHandler {
     typealias Respond = (APIResponse) -> Void
 
@@ -39,7 +39,7 @@ final class InspectionHandler {
         coordinator.ask(bucket.loop(of: owner.partitionCount), .inspect(inspection), told: told)
     }
 
-    /// Asks all loops; `told` gets their answers, or none when one of them could not answer.
+    /// Asks all loops; passes on their answers only if all of them could answer.
     private func askAll(
         _ inspection: (LoopShare) -> Inspection, _ respond: @escaping Respond,
         told: @escaping ([InspectionAnswer]) -> Void
@@ -67,7 +67,7 @@ final class InspectionHandler {
     }
 
     private func devices(_ app: AppKey, _ start: DeviceCursor?, _ limit: Int, _ respond: @escaping Respond) {
-        // One more than asked for tells whether there is a next page.
+        // One more than requested shows whether there is a next page.
         let asked = min(limit + 1, Inspection.answerLimit)
         askAll({ .devices(app, after: start, limit: asked, $0) }, respond) { answers in
             var found: [DeviceAddress] = []
@@ -118,7 +118,6 @@ final class InspectionHandler {
         }
     }
 
-    /// A single push: its one message.
     private func single(_ task: TaskID, _ app: AppKey, _ respond: @escaping Respond) {
         ask(task.home, .single(task, app)) { [self] answer in
             guard case .inspected(.single(_, let cid)) = answer, let device = registry.known(app) else {
@@ -145,7 +144,7 @@ final class InspectionHandler {
 
     // MARK: Requests
 
-    /// First the calls that made tasks: the refusals of their devices name the task.
+    /// Finds the tasks of the request's calls first, because refusals for devices name the task.
     private func findCalls(_ name: RequestName, _ respond: @escaping Respond) {
         let gathering = Gathering<TaskAnswer>(count: name.calls.count) { [self] answers in
             var tasks: [(name: String, task: TaskID)] = []

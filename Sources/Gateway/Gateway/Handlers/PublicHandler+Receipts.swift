@@ -3,7 +3,7 @@ internal import EventLoops
 internal import PushAPI
 internal import Wire
 
-// What devices report over HTTPS.
+// Reports of devices over HTTPS.
 extension PublicHandler {
     func receipt(_ exchange: HTTPExchange, _ request: ReceiptRequest) {
         guard owner.context.isReady, !owner.context.isStopping else { return respond(exchange, .starting) }

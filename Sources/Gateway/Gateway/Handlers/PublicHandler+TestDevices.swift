@@ -6,11 +6,11 @@ internal import Platform
 internal import PushAPI
 internal import Wire
 
-/// The test devices of all apps; planned and changed on the loop that owns bucket 0.
+/// The test devices of all apps; changed only on the loop that owns bucket 0.
 final class SharedTestDevices: Sendable {
     private let book = Lock(TestDeviceList())
 
-    /// Replaces everything by what the rows say.
+    /// Replaces all entries by the stored rows.
     func restore(_ rows: [(app: AppKey, device: TestDevice)]) {
         book.withLock { book in
             book = TestDeviceList()
@@ -18,10 +18,10 @@ final class SharedTestDevices: Sendable {
         }
     }
 
-    /// The app is gone; returns the devices whose rows are to be removed.
+    /// Removes a deleted app, and returns the devices whose rows must be removed.
     func removeAll(of app: AppKey) -> [DeviceID] { book.withLock { $0.removeAll(of: app) } }
 
-    /// Carries the request out in memory.
+    /// Carries out the request in memory.
     func perform(
         _ request: TestDeviceRequest, known: Set<DeviceID>, limit: Int, now: GatewayTime
     ) -> (changes: [TestDeviceChange], result: TestDeviceResult) {
@@ -48,7 +48,7 @@ extension PublicHandler {
         if !isTaken { respond(exchange, .busy) }
     }
 
-    /// Carries it out on the loop that owns the gateway's own rows.
+    /// Carries out the request on the loop that owns the gateway's own rows.
     private func perform(_ exchange: HTTPExchange, _ request: TestDeviceRequest, known: Set<DeviceID>) {
         let call = TestDevicesCall(request: request, known: known, limit: owner.limits.users.testDevices)
         owner.ask(call, of: Bucket(0)) { [self] result in

@@ -5,14 +5,14 @@ internal import Platform
 internal import PushAPI
 internal import Wire
 
-/// The push listener of one loop: asks `PublicAPI` what a request means, sends its commands to their devices' loops,
-/// and answers when every outcome is in.
+/// The push listener of one loop; it parses requests with `PublicAPI`, sends the commands to their devices' loops and answers
+/// after the last outcome.
 final class PublicHandler {
-    /// A class, so that an answer for one item copies none of the others.
+    /// A class, so that storing one item's outcome does not copy the others.
     private final class PendingPush {
         let exchange: HTTPExchange
         let form: PushForm
-        /// Its app's place in `AppShares`.
+        /// The app's index in `AppShares`.
         let share: Int
         var outcomes: [PublishOutcome?]
         var missing: Int
@@ -22,23 +22,23 @@ final class PublicHandler {
         }
     }
 
-    /// Requests under way at once on one loop; more are told to come back.
+    /// The most requests in progress on one loop; further requests are refused as busy.
     static let pendingLimit = 65_536
 
-    // The loop outlives all that belongs to it: it ends its streams and servers before it goes.
+    // The loop outlives this handler: it ends its streams and servers first.
     unowned(unsafe) let owner: EventLoopHost
     let api: PublicAPI
     private var pushes = StampedTable<PendingPush>(limit: PublicHandler.pendingLimit)
-    /// Requests whose callers have taken their shares of the turn, by place in `AppShares`, in the order in which they came.
+    /// Throttled requests, by the callers' indices in `AppShares`, in the order of arrival.
     ///
-    /// None is parsed yet. Its connection sends no other request before the answer.
+    /// They are not parsed yet. A connection sends its next request only after the answer.
     private var waiting: [Int: [HTTPExchange]] = [:]
     private var waitingCount = 0
-    /// Requests handled in this turn.
+    /// The number of requests handled in this turn.
     private var handledCount = 0
-    /// New connections wait with the kernel, because most places are those of requests that wait.
+    /// Whether the listeners are paused because most connections are used by throttled requests.
     private var isCrowded = false
-    /// Void tokens that had expired before their rows were read here.
+    /// Revoked tokens that had expired before their rows were read here.
     private var expiredRows: [TokenID] = []
 
     init(_ owner: EventLoopHost) {
@@ -60,32 +60,31 @@ final class PublicHandler {
         api.userLimits = snapshot.limits.users
     }
 
-    /// Void tokens that have not expired.
+    /// Revoked tokens that have not expired.
     var revokedTokens: [TokenID] { api.tokens.revokedTokens.all.filter { $0.expiresAt > owner.now } }
 
-    /// Whether one more may be remembered.
     var hasRoomForRevoked: Bool { api.tokens.revokedTokens.count < PushAPI.Limits.revokedTokens }
 
-    /// Gateways whose clocks are further apart do not start.
+    /// The largest clock difference between gateways, in milliseconds; gateways with a larger difference do not start.
     private static let clockMargin: Int64 = 2_000
 
-    /// Takes over all void tokens, as part 0's owner has them.
+    /// Adds all revoked tokens, as the owner of partition 0 knows them.
     func learnRevoked(_ tokens: [TokenID]) {
         let now = owner.now
         for token in tokens where token.expiresAt > now { api.tokens.revoke(token) }
-        // Their rows are removed once this gateway has their partition.
+        // Expired rows are removed once this gateway owns their partition.
         if owner.index == 0 { expiredRows += tokens.filter { $0.expiresAt <= now } }
         api.tokens.knowsRevoked()
     }
 
-    /// Another history of the store has begun: which tokens were void before it is not certain.
+    /// Replaces the token key after a new store history, because the store may have lost revocations.
     func historyBegan() { api.tokens.replaceKey(owner.context.tokenKey) }
 
     func revoke(_ token: TokenID) {
         api.tokens.revoke(token)
     }
 
-    /// Forgets some void tokens whose day is over, and removes their rows where those are written.
+    /// Removes some expired tokens from memory, and their rows on the owner of those.
     func forgetExpiredTokens() {
         let rows = owner.servingPartition(0)
         if let rows, !expiredRows.isEmpty {
@@ -98,11 +97,10 @@ final class PublicHandler {
         for token in expired { MetaRows.delete(token, on: rows) }
     }
 
-    /// Tokens removed in a second, one batch each.
+    /// The most expired tokens removed in a second, in one batch each.
     private static let expiredTokensAtOnce = 256
 
-    /// Looks at a request whose body is large or has not come along: who may not send it, or so much of it, is told before it is
-    /// kept.
+    /// Checks the head of a request with a large or delayed body, so that a refusal comes before the body is buffered.
     func judge(_ head: HTTPRequestHead) -> HTTPPrecheck {
         if let refusal = owner.context.peers.addresses.bodyRefusal(
             head.countedNetwork, of: head.peerHost, now: owner.loop.now)
@@ -121,7 +119,7 @@ final class PublicHandler {
     }
 
     func handle(_ exchange: HTTPExchange) {
-        // A probe that is refused would take a gateway out of service that serves others.
+        // A refused health check would take the gateway out of service for all clients.
         let isProbe = Self.isProbe(exchange.rawTargetBytes)
         if !isProbe,
             let refusal = owner.context.peers.addresses.request(
@@ -130,7 +128,7 @@ final class PublicHandler {
             return respond(exchange, Self.tooFast(exchange.rawTargetBytes, refusal))
         }
         guard isProbe || owner.context.isReady else { return respond(exchange, .starting) }
-        // Which app a request is of matters only when there is more than a slice of them.
+        // The app matters only under contention or if requests exceed one slice.
         let isCalm = waiting.isEmpty && handledCount < AppShares.loneRequestsPerTurn
         guard !isProbe, !isCalm || owner.core.pointee.shares.isContended else {
             return take(exchange)
@@ -145,19 +143,19 @@ final class PublicHandler {
         take(exchange, share)
     }
 
-    /// Stands for the app of calls that name none.
+    /// The placeholder for calls without an app.
     private static let noApp = AppKey(0)
 
-    /// Handles a request in this turn; `share` is its caller's place in `AppShares`, where that is known.
+    /// Handles a request in this turn; `share` is its caller's index in `AppShares`, if known.
     private func take(_ exchange: HTTPExchange, _ share: Int? = nil) {
         handledCount += 1
         let action = exchange.withRequest { api.handle($0, now: owner.now) }
-        // A push takes its share by its messages.
+        // A push is charged by its messages.
         if case .push = action {} else { noteRequest(of: api.provenApp, share, exchange.body.count) }
         perform(exchange, action)
     }
 
-    /// Takes a request that publishes nothing out of its caller's share.
+    /// Charges a request that publishes nothing to its caller's share.
     private func noteRequest(of app: AppKey?, _ share: Int?, _ byteCount: Int) {
         guard let share = share ?? app.map({ owner.core.pointee.shares.place(of: $0) }),
             let app = owner.core.pointee.shares.tookRequest(share, byteCount: byteCount, now: owner.loop.now)
@@ -165,7 +163,7 @@ final class PublicHandler {
         owner.context.activity.note([app], now: owner.loop.now)
     }
 
-    /// Whether a call comes before the gateway knows which tokens are void and what the store has.
+    /// Whether a request must wait until the gateway knows the revoked tokens and the store's content.
     private func mustWait(_ target: UnsafeRawBufferPointer) -> Bool {
         !owner.context.isReady && !Self.isProbe(target)
     }
@@ -176,7 +174,7 @@ final class PublicHandler {
             retryAfterSeconds: refusal.retryAfterSeconds)
     }
 
-    /// Whether a request asks how the gateway is.
+    /// Whether a request is a health check.
     static func isProbe(_ target: UnsafeRawBufferPointer) -> Bool {
         for path in ["/healthz", "/readyz"] where target.starts(with: path.utf8) {
             return target.count == path.utf8.count || target[path.utf8.count] == UInt8(ascii: "?")
@@ -184,7 +182,7 @@ final class PublicHandler {
         return false
     }
 
-    /// An operator's push to one device of `app`.
+    /// Publishes an operator's push to one device of `app`.
     func push(_ exchange: HTTPExchange, app: App) {
         perform(exchange, exchange.withRequest { api.push($0, app: app, now: owner.now) })
     }
@@ -192,7 +190,7 @@ final class PublicHandler {
     private func perform(_ exchange: HTTPExchange, _ action: PublicAction) {
         switch action {
         case .respond, .healthz, .readyz: break
-        // A row that is not read yet would look like one that does not exist, and a token's key may still be lost.
+        // Before the rows are read, an existing row would appear missing, and a token's key may still be replaced.
         default: guard owner.context.isReady else { return respond(exchange, .starting) }
         }
         switch action {
@@ -221,7 +219,7 @@ final class PublicHandler {
         }
     }
 
-    /// Makes a token void, durably; `then` gets the refusal if that cannot be done.
+    /// Revokes a token durably; `then` receives a response if the revocation failed.
     func void(_ token: TokenID, of app: AppKey, then: @escaping (APIResponse?) -> Void) {
         let revocations = owner.context.usage.revocations
         guard revocations.withLock({ $0.take(token, of: app, now: owner.now) }) else { return then(.tooManyRevoked) }
@@ -231,7 +229,7 @@ final class PublicHandler {
         }
         owner.ask(RevokeToken(token: token), of: Bucket(0)) { isRevoked in
             if isRevoked { return then(nil) }
-            // It may have become void all the same, and then counts for nothing.
+            // The token may be revoked nevertheless. It does not count against the app's limit then.
             revocations.withLock { $0.giveBack(token, of: app) }
             then(.busy)
         }
@@ -262,12 +260,12 @@ final class PublicHandler {
         }
     }
 
-    /// A new slice has begun for a request that waits: `goOn` is to be called.
+    /// Whether a throttled request has a new slice, so that `goOn` must be called.
     var mayGoOn: Bool { waiting.contains { owner.core.pointee.shares.mayTakeRequest($0.key) } }
 
     /// Resets the turn's count.
     ///
-    /// Stops accepting while requests that wait have most of the connections' places.
+    /// Stops accepting connections while throttled requests use most of them.
     func turnEnded() {
         handledCount = 0
         let isCrowded = waitingCount > owner.publicRoom.limit / 4 * 3
@@ -278,7 +276,7 @@ final class PublicHandler {
         }
     }
 
-    /// Handles requests that waited for their callers' slices.
+    /// Handles throttled requests whose callers have a new slice.
     func goOn() {
         for share in waiting.keys.sorted() {
             guard var requests = waiting.removeValue(forKey: share) else { continue }
@@ -305,8 +303,8 @@ final class PublicHandler {
         respond(pending.exchange, render(pending.outcomes.compactMap { $0 }, pending.form))
     }
 
-    /// Asynchronous batches are answered at the same moment as others, only without the outcomes: accepted means
-    /// durable for them, too.
+    /// An asynchronous batch is answered at the same time as others, but without outcomes, because its acceptance is durable,
+    /// too.
     private func render(_ outcomes: [PublishOutcome], _ form: PushForm) -> APIResponse {
         PushAnswer.render(outcomes: outcomes, form: form, durability: owner.context.isFsync ? .fsync : .os)
     }
@@ -319,7 +317,7 @@ final class PublicHandler {
         let gathering = Gathering<(cid: DeviceID, answer: DeviceAnswer)>(count: devices.count) { [self] answers in
             var statuses: [DeviceID: DeviceStatus] = [:]
             for (cid, answer) in answers {
-                // One device that cannot be read would look like one that does not exist.
+                // One unreadable device fails the request, because it would look like a missing one.
                 if case .unreadable = answer { respond(exchange, .statusUnreadable); return }
                 statuses[cid] = answer.status
             }

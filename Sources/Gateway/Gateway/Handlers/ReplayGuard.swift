@@ -1,35 +1,36 @@
 internal import Delivery
 
-/// Remembers the Hellos that were proven with a secret of many: registrations and senders.
+/// Replay protection for Hellos proven with a shared secret: registrations and senders.
 ///
-/// A device's own Hello needs none of this: its timestamp must exceed the device's last. Registrations and senders have no
-/// such last, so each of their proofs is taken once. A proof covers the timestamp, which must lie within the clock's
-/// tolerance; so a proof can be forgotten when its timestamp has left the tolerance, and nothing as old is taken from then
-/// on. A Hello from before the process's start is refused, because an earlier process may have taken it.
+/// A device's own Hello needs no such protection, because its timestamp must exceed the device's previous one. Registrations and
+/// senders have no previous timestamp, so each proof is accepted once. A proof covers its timestamp, which must be within the
+/// clock tolerance. A proof is therefore forgotten once its timestamp is outside the tolerance. Hellos from before the process's
+/// start are refused, because an earlier process may have accepted them.
 struct ReplayGuard: ~Copyable {
     enum Verdict: Equatable {
         case fresh
-        /// Too far off the gateway's clock, older than the process, or taken before: the client corrects its clock and
-        /// comes again with another timestamp.
+        /// The timestamp is outside the tolerance or before the process's start, or the proof was used before.
+        ///
+        /// The client corrects its clock and retries with a new timestamp.
         case stale
-        /// As many proofs as may be remembered: the client comes back later.
+        /// The table is full; the client retries later.
         case full
     }
 
-    /// Proofs remembered at most: 17,000 registrations a second at the default tolerance, some 40 MB.
+    /// The capacity: 17,000 registrations a second at the default tolerance, in about 40 MB.
     static let proofLimit = 1 << 21
     static let staleReason: StaticString =
         "the timestamp is too far from server_time, or this Hello was sent before: send a new one"
     static let fullReason: StaticString = "too many registrations at once; come back later"
-    /// Proofs are forgotten a minute's worth at a time.
+    /// Proofs expire in groups of one minute.
     private static let span: Int64 = 60_000
 
-    /// Proofs of before are taken no more: an earlier process may have taken them, or they were forgotten.
+    /// Earlier proofs are refused, because they were forgotten or an earlier process may have accepted them.
     private var notBefore: GatewayTime
     private let limit: Int
-    /// The first eight bytes of proofs, by the minute of their timestamp.
+    /// The first eight bytes of each proof, grouped by the minute of its timestamp.
     ///
-    /// Without the secret nobody can choose them.
+    /// A client without the secret cannot choose proofs that collide.
     private var minutes: [Int64: Set<UInt64>] = [:]
     private(set) var count = 0
 
@@ -37,7 +38,8 @@ struct ReplayGuard: ~Copyable {
         (notBefore, self.limit) = (startedAt, limit)
     }
 
-    /// Takes a proof that was verified, once; what is older than `servedSince` another gateway may have taken.
+    /// Accepts a verified proof once; proofs from before `servedSince` are refused, because another gateway may have accepted
+    /// them.
     mutating func take(
         _ proof: [UInt8], timestamp: UInt64, now: GatewayTime, tolerance: Int64, servedSince: GatewayTime = 0
     ) -> Verdict {
@@ -59,9 +61,9 @@ struct ReplayGuard: ~Copyable {
 
     private mutating func forget(before time: GatewayTime) {
         let oldest = time / Self.span
-        // Also under a tolerance that a reload has made larger.
+        // The limit also holds if a reload has increased the tolerance.
         notBefore = max(notBefore, oldest * Self.span)
-        // A handful of minutes; nearly always none of them is over.
+        // The dictionary holds only a few minutes, and usually none has expired.
         for (minute, proofs) in minutes where minute < oldest {
             count -= proofs.count
             minutes[minute] = nil

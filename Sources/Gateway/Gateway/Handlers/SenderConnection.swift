@@ -7,13 +7,13 @@ internal import Platform
 internal import PushAPI
 internal import Wire
 
-/// One connection of a trusted sender: a Hello with the app's masterSecret, then pipelined Publish frames.
+/// A connection of a trusted sender: a Hello with the app's masterSecret, then pipelined Publish frames.
 ///
-/// It stays on the loop that accepted it; its messages travel to their devices' loops and the results come back here.
+/// The connection stays on the loop that accepted it. Messages are sent to their devices' loops, and the results return here.
 final class SenderConnection: StreamDelegate, Handshaking {
     private enum Phase { case awaitingHello, open, closed }
 
-    // The loop outlives all that belongs to it: it ends its streams and servers before it goes.
+    // The loop outlives this object: it ends its streams and servers first.
     private unowned(unsafe) let owner: EventLoopHost
     private var stream: ByteStream?
     private var phase = Phase.awaitingHello
@@ -21,20 +21,20 @@ final class SenderConnection: StreamDelegate, Handshaking {
     var handshakePlace = HandshakeQueue.none
     private var slot: UInt32 = 0
     private var stamp: UInt32 = 0
-    /// Publishes taken and not answered; reading rests above the limit, so a sender cannot fill our memory.
+    /// The number of unanswered publishes; reading stops above the limit, so a sender cannot exhaust the memory.
     private var unanswered = 0
-    /// Those of them whose APNs body has the ids alone; few are.
+    /// The unanswered publishes whose APNs body contains only the ids; usually few.
     private var idsOnly: Set<UInt64> = []
     private var isPaused = false
     private var appQuestion = AppQuestion.none
-    /// Its app has taken its share: it reads on when its turn comes.
+    /// Whether reading is stopped until the app has a new slice.
     private var isResting = false
     private var share = 0
-    /// For all but publishes, which the store's bounds hold back.
+    /// The rate limit of all frames but publishes, which the store's bounds limit.
     private var budget = FrameBudget()
-    /// The gateway stops: the connection ends when everything taken was answered.
+    /// Whether the gateway is stopping; the connection closes after the last answer.
     private var isStopping = false
-    /// The sender has closed its half: the same.
+    /// Whether the sender has closed its sending side; the connection closes after the last answer.
     private var isEnding = false
 
     static let unansweredLimit = 16_384
@@ -55,7 +55,7 @@ final class SenderConnection: StreamDelegate, Handshaking {
 
     override func received(_ bytes: UnsafeRawBufferPointer, on stream: ByteStream) -> Int {
         var offset = 0
-        // What is left of them comes again with what follows.
+        // Unconsumed bytes are passed again with the next input.
         defer { owner.metrics.count(.bytesReceived, offset) }
         while offset < bytes.count {
             guard phase != .closed, !isEnding else { return bytes.count }
@@ -74,7 +74,7 @@ final class SenderConnection: StreamDelegate, Handshaking {
                 } catch {
                     close(.malformed, reason: "a frame's body is no message of its type")
                 }
-                // The Hello comes again when it is known whether there is its app.
+                // The Hello is read again when the lookup of its app has ended.
                 guard appQuestion != .asked else {
                     offset -= byteCount
                     return offset
@@ -84,7 +84,7 @@ final class SenderConnection: StreamDelegate, Handshaking {
         return offset
     }
 
-    /// Another gateway may have just made the app.
+    /// Looks the app up, because another gateway may have created it just before.
     private func askForApp() {
         appQuestion = .asked
         stream?.pauseReading()
@@ -181,7 +181,7 @@ final class SenderConnection: StreamDelegate, Handshaking {
         if let app = owner.core.pointee.shares.took(share, now: owner.loop.now) {
             owner.context.activity.note([app], now: owner.loop.now)
         }
-        // Its digests are computed meanwhile.
+        // The prefetch runs while the digests are computed.
         owner.foresee(view.cid)
         let publish = NativePublish(
             cid: view.cid, payload: view.payload.bytes(of: body), timeToLive: view.timeToLive,
@@ -209,7 +209,7 @@ final class SenderConnection: StreamDelegate, Handshaking {
         }
     }
 
-    /// A publish's outcome, durable if it says so.
+    /// Sends the outcome of a publish.
     func answer(_ request: UInt64, _ outcome: PublishOutcome) {
         guard phase == .open else { return }
         unanswered -= 1
@@ -225,7 +225,7 @@ final class SenderConnection: StreamDelegate, Handshaking {
             messageID: outcome.message, taskID: outcome.message.isNone ? .none : outcome.task, isLive: outcome.isLive,
             fallback: UInt32(outcome.fallback.rawValue),
             fallbackReason: outcome.fallbackReason.name, isFsync: owner.context.isFsync,
-            // Without a job APNs gets no body.
+            // Without a job, APNs receives no body.
             isIDsOnly: isIDsOnly && outcome.code == .accepted && outcome.fallback != .none)
         let byteCount = frame.byteCount
         _ = stream?.write(byteCount: byteCount) { frame.encode(into: $0) }
@@ -236,7 +236,7 @@ final class SenderConnection: StreamDelegate, Handshaking {
         }
     }
 
-    /// False when its app has taken its share of the turn: what comes waits in the socket meanwhile.
+    /// Returns `false` if the app has used up its slice; further frames then stay in the socket.
     private func mayTake() -> Bool {
         if phase != .open || owner.core.pointee.shares.mayTake(share) { return true }
         isResting = true
@@ -245,7 +245,7 @@ final class SenderConnection: StreamDelegate, Handshaking {
         return false
     }
 
-    /// A new configuration is in force: what comes from now on is published under it.
+    /// Applies a new configuration to later publishes.
     func reload(_ registry: AppRegistry) {
         guard phase == .open, let known = sender else { return }
         guard let app = registry[known.appKey] else {
@@ -257,7 +257,7 @@ final class SenderConnection: StreamDelegate, Handshaking {
         sender = NativeSender(app)
     }
 
-    /// Its turn has come.
+    /// Resumes reading in a new slice.
     func rested() {
         guard isResting else { return }
         isResting = false
@@ -273,12 +273,12 @@ final class SenderConnection: StreamDelegate, Handshaking {
 
     // MARK: End
 
-    /// The sender sends no more and reads on: it gets the results of what was taken.
+    /// Keeps a half-closed connection open, because the sender still reads its results.
     override func peerEnded(_ stream: ByteStream) -> Bool { awaitAnswers() }
 
-    /// Keeps the connection of a sender that has sent its last frame, until all results are sent.
+    /// Keeps the connection open until all results are sent, after the sender's last frame.
     ///
-    /// - Returns: false when none is owed.
+    /// - Returns: `false` if no results are pending.
     private func awaitAnswers() -> Bool {
         guard phase == .open, unanswered > 0 else { return false }
         if !isEnding {
@@ -296,10 +296,9 @@ final class SenderConnection: StreamDelegate, Handshaking {
 
     override func timedOut(_ stream: ByteStream) { stream.close(.endOfStream) }
 
-    /// Publishes that were taken and not answered yet.
     var isOwedAnswers: Bool { unanswered > 0 }
 
-    /// Takes nothing more and says goodbye once nothing is owed.
+    /// Stops reading, and closes the connection after the last answer.
     func stop() {
         isStopping = true
         guard unanswered == 0 else {
@@ -343,14 +342,14 @@ final class SenderConnection: StreamDelegate, Handshaking {
         if leave() { owner.metrics.count(reason == .outboxFull ? .closedForSlowReader : .closedByPeer) }
     }
 
-    /// Ends the connection's part in the loop's books; false if that was done before.
+    /// Removes the connection from the loop's tables; returns `false` if it was removed before.
     private func leave() -> Bool {
         guard phase != .closed else { return false }
         if phase == .awaitingHello {
             owner.endHandshake(self)
         } else {
             owner.senders.remove(slot, stamp)
-            // What is still answered finds nobody.
+            // Later answers to this connection are dropped, so its publishes no longer count as in flight.
             owner.core.pointee.shares.answered(share, count: unanswered)
         }
         phase = .closed

@@ -5,11 +5,10 @@ internal import EventLoops
 internal import PushAPI
 internal import Wire
 
-/// The push listener's requests about tasks: carries each through the coordinator and renders its answer.
+/// The push listener's requests about tasks; the coordinator carries them out, and this handler renders the answers.
 final class TaskHandler {
     private unowned let owner: EventLoopHost
     let coordinator: TaskCoordinator
-    /// Where aliases are looked up.
     private lazy var aliases: any AliasResolver = DirectoryAliases(owner)
 
     init(_ owner: EventLoopHost) {
@@ -21,9 +20,9 @@ final class TaskHandler {
 
     private var durability: Durability { owner.context.isFsync ? .fsync : .os }
 
-    /// Asks the app's quotas, then does it; `byteCount` is that of the request's body.
+    /// Checks the app's quotas, then carries out the action; `byteCount` is the size of the request's body.
     func perform(_ action: CampaignAction, byteCount: Int, respond: @escaping Respond) {
-        // What is refused because the gateway starts or stops costs no quota.
+        // A request refused because of a start or stop uses no quota.
         guard owner.context.isReady, !owner.context.isStopping else { return respond(.starting) }
         let permit: PublishPermit
         do throws(QuotaRefusal) {
@@ -63,7 +62,7 @@ final class TaskHandler {
 
     // MARK: Lists
 
-    /// With a broadcast its messages are made without a further call: the permit is for them.
+    /// Creates a task; the permit covers the messages of a broadcast, which follow without another call.
     private func create(_ task: NewTask, _ permit: PublishPermit, _ respond: @escaping Respond) {
         let command = TaskCommand.create(
             task.record, requestKey: task.requestKey, requestDigest: task.requestDigest)
@@ -71,7 +70,7 @@ final class TaskHandler {
             guard case .created(let id, _) = answer, let group = task.group else {
                 return respond(CampaignAnswer.created(answer, task, durability: durability))
             }
-            // A repetition writes the same row again: the first may have died before it.
+            // A repeated call writes the row again, because the first call may have failed before this step.
             coordinator.ask(
                 group.bucket.loop(of: owner.partitionCount), .joinGroup(id, bucket: group.bucket, owner: group.owner)
             ) { [self] joined in
@@ -143,7 +142,7 @@ final class TaskHandler {
         }
     }
 
-    /// Keeps the devices of a call for the task's time, after looking which of them exist.
+    /// Stores the devices of a call until the task's time, after checking which of them exist.
     private func park(
         _ targets: [ListTarget], _ aliases: [ResolvedAlias]?, _ call: ListCall, _ record: TaskRecord,
         _ permit: PublishPermit, _ respond: @escaping Respond
@@ -177,7 +176,7 @@ final class TaskHandler {
                     respond)
             case .parked: respond(render(record))
             case .refused(let state):
-                // It became due meanwhile, or a caller stopped it.
+                // The task became due or was stopped after its record was read.
                 var record = record
                 record.state = state
                 if let refusal = CampaignAnswer.refusal(record, now: owner.now) { return respond(refusal) }
@@ -195,9 +194,9 @@ final class TaskHandler {
         case conflict, busy
     }
 
-    /// Carries a call that reaches several devices: begun, fanned out, ended.
+    /// Carries out a call to several devices: begin, fan out, end.
     ///
-    /// A call without a request id needs neither beginning nor end: its devices know by the task whether they have it.
+    /// A call without a request id skips begin and end, because its devices deduplicate by the task.
     private func carry(
         _ sending: TaskCoordinator.Sending, _ targets: [ListTarget], key: CallKey, digest: UInt64, app: App,
         told: @escaping (Carried) -> Void
@@ -211,11 +210,11 @@ final class TaskHandler {
             case .begun(let task, let cids):
                 var (sending, targets) = (sending, targets)
                 if task != sending.task {
-                    // Begun before, under another id, which stands in the vendor's content, too.
+                    // The call was begun before under another id, which the vendor's content contains, too.
                     sending.content = sending.content.renamed(from: sending.task, to: task)
                     (sending.task, sending.createdAt) = (task, 0)
                 }
-                // Whom the first call was for, whatever the alias names by now.
+                // Repeats use the devices of the first call, even if the alias has changed since.
                 if sending.createdAt == 0 || cids != targets.map(\.cid) {
                     targets = cids.map { app.target($0, of: task) }
                 }
@@ -234,12 +233,14 @@ final class TaskHandler {
         }
     }
 
-    /// Fans out, after keeping the devices where the first ack of them wins; `nil`: they could not be kept.
+    /// Fans out.
+    ///
+    /// If the first ack wins, the devices are stored first; `nil` if that failed.
     private func sendOnce(
         _ given: TaskCoordinator.Sending, _ targets: [ListTarget], told: @escaping ([PublishOutcome]?) -> Void
     ) {
         var sending = given
-        // One device alone has nobody to win against.
+        // A single device needs no such rule.
         sending.content.firstAckWins = given.content.firstAckWins && targets.count > 1
         guard sending.content.firstAckWins else { return coordinator.fanOut(sending, targets) { told($0) } }
         coordinator.ask(home: sending.task, .keepSiblings(sending.task, targets.map(\.cid))) {
@@ -270,7 +271,7 @@ final class TaskHandler {
             guard !cids.isEmpty else { return told(CampaignAnswer.unknownAlias(push.alias.text)) }
             carry(push, to: cids, key: push.key, permit) { [self] result in
                 guard case .conflict = result else { return told(Self.result(result)) }
-                // The id may have been used for another alias, which is another request.
+                // The id may have been used for another alias, which is a different request.
                 coordinator.ask(push.key.bucket.loop(of: owner.partitionCount), .inspect(.call(push.key))) {
                     [self] (answer: TaskAnswer) in
                     guard case .inspected(.call(let task)) = answer else { return told(CampaignAnswer.busyResult) }
@@ -302,7 +303,9 @@ final class TaskHandler {
 
     // MARK: Conditions on tags
 
-    /// What is known of each device, in order, `nil` for one that does not exist; `nil` in all: a record could not be read.
+    /// Looks up the details of each device, in order.
+    ///
+    /// `nil` for a missing device; `nil` for all if a record cannot be read.
     private func describe(_ places: [DevicePlace], of app: App, told: @escaping ([DeviceDetail?]?) -> Void) {
         let isTaken = owner.directoryHandler.run(.each(places, .describe), app: app.key) { operation in
             guard !operation.outcomes.contains(.failed) else { return told(nil) }
@@ -314,7 +317,7 @@ final class TaskHandler {
         if !isTaken { told(nil) }
     }
 
-    /// Those of the devices whose tags are as their condition says; `nil`: a device's record could not be read.
+    /// Returns the devices whose tags match their condition; `nil` if a record cannot be read.
     private func matching(_ candidates: [TagCandidate], of app: App, told: @escaping ([DeviceID]?) -> Void) {
         let places = candidates.map { DevicePlace(cid: $0.target.cid, bucket: $0.target.bucket) }
         describe(places, of: app) { details in
@@ -368,7 +371,7 @@ final class TaskHandler {
 
     // MARK: Reports
 
-    /// One task after another: a report of many must not crowd out pushes.
+    /// One task at a time, so that a report of many does not crowd out pushes.
     private func report(_ query: TaskReportQuery, found: [(TaskID, TaskTotals?)], _ respond: @escaping Respond) {
         guard found.count < query.tasks.count else { return respond(ReportAnswer.tasks(found, query)) }
         let task = query.tasks[found.count]
@@ -381,10 +384,10 @@ final class TaskHandler {
         }
     }
 
-    /// Sums over all loops.
+    /// Sums the totals of all loops.
     ///
-    /// A task that has accepted nothing is known by its row: a list without devices, a task that was stopped before its
-    /// time, a broadcast whose time was over before it went out.
+    /// A task without accepted messages has only its row: a list without devices, or a task that was stopped or expired before it
+    /// was sent.
     private func totals(of task: TaskID, _ app: AppKey, told: @escaping (Found<TaskTotals>) -> Void) {
         if task.kind == .single {
             let share = LoopShare(index: task.home.loop(of: owner.partitionCount), count: owner.partitionCount)
@@ -461,7 +464,7 @@ final class TaskHandler {
         let rates = owner.context.usage.rates
         let question = rates.question(ReportAnswer.quotaKinds, app: key, now: owner.now)
         owner.ask(CountRates(reports: question), of: Bucket(0)) { [self] totals in
-            // Without the counter: as far as this gateway knows.
+            // Without the counter, the answer contains this gateway's own count.
             if let totals { rates.hear(totals, now: owner.now) }
             respond(ReportAnswer.quota(app.rates) { rates.usedToday($0, app: key, now: owner.now) })
         }

@@ -3,17 +3,17 @@ internal import EventLoops
 internal import PushAPI
 internal import Wire
 
-/// Messages from the devices of one partition, on their way to their app's home: one of a session at a time, so that they are
-/// taken in the order in which the device sent them.
+/// Forwards messages from one partition's devices to their app's home; each session has one message in flight, so the device's
+/// order is kept.
 ///
-/// When one is refused with an order to come again, those behind it in the session are refused, too, until it has come again:
-/// the device sends all of them again, and none overtakes another.
+/// If a message is refused for a retry, the later ones of its session are refused, too, until the device has sent it again. The
+/// device then sends all of them again in order.
 ///
-/// Messages that wait or are under way count to the process's budget, to their app and to their address (`PeerBudget`).
+/// Queued and in-flight messages count against the limits of the process, the app and the address (`PeerBudget`).
 final class UpstreamHandler {
-    /// What an `UpstreamResult` says (docs/use/Errors.md, "UpdateResult and UpstreamResult codes").
+    /// The code of an `UpstreamResult` (docs/use/Errors.md, "UpdateResult and UpstreamResult codes").
     ///
-    /// Below 100: this message will never be taken. From 100 on: the client sends it again, after a while.
+    /// Codes below 100 are permanent. From 100 on, the client retries after a delay.
     enum Code: UInt32, CaseIterable {
         case taken = 0
         case noConsumer = 1
@@ -38,38 +38,38 @@ final class UpstreamHandler {
         fileprivate var comesAgain: Bool { rawValue >= 100 }
     }
 
-    /// A message with the room that it has reserved until it is settled.
+    /// A message with the memory reserved for it until its result.
     private struct Parcel {
         let upstream: Upstream
         let share: PeerBudget.UpstreamShare
     }
 
-    /// A lane exists while one of its messages is under way.
+    /// The queue of a session, which exists while one of its messages is in flight.
     private struct Lane {
         var waiting: [Parcel] = []
     }
 
-    /// A message that is to come again before others of its session.
+    /// A refused message that must be sent again before later ones of its session.
     private struct Hold {
         let request: UInt32
         let code: Code
-        /// A client that does not send it again may go on without it.
+        /// The time at which the hold expires, for clients that never send the message again.
         let endsAt: UInt64
     }
 
-    /// Messages of one session that wait here; a client that follows the protocol has fewer out.
+    /// The most queued messages of one session; a client that follows the protocol has fewer in flight.
     static let waitingLimit = 64
 
     private unowned let owner: Partition
     private var lanes: [SessionRef: Lane] = [:]
     private var holds: [SessionRef: Hold] = [:]
 
-    /// Twice the longest time after which the codes let a client send again.
+    /// Twice the longest retry delay of the codes.
     private static let holdMilliseconds: UInt64 = 120_000
 
     init(_ owner: Partition) { self.owner = owner }
 
-    /// Takes a frame of an open session; the result follows as a frame.
+    /// Processes a frame of an open session; the result is sent as a frame.
     func take(_ upstream: Upstream, of session: SessionRef) {
         guard 1...Wire.Limits.upstreamPayloadByteCount ~= upstream.payload.count else {
             return tell(session, upstream, .badPayload)
@@ -99,20 +99,20 @@ final class UpstreamHandler {
         }
     }
 
-    /// Memory of a message beside its payload.
+    /// The assumed memory of a message beside its payload, in bytes.
     private static let parcelByteCount = 256
 
-    /// The reason for which an app's messages are not taken now; `nil`: they are.
+    /// Returns the reason to refuse an app's messages; `nil` to accept them.
     private func refusal(of key: AppKey) -> Code? {
-        // An app that is not served now may be served later: the device keeps the message.
+        // An unknown app may be served again later, so the device keeps the message.
         guard let app = owner.registry[key] else { return .busy }
         return app.takesUpstream ? nil : .noConsumer
     }
 
-    /// Messages of the session are on their way to its app's home.
+    /// Whether messages of the session are in flight.
     func owesResults(_ session: SessionRef) -> Bool { !lanes.isEmpty && lanes[session] != nil }
 
-    /// The session is over; what is under way may still be taken.
+    /// Drops the queue of a closed session; a message in flight may still be accepted.
     func forget(_ session: SessionRef) {
         if !holds.isEmpty { holds[session] = nil }
         guard !lanes.isEmpty, let lane = lanes.removeValue(forKey: session) else { return }
@@ -138,7 +138,7 @@ final class UpstreamHandler {
             app: source.app, cid: source.cid, request: parcel.upstream.request, payload: parcel.upstream.payload,
             task: parcel.upstream.taskID)
         let home = source.app.home.loop(of: owner.context.partitionCount)
-        // In a turn of its own: an answer from this loop itself may come at once.
+        // In a separate turn, because an answer from this loop itself may come at once.
         owner.host.inNextTurn { [weak self] host in
             host.campaigns.coordinator.ask(home, .feed(.upstream(message))) { answer in
                 host.context.peers.budget.giveBack(parcel.share)
@@ -152,12 +152,12 @@ final class UpstreamHandler {
         settle(parcel, of: session, code)
     }
 
-    /// Answers a message whose room is given back, and sends the session's next one.
+    /// Reports a message's result, and sends the session's next message.
     private func settle(_ parcel: Parcel, of session: SessionRef, _ code: Code) {
         guard var lane = lanes[session] else { return }
         tell(session, parcel.upstream, code)
         if code.comesAgain {
-            // Of several it is the first: one that was refused meanwhile is behind it.
+            // This message is the oldest one, so it replaces a hold set by a later one.
             hold(session, for: parcel.upstream, code)
             for waiting in lane.waiting {
                 owner.context.peers.budget.giveBack(waiting.share)
@@ -186,7 +186,7 @@ extension UpstreamHandler.Code {
         self =
             switch answer {
             case .feed(.taken): .taken
-            // `refused(.off)` too: this gateway serves the feed, and its home has not heard of that yet.
+            // `refused(.off)` is included: this gateway serves the feed, but its home has an older configuration.
             case .feed(.refused(.numberReused)): .numberReused
             case .feed(.refused(.deviceFull)): .deviceFull
             case .feed(.refused(.appFull)): .appFull

@@ -2,9 +2,9 @@ internal import Delivery
 internal import PushAPI
 internal import Wire
 
-/// Changes an app; answered once that is durable and in force on the answering gateway.
+/// Changes an app; the answer follows once the change is durable and applied on the answering gateway.
 ///
-/// `nil`: nothing is known of it, and the caller asks again.
+/// `nil`: the result is unknown, and the caller must retry.
 struct ChangeApp: PartitionRequest {
     static let number: UInt8 = 22
     var change: AppChange
@@ -24,7 +24,7 @@ struct ChangeApp: PartitionRequest {
     }
 }
 
-/// Asks which apps of the admin API changed since a version; `nil`: the answering gateway does not know them yet.
+/// Asks for the apps changed since a version; `nil` if the answering gateway does not know them yet.
 struct AppNewsRequest: PartitionRequest {
     static let number: UInt8 = 23
     var since: UInt64
@@ -36,7 +36,7 @@ struct AppNewsRequest: PartitionRequest {
     static func isValid(_ answer: AppNews?) -> Bool { answer?.isSound ?? true }
 
     func perform(on partition: Partition, _ origin: Origin) {
-        // A gateway that becomes the owner of the rows has not read them yet.
+        // A gateway that has just become the owner may not have read the rows yet.
         guard partition.context.apps.isKnown else { return partition.replyBusy(to: origin) }
         partition.reply(Optional(partition.context.apps.news(since: since, of: partition.context.history)), to: origin)
     }

@@ -1,7 +1,7 @@
 internal import Delivery
 internal import Wire
 
-/// A broadcast is out: the partition's devices are to meet it.
+/// Announces a new broadcast, which the partition must deliver to its devices.
 struct LaunchBroadcast: PartitionRequest {
     typealias Answer = NoAnswer
     static let number: UInt8 = 9
@@ -12,11 +12,11 @@ struct LaunchBroadcast: PartitionRequest {
     func perform(on partition: Partition, _ origin: Origin) { partition.launch(record) }
 }
 
-/// The logs of a partition's own apps' broadcasts, whole, for another partition.
+/// Sends the complete broadcast logs of a partition's apps to another partition.
 struct TellBroadcasts: PartitionRequest {
     typealias Answer = NoAnswer
     static let number: UInt8 = 12
-    /// The partition whose apps these are.
+    /// The home partition of these apps.
     var home: Int
     var logs: [AppBroadcasts]
 
@@ -28,7 +28,7 @@ struct TellBroadcasts: PartitionRequest {
     func perform(on partition: Partition, _ origin: Origin) { partition.learn(logs, of: home) }
 }
 
-/// A partition has more of its apps' broadcasts than one message holds: the receiver is to ask for them.
+/// Announces broadcast logs that exceed one message; the receiver must request them.
 struct OfferBroadcasts: PartitionRequest {
     typealias Answer = NoAnswer
     static let number: UInt8 = 13
@@ -40,7 +40,7 @@ struct OfferBroadcasts: PartitionRequest {
 }
 
 extension AppBroadcasts {
-    /// Whether its broadcasts are the app's, in the order of their numbers, within the log's bounds.
+    /// Whether the log contains only the app's broadcasts, in ascending order and within its bounds.
     var isValid: Bool {
         guard let bounds else { return false }
         var last = bounds.0

@@ -1,7 +1,6 @@
 internal import Delivery
 internal import Wire
 
-/// Asks for what is known of a device.
 struct DeviceStatusRequest: PartitionRequest {
     static let number: UInt8 = 4
     var device: DeviceAddress

@@ -1,7 +1,7 @@
 internal import Delivery
 internal import Wire
 
-/// One step of an operation on aliases, tags, blacklist or badge; answered once it is durable.
+/// A step of an operation on aliases, tags, blacklist or badge; the answer follows once it is durable.
 extension DirectoryCommand: PartitionRequest {
     typealias Answer = DirectoryReply
     static let number: UInt8 = 7

@@ -4,16 +4,15 @@ internal import MessageStore
 internal import PushAPI
 internal import Wire
 
-/// The answer of a partition to a lease.
 struct LeaseAnswer: Codable, Sendable {
     var jobs: [Job]
-    /// The channels of which the partition had due jobs left when it answered.
+    /// The channels for which the partition still had due jobs.
     var due: ChannelSet
 }
 
-/// Leases due jobs of a partition; answered once the leases are durable.
+/// Leases a partition's due jobs; the answer follows once the leases are durable.
 ///
-/// `nil`: the partition did not look, and may have jobs.
+/// `nil`: the partition did not look and may have jobs.
 extension LeaseCommand: PartitionRequest {
     typealias Answer = LeaseAnswer?
     static let number: UInt8 = 1
@@ -24,7 +23,7 @@ extension LeaseCommand: PartitionRequest {
     }
 
     func perform(on partition: Partition, _ origin: Origin) {
-        // A lease is answered once it is durable. While the log is stuck, the round asks the other parts.
+        // A lease is answered once it is durable. While the store is stalled, the round asks the other partitions.
         guard !partition.store.isStuck else { return partition.replyBusy(to: origin) }
         var command = self
         command.origin = origin
@@ -32,11 +31,13 @@ extension LeaseCommand: PartitionRequest {
     }
 }
 
-/// Settles leased jobs of a partition; answered with a verdict for each, in their order, once those are durable.
+/// Settles a partition's leased jobs; the answer has a verdict for each, in order, once they are durable.
 struct SettleJobs: PartitionRequest {
     static let number: UInt8 = 2
     var results: [JobResult]
-    /// Jobs of other apps are unknown to the caller; `nil`: all apps.
+    /// The apps of the caller; `nil` for all.
+    ///
+    /// Jobs of other apps are reported as unknown.
     var apps: Set<AppKey>?
 
     var busy: [ResultVerdict] { results.map { ResultVerdict(job: $0.job, verdict: .storeFailed) } }
@@ -53,7 +54,7 @@ struct SettleJobs: PartitionRequest {
     }
 }
 
-/// Prolongs leases of a partition; answered as `SettleJobs` is.
+/// Extends a partition's leases, with answers as in `SettleJobs`.
 struct ExtendLeases: PartitionRequest {
     static let number: UInt8 = 3
     var items: [ExtendItem]
@@ -74,7 +75,6 @@ struct ExtendLeases: PartitionRequest {
     }
 }
 
-/// One job whose lease is to be prolonged.
 struct ExtendItem: Sendable {
     var job: MessageID
     var leaseID: (UInt64, UInt64)

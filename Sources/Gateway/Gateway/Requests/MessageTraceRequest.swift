@@ -1,7 +1,6 @@
 internal import Delivery
 internal import Wire
 
-/// Asks for the steps of a message.
 struct MessageTraceRequest: PartitionRequest {
     static let number: UInt8 = 5
     var message: MessageID
@@ -15,7 +14,6 @@ struct MessageTraceRequest: PartitionRequest {
     }
 }
 
-/// Asks for the steps of a task's message for one device.
 struct TaskMessageRequest: PartitionRequest {
     static let number: UInt8 = 14
     var task: TaskID

@@ -1,13 +1,13 @@
 internal import Delivery
 internal import Wire
 
-/// How many devices were connected at a time.
+/// The number of connected devices at a time.
 struct OnlinePoint: Sendable, Equatable, Codable {
     var time: GatewayTime
     var count: Int
 }
 
-/// Asks how many of an app's devices were connected, over the last day; `nil`: no answer.
+/// Asks for an app's numbers of connected devices over the last day; `nil` without an answer.
 struct OnlinePointsRequest: PartitionRequest {
     static let number: UInt8 = 17
     var app: AppKey
@@ -22,7 +22,7 @@ struct OnlinePointsRequest: PartitionRequest {
     }
 }
 
-/// Asks for the most devices of a day that were connected at once; `nil`: no answer.
+/// Asks for a day's peak of connected devices; `nil` without an answer.
 struct OnlinePeakRequest: PartitionRequest {
     static let number: UInt8 = 18
     var app: AppKey

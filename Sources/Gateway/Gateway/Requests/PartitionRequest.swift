@@ -2,30 +2,31 @@ internal import Delivery
 internal import EventLoops
 internal import Wire
 
-// A question to a partition is one file of this folder and one line in `PartitionRequests.types`. The file has the fields, the
-// number between gateways, the answer of a partition that did nothing, the bounds, and the work.
+// Each question to a partition has one file in this folder and one entry in `PartitionRequests.types`. The file has the fields,
+// the wire number, the answer of a busy partition, the bounds and the work.
 
 /// A question to one partition, on any gateway of the cluster, with one answer.
 ///
-/// Callers use `Partitions.ask`. Publishes, lists and their answers have batches of their own (`CommandBatch`, `Fanout`).
+/// Callers use `Partitions.ask`. Publishes, lists and their answers use their own batches (`CommandBatch`, `Fanout`).
 protocol PartitionRequest: Codable, Sendable {
     associatedtype Answer: Codable, Sendable
 
-    /// The number between gateways; none is given again.
+    /// The request's number between gateways; never reused.
     static var number: UInt8 { get }
-    /// The answer when no partition took the question: nothing was done, and the caller may ask again.
+    /// The answer if no partition accepted the question; no work was done, and the caller may retry.
     var busy: Answer { get }
-    /// Whether a partition may take the question from another gateway: its buckets are the partition's, its numbers in bounds.
+    /// Whether a partition may accept the question from another gateway: its buckets belong to the partition, and its numbers are
+    /// in bounds.
     func isValid(in share: LoopShare) -> Bool
-    /// Whether a caller may take the answer from another gateway.
+    /// Whether a caller may accept the answer from another gateway.
     static func isValid(_ answer: Answer) -> Bool
-    /// Does the work, on the partition's event loop; answered once, through its shard's effects or with `Partition.reply`.
+    /// Does the work on the partition's event loop; must answer once, through the shard's effects or with `Partition.reply`.
     func perform(on partition: Partition, _ origin: Origin)
-    /// Whether a full mailbox refuses the question at once. Otherwise the question waits for room, a second at most.
+    /// Whether a full mailbox refuses the question at once; otherwise it waits for room, for at most a second.
     static var isRefusedWhenFull: Bool { get }
-    /// True for a request without an answer; one that did not go out is made good by `EventLoopHost.tellAgain`.
+    /// Whether the request has no answer; `EventLoopHost.tellAgain` repeats a notice that could not be sent.
     static var isNotice: Bool { get }
-    /// The partition whose broadcasts a notice is about.
+    /// Returns the partition whose broadcasts a notice is about.
     func home(of partitionCount: Int) -> Int?
 }
 
@@ -36,14 +37,12 @@ extension PartitionRequest {
     func home(of partitionCount: Int) -> Int? { nil }
 }
 
-/// The answer type of notices.
 struct NoAnswer: Codable, Sendable {}
 
 extension PartitionRequest where Answer == NoAnswer {
     var busy: NoAnswer { NoAnswer() }
 }
 
-/// Every kind of question.
 enum PartitionRequests {
     static let types: [any PartitionRequest.Type] = [
         LeaseCommand.self, SettleJobs.self, ExtendLeases.self, DeviceStatusRequest.self, MessageTraceRequest.self,
@@ -59,22 +58,21 @@ enum PartitionRequests {
 }
 
 extension LoopShare {
-    /// Whether a bucket belongs to the share; false for `nil`.
+    /// Whether a bucket belongs to the share; `false` for `nil`.
     func contains(_ bucket: Bucket?) -> Bool { bucket.map { $0.loop(of: count) == index } ?? false }
-    /// Whether the share is the one of the gateway's own rows.
     var hasGatewayRows: Bool { contains(Bucket(0)) }
-    /// Whether a scan of `other` is a scan of this share.
+    /// Whether a scan of `other` covers exactly this share.
     func isSame(as other: LoopShare) -> Bool { other == LoopShare(index: index, count: count) }
 }
 
-/// The questions of one host that wait for their answers.
+/// The questions of one host that wait for answers.
 struct PendingRequests {
-    /// More than this of one kind at once are answered as busy, so that no kind crowds the others out.
+    /// The most pending questions of one kind, so that no kind crowds out the others; further ones are answered as busy.
     static let kindLimit = 1 << 16
-    /// The same of all kinds.
+    /// The most pending questions of all kinds.
     static let limit = 1 << 18
 
-    /// An object, so that a slot is one word.
+    /// A class, so that a slot takes one word.
     private final class Pending {
         let number: UInt8
         let complete: ((any Sendable)?) -> Void
@@ -84,12 +82,12 @@ struct PendingRequests {
     }
 
     private var table = StampedTable<Pending>(limit: PendingRequests.limit)
-    /// By the numbers of their kinds.
+    /// The number of pending questions, by request number.
     private var counts = [Int](repeating: 0, count: Int(UInt8.max) + 1)
 
     var count: Int { table.count }
 
-    /// Takes a question in; `nil` when too many wait.
+    /// Adds a question; `nil` if too many are pending.
     mutating func insert<Request: PartitionRequest>(
         _ request: Request, completion: @escaping (Request.Answer) -> Void
     ) -> (slot: UInt32, stamp: UInt32)? {
@@ -101,7 +99,7 @@ struct PendingRequests {
         return place
     }
 
-    /// Takes a question out; the caller runs the completion.
+    /// Removes a question; the caller runs the returned completion.
     mutating func remove(_ route: Route) -> (((any Sendable)?) -> Void)? {
         guard let pending = table.remove(route.slot, route.stamp) else { return nil }
         counts[Int(pending.number)] -= 1
@@ -109,16 +107,15 @@ struct PendingRequests {
     }
 }
 
-/// All partitions of the cluster, whichever gateway and host has each: what a handler needs of its host.
+/// Access to all partitions of the cluster, for handlers.
 protocol Partitions: AnyObject {
     var partitionCount: Int { get }
-    /// Asks a partition; `completion` runs on the asker's thread, once. Without an answer it gets the request's `busy`.
+    /// Asks a partition; `completion` runs once on the caller's thread, with the request's `busy` value if there is no answer.
     func ask<Request: PartitionRequest>(
         _ request: Request, of partition: Int, completion: @escaping (Request.Answer) -> Void)
 }
 
 extension Partitions {
-    /// Asks the partition of a bucket.
     func ask<Request: PartitionRequest>(
         _ request: Request, of bucket: Bucket, completion: @escaping (Request.Answer) -> Void
     ) {
@@ -129,7 +126,7 @@ extension Partitions {
 extension EventLoopHost: Partitions {
     var partitionCount: Int { context.partitionCount }
 
-    /// Asks a partition, here or on another gateway; `completion` runs on this loop, once.
+    /// Asks a partition, here or on another gateway; `completion` runs once, on this loop.
     func ask<Request: PartitionRequest>(
         _ request: Request, of partition: Int, completion: @escaping (Request.Answer) -> Void
     ) {
@@ -139,7 +136,7 @@ extension EventLoopHost: Partitions {
         pass(request, to: partition, route(.request, slot, stamp).origin(0))
     }
 
-    /// Sends a partition a request without an answer.
+    /// Sends a notice to a partition.
     func tell<Notice: PartitionRequest>(_ notice: Notice, to partition: Int) where Notice.Answer == NoAnswer {
         pass(notice, to: partition, .none)
     }

@@ -2,7 +2,7 @@ internal import Delivery
 internal import PushAPI
 internal import Wire
 
-/// Records what a device reports over HTTPS; answered once that is durable.
+/// Records a device's report over HTTPS; the answer follows once it is durable.
 extension ReceiptCommand: PartitionRequest {
     typealias Answer = ReceiptAnswer
     static let number: UInt8 = 6

@@ -2,7 +2,7 @@ internal import Delivery
 internal import PushAPI
 internal import Wire
 
-/// Voids a token of the push API; true once that is durable and every loop of the answering gateway knows it.
+/// Revokes a token of the push API; `true` once that is durable and queued on every loop of the answering gateway.
 struct RevokeToken: PartitionRequest {
     static let number: UInt8 = 16
     var token: TokenID
@@ -17,7 +17,7 @@ struct RevokeToken: PartitionRequest {
         }
         MetaRows.write(token, on: partition) { [host = partition.host] in
             host.context.tellEveryGateway(.tokenRevoked(token))
-            // Behind the revocation in every loop's queue, the asking one's included.
+            // Queued after the revocation on every loop, the asking one included.
             host.inNextTurn { $0.reply(true, to: origin) }
         } failed: { [host = partition.host] in
             host.replyBusy(to: origin)

@@ -3,7 +3,7 @@ internal import EventLoops
 internal import Quotas
 internal import Wire
 
-/// Reports the uses of apps' rates by a gateway's callers; answered with the sums of all gateways, or `nil` without an answer.
+/// Reports a gateway's use of apps' rate limits; the answer has the totals of all gateways, or is `nil` without one.
 struct CountRates: PartitionRequest {
     static let number: UInt8 = 20
     var reports: [RateReport]
@@ -21,7 +21,7 @@ struct CountRates: PartitionRequest {
     }
 }
 
-/// Reports the queued messages of the asking gateway's partitions, by app; answered with those of the other gateways.
+/// Reports a gateway's queued messages by app; the answer has those of the other gateways.
 struct CountQueues: PartitionRequest {
     static let number: UInt8 = 21
     var queues: [AppQueue]
@@ -35,7 +35,7 @@ struct CountQueues: PartitionRequest {
     static func isValid(_ answer: [AppQueue]?) -> Bool { answer?.allSatisfy(\.isSound) ?? true }
 
     func perform(on partition: Partition, _ origin: Origin) {
-        // The link wrote the asking gateway's number into the route: no gateway can report another one's queues.
+        // The link sets the asking gateway's number in the route, so a gateway cannot report for another one.
         guard let node = Route(origin.route)?.node, node != 0,
             let elsewhere = partition.context.usage.quotas.count(queues, of: node, now: partition.loop.now)
         else { return partition.replyBusy(to: origin) }

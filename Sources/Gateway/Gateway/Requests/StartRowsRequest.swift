@@ -2,16 +2,13 @@ internal import Delivery
 internal import PushAPI
 internal import Wire
 
-/// Asks for the gateway's own rows that the start of a partition elsewhere needs; `nil`: no answer.
+/// Asks for the gateway's own rows that another gateway needs to open a partition; `nil` without an answer.
 struct StartRowsRequest: PartitionRequest {
     static let number: UInt8 = 19
 
     struct Rows: Codable, Sendable {
-        /// The days whose counters are folded.
         var folded: FoldedDays
-        /// The tokens that are void.
         var revoked: [TokenID]
-        /// The version of the apps.
         var appsVersion: UInt64
     }
 

@@ -1,7 +1,7 @@
 internal import Delivery
 internal import Wire
 
-/// A command about tasks, reports, feeds, or rows that operators look at; answered once what it wrote is durable.
+/// A command about tasks, reports, feeds or operators' inspections; the answer follows once its writes are durable.
 extension TaskCommand: PartitionRequest {
     typealias Answer = TaskAnswer
     static let number: UInt8 = 8
@@ -14,7 +14,7 @@ extension TaskCommand: PartitionRequest {
     func isValid(in share: LoopShare) -> Bool {
         switch self {
         case .create(let record, let key, _):
-            // A request's row and its task's row are in one bucket.
+            // A request's row and its task's row must be in the same bucket.
             let call = CallKey(high: key.0, low: key.1)
             return record.isValid && share.contains(record.id.home)
                 && (key == (0, 0) || call.bucket == record.id.home)
@@ -55,7 +55,7 @@ extension TaskCommand: PartitionRequest {
 }
 
 extension MessageContent {
-    /// Its time to live is one that a caller may ask for.
+    /// Whether the time to live is in the range allowed for callers.
     var isValid: Bool { -1...LinkCodec.timeToLiveLimit ~= timeToLive }
 }
 
@@ -90,7 +90,7 @@ extension FeedCommand {
 }
 
 extension FeedPage {
-    /// Its numbers can be added up, and it is no larger than a page may be.
+    /// Whether the page's numbers cannot overflow and its size is within the limit.
     fileprivate var isValid: Bool {
         1..<(1 << 62) ~= first && missed < first && items.count <= FeedBounds.pageItems
             && items.allSatisfy { $0.payload.count <= MessageBounds.payloadByteCount }

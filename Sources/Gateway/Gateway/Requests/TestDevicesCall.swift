@@ -2,7 +2,7 @@ internal import Delivery
 internal import PushAPI
 internal import Wire
 
-/// Changes or lists an app's test devices, on the partition of the gateway's own rows; `nil`: nothing was done.
+/// Changes or lists an app's test devices, on the partition of the gateway's own rows; `nil` if nothing was done.
 struct TestDevicesCall: PartitionRequest {
     static let number: UInt8 = 15
     var request: TestDeviceRequest
@@ -13,9 +13,10 @@ struct TestDevicesCall: PartitionRequest {
 
     func isValid(in share: LoopShare) -> Bool { share.hasGatewayRows && request.isSound && limit >= 0 }
 
-    /// Carries requests out one after another.
+    /// Carries out requests one after another.
     ///
-    /// A request may see changes of an earlier one that are not durable yet, so each answer waits until all changes are.
+    /// A request may read changes of an earlier one that are not durable yet. Each answer therefore waits until all changes are
+    /// durable.
     func perform(on partition: Partition, _ origin: Origin) {
         guard request.isQuestion || partition.store.acceptsWrites else { return partition.replyBusy(to: origin) }
         let (changes, result) = partition.context.testDevices.perform(

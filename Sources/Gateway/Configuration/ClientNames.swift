@@ -1,9 +1,10 @@
 extension ConfigurationObject {
-    /// `clientNames` of a `tls`: names that a client's certificate may have; empty: any that `clientAuthorities` signed.
+    /// Returns the `clientNames` of a `tls`: the allowed names of a client's certificate; empty allows any that
+    /// `clientAuthorities` signed.
     package func clientNames() -> [String] {
         let names = strings("clientNames", limit: ConfigurationLimits.clientNameCount) ?? []
         for name in names where !(1...253 ~= name.utf8.count) || name.utf8.contains(0) || name.hasPrefix(".") {
-            // OpenSSL takes a name with a dot before it for every name below that.
+            // OpenSSL matches a name with a leading dot against all its subdomains.
             report("clientNames", "a name has 1 to 253 bytes, and no dot before it")
         }
         if !names.isEmpty, !has("clientAuthorities") {

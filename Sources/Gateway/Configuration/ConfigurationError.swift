@@ -1,8 +1,8 @@
-/// One thing wrong with the configuration: which key, what stands there, what is allowed.
+/// A problem in the configuration: the key, its value and the allowed values.
 package struct ConfigurationProblem: Equatable, Sendable, CustomStringConvertible {
-    /// Dotted and indexed: `apps[1].appSecret`; empty for the file as a whole.
+    /// The dotted and indexed path, such as `apps[1].appSecret`; empty for the whole file.
     package var path: String
-    /// `nil`: the problem has no place in the file.
+    /// The position in the file; `nil` if the problem has none.
     package var position: TextPosition?
     package var text: String
 
@@ -16,17 +16,15 @@ package struct ConfigurationProblem: Equatable, Sendable, CustomStringConvertibl
     }
 }
 
-/// A configuration that cannot be used, with everything that is wrong with it.
-///
-/// Exit code 78.
+/// An unusable configuration, with all its problems; the process exits with code 78.
 package struct ConfigurationError: Error, Equatable, Sendable, CustomStringConvertible {
-    /// `nil`: the embedded defaults (a data folder that cannot be made, say).
+    /// The file's name; `nil` for the embedded defaults, whose data folder may be impossible to create.
     package var file: String?
     package var problems: [ConfigurationProblem]
 
     package init(file: String?, problems: [ConfigurationProblem]) { (self.file, self.problems) = (file, problems) }
 
-    /// One line a problem, in the form that editors and people know: `FILE:LINE:COLUMN: key: what`.
+    /// One line per problem, in the compilers' format: `FILE:LINE:COLUMN: key: what`.
     package var description: String {
         let name = file ?? "configuration"
         var lines = problems.prefix(ConfigurationLimits.reportedProblemCount).map { problem in

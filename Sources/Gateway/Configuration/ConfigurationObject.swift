@@ -1,6 +1,6 @@
 internal import TextForms
 
-/// Gathers problems while the tree is read, so that one run names all of them.
+/// Collects all problems of a configuration, so that one run reports them together.
 package final class ConfigurationProblems {
     package private(set) var all: [ConfigurationProblem] = []
 
@@ -10,7 +10,7 @@ package final class ConfigurationProblems {
         all.append(ConfigurationProblem(path: path, position: position, text: text))
     }
 
-    /// Problems in the order of the file.
+    /// The problems in file order.
     package var sorted: [ConfigurationProblem] {
         all.sorted { left, right in
             guard let first = left.position else { return right.position != nil }
@@ -20,7 +20,7 @@ package final class ConfigurationProblems {
     }
 }
 
-/// One object of the tree while it is read: each key is taken once, and what nobody took is unknown.
+/// One object of the configuration while it is read; `finish` reports all keys that were not read.
 package final class ConfigurationObject {
     package let problems: ConfigurationProblems
     package let path: String
@@ -34,7 +34,7 @@ package final class ConfigurationObject {
         (self.path, self.position, self.problems) = (path, position, problems)
     }
 
-    /// Reads the text of a file whose root is an object.
+    /// Parses a file whose root is an object.
     package static func root(
         _ bytes: [UInt8], file: String, problems: ConfigurationProblems
     ) throws(ConfigurationError) -> ConfigurationObject {
@@ -55,27 +55,27 @@ package final class ConfigurationObject {
 
     package func path(of key: String) -> String { path.isEmpty ? key : "\(path).\(key)" }
 
-    /// True when the key is there and not null.
+    /// Whether the key is present and not null.
     package func has(_ key: String) -> Bool { members[key].map { $0.node.value != .null } ?? false }
 
     package func report(_ key: String, _ text: String) {
         problems.report(path(of: key), at: members[key]?.keyPosition ?? position, text)
     }
 
-    /// The node under `key`; `nil` when it is absent or null, which mean the same.
+    /// Returns the node under `key`; `nil` if it is absent or null.
     package func node(_ key: String) -> JSON5Node? {
         asked.append(key)
         guard let node = members[key]?.node, node.value != .null else { return nil }
         return node
     }
 
-    /// The object under `key`; `nil` when it is absent or no object (reported).
+    /// Returns the object under `key`; `nil` if it is absent, or not an object (reported).
     package func object(_ key: String) -> ConfigurationObject? {
         guard let node = node(key) else { return nil }
         return Self.object(node, path: path(of: key), problems: problems)
     }
 
-    /// The objects in the array under `key`; `nil` when it is absent or no array (reported).
+    /// Returns the objects in the array under `key`; `nil` if it is absent, or not an array (reported).
     package func objects(_ key: String, limit: Int) -> [ConfigurationObject]? {
         guard let node = node(key) else { return nil }
         guard case .array(let nodes) = node.value else {
@@ -117,7 +117,7 @@ package final class ConfigurationObject {
         return value
     }
 
-    /// A text that `check` accepts; `allowed` says which those are.
+    /// Returns a text that `check` accepts; `allowed` describes the accepted texts, for the report.
     package func string(_ key: String, allowed: String, where check: (String) -> Bool) -> String? {
         guard let node = node(key) else { return nil }
         guard case .string(let value) = node.value, check(value) else {
@@ -127,7 +127,7 @@ package final class ConfigurationObject {
         return value
     }
 
-    /// A text that `read` makes something of; `allowed` says which texts those are.
+    /// Returns a text converted by `read`; `allowed` describes the accepted texts, for the report.
     package func value<Value>(_ key: String, allowed: String, _ read: (String) -> Value?) -> Value? {
         var value: Value?
         _ = string(key, allowed: allowed) { text in
@@ -137,7 +137,7 @@ package final class ConfigurationObject {
         return value
     }
 
-    /// As `string`, for a key that must be there.
+    /// Returns a text as `string` does, for a mandatory key.
     package func required(_ key: String, _ allowed: String, where check: (String) -> Bool) -> String? {
         if !has(key) { report(key, "missing; \(allowed)") }
         return string(key, allowed: allowed, where: check)
@@ -152,9 +152,9 @@ package final class ConfigurationObject {
         return Value(rawValue: text)
     }
 
-    /// Texts from a string or an array of strings, each with its position; `nil` when absent or wrong (reported).
+    /// Returns the texts of a string or an array of strings; `nil` if absent or invalid (reported).
     ///
-    /// `isSecret` keeps the values out of what is reported.
+    /// `isSecret` keeps the values out of reports.
     package func strings(_ key: String, limit: Int, isSecret: Bool = false) -> [String]? {
         guard let node = node(key) else { return nil }
         let nodes: [JSON5Node]
@@ -175,9 +175,7 @@ package final class ConfigurationObject {
         return texts
     }
 
-    /// Reports every key that nobody asked for.
-    ///
-    /// Call it last.
+    /// Reports every key that was not read; must be called last.
     package func finish() {
         let known = asked.sorted()
         for member in members.values where !asked.contains(member.key) {
@@ -188,7 +186,7 @@ package final class ConfigurationObject {
         }
     }
 
-    /// A value as a message shows it: short, and on one line.
+    /// Returns a value for a message: short, and on one line.
     package static func shown(_ node: JSON5Node) -> String {
         switch node.value {
         case .null: "null"

@@ -1,12 +1,12 @@
 internal import Glibc
 internal import Platform
 
-/// Whole small files, read and replaced at start and at reload; never on a loop.
+/// Reads and replaces small files at start and reload; must not be called on an event loop.
 package enum FileText {
     package struct Failure: Error, Equatable, CustomStringConvertible {
         package var path: String
         package var reason: String
-        /// The file is not there at all.
+        /// Whether the file does not exist.
         package var isAbsent = false
 
         package init(path: String, reason: String, isAbsent: Bool = false) {
@@ -18,13 +18,13 @@ package enum FileText {
 
     package struct Contents {
         package var bytes: [UInt8]
-        /// Others than the owner, root and this process's own group may read it.
+        /// Whether users other than the owner, root and this process's group can read the file.
         package var isReadableByOthers: Bool
     }
 
     /// Reads a regular file of at most `limit` bytes.
     package static func read(_ path: String, limit: Int) throws(Failure) -> Contents {
-        // Without O_NONBLOCK the open of a pipe would wait for its writer for good.
+        // Without O_NONBLOCK, opening a pipe would block until it has a writer.
         let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
         guard descriptor >= 0 else { throw failure(path, errno) }
         defer { close(descriptor) }
@@ -47,20 +47,20 @@ package enum FileText {
         return Contents(bytes: bytes, isReadableByOthers: isReadableByOthers(status))
     }
 
-    /// A file of root's that the service's group may read is how an administrator hands a secret to a service.
+    /// A file that root owns and the service's group can read is accepted: administrators provide secrets in this way.
     private static func isReadableByOthers(_ status: stat) -> Bool {
         if status.st_mode & 0o007 != 0 { return true }
         return status.st_mode & 0o070 != 0 && !(status.st_uid == 0 && (status.st_gid == getegid() || geteuid() == 0))
     }
 
-    /// Replaces `path` by a file that only its owner can read: all of it or, after a crash or a power failure, none of it.
+    /// Replaces `path` atomically, even over a power failure, with a file that only its owner can read.
     package static func replacePrivately(_ path: String, with bytes: [UInt8]) throws(Failure) {
         do throws(SystemError) { try FileSystem.replace(path, with: bytes) } catch {
             throw failure(error.subject, error.code)
         }
     }
 
-    /// Makes a folder for the owner alone, with those above it, names on the disk; an existing one is left as it is.
+    /// Creates a folder that only its owner can access, with its parent folders, durably; an existing folder is not changed.
     package static func makeFolder(_ path: String) throws(Failure) {
         do throws(SystemError) { try FileSystem.createDirectory(path) } catch {
             throw failure(path, error.code == EEXIST ? ENOTDIR : error.code)

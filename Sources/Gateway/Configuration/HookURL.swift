@@ -1,10 +1,10 @@
-/// Where the hook's requests go: https anywhere, or http on this machine.
+/// The URL of the hook: HTTPS to any host, or HTTP to this machine.
 package struct HookURL: Hashable, Sendable, CustomStringConvertible {
     package let text: String
-    /// False: plain http, which every connection then holds to a loopback address.
+    /// `false` for HTTP, which each connection restricts to loopback addresses.
     package let isSecure: Bool
 
-    /// Why a URL cannot be the hook's.
+    /// The reason for refusing a URL.
     package enum Refusal: Error, Equatable {
         case malformed, hasCredentials, plaintextBeyondLoopback
     }

@@ -1,8 +1,8 @@
 internal import TextForms
 
-/// Another server's address: a name or a number, and a port.
+/// The address of another server: a name or an IP address, and a port.
 ///
-/// Unlike a `ListenAddress` it may be a name, which the one who connects looks up.
+/// Unlike a `ListenAddress` it may be a name, which is resolved when a connection is made.
 package struct HostPort: Hashable, Sendable, CustomStringConvertible {
     /// A name, or a numeric address without brackets.
     package let host: String
@@ -10,7 +10,7 @@ package struct HostPort: Hashable, Sendable, CustomStringConvertible {
 
     package init(host: String, port: UInt16) { (self.host, self.port) = (host, port) }
 
-    /// Reads `HOST:PORT` and `[IPV6]:PORT`, port 1 to 65535; `nil` for anything else.
+    /// Parses `HOST:PORT` and `[IPV6]:PORT`, port 1 to 65535; `nil` for anything else.
     package init?(_ text: String) {
         guard let colon = text.lastIndex(of: ":") else { return nil }
         let digits = text[text.index(after: colon)...]
@@ -30,7 +30,7 @@ package struct HostPort: Hashable, Sendable, CustomStringConvertible {
 
     package var description: String { host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)" }
 
-    /// Letters, digits, hyphens, underscores and dots, as resolvers take them; a numeric IPv4 address is one of these.
+    /// Whether the text is a host name: letters, digits, hyphens, underscores and dots; numeric IPv4 addresses match, too.
     private static func isName(_ text: String) -> Bool {
         1...253 ~= text.utf8.count && text.utf8.first != UInt8(ascii: ".") && text.utf8.first != UInt8(ascii: "-")
             && text.isPlain(with: "-_.")

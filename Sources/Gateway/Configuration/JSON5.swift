@@ -1,13 +1,12 @@
-// Reads JSON5 (json5.org) into a tree that remembers where each value stood, so that every complaint about a
-// configuration can name its line. Written by hand rather than decoded, because a decoder keeps neither positions nor
-// repeated keys, and both matter to an operator who mistyped a key.
+// Parses JSON5 (json5.org) into a tree with the position of each value, so that each configuration error can name its line. A
+// standard decoder keeps neither positions nor repeated keys, which are needed to report a mistyped key.
 
-/// One value of a JSON5 text and where it began.
+/// A value of a JSON5 text and its position.
 package struct JSON5Node: Equatable, Sendable {
     package indirect enum Value: Equatable, Sendable {
         case null
         case boolean(Bool)
-        /// A number with no fraction that fits.
+        /// A number without a fraction that fits into 64 bits.
         case integer(Int64)
         case number(Double)
         case string(String)
@@ -18,34 +17,33 @@ package struct JSON5Node: Equatable, Sendable {
     package var position: TextPosition
 }
 
-/// One `key: value` of an object, in the order of the text.
 package struct JSON5Member: Equatable, Sendable {
     package var key: String
     package var keyPosition: TextPosition
     package var node: JSON5Node
 }
 
-/// A place in a text; both count from 1, columns in UTF-8 bytes.
+/// A position in a text; lines and columns count from 1, columns in UTF-8 bytes.
 package struct TextPosition: Equatable, Sendable {
     package var line: Int
     package var column: Int
     package init(line: Int, column: Int) { (self.line, self.column) = (line, column) }
 }
 
-/// Why a text is no JSON5.
+/// The reason that a text is not JSON5.
 package struct JSON5Error: Error, Equatable, Sendable {
     package var position: TextPosition
     package var reason: String
 }
 
-/// The parser: one pass over UTF-8 bytes, nesting bounded so that no text can exhaust the stack.
+/// A one-pass parser of UTF-8 bytes; nesting is limited, so that no text can exhaust the stack.
 package struct JSON5Parser {
     private let bytes: [UInt8]
     private var offset = 0
     private var line = 1
     private var lineStart = 0
 
-    /// Parses `bytes`, which must hold exactly one value.
+    /// Parses `bytes`, which must contain exactly one value.
     package static func parse(_ bytes: [UInt8]) throws(JSON5Error) -> JSON5Node {
         guard String(validating: bytes, as: UTF8.self) != nil else {
             throw JSON5Error(position: TextPosition(line: 1, column: 1), reason: "the file is not UTF-8 text")
@@ -73,7 +71,7 @@ package struct JSON5Parser {
         offset + distance < bytes.count ? bytes[offset + distance] : nil
     }
 
-    /// The number of bytes of the line end at `offset`, 0 when there is none: CR, LF, CR LF, U+2028 and U+2029.
+    /// The byte count of a line end at `offset`, or 0: CR, LF, CR LF, U+2028 and U+2029.
     private var lineEndByteCount: Int {
         switch current {
         case UInt8(ascii: "\n"): return 1
@@ -83,7 +81,7 @@ package struct JSON5Parser {
         }
     }
 
-    /// The number of bytes of the blank at `offset` other than a line end, 0 when there is none.
+    /// The byte count of white space at `offset` other than a line end, or 0.
     private var blankByteCount: Int {
         guard let first = current else { return 0 }
         switch first {
@@ -220,7 +218,8 @@ package struct JSON5Parser {
         }
     }
 
-    /// An unquoted key: letters, digits, `_`, `$` and anything beyond ASCII that is no space; no digit first.
+    /// Parses an unquoted key: letters, digits, `_`, `$` and non-ASCII characters other than spaces; the first must not be a
+    /// digit.
     private mutating func identifier() throws(JSON5Error) -> String {
         let start = offset
         while let byte = current {
@@ -303,7 +302,7 @@ package struct JSON5Parser {
         }
     }
 
-    /// A lone surrogate becomes U+FFFD, as a Swift string cannot hold it.
+    /// A lone surrogate becomes U+FFFD, because a Swift string cannot hold it.
     private func append(_ scalar: UInt32, to bytes: inout [UInt8]) {
         bytes.append(contentsOf: String(UnicodeScalar(scalar) ?? "\u{FFFD}").utf8)
     }
@@ -362,7 +361,7 @@ package struct JSON5Parser {
             }
             if let number = Int64((isNegative ? "-" : "") + text) { return .integer(number) }
         }
-        // JSON5 allows the point at either end; Swift's reader does not.
+        // JSON5 allows a leading or trailing point, but Swift's number parser does not.
         var spelled = text
         if spelled.hasPrefix(".") { spelled = "0" + spelled }
         if spelled.hasSuffix(".") { spelled += "0" }
@@ -389,7 +388,7 @@ package struct JSON5Parser {
 }
 
 extension String {
-    /// `5.e3` as `5.0e3`.
+    /// Converts `5.e3` to `5.0e3`.
     fileprivate func replacingPointBeforeExponent() -> String {
         var result = ""
         var previous: Character?

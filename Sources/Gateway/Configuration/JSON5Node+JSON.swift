@@ -1,11 +1,11 @@
 internal import TextForms
 
-// A tree that is changed and written again: settings that come piece by piece, and are kept as text.
+// Editing and writing of a tree, for settings that are patched and stored as text.
 extension JSON5Node {
-    /// Makes a value that stands in no text.
+    /// Creates a value without a position in a text.
     package init(_ value: Value) { self.init(value: value, position: TextPosition(line: 1, column: 1)) }
 
-    /// The value as JSON, keys sorted: two trees that say the same have the same text.
+    /// The value as JSON with sorted keys; equal trees have the same text.
     package var json: String {
         switch value {
         case .null: "null"
@@ -21,8 +21,8 @@ extension JSON5Node {
         }
     }
 
-    /// This value with a merge patch (RFC 7396) applied: null takes a key away, an object changes the object there, and
-    /// anything else replaces what is there.
+    /// Returns this value with a merge patch (RFC 7396) applied: null removes a key, an object is merged, and any other value
+    /// replaces the old one.
     package func merged(with patch: JSON5Node) -> JSON5Node {
         guard case .object(let changes) = patch.value else { return patch }
         var members: [JSON5Member] = []

@@ -1,17 +1,17 @@
 internal import Glibc
 
-/// Where to listen: a numeric address and a port.
+/// A numeric address and a port to listen on.
 ///
-/// Names are not looked up, so that a start never waits for DNS.
+/// Names are not resolved, so that a start never waits for DNS.
 package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
     /// `127.0.0.1`, `0.0.0.0`, `::1`, `::` …, without brackets.
     package let host: String
-    /// 0: the kernel chooses; tests want that.
+    /// The port; 0 lets the kernel choose one, for tests.
     package let port: UInt16
 
     package init(host: String, port: UInt16) { (self.host, self.port) = (host, port) }
 
-    /// Reads `HOST:PORT`, `[IPV6]:PORT` and `localhost:PORT`; `nil` for anything else.
+    /// Parses `HOST:PORT`, `[IPV6]:PORT` and `localhost:PORT`; `nil` for anything else.
     package init?(_ text: String) {
         guard let colon = text.lastIndex(of: ":") else { return nil }
         let digits = text[text.index(after: colon)...]
@@ -19,7 +19,7 @@ package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
             return nil
         }
         var host = String(text[..<colon])
-        // A zero byte would end the text for the system's reader, and what follows it would go unread.
+        // A zero byte would end the text for `inet_pton`, which would ignore the bytes after it.
         guard !host.utf8.contains(0) else { return nil }
         if host.hasPrefix("["), host.hasSuffix("]") {
             host = String(host.dropFirst().dropLast())
@@ -32,7 +32,7 @@ package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
     }
 
     package var isLoopback: Bool { Self.isLoopback(host: host) }
-    /// True for 0.0.0.0 and ::, which one can listen on and nobody can connect to.
+    /// Whether the address is 0.0.0.0 or ::, which is valid for listening but not for connecting.
     package var isUnspecified: Bool {
         var four = in_addr()
         if inet_pton(AF_INET, host, &four) == 1 { return four.s_addr == 0 }
@@ -43,7 +43,7 @@ package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
     package var isIPv6: Bool { host.contains(":") }
     package var description: String { isIPv6 ? "[\(host)]:\(port)" : "\(host):\(port)" }
 
-    /// True for 127.0.0.0/8 and ::1, written as numbers.
+    /// Whether the host is numeric and in 127.0.0.0/8 or ::1.
     package static func isLoopback(host: String) -> Bool {
         var four = in_addr()
         if inet_pton(AF_INET, host, &four) == 1 { return UInt32(bigEndian: four.s_addr) >> 24 == 127 }

@@ -1,8 +1,8 @@
-/// Text that must not reach a log, an error or a debugger's print: every description of it is the same word.
+/// A text that must not appear in a log, an error or a debugger; all its descriptions are the same fixed word.
 package struct Secret: Hashable, Sendable, CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
-    /// The text itself.
+    /// The secret itself.
     ///
-    /// Say beside each use where it goes.
+    /// Comment each use with the destination of the secret.
     package let exposed: String
 
     package init(_ text: String) { exposed = text }
@@ -12,7 +12,7 @@ package struct Secret: Hashable, Sendable, CustomStringConvertible, CustomDebugS
     package var debugDescription: String { "(secret)" }
     package var customMirror: Mirror { Mirror(self, children: []) }
 
-    /// Compares every byte of a stranger's `candidate`, so that the time taken tells at most the length.
+    /// Compares in constant time, so that the time reveals at most the length.
     package func matches(_ candidate: some Collection<UInt8>) -> Bool {
         let own = exposed.utf8
         guard own.count == candidate.count else { return false }

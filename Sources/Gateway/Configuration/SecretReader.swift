@@ -1,4 +1,4 @@
-/// Reads secrets: `key` inline or `keyFile` from files, one or several that overlap while they are changed.
+/// Reads secrets, inline under `key` or from files under `keyFile`; several may be given, so that they overlap during a rotation.
 package struct SecretReader {
     let folder: String
     let problems: ConfigurationProblems
@@ -7,9 +7,9 @@ package struct SecretReader {
 
     package init(folder: String, problems: ConfigurationProblems) { (self.folder, self.problems) = (folder, problems) }
 
-    /// The secrets under `key` or `keyFile`, newest first; `nil` when there is none or one is wrong (reported).
+    /// Returns the secrets under `key` or `keyFile`, newest first; `nil` if there is none, or one is invalid (reported).
     ///
-    /// `check` tells what else a secret of this kind must be.
+    /// `check` tests additional requirements for this kind of secret.
     package mutating func read(
         _ object: ConfigurationObject, _ key: String, _ byteCount: ClosedRange<Int>,
         where check: (String) -> Bool = { _ in true }
@@ -46,7 +46,7 @@ package struct SecretReader {
             if contents.isReadableByOthers {
                 warnings.append("\(resolved) holds a secret and others can read it; chmod 600")
             }
-            // An editor ends a file with a line end; it is no part of the secret.
+            // An editor's final line end is not part of the secret.
             let text = String(decoding: Self.trimmed(contents.bytes), as: UTF8.self)
             guard accept(text, byteCount, check, object, fileKey, what: resolved) else { return nil }
             secrets.append(Secret(text))

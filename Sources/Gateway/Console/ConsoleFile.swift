@@ -2,15 +2,15 @@ internal import CConsole
 
 /// A file of the console, the web page of the admin listener.
 ///
-/// Its source is in Sources/Adapters/C/CConsole/assets; the program contains it.
+/// The source is in Sources/Adapters/C/CConsole/assets and is embedded in the program.
 package struct ConsoleFile: Sendable {
-    /// Its name below `/console/`.
+    /// The file's name below `/console/`.
     package let name: String
     /// The value of the header `Content-Type`.
     package let contentType: String
     package let bytes: [UInt8]
 
-    /// All of them; the first is the page.
+    /// All files; the first one is the page.
     package static let all: [ConsoleFile] = {
         var files: [ConsoleFile] = []
         while let file = longwire_console_file(files.count)?.pointee {

@@ -1,23 +1,21 @@
 internal import JSON
 
-/// One HTTP request as the APIs need it.
-///
-/// The pointers are valid during the call that takes it.
+/// An HTTP request as the APIs read it; its pointers are valid only during the call that receives it.
 package struct APIRequest {
     package enum Method: Sendable { case get, head, post, put, patch, delete, other }
 
     package var method: Method
-    /// Path and query as they came, nothing decoded.
+    /// The raw path and query, not decoded.
     package var target: UnsafeRawBufferPointer
-    /// The header `token`, if there is one.
+    /// The header `token`, if present.
     package var token: UnsafeRawBufferPointer?
-    /// The header `Authorization`, if there is one.
+    /// The header `Authorization`, if present.
     package var authorization: UnsafeRawBufferPointer?
-    /// The header `X-Longwire-Proof`, if there is one.
+    /// The header `X-Longwire-Proof`, if present.
     package var proof: UnsafeRawBufferPointer?
     package var body: UnsafeRawBufferPointer
     package var peerIsLoopback: Bool
-    /// The peer's address as far as limits go: of IPv6 the network, see `SocketAddress.network`.
+    /// The peer's address for rate limits; for IPv6 its network, see `SocketAddress.network`.
     package var network: UInt64
 
     package init(
@@ -31,11 +29,12 @@ package struct APIRequest {
     }
 }
 
-/// A target's path: its segments, percent-decoded, empty ones left out (Getui's SDKs send doubled and trailing slashes).
+/// The percent-decoded segments of a target's path; empty segments are dropped, because Getui's SDKs send doubled and trailing
+/// slashes.
 package struct RequestPath {
     private var bytes: [UInt8] = []
     private var ends: [Int] = []
-    /// More segments than any route has.
+    /// Whether the path has more segments than any route.
     package private(set) var isTooDeep = false
 
     package init(_ target: UnsafeRawBufferPointer) {
@@ -73,7 +72,7 @@ package struct RequestPath {
 
     package subscript(index: Int) -> ArraySlice<UInt8> { bytes[(index == 0 ? 0 : ends[index - 1])..<ends[index]] }
 
-    /// Whether these are its segments, all of them.
+    /// Whether the path consists of exactly these segments.
     package func isMade(of segments: StaticString...) -> Bool {
         count == segments.count
             && segments.indices.allSatisfy { index in
@@ -84,7 +83,7 @@ package struct RequestPath {
 
     package func text(_ index: Int) -> String { String(decoding: self[index], as: UTF8.self) }
 
-    /// True when the segment is just `text[range]`.
+    /// Whether the segment equals `text[range]`.
     func equals(_ index: Int, _ text: [UInt8], _ range: Range<Int>) -> Bool {
         let start = index == 0 ? 0 : ends[index - 1]
         guard ends[index] - start == range.count else { return false }
@@ -102,10 +101,9 @@ func hexValue(_ digit: UInt8) -> UInt8? {
     }
 }
 
-/// One HTTP answer.
 package struct APIResponse: Sendable, Equatable {
     package enum ContentType: Sendable {
-        /// Getui's SDKs decode by the declared charset, so it is always declared.
+        /// Getui's SDKs decode by the declared charset, so the charset is always declared.
         case json
         case text
         /// Prometheus's exposition format.
@@ -123,11 +121,11 @@ package struct APIResponse: Sendable, Equatable {
     package var status: Int
     package var contentType: ContentType
     package var body: [UInt8]
-    /// The methods a 405 names in its header `Allow`.
+    /// The methods named in the header `Allow` of a 405.
     package var allow: String?
-    /// What the header `Retry-After` says.
+    /// The value of the header `Retry-After`.
     package var retryAfterSeconds: Int?
-    /// True when `WWW-Authenticate: Bearer` belongs in the header.
+    /// Whether the header `WWW-Authenticate: Bearer` is sent.
     package var asksForBearer: Bool
 
     package init(
@@ -144,7 +142,7 @@ extension APIResponse {
         APIResponse(status: status, body: members.bytes)
     }
 
-    /// Getui's envelope of a call that was carried out; without members `longwire` is left out.
+    /// Returns Getui's envelope of a successful call; `longwire` is omitted if it is empty.
     static func success(_ data: (any JSONWritable)? = nil, longwire: JSONObject = [:]) -> APIResponse {
         .object(.envelope(.ok, "success") + ["data": data, "longwire": longwire.unlessEmpty])
     }

@@ -1,49 +1,48 @@
-// Renders what APNs is to get, once per task: Getui's `push_channel.ios`, a bare title and body, or a wake-up becomes
-// APNs's JSON body with two holes, the msgId's 32 digits and the badge's. The app's template fills in what the publisher
-// leaves open.
+// Renders the body for APNs once per task, from Getui's `push_channel.ios`, from a title and body, or as a silent push. The JSON
+// has two placeholders: for the msgId's 32 digits and for the badge. The app's template supplies values that the publisher omits.
 
 internal import Delivery
 internal import JSON
 internal import TextForms
 internal import Wire
 
-/// A rendered notification; the body is in the writer that rendered it, the pointers live as the parsed document does.
+/// A rendered notification.
+///
+/// The body is in the writer; the pointers are valid as long as the parsed document.
 struct APNsContent {
     var shape: MessageContent.Vendor
     var collapseID = UnsafeRawBufferPointer(start: nil, count: 0)
-    /// The alert's texts as the live channel carries them, so that a foreground app can show them itself.
+    /// The alert's texts for the live channel, so that a foreground app can show the alert.
     var alertTitle = UnsafeRawBufferPointer(start: nil, count: 0)
     var alertBody = UnsafeRawBufferPointer(start: nil, count: 0)
-    /// The part of the message that the body leaves out; `nil`: none.
+    /// The part of the message that the body omits; `nil` if it is complete.
     var omission: VendorOmission?
 }
 
-/// Renders one task's body.
 struct APNsRenderer {
     let task: TaskID
     let template: APNsTemplate
     let numbers: NumberTexts
-    /// The live channel's payload, which the body carries if the publisher gives it nothing else to carry; `nil`: a
-    /// notification.
+    /// The live channel's payload, which the body carries if the publisher gives no `payload`; `nil` for a notification.
     let transmission: CarriedTransmission?
 
-    /// Thirty-two characters that stand in for the msgId.
+    /// The placeholder for the msgId.
     private static let messageIDHole: StaticString = "00000000000000000000000000000000"
 
-    /// What is read of `push_channel.ios`; Getui documents no other key.
+    /// The keys of `push_channel.ios` that Getui documents.
     private static let keys: [StaticString] = [
         "type", "aps", "auto_badge", "payload", "multimedia", "apns-collapse-id", "laId",
     ]
-    /// What the gateway itself writes beside `aps`; no publisher can.
+    /// The keys beside `aps` that only the gateway writes.
     private static let reservedKeys: [StaticString] = ["aps", "_gmid_", "longwire_media"]
 
-    /// Where a member of `push_channel.ios` goes.
+    /// The destination of a member of `push_channel.ios`.
     enum Place {
-        /// It is read, or says nothing.
+        /// The key is documented, or its value is empty.
         case known
-        /// Beside `aps`, as it is.
+        /// The member is copied beside `aps` unchanged.
         case topLevel
-        /// Nowhere: its key is the gateway's.
+        /// The member is dropped, because its key is reserved.
         case nowhere
     }
 
@@ -54,7 +53,7 @@ struct APNsRenderer {
 
     static func isReserved(_ key: JSONValue) -> Bool { reservedKeys.contains { key.equals($0) } }
 
-    /// Renders a `push_channel.ios` object into an emptied `writer`; `nil` when there is nothing in it to send.
+    /// Renders a `push_channel.ios` object into the emptied `writer`; `nil` if it contains nothing to send.
     func render(ios: JSONValue, into writer: inout JSONWriter) throws(GetuiFault) -> APNsContent? {
         writer.removeAll()
         guard ios.hasContent else { return nil }
@@ -107,7 +106,7 @@ struct APNsRenderer {
             writer.key("longwire_media")
             writer.value(media)
         }
-        // A Live Activity gets its state alone; the app does not see what stands beside it.
+        // A Live Activity receives only its state. Its app cannot read keys beside `aps`.
         let isActivity = content.shape.pushType == .liveActivity
         if isActivity {
             content.omission = .liveActivity
@@ -118,7 +117,7 @@ struct APNsRenderer {
         return content
     }
 
-    /// Writes the members that stand beside `aps`; of equal keys the first counts, as in a request.
+    /// Writes the members beside `aps`; the first of several equal keys is used, as in a request.
     private static func writeTopLevel(of ios: JSONValue?, to writer: inout JSONWriter) {
         guard let ios, ios.kind == .object else { return }
         var taken: Set<[UInt8]> = []
@@ -130,9 +129,9 @@ struct APNsRenderer {
         }
     }
 
-    /// Renders what the template makes of a title and a body, not both of which are empty, into an emptied `writer`.
+    /// Renders a notification by the template into the emptied `writer`; the title and the body must not both be empty.
     ///
-    /// Of `ios`, which says nothing to show, the keys travel that stand beside `aps`.
+    /// Only those keys of `ios` are used that stand beside `aps`.
     func render(
         alertTitle: UnsafeRawBufferPointer, alertBody: UnsafeRawBufferPointer, beside ios: JSONValue?,
         into writer: inout JSONWriter
@@ -169,7 +168,7 @@ struct APNsRenderer {
         return content
     }
 
-    /// Renders a silent push, which wakes the app to fetch its messages, into an emptied `writer`; `ios` as above.
+    /// Renders a silent push, which makes the app fetch its messages, into the emptied `writer`; `ios` is used as above.
     func renderWakeUp(beside ios: JSONValue?, into writer: inout JSONWriter) throws(GetuiFault) -> APNsContent {
         writer.removeAll()
         var content = Self.content(.alert, .none)
@@ -190,9 +189,9 @@ struct APNsRenderer {
                 badgeOffset: -1))
     }
 
-    /// Ends the body with the transmission, where it fits, and with `_gmid_`, which Getui's client statistics read.
+    /// Ends the body with the transmission, if it fits, and with `_gmid_`, which Getui's client statistics read.
     ///
-    /// - Throws: the body is larger than APNs takes, without the transmission.
+    /// - Throws: An error if the body exceeds APNs's limit even without the transmission.
     private func close(
         _ content: inout APNsContent, beside ios: JSONValue?, carrying transmission: CarriedTransmission?,
         _ writer: inout JSONWriter
@@ -223,7 +222,7 @@ struct APNsRenderer {
         writer.endObject()
     }
 
-    /// - Returns: where the badge's digits go, or −1.
+    /// - Returns: The offset of the badge's digits, or −1.
     private static func endAPS(_ badge: VendorContent.Badge, isMutable: Bool, _ writer: inout JSONWriter) -> Int32 {
         if isMutable {
             writer.key("mutable-content")
@@ -239,8 +238,7 @@ struct APNsRenderer {
         return offset
     }
 
-    /// True for an `aps` with nothing in it but nulls, empty things and an alert that says nothing, as an SDK's untouched
-    /// objects are: `{"alert":[]}`.
+    /// Whether an `aps` has only nulls, empty values and an empty alert, as untouched SDK objects do: `{"alert":[]}`.
     private static func saysNothing(_ aps: JSONValue?) -> Bool {
         aps?.members.contains { !$0.value.isEmpty && !$0.key.equals("alert") } != true
     }
@@ -267,7 +265,7 @@ struct APNsRenderer {
         return bytes.count > 0 ? bytes : nil
     }
 
-    /// `aps.alert` when it says something: a text, or an object with something in it.
+    /// Returns `aps.alert` if it is a text or a non-empty object.
     private static func alert(_ aps: JSONValue?) throws(GetuiFault) -> JSONValue? {
         guard let alert = aps?["alert"], !alert.isEmpty else { return nil }
         switch alert.kind {
@@ -286,7 +284,7 @@ struct APNsRenderer {
         )
     }
 
-    /// The token that a Live Activity's push goes to: its activity's own, or one that starts activities of its type.
+    /// Returns the token kind for a Live Activity: the activity's own token, or one that starts activities of its type.
     private func liveActivity(
         _ ios: JSONValue, _ aps: JSONValue?
     ) throws(GetuiFault) -> (kind: TokenKind, activity: UInt64) {
@@ -302,7 +300,7 @@ struct APNsRenderer {
         return (.liveActivityStart, type.map { Activity.word($0) } ?? 0)
     }
 
-    /// `"+1"`, `"-1"` change the stored badge, `"5"` or 5 sets it.
+    /// Parses a badge: `"+1"` and `"-1"` change the stored badge, `"5"` or 5 sets it.
     static func autoBadge(_ value: JSONValue?) throws(GetuiFault) -> VendorContent.Badge {
         guard let value, value.hasContent else { return .none }
         if let number = value.integer {

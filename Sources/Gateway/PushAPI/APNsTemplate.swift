@@ -1,32 +1,32 @@
 package import Delivery
 
-/// What an app adds to the bodies that APNs gets: `apps[].apns.template`.
+/// An app's defaults for APNs bodies: `apps[].apns.template`.
 ///
-/// What a publisher says of its own always wins.
+/// Values of the publisher take precedence.
 package struct APNsTemplate: Sendable, Equatable {
-    /// How a body carries the publisher's `transmission`, where it fits and the publisher gave no `payload`.
+    /// The form in which a body carries the publisher's `transmission`, if it fits and the publisher gives no `payload`.
     package enum Transmission: String, Sendable, CaseIterable {
-        /// As the text of the top-level key `payload`.
+        /// The text of the top-level key `payload`.
         case payload
         /// The members of a JSON object beside `aps`; any other text as `payload`.
         case members
-        /// Not at all: the body has the ids alone.
+        /// Not in the body, which then has only the ids.
         case none
     }
 
     package var transmission = Transmission.payload
-    /// Each alert gets `mutable-content`, so that the app's service extension sees it.
+    /// Whether each alert gets `mutable-content`, so that the app's service extension runs.
     package var alertsAreMutable = false
-    /// A `notification` without `push_channel.ios` shows its title and its body.
+    /// Whether a `notification` without `push_channel.ios` shows its title and body.
     package var showsNotifications = false
-    /// A push with nothing to show wakes the app by a silent push.
+    /// Whether a push without visible content is sent as a silent push.
     package var wakesApp = false
 
-    // What an alert says that has no `aps` of its own: a title and a body alone.
-    /// Empty: silent.
+    // Defaults for an alert without `aps`, which has only a title and a body.
+    /// Empty for a silent alert.
     package var sound = "default"
     package var badge = VendorContent.Badge.none
-    /// Empty: the alert does not say it, as with the next one.
+    /// Empty to omit the key; the same applies to `threadID`.
     package var category = ""
     package var threadID = ""
     package var interruptionLevel: InterruptionLevel?
@@ -40,7 +40,7 @@ package struct APNsTemplate: Sendable, Equatable {
 
     package init() {}
 
-    /// A badge as `auto_badge` writes it; `nil` for a text that is none.
+    /// Parses a badge as in `auto_badge`; `nil` for an invalid text.
     package static func badge(_ text: String) -> VendorContent.Badge? {
         guard text.utf8.count <= Limits.badgeDigitCount + 1, let number = Int32(text) else { return nil }
         return text.hasPrefix("+") || text.hasPrefix("-") ? .add(number) : .set(number)

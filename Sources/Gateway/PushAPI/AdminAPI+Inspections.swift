@@ -1,36 +1,36 @@
-// Requests that begin from a complaint, and what an operator does about it.
+// Troubleshooting requests of operators, and actions on devices.
 
 package import Delivery
 internal import Directory
 package import Wire
 
-/// What an operator wants to know or do about one app's devices and messages.
+/// An operator's request about one app's devices and messages.
 package enum InspectionRequest: Sendable {
-    /// `InspectionAnswers.recent`.
+    /// Answered with `InspectionAnswers.recent`.
     case recent(DeviceAddress, limit: Int)
-    /// `InspectionAnswers.devices`.
+    /// Answered with `InspectionAnswers.devices`.
     case devices(AppKey, after: DeviceCursor?, limit: Int)
-    /// `InspectionAnswers.alias`.
+    /// Answered with `InspectionAnswers.alias`.
     case alias(AliasName, AppKey)
-    /// `InspectionAnswers.task`, or the trace of its one message.
+    /// Answered with `InspectionAnswers.task`, or with the trace of the task's only message.
     case task(TaskID, AppKey)
-    /// `AdminAnswer.trace`.
+    /// Answered with `AdminAnswer.trace`.
     case taskMessage(TaskID, DeviceAddress)
-    /// `InspectionAnswers.request`.
+    /// Answered with `InspectionAnswers.request`.
     case request(RequestName)
-    /// `InspectionAnswers.jobs`.
+    /// Answered with `InspectionAnswers.jobs`.
     case jobs(apps: Set<AppKey>?, limit: Int)
-    /// `InspectionAnswers.changed`; `by`: the credential's name, for the log.
+    /// Answered with `InspectionAnswers.changed`; `by` is the credential's name, for the log.
     case change(DeviceAddress, DeviceChange, by: String)
 }
 
-/// A request id, with what it is stored under: the caller does not say which call it was.
+/// A request id with all keys under which it may be stored, because the request does not name the endpoint.
 package struct RequestName: Sendable {
     package var text: String
     package var app: AppKey
-    /// Single pushes: one row each, in the bucket of the device.
+    /// The keys of single pushes: one row each, in the bucket of the device.
     package var singles: [CallKey]
-    /// Calls to several devices, each with the endpoint's name: the bucket follows from the digest.
+    /// The keys of calls to several devices, with the endpoint's name; the digest determines the bucket.
     package var calls: [(name: String, key: CallKey)]
 }
 
@@ -59,7 +59,7 @@ extension RequestName {
 }
 
 extension AdminAPI {
-    /// The request of one of the endpoints that ask shards about an app.
+    /// Parses a request to an inspection endpoint.
     func inspection(
         _ endpoint: AdminEndpoint, _ request: APIRequest, _ path: RequestPath
     ) throws(AdminFault) -> InspectionRequest {
@@ -100,7 +100,7 @@ extension AdminAPI {
         }
     }
 
-    /// The device that a path names, and who asks.
+    /// Returns the device that a path names, and the caller's credential.
     func device(
         _ path: RequestPath, _ request: APIRequest, at place: Int, for permission: Credential.Permission
     ) throws(AdminFault) -> (address: DeviceAddress, credential: Credential) {
@@ -129,7 +129,7 @@ extension AdminAPI {
         return number
     }
 
-    /// The last cid of the page before.
+    /// Parses the last cid of the previous page.
     private func cursor(_ request: APIRequest, _ app: App) throws(AdminFault) -> DeviceCursor? {
         guard let text = queryValue("after", of: request.target) else { return nil }
         guard let cid = DeviceID(hex: Array(text.utf8)) else { throw .invalid("after is a cid") }

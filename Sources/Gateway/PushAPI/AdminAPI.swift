@@ -6,55 +6,59 @@ package import Delivery
 internal import JSON
 package import Wire
 
-/// What the gateway is to do about one request on the admin listener.
+/// The gateway's action for a request on the admin listener.
 package enum AdminAction {
     case respond(APIResponse)
-    /// Lease due jobs, waiting for some if there are none; then `HandoffAnswer.lease`.
+    /// Leases due jobs, with a long poll; answered with `HandoffAnswer.lease`.
     case lease(LeaseRequest)
-    /// Settle jobs on their loops (`MessageID.bucket` routes); then `HandoffAnswer.verdicts`.
+    /// Settles jobs on their loops (`MessageID.bucket`); answered with `HandoffAnswer.verdicts`.
     case results(ResultsRequest)
-    /// Prolong leases; then `HandoffAnswer.verdicts`.
+    /// Extends leases; answered with `HandoffAnswer.verdicts`.
     case extend(ExtendRequest)
-    /// Ask the device's loop; then `AdminAnswer.device`.
+    /// Asks the device's loop; answered with `AdminAnswer.device`.
     case device(DeviceAddress)
-    /// Ask the message's loop; then `AdminAnswer.trace`, which hides apps outside the scope.
+    /// Asks the message's loop; answered with `AdminAnswer.trace`, which hides apps outside the scope.
     case message(MessageID, scope: Set<AppKey>?)
-    /// An operator's push to one device, as `PublicAPI.push` reads its body; `by`: the credential's name, for the log.
+    /// Pushes an operator's message to one device, with the body of `PublicAPI.push`; `by` is the credential's name, for the log.
     case push(App, by: String)
-    /// What begins from a complaint; then the answer of `InspectionAnswers` that its case names.
+    /// Inspects devices or messages; answered with the function of `InspectionAnswers` named by its case.
     case inspect(InspectionRequest)
-    /// What an app's business server follows.
+    /// Reads or acknowledges a feed of an app.
     case feed(FeedRequest)
-    /// The page, with figures of no app outside the scope.
+    /// Returns the metrics page, without apps outside the scope.
     case metrics(scope: Set<AppKey>?)
-    /// `ClusterAnswer.status`, or `ClusterAnswer.none`.
+    /// Answered with `ClusterAnswer.status` or `ClusterAnswer.none`.
     case cluster
-    /// An operator's wish; then `ClusterAnswer.done`, or why not.
+    /// Carries out an operator's cluster request; answered with `ClusterAnswer.done` or a refusal.
     case registerRequest(ClusterRequest)
-    /// Make a backup of the store under a name; `by`: the credential's name, for the log. Then `BackupAnswer`.
+    /// Starts a backup of the store.
+    ///
+    /// `by` is the credential's name, for the log. Answered with `BackupAnswer`.
     case backup(name: String, by: String)
-    /// `BackupAnswer.status`.
+    /// Answered with `BackupAnswer.status`.
     case backupState
-    /// An app of the admin API or of the file: `AppAnswer`.
+    /// Reads or changes an app; answered with `AppAnswer`.
     case app(AppRequest)
-    /// Tell the devices to go, at a pace, or let them come again; `by`: the credential's name. Then `DrainAnswer.status`.
+    /// Starts or cancels a drain.
+    ///
+    /// `by` is the credential's name. Answered with `DrainAnswer.status`.
     case drain(DrainRequest, by: String)
-    /// `DrainAnswer.status`.
+    /// Answered with `DrainAnswer.status`.
     case drainState
     case healthz
     case readyz
 }
 
-/// A sender service asks for jobs.
+/// A sender service's request for jobs.
 package struct LeaseRequest: Sendable {
     /// The credential's name, for logs and metrics.
     package var holder: String
     package var channel: VendorChannel
-    /// Apps it may see; `nil`: all.
+    /// The apps that the credential may see; `nil` for all.
     package var apps: Set<AppKey>?
     package var limit: Int
     package var leaseMilliseconds: Int64
-    /// How long to wait for a first job; 0: not at all.
+    /// The longest wait for a first job; 0 to return at once.
     package var waitMilliseconds: Int64
     package var leaseID: (UInt64, UInt64)
 
@@ -67,15 +71,17 @@ package struct LeaseRequest: Sendable {
     }
 }
 
-/// A sender service tells what became of jobs.
+/// The results of jobs, from a sender service.
 package struct ResultsRequest: Sendable {
     package var results: [JobResult]
-    /// Apps it may see, or `nil` for all of them; jobs of others are unknown to it.
+    /// The apps that the credential may see; `nil` for all.
+    ///
+    /// Jobs of other apps are reported as unknown.
     package var apps: Set<AppKey>?
     package init(results: [JobResult], apps: Set<AppKey>?) { (self.results, self.apps) = (results, apps) }
 }
 
-/// A sender service needs more time for jobs it holds.
+/// A sender service's request to extend leases.
 package struct ExtendRequest: Sendable {
     package struct Item: Sendable {
         package var job: MessageID
@@ -83,7 +89,7 @@ package struct ExtendRequest: Sendable {
         package init(job: MessageID, leaseID: (UInt64, UInt64)) { (self.job, self.leaseID) = (job, leaseID) }
     }
     package var items: [Item]
-    /// From now on, not from the lease's old end.
+    /// The lease's new duration, counted from now and not from its old end.
     package var leaseMilliseconds: Int64
     /// As in `ResultsRequest`.
     package var apps: Set<AppKey>?
@@ -92,11 +98,9 @@ package struct ExtendRequest: Sendable {
     }
 }
 
-/// Turns requests into actions.
-///
-/// One a loop, confined to it.
+/// Parses requests into actions; confined to one event loop.
 package final class AdminAPI {
-    /// Both replaced at a reload.
+    /// Replaced at each reload, like the credentials.
     package var registry: AppRegistry
     package var credentials: CredentialSet
     let random: RandomWords
@@ -106,7 +110,7 @@ package final class AdminAPI {
         (self.registry, self.credentials, self.random) = (registry, credentials, random)
     }
 
-    /// Never traps and never throws: whatever the bytes are, there is an answer.
+    /// Returns an action for any input; never traps or throws.
     package func handle(_ request: APIRequest, now: GatewayTime) -> AdminAction {
         do throws(AdminFault) {
             return try route(request)
@@ -120,7 +124,7 @@ package final class AdminAPI {
         switch AdminEndpoint.table.match(path, request.method) {
         case .endpoint(let endpoint):
             let action = try perform(endpoint, request, path)
-            // After the credential's check, so that a caller without one learns nothing about parameters.
+            // Checked after the credential, so that an unauthenticated caller learns nothing about parameters.
             try checkQuery(request, of: endpoint)
             return action
         case .otherMethod(let allow): throw .method(allow)
@@ -191,13 +195,13 @@ package final class AdminAPI {
         case .drainState:
             _ = try authorize(request, for: .admin)
             return .drainState
-        // Probes carry no credential; they say nothing that a connect would not.
+        // Health checks need no credential, because they reveal no more than a successful connect.
         case .healthz: return .healthz
         case .readyz: return .readyz
         }
     }
 
-    /// Refuses a parameter that the call does not have: passing over one could answer another question.
+    /// Refuses unknown parameters; ignoring one could answer a different question.
     private func checkQuery(_ request: APIRequest, of endpoint: AdminEndpoint) throws(AdminFault) {
         guard let known = endpoint.queryNames,
             let name = unknownQueryName(in: request.target, known: known)
@@ -214,7 +218,7 @@ package final class AdminAPI {
         }
     }
 
-    /// The app that the path names, if the request's credential may see it and has `permission`.
+    /// Returns the app that the path names, if the request's credential may see it and has `permission`.
     func app(
         _ path: RequestPath, _ request: APIRequest, for permission: Credential.Permission?
     ) throws(AdminFault) -> (app: App, credential: Credential) {
@@ -225,7 +229,7 @@ package final class AdminAPI {
         return (app, credential)
     }
 
-    /// Finds the request's credential and checks that it has `permission`; `nil`: any credential will do.
+    /// Returns the request's credential, and checks that it has `permission`; `nil` accepts any credential.
     func authorize(
         _ request: APIRequest, for permission: Credential.Permission?
     ) throws(AdminFault) -> Credential {
@@ -241,7 +245,7 @@ package final class AdminAPI {
         return credential
     }
 
-    /// A POST's body, once its sender may send one.
+    /// Returns a POST's body, after a check of the sender's permission.
     func body(
         _ request: APIRequest, _ permission: Credential.Permission
     ) throws(AdminFault) -> (value: JSONValue, credential: Credential) {

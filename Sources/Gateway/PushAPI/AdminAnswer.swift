@@ -5,7 +5,6 @@ internal import JSON
 package import Wire
 
 package enum AdminAnswer {
-    /// A device, or that there is none.
     package static func device(_ status: DeviceStatus?, at address: DeviceAddress, registry: AppRegistry) -> APIResponse
     {
         guard let status, status.app == address.app else {
@@ -31,7 +30,7 @@ package enum AdminAnswer {
         return .object(session + settings + fallback(status))
     }
 
-    /// Whether an alert could reach the device through APNs now, and what came of the last one.
+    /// Returns whether APNs could deliver an alert to the device now, and the result of the last one.
     private static func fallback(_ status: DeviceStatus) -> JSONObject {
         let hasToken = status.tokens.contains {
             $0.kind == .alert && !$0.isQuarantined && (status.appHasTopic || !$0.topic.isEmpty)
@@ -59,7 +58,7 @@ package enum AdminAnswer {
         ]
     }
 
-    /// A token is a secret of the device: eight characters tell tokens apart and send nothing.
+    /// A token is a secret of the device; eight characters identify it but cannot be used to send.
     private static func members(_ token: DeviceStatus.Token) -> JSONObject {
         [
             "channel": token.channel.name, "kind": token.kind.name, "environment": token.environment.name,
@@ -68,7 +67,7 @@ package enum AdminAnswer {
         ]
     }
 
-    /// A message's trace so far, or that it is unknown (or belongs to an app outside `scope`).
+    /// Returns a message's trace; not found if it is unknown or its app is outside `scope`.
     package static func trace(_ trace: MessageTrace?, scope: Set<AppKey>?, registry: AppRegistry) -> APIResponse {
         guard let trace, scope?.contains(trace.app) ?? true else {
             return AdminFault(.notFound, "no such message, or its trace is older than a day").response
@@ -107,7 +106,7 @@ extension FinalState {
 }
 
 extension TraceEvent {
-    /// A step of a message's way to the vendor, which belongs to a channel.
+    /// Whether the step belongs to the vendor channel.
     var isOfVendor: Bool {
         switch self {
         case .jobDue, .leased, .leaseLapsed, .vendorAccepted, .vendorRetry, .vendorRejected, .badToken, .exhausted,

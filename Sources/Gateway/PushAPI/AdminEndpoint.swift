@@ -1,4 +1,4 @@
-/// What the admin listener serves; as `PublicEndpoint`.
+/// The endpoints of the admin listener, as in `PublicEndpoint`.
 package enum AdminEndpoint: Sendable, Hashable, CaseIterable {
     case lease, results, extend, message, apps, device, push, metrics, healthz, readyz
     case cluster, clusterDrain, clusterMove
@@ -9,14 +9,14 @@ package enum AdminEndpoint: Sendable, Hashable, CaseIterable {
     case upstream, upstreamAck, events, eventsAck
     case drain, drainState
 
-    /// The parameters behind the question mark; `nil`: any are passed over.
+    /// The accepted query parameters; `nil` if any are ignored.
     package var queryNames: [StaticString]? {
         switch self {
         case .devices: ["after", "limit"]
         case .deviceMessages, .jobs: ["limit"]
         case .alias: ["alias_type"]
         case .upstream, .events: ["after", "max", "waitSeconds"]
-        // Balancers and supervisors add what they like.
+        // Load balancers and supervisors may add parameters.
         case .healthz, .readyz: nil
         default: []
         }

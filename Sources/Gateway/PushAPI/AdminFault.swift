@@ -22,7 +22,7 @@ struct AdminFault: Error, Equatable {
 
     var code: Code
     var message: String
-    /// What a 405 names in its header `Allow`.
+    /// The methods named in the header `Allow` of a 405.
     var allow: String?
 
     init(_ code: Code, _ message: String, allow: String? = nil) {
@@ -43,9 +43,7 @@ struct AdminFault: Error, Equatable {
 }
 
 extension APIResponse {
-    /// The admin listener's "not now": starting, stopping, or the store is behind.
-    ///
-    /// Safe to repeat.
+    /// Returns a temporary refusal: the gateway is starting or stopping, or the store is behind; the call may be repeated.
     package static func adminUnavailable(_ message: String) -> APIResponse {
         AdminFault(.unavailable, message).response
     }

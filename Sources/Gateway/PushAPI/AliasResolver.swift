@@ -1,21 +1,20 @@
 package import Delivery
 package import Wire
 
-/// What an alias names: up to ten devices, in no particular order; none when nobody has it.
+/// The devices of an alias: up to ten, in no particular order, or none.
 package struct ResolvedAlias: Sendable, Equatable {
     package var alias: String
     package var devices: [DeviceID]
     package init(alias: String, devices: [DeviceID]) { (self.alias, self.devices) = (alias, devices) }
 }
 
-/// Where a push to an alias learns whom it is for: the seam to the directory.
+/// Resolves aliases to devices through the directory.
 ///
-/// One a loop, confined to it; its implementation asks the loops that own the aliases.
+/// Confined to one event loop. The implementation asks the loops that own the aliases.
 package protocol AliasResolver: AnyObject {
-    /// Looks up every alias of an app, in the order given.
+    /// Looks up aliases of an app, in the given order.
     ///
-    /// `aliases` are distinct, at most a list call's bound, each a valid alias. `completion` is called once on the same
-    /// loop, within this call or later; with `nil` when something could not be read, so that the caller is told to come
-    /// back.
+    /// `aliases` are distinct and valid, and no more than a list call allows. `completion` is called once on the same loop,
+    /// possibly before the return. It receives `nil` if a row cannot be read; the caller must then be answered busy.
     func resolve(_ aliases: [AliasName], of app: AppKey, completion: @escaping ([ResolvedAlias]?) -> Void)
 }

@@ -1,43 +1,41 @@
 package import Quotas
 internal import JSON
 
-/// What the admin API does to an app that it made.
+/// A change of an app through the admin API.
 package enum AppAct: String, Sendable, Codable, CaseIterable {
     case create, change, rotate, enable, disable, delete
 
-    /// As an answer and the log name it.
+    /// The name in answers and in the log.
     package var past: String { rawValue + "d" }
 }
 
 /// A call about one app.
 package enum AppRequest: Sendable {
     case show(String)
-    /// `by`: the credential's name, for the log.
+    /// `by` is the credential's name, for the log.
     case change(AppChange, by: String)
 }
 
-/// An act with its body, which the gateway reads by the configuration's rules.
+/// A change with its body, which is parsed by the configuration's rules.
 package struct AppChange: Sendable, Codable, Equatable {
     package var act: AppAct
-    /// Empty at a creation: the body names it.
+    /// Empty for a creation, whose body has the id.
     package var appID: String
-    /// JSON; empty where the act needs none.
+    /// JSON; empty if the change needs none.
     package var body: [UInt8]
 
     package init(_ act: AppAct, appID: String, body: [UInt8]) {
         (self.act, self.appID, self.body) = (act, appID, body)
     }
 
-    /// Within the bounds of a call; one that comes from another gateway is held to them again.
+    /// Whether the change is within the limits; checked again for changes from another gateway.
     package var isSound: Bool { body.count <= Limits.appBodyByteCount && appID.utf8.count <= Limits.appIDByteCount }
 }
 
-/// An app as its page shows it: no secret is in it.
+/// An app without its secrets, for answers.
 package struct AppPage: Sendable {
     package struct Secrets: Sendable {
-        /// When each holds no more; 0: it has no end.
-        ///
-        /// The newest first.
+        /// The expiry of each secret, newest first; 0 for never.
         package var ends: [Int64]
         package init(ends: [Int64]) { self.ends = ends }
     }
@@ -48,11 +46,11 @@ package struct AppPage: Sendable {
     package var isEnabled: Bool
     package var appSecrets: Secrets
     package var masterSecrets: Secrets
-    /// JSON; empty for an app of the file.
+    /// JSON; empty for an app of the configuration file.
     package var settings: String
     package var createdAt: Int64
     package var changedAt: Int64
-    /// What this gateway knows of the app's use of its quotas.
+    /// This gateway's knowledge of the app's use of its quotas.
     package var quotas: [QuotaUse] = []
 
     package init(
@@ -65,12 +63,11 @@ package struct AppPage: Sendable {
     }
 }
 
-/// Why an act was not done.
+/// The reason for refusing a change.
 package enum AppRefusal: String, Sendable, Codable {
     case invalid, conflict, unknown
 }
 
-/// Answers of the admin API about apps.
 package enum AppAnswer {
     package static let unknown = AdminFault(.notFound, "no such app, or not one of this credential's").response
 
@@ -84,7 +81,7 @@ package enum AppAnswer {
         return AdminFault(code, message).response
     }
 
-    /// All apps in the order of their ids.
+    /// Lists all apps, ordered by id.
     static func list(_ apps: [App]) -> APIResponse {
         .object([
             "apps": apps.map { ["appId": $0.appID] + state(isManaged: $0.isManaged, isEnabled: $0.isEnabled) }
@@ -97,7 +94,7 @@ package enum AppAnswer {
 
     package static func page(_ page: AppPage) -> APIResponse { .object(members(page)) }
 
-    /// What an act came to; `secrets` are those that the gateway made, which no other answer shows.
+    /// Returns the result of a change; `secrets` are generated ones, which no other answer shows.
     package static func done(_ act: AppAct, isNew: Bool, _ page: AppPage, secrets: [(name: String, text: String)])
         -> APIResponse
     {
@@ -133,7 +130,7 @@ package enum AppAnswer {
 }
 
 extension AdminAPI {
-    /// Reads a call that changes an app; its credential is for all apps.
+    /// Parses a call that changes an app; its credential must cover all apps.
     func appChange(_ act: AppAct, _ request: APIRequest, _ path: RequestPath) throws(AdminFault) -> AdminAction {
         let credential = try authorize(request, for: .admin)
         guard credential.apps == nil else {

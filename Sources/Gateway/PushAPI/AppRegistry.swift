@@ -1,41 +1,41 @@
 package import Quotas
 package import Wire
 
-/// One tenant, as the push API knows it.
+/// A tenant, as the push API uses it.
 package struct App: Sendable {
     package let appID: String
     package let key: AppKey
-    /// Getui's appkey: public, part of the sign.
+    /// Getui's appkey, which is public and part of the signature.
     package var appKey: String
-    /// What proves a registration; the newest first, old ones while they still count.
+    /// The secrets that prove a registration: the newest first, then older ones that are still valid.
     package var appSecrets: [String]
-    /// What proves a sender; the newest first, old ones while they still count.
+    /// The secrets that prove a sender: the newest first, then older ones that are still valid.
     package var masterSecrets: [String]
     /// The topic of tokens that name none.
     package var apnsTopic: String
     package var apnsTemplate = APNsTemplate()
     /// The TTL of a push that names none, in milliseconds.
     package var defaultTimeToLive = Limits.defaultTimeToLive
-    /// The longest TTL that a push may ask for, in milliseconds.
+    /// The largest TTL that a push may request, in milliseconds.
     package var longestTimeToLive = Limits.timeToLive
     package var rates = RateLimits()
     package var bounds = CallBounds()
     package var quotas = AppQuotas()
-    /// How far ahead a timed push may lie, in milliseconds.
+    /// The largest delay of a scheduled push, in milliseconds.
     package var scheduleHorizon = ScheduleRules.horizon
-    /// How far a sign's timestamp may be off, in milliseconds.
+    /// The largest accepted difference of a signature's timestamp, in milliseconds.
     package var timestampTolerance = Limits.timestampTolerance
     package var transmissionCharacterCount = Limits.transmissionCharacterCount
-    /// False: nothing of it is served, and what it has stays.
+    /// `false` for a disabled app: it is not served, but its data is kept.
     package var isEnabled = true
-    /// The admin API made it; otherwise it is the configuration file's.
+    /// Whether the admin API created the app; otherwise it is from the configuration file.
     package var isManaged = false
-    /// It has the feed.
+    /// Whether the app has the upstream feed.
     package var takesUpstream = false
     package var hasEvents = false
     let bucketPrefix: [UInt8]
 
-    /// Both lists of secrets have at least one.
+    /// Creates an app; both lists of secrets must be non-empty.
     package init(appID: String, appKey: String, appSecrets: [String], masterSecrets: [String], apnsTopic: String = "") {
         self.appID = appID
         key = AppKey(appID: appID)
@@ -44,11 +44,10 @@ package struct App: Sendable {
         bucketPrefix = Array(appID.utf8) + [0]
     }
 
-    /// The bucket of a device of this app.
     package func bucket(of cid: DeviceID) -> Bucket { Bucket(prefix: bucketPrefix, cid: cid) }
 }
 
-/// How much one call may hold.
+/// The limits of one call.
 package struct CallBounds: Sendable, Equatable {
     package var batchItems = Limits.batchItemCount
     package var listTargets = Limits.listTargetCount
@@ -56,41 +55,43 @@ package struct CallBounds: Sendable, Equatable {
     package init() {}
 }
 
-/// Every app in force: an immutable snapshot, replaced as a whole at a reload.
+/// A snapshot of all apps; it is immutable and replaced as a whole at a reload.
 package struct AppRegistry: Sendable {
     private let byID: [String: App]
     private let byKey: [AppKey: App]
-    /// False while a gateway of a cluster has not heard of the apps that the admin API made.
+    /// `false` until a gateway in a cluster has received the apps created through the admin API.
     package let isComplete: Bool
 
-    /// A later app of the same id replaces an earlier one; configuration refuses such a file before it comes here.
+    /// Creates a registry.
+    ///
+    /// Of several apps with one id the last is used; the configuration rejects such a file.
     package init(_ apps: [App] = [], isComplete: Bool = true) {
         self.isComplete = isComplete
         byID = Dictionary(apps.map { ($0.appID, $0) }, uniquingKeysWith: { $1 })
         byKey = Dictionary(byID.values.map { ($0.key, $0) }, uniquingKeysWith: { $1 })
     }
 
-    /// An app that is served.
+    /// Returns an enabled app.
     package subscript(appID: String) -> App? { byID[appID].flatMap { $0.isEnabled ? $0 : nil } }
     package subscript(key: AppKey) -> App? { byKey[key].flatMap { $0.isEnabled ? $0 : nil } }
 
-    /// The apps, served or not.
+    /// The keys of all apps, disabled ones included.
     package var keys: Set<AppKey> { Set(byKey.keys) }
 
-    /// An app, served or not.
+    /// Returns an app, even if it is disabled.
     package func known(_ appID: String) -> App? { byID[appID] }
     package func known(_ key: AppKey) -> App? { byKey[key] }
 
-    /// The apps that `isSeen` says yes to, in the order of their ids.
+    /// Returns the apps for which `isSeen` is true, ordered by id.
     func apps(where isSeen: (AppKey) -> Bool) -> [App] {
         byID.values.filter { isSeen($0.key) }.sorted { $0.appID < $1.appID }
     }
 
-    /// Apps that are served by this registry and are switched off in another.
+    /// Returns the apps that are enabled here and disabled in `next`.
     package func disabled(in next: AppRegistry) -> [AppKey] {
         byID.values.filter { $0.isEnabled && next.byID[$0.appID]?.isEnabled == false }.map(\.key)
     }
 
-    /// The app's id for rendering; empty for an app that has left the configuration.
+    /// Returns the app's id; empty for an app that was removed from the configuration.
     package func appID(of key: AppKey) -> String { byKey[key]?.appID ?? "" }
 }

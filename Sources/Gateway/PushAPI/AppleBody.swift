@@ -1,16 +1,16 @@
-// A publisher's `aps`, written by Apple's rules (module APNs).
+// Writes a publisher's `aps` by Apple's rules (module APNs).
 
 internal import APNs
 internal import Delivery
 internal import JSON
 
-/// Writes a publisher's `aps` as Apple takes it: values in the forms that Apple reads, and nothing that says nothing.
+/// Writes a publisher's `aps` with values in the forms that Apple accepts, and without empty values.
 struct APSWriter {
     let isActivity: Bool
-    /// Keys that the publisher's do not replace.
+    /// Whether the gateway writes the badge, so that the publisher's is ignored.
     let hasBadge: Bool
     let hasMedia: Bool
-    /// The publisher says whether extensions see the push.
+    /// Whether the publisher sets `mutable-content`.
     private(set) var namesMutable = false
     private var facts = BodyFacts()
 
@@ -20,13 +20,13 @@ struct APSWriter {
         facts.hasBadge = hasBadge
     }
 
-    /// True when a phone shows, plays or marks something.
+    /// Whether the notification shows, plays or marks something on the phone.
     var isNoticed: Bool { facts.hasAlert || facts.hasSound || facts.hasBadge }
     var isContentAvailable: Bool { facts.isContentAvailable }
 
-    /// Writes the members of `aps`; of equal keys the first counts.
+    /// Writes the members of `aps`; the first of several equal keys is used.
     ///
-    /// - Throws: a value that Apple would refuse or pass over, and that cannot be taken for another one.
+    /// - Throws: An error for a value that Apple would refuse or ignore, and that cannot be converted.
     mutating func write(_ aps: JSONValue, hasAlert: Bool, to writer: inout JSONWriter) throws(GetuiFault) {
         let keys = isActivity ? BodyKey.ofActivity : BodyKey.ofNotification
         var taken = TakenKeys()
@@ -40,7 +40,7 @@ struct APSWriter {
             if name.equals("alert"), !hasAlert { continue }
             if name.equals("badge"), hasBadge { continue }
             if name.equals("mutable-content") {
-                // Attachments need it; else the publisher's own word counts.
+                // Attachments need the key, so the gateway writes it. Otherwise the publisher's value is used.
                 if hasMedia { continue }
                 namesMutable = !value.isEmpty
             }
@@ -49,14 +49,14 @@ struct APSWriter {
         }
     }
 
-    /// The keys of one object that were seen.
+    /// The keys of one object seen so far.
     private struct TakenKeys {
         private var known: UInt64 = 0
         private var others: Set<[UInt8]> = []
 
-        /// Notes a key, with its place among those that Apple reads.
+        /// Adds a key with its index among Apple's keys.
         ///
-        /// - Returns: false for a key that was there before.
+        /// - Returns: `false` if the key was there before.
         mutating func insert(_ name: JSONValue, at place: Int?) -> Bool {
             guard let place else { return others.insert(name.stringBytes.map(Array.init) ?? []).inserted }
             let bit = UInt64(1) << UInt64(place)
@@ -73,7 +73,7 @@ struct APSWriter {
 
     /// Writes a member in its key's form.
     ///
-    /// - Returns: what was written; `nil`: nothing.
+    /// - Returns: The written value; `nil` if it was omitted.
     private static func write(
         _ key: BodyKey, _ value: JSONValue, within path: @autoclosure () -> String, to writer: inout JSONWriter
     ) throws(GetuiFault) -> BodyValue? {
@@ -120,7 +120,7 @@ struct APSWriter {
         }
     }
 
-    /// Refuses a body that Apple would refuse or pass over.
+    /// Refuses a body that Apple would refuse or ignore.
     func check(_ type: Delivery.PushType, _ kind: Delivery.TokenKind) throws(GetuiFault) {
         if let breach = RequestRules.breach(of: facts, type.apple, kind.apple) {
             throw .invalid("aps", "\(breach.advice)")
@@ -128,7 +128,7 @@ struct APSWriter {
     }
 }
 
-/// The collapse id of a push; empty: none.
+/// Checks the collapse id of a push; empty for none.
 func checkCollapseID(_ id: UnsafeRawBufferPointer) throws(GetuiFault) {
     guard id.count <= Bounds.collapseIDByteCount else {
         throw .size("apns-collapse-id", "at most \(Bounds.collapseIDByteCount) bytes")
@@ -136,7 +136,7 @@ func checkCollapseID(_ id: UnsafeRawBufferPointer) throws(GetuiFault) {
     if let breach = RequestRules.breach(ofCollapseID: id) { throw .invalid("apns-collapse-id", "\(breach.advice)") }
 }
 
-/// The bytes that a body may have.
+/// Returns the largest size of a body, in bytes.
 func bodyByteLimit(_ type: Delivery.PushType) -> Int { Bounds.bodyByteCount(of: type.apple) }
 
 extension Delivery.PushType {

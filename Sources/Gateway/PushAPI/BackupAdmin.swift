@@ -1,4 +1,4 @@
-/// The backup that a gateway makes, or made last.
+/// The gateway's current or last backup.
 internal import JSON
 internal import TextForms
 
@@ -6,17 +6,16 @@ package struct BackupStatus: Sendable, Equatable {
     package enum State: String, Sendable { case none, running, done, failed }
     package var state = State.none
     package var name = ""
-    /// Where it is, on the gateway's machine.
+    /// The backup's folder on the gateway's machine.
     package var folder = ""
     package var fileCount = 0
     package var byteCount = 0
-    /// How long nothing was moved out of the journal for it; publishes went on.
+    /// The time for which the backup stopped moves out of the journal; publishes continued.
     package var heldMicroseconds: UInt64 = 0
     package var error: String?
     package init() {}
 }
 
-/// Answers of the admin API about backups.
 package enum BackupAnswer {
     package static let none = AdminFault(
         .notFound,
@@ -40,7 +39,7 @@ package enum BackupAnswer {
 }
 
 extension StrictObject {
-    /// The name in `POST /v1/backup`: a folder's, and never a path.
+    /// Parses the name in `POST /v1/backup`, which must be a folder's name and not a path.
     static func backup(_ body: JSONValue) throws(AdminFault) -> String {
         let fields = try StrictObject(body, known: ["name"])
         guard let name = try fields.text("name") else { throw .invalid("name is missing") }

@@ -1,17 +1,18 @@
 package import Delivery
 
-/// What becomes of a request whose head is here and whose body is still to come.
+/// The decision about a request whose head has arrived but not its body.
 package enum BodyPolicy: Equatable {
-    /// Its body is taken, up to `byteLimit` bytes; `isProven`: it comes with a credential.
+    /// Receive the body, up to `byteLimit` bytes; `isProven` means that the request has a credential.
     case take(byteLimit: Int, isProven: Bool)
     case refuse(APIResponse)
 }
 
-// No body is kept before it is known that its sender may send it: the memory that a stranger can take is what the calls
-// without a credential need.
+// A body is buffered only after its sender was authenticated. Calls without a credential may use only small bodies, which bounds
+// the memory that unauthenticated callers can occupy.
 extension PublicAPI {
-    /// Says what becomes of a request without its body, of which so much is announced: 0 for chunks, and what has come of
-    /// them once it is too much.
+    /// Decides about a request's body.
+    ///
+    /// `bodyByteCount` is the announced size; 0 for a chunked body, or its received size once it is too large.
     package func judge(_ request: APIRequest, bodyByteCount: Int, now: GatewayTime) -> BodyPolicy {
         do throws(GetuiFault) {
             let path = RequestPath(request.target)
@@ -24,7 +25,7 @@ extension PublicAPI {
                     do throws(GetuiFault) {
                         _ = try identified(request, path, now: now)
                     } catch {
-                        // A gateway of this cluster made the token: whether its app is there is asked with the body.
+                        // A gateway of this cluster issued the token. The app is looked up once the body is here.
                         guard mayMissApps, error.isOfUnlistedApp, isOwnToken(request, appID: path.text(1)) else {
                             throw error
                         }
@@ -41,7 +42,7 @@ extension PublicAPI {
 }
 
 extension PublicEndpoint {
-    /// Answers without a token.
+    /// Whether the endpoint needs no token.
     fileprivate var isOpen: Bool {
         switch self {
         case .healthz, .readyz, .check, .authenticate, .revokeToken, .uploadLog, .receipt: true
@@ -51,7 +52,7 @@ extension PublicEndpoint {
 }
 
 extension AdminAPI {
-    /// As `PublicAPI.judge`.
+    /// Decides as `PublicAPI.judge` does.
     package func judge(_ request: APIRequest, bodyByteCount: Int) -> BodyPolicy {
         do throws(AdminFault) {
             switch AdminEndpoint.table.match(RequestPath(request.target), request.method) {

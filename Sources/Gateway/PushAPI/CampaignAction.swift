@@ -1,4 +1,4 @@
-// What the gateway is to do about requests that concern tasks of several messages, and about reports.
+// Requests about tasks of several messages and about reports.
 
 package import Quotas
 package import Delivery
@@ -7,7 +7,7 @@ internal import TextForms
 package import Wire
 
 package enum CampaignAction: Sendable {
-    /// `push/list/message`: write the task, once for each request id.
+    /// Stores the task of `push/list/message`, once per request id.
     case create(NewTask)
     /// `push/list/cid` and `push/list/alias`.
     case list(ListCall)
@@ -27,9 +27,9 @@ package enum CampaignAction: Sendable {
 }
 
 extension CampaignAction {
-    /// For how many devices' messages a call asks, and of which app; `nil` for a call that makes none.
+    /// The app of a publishing call and its number of messages; `nil` if it publishes none.
     ///
-    /// A broadcast is none: it has rates of its own (`broadcaster`).
+    /// A broadcast is not included, because it has separate rate limits (`broadcaster`).
     package var publishes: (app: AppKey, count: Int)? {
         switch self {
         case .list(let call): (call.app.key, call.audience.count)
@@ -41,7 +41,7 @@ extension CampaignAction {
         }
     }
 
-    /// The app of a call that makes a broadcast.
+    /// The app of a call that creates a broadcast.
     package var broadcaster: AppKey? {
         guard case .create(let task) = self, task.record.broadcast != nil else { return nil }
         return task.record.app
@@ -49,7 +49,7 @@ extension CampaignAction {
 }
 
 extension ListCall.Audience {
-    /// Devices, or aliases, each of which counts as one.
+    /// The number of devices or aliases; each alias counts as one.
     fileprivate var count: Int {
         switch self {
         case .devices(let targets): targets.count
@@ -61,28 +61,28 @@ extension ListCall.Audience {
 
 package struct NewTask: Sendable {
     package var record: TaskRecord
-    /// Both words 0: the request has no id.
+    /// Both words are 0 if the request has no id.
     package var requestKey: (UInt64, UInt64)
     package var requestDigest: UInt64
-    /// The rows of its group, if it has one.
+    /// The bucket and owner of its group's rows, if it has a group.
     package var group: GroupPlace?
-    /// Why no device of the task has a fallback; `.applies`: each device decides.
+    /// The reason why no device of the task has a fallback; `.applies` if each device decides.
     package var fallback: PublishOutcome.FallbackReason
     package var notes = RequestNotes()
 }
 
-/// Where a group's tasks are listed.
+/// The place of the rows that list a group's tasks.
 package struct GroupPlace: Sendable {
     package var bucket: Bucket
     package var owner: (UInt64, UInt64)
 }
 
-/// A list call: a stored message, and whom it is for.
+/// A list call: a stored message and its audience.
 package struct ListCall: Sendable {
     package enum Audience: Sendable {
         case devices([ListTarget])
         case aliases([AliasName])
-        /// Devices, each under a condition on its tags.
+        /// Devices, each with a condition on its tags.
         case conditions([TagCandidate])
     }
 
@@ -91,22 +91,22 @@ package struct ListCall: Sendable {
     package var audience: Audience
     package var isAsync: Bool
     package var needsAliasDetail: Bool
-    /// Texts that are no cid, and aliases that no device has.
+    /// Texts that are not a cid, and aliases without a device.
     package var unknown: [String] = []
-    /// Members of the audience that cannot be read.
+    /// Invalid members of the audience.
     package var refused: [RefusedTarget] = []
-    /// (0, 0): the request has no id.
+    /// (0, 0) if the request has no id.
     package var key: CallKey
     package var digest: UInt64
     package var notes = RequestNotes()
 }
 
-/// A member of an audience that is refused by itself, while the others get the message.
+/// A refused member of an audience; the other members receive the message.
 package struct RefusedTarget: Sendable {
     enum Kind: String { case cid, alias }
 
     var index: Int
-    /// As the caller wrote it; empty for what has no text.
+    /// The text sent by the caller; empty if the value has no text.
     var name: String
     var kind: Kind
     var fault: GetuiFault
@@ -116,7 +116,7 @@ package struct RefusedTarget: Sendable {
         name = String((value?.lenientText ?? "").prefix(64))
     }
 
-    /// The refusal of a call whose audience has no other members: the first one's, with its place and text.
+    /// Returns the refusal of a call without valid members: the first one's, with its index and text.
     static func all(_ refused: [RefusedTarget]) -> GetuiFault {
         guard let first = refused.first else { return .targetUser }
         var fault = first.fault
@@ -125,39 +125,37 @@ package struct RefusedTarget: Sendable {
     }
 }
 
-/// A push to one alias.
 package struct AliasPush: Sendable {
     package var app: App
     package var task: TaskID
     package var alias: AliasName
     package var content: MessageContent
-    /// Of the request id, as the first alias that it is used for has it.
+    /// The key of the request id, for the first alias that uses it.
     package var key: CallKey
-    /// Of the request id and the alias, for each further alias.
+    /// The key of the request id and the alias, for every other alias.
     package var ownKey: CallKey
     package var digest: UInt64
     package var itemIndex: Int
 
-    /// Whether a push under the same request id was to another alias; this one is then another request.
+    /// Whether a push with the same request id was to another alias, which makes this one a separate request.
     package func isApart(from task: TaskID) -> Bool { task.marked(with: alias) != task }
 }
 
 extension TaskID {
     private static let aliasMask: UInt64 = 0xFF_FFFF
 
-    /// The id with 24 of its random bits replaced by the alias's.
+    /// Returns the id with 24 of its random bits replaced by the alias's.
     func marked(with alias: AliasName) -> TaskID {
         TaskID(high: high, low: low & ~Self.aliasMask | alias.low & Self.aliasMask)
     }
 }
 
-/// A device that is to get a message if its tags are as the condition says.
+/// A device that receives a message only if its tags match the condition.
 package struct TagCandidate: Sendable {
     package var target: DeviceAddress
     package var expression: TagExpression
 }
 
-/// A push to devices under conditions on their tags.
 package struct TagPush: Sendable {
     package var app: App
     package var task: TaskID
@@ -179,16 +177,16 @@ package struct DetailQuery: Sendable {
 package struct TaskReportQuery: Sendable {
     package var app: AppKey
     package var tasks: [TaskID]
-    /// Texts that are no task's id.
+    /// Texts that are not a task id.
     package var unknown: [String]
     package var isDetailed: Bool
-    /// The actions asked for.
+    /// The requested actions.
     package var actions: Set<UInt32>
-    /// Texts among them that are no number of an action.
+    /// Requested texts that are not an action's number.
     package var unknownActions: [String] = []
     package var notes = RequestNotes()
 
-    /// Without a list all are meant.
+    /// Returns whether the action is requested; all are without a list.
     func asks(for action: UInt32) -> Bool {
         actions.contains(action) || actions.isEmpty && unknownActions.isEmpty
     }
@@ -198,7 +196,7 @@ package struct GroupReportQuery: Sendable {
     package var app: AppKey
     package var group: String
     package var place: GroupPlace
-    /// The days (since 1970) on which the tasks asked for were made; `nil`: any before, or after.
+    /// The range of creation days (since 1970); `nil` for no limit.
     package var firstDay: Int64?
     package var lastDay: Int64?
     package var today: Int64
@@ -212,10 +210,10 @@ package struct GroupReportQuery: Sendable {
 }
 
 extension TaskID {
-    /// The day (since 1970) on which the task was made: the id has month and day, and tasks are kept for less than a year.
+    /// Returns the day (since 1970) of the task's creation; the id has month and day, and tasks are kept for less than a year.
     fileprivate func dayMade(asOf today: Int64) -> Int64? {
         let (month, day) = (Int(high >> 48 & 0xFF), Int(high >> 40 & 0xFF))
-        // The gateway that made it may have been a day ahead.
+        // The clock of the creating gateway may have been a day ahead.
         let latest = Int(today) + 1
         let year = CivilDate(daysSince1970: latest).year
         for year in [year, year - 1] {
@@ -229,17 +227,17 @@ extension TaskID {
 
 package struct DayReportQuery: Sendable {
     package var app: AppKey
-    /// As it was asked for.
+    /// The date as requested.
     package var date: String
     package var day: UInt32
-    /// True for `report/user/date`.
+    /// Whether the call is `report/user/date`.
     package var isAboutUsers: Bool
-    /// False for a day longer ago than numbers are kept.
+    /// `false` if the day is older than the kept reports.
     package var isKept: Bool
 }
 
 extension App {
-    /// Where a device of this app is in a task's list.
+    /// Returns a device of this app as a target of a task.
     package func target(_ cid: DeviceID, of task: TaskID) -> ListTarget {
         ListTarget(cid: cid, bucket: bucket(of: cid), digest: messageDigest(of: task, for: cid))
     }

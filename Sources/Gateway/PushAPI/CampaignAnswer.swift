@@ -1,4 +1,4 @@
-// Answers about tasks: Getui's envelope and shapes, and beside them what Longwire knows more.
+// Answers about tasks: Getui's envelope and formats, with additional Longwire members.
 
 package import Delivery
 internal import Quotas
@@ -8,7 +8,7 @@ package import Wire
 package enum CampaignAnswer {
     // MARK: Making and moving tasks
 
-    /// The answer to `push/list/message`.
+    /// Returns the answer to `push/list/message`.
     package static func created(
         _ answer: TaskAnswer, _ task: NewTask, durability: Durability
     ) -> APIResponse {
@@ -35,7 +35,7 @@ package enum CampaignAnswer {
         }
     }
 
-    /// Why a stored task takes no targets now; `nil`: it does.
+    /// Returns the reason why a stored task accepts no targets; `nil` if it does.
     package static func refusal(_ record: TaskRecord, now: GatewayTime) -> APIResponse? {
         switch record.state {
         case .stopping, .stopped, .ending, .ended: return GetuiFault.invalid("taskid", "the task was stopped").response
@@ -50,12 +50,12 @@ package enum CampaignAnswer {
     package static let requestConflict =
         GetuiFault.parameter("request_id cannot be repeat.", "it was used with another body").response
 
-    /// The answer to a task's stop: how many of its messages were still to be delivered.
+    /// Returns the answer to a stop, with the number of undelivered messages.
     package static func stopped(_ count: Int) -> APIResponse {
         .success(longwire: ["revoked": count])
     }
 
-    /// The answer to the deletion of a schedule.
+    /// Returns the answer to the deletion of a schedule.
     package static func cancelled(_ answer: TaskAnswer) -> APIResponse {
         switch answer {
         case .record: .getui(.ok)
@@ -68,7 +68,7 @@ package enum CampaignAnswer {
         }
     }
 
-    /// The answer to `task/schedule`.
+    /// Returns the answer to `task/schedule`.
     package static func schedule(_ answer: TaskAnswer) -> APIResponse {
         guard case .record(let record) = answer else {
             if case .unknown = answer { return .getui(.badSchedule, "no such task") }
@@ -86,9 +86,11 @@ package enum CampaignAnswer {
 
     // MARK: Lists
 
-    /// A list call's devices are kept until the task's time: `cids` exist and wait, `unknown` do not exist.
+    /// Returns the answer to a list call for a scheduled task.
     ///
-    /// Getui has no word for waiting; `successed_offline` is what its SDKs can read of "taken, not sent yet".
+    /// `cids` are stored until the task's time; `unknown` do not exist.
+    ///
+    /// Getui has no status for this. `successed_offline` is what its SDKs can parse as "accepted, not sent yet".
     package static func parked(
         _ call: ListCall, _ record: TaskRecord, cids: [DeviceID], unknown: [DeviceID], aliases: [ResolvedAlias]?
     ) -> APIResponse {
@@ -109,15 +111,15 @@ package enum CampaignAnswer {
         return .success(call.isAsync ? nil : data, longwire: longwire + call.notes.members)
     }
 
-    /// The answer to a list call, whose devices have all been decided on.
+    /// Returns the answer to a list call after all outcomes are known.
     ///
-    /// `aliases` is given when the caller wants to know which alias stands for which device.
+    /// `aliases` is set if the caller requested the device of each alias.
     package static func list(
         _ outcomes: [PublishOutcome], _ call: ListCall, record: TaskRecord, aliases: [ResolvedAlias]?,
         durability: Durability
     ) -> APIResponse {
         let reached = outcomes.filter { PushAnswer.fault(of: $0) == nil }
-        // Nothing was taken, and waiting could help: the caller must get that answer rather than an empty success.
+        // No device was accepted and a retry could help, so the caller must receive an error instead of an empty success.
         if reached.isEmpty, let busy = outcomes.first(where: { $0.code.isRetryable }) {
             return PushAnswer.fault(of: busy)?.response ?? .busy
         }
@@ -138,7 +140,7 @@ package enum CampaignAnswer {
             longwire: summary(outcomes, durability, unknown: call.unknown, refused: call.refused) + call.notes.members)
     }
 
-    /// The answer to `push/single/cid_by_tag`: those whose tags were as asked.
+    /// Returns the answer to `push/single/cid_by_tag`, for the devices whose tags matched.
     package static func byTag(
         _ task: TaskID, _ outcomes: [PublishOutcome], refused: [RefusedTarget] = [],
         notes: RequestNotes = RequestNotes(), durability: Durability
@@ -156,7 +158,7 @@ package enum CampaignAnswer {
         JSONObject(outcomes.map { ($0.cid.description, PushAnswer.statusWord($0)) })
     }
 
-    /// A list's devices by what happened: numbers, and by name only where something is missing.
+    /// Summarizes a list's outcomes: counts, and names only for devices with a problem.
     private static func summary(
         _ outcomes: [PublishOutcome], _ durability: Durability, unknown: [String], refused targets: [RefusedTarget]
     ) -> JSONObject {
@@ -176,7 +178,7 @@ package enum CampaignAnswer {
             }
         }
         let reasons = noFallback.sorted { $0.key.rawValue < $1.key.rawValue }.map { reason, cids in
-            // The same reason for everybody is in the message, not in the devices.
+            // If all devices have the same reason, the devices are not listed.
             let isAll = cids.count == live + queued + ended && cids.count > 16
             let named: any JSONWritable = isAll ? "all" : cids.map(\.description)
             return ("\(reason.name)", named)
@@ -189,7 +191,7 @@ package enum CampaignAnswer {
         ]
     }
 
-    /// The members of an audience that do not get the message: unreadable ones by their places, and devices.
+    /// Returns the refused members: invalid ones by index, and devices.
     private static func refusals(
         _ targets: [RefusedTarget], _ devices: [(cid: DeviceID, fault: GetuiFault)]
     ) -> [JSONObject] {
@@ -201,13 +203,13 @@ package enum CampaignAnswer {
 
     // MARK: Aliases
 
-    /// What became of one item of an alias push.
+    /// The result of one item of an alias push.
     package enum AliasResult: Sendable {
         case reached(TaskID, [PublishOutcome])
         case refused(code: GetuiCode, message: String)
     }
 
-    /// The answer to `push/single/alias` and to its batch.
+    /// Returns the answer to `push/single/alias` and its batch.
     package static func aliases(
         _ results: [(itemIndex: Int, result: AliasResult)], form: PushForm, durability: Durability
     ) -> APIResponse {
@@ -221,7 +223,7 @@ package enum CampaignAnswer {
                     refused.append(PushForm.Refused(itemIndex: index, code: fault.code, message: fault.message))
                 } else {
                     outcomes.append((task, taken))
-                    // Other devices of the alias have it; the caller must know those that have not.
+                    // Other devices of the alias accepted the message, so the failed ones are reported.
                     for outcome in all {
                         guard let fault = PushAnswer.fault(of: outcome) else { continue }
                         refused.append(
@@ -257,7 +259,7 @@ package enum CampaignAnswer {
 
     // MARK: One message
 
-    /// The answer to `task/detail`: the steps of a message's trace, oldest first.
+    /// Returns the answer to `task/detail`: the steps of a message's trace, oldest first.
     package static func detail(_ trace: MessageTrace?, _ query: DetailQuery) -> APIResponse {
         guard let trace, trace.app == query.device.app else {
             return .getui(.noDetail, "the message's life is not known (it is kept for a day)")
@@ -270,12 +272,12 @@ package enum CampaignAnswer {
             "msgId": trace.message.description, "state": trace.finalState.map { "\($0)" } ?? "pending",
             "reason": trace.finalReason.unlessEmpty, "offline": trace.isOffline,
         ]
-        // The first is how Getui spells it.
+        // The first key is Getui's misspelling.
         return .success(["deatil": steps, "detail": steps] as JSONObject, longwire: longwire)
     }
 }
 
 extension PublishOutcome.Code {
-    /// Nothing was accepted, and saying it again may help.
+    /// Whether nothing was accepted and a retry may succeed.
     package var isRetryable: Bool { self == .busy || self == .storeFailed || self == .requestPending }
 }

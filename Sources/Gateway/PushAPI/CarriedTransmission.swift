@@ -1,19 +1,19 @@
 internal import JSON
 internal import TextForms
 
-/// The live channel's payload on its way into an APNs body, in the form that the app's template names.
+/// The live channel's payload for an APNs body, in the form set by the app's template.
 struct CarriedTransmission {
     let bytes: UnsafeRawBufferPointer
     let form: APNsTemplate.Transmission
-    /// For the members of a JSON object; no value of another document may come from it.
+    /// The parser for the members of a JSON object; it must not be the parser of another document in use.
     let parser: JSONParser
 
-    /// Writes what the body carries, after the other top-level keys.
+    /// Writes the payload after the other top-level keys.
     ///
     /// - Parameters:
-    ///   - ios: the publisher's keys, which win over the members of the same names.
-    ///   - writer: the body's.
-    /// - Returns: what stays out of the body; `nil`: nothing.
+    /// - ios: The publisher's keys, which take precedence over members of the same names.
+    /// - writer: The body's writer.
+    /// - Returns: The omitted part; `nil` if the body is complete.
     func write(beside ios: JSONValue?, to writer: inout JSONWriter) -> VendorOmission? {
         guard form != .none else { return .template }
         guard scalarCount(bytes) != nil else { return .noText }
@@ -25,7 +25,7 @@ struct CarriedTransmission {
         return nil
     }
 
-    /// - Returns: false when a member stays out.
+    /// - Returns: `false` if a member was omitted.
     private func writeMembers(_ object: JSONValue, beside ios: JSONValue?, to writer: inout JSONWriter) -> Bool {
         var isWhole = true
         var taken: Set<[UInt8]> = []
@@ -36,7 +36,7 @@ struct CarriedTransmission {
         }
         for (key, value) in object.members {
             let name = key.stringBytes ?? UnsafeRawBufferPointer(start: nil, count: 0)
-            // Of equal keys the first counts, as in a request.
+            // The first of several equal keys is used, as in a request.
             guard !APNsRenderer.isReserved(key), taken.insert(Array(name)).inserted else {
                 isWhole = false
                 continue

@@ -1,21 +1,21 @@
-/// What an operator wishes of a cluster: the register keeps it, and the gateways carry it out.
+/// An operator's request to a cluster; the register stores it, and the gateways carry it out.
 internal import JSON
 
 package enum ClusterRequest: Sendable, Equatable {
-    /// The gateway gives all its parts away and takes none; `nil`: the one that is asked.
+    /// Makes the gateway release all its partitions and claim none; `nil` for the called gateway.
     case drain(node: Int?)
     case undrain(node: Int?)
-    /// The part goes to the gateway, and stays while that is there; `nil`: to whichever should have it.
+    /// Moves the partition to the gateway, where it stays while the gateway is up; `nil` restores the default owner.
     case move(part: Int, to: Int?)
 }
 
-/// A cluster as one of its gateways sees it.
+/// A cluster as seen by one of its gateways.
 package struct ClusterStatus: Sendable {
     package struct Node: Sendable {
         package var node: Int
         package var address: String
         package var release: String
-        /// What is left of its lease, in milliseconds.
+        /// The remaining time of its lease, in milliseconds.
         package var leaseMilliseconds: Int64
         package var isDrained: Bool
         package var isLeaving: Bool
@@ -32,7 +32,7 @@ package struct ClusterStatus: Sendable {
         /// `unclaimed`, `claimed`, `open`, `released` or `failed`.
         package var state: String
         package var epoch: UInt64
-        /// Who owns it, or 0.
+        /// The owner's number, or 0.
         package var node: Int
         package init(part: Int, state: String, epoch: UInt64, node: Int) {
             (self.part, self.state, self.epoch, self.node) = (part, state, epoch, node)
@@ -40,9 +40,9 @@ package struct ClusterStatus: Sendable {
     }
 
     package var name: String
-    /// The gateway that answers.
+    /// The answering gateway.
     package var node: Int
-    /// Since the register was last reached.
+    /// The time since the last contact with the register.
     package var registerAgeMilliseconds: Int64
     package var registerError: String?
     package var nodes: [Node] = []
@@ -54,7 +54,6 @@ package struct ClusterStatus: Sendable {
     }
 }
 
-/// Answers of the admin API about a cluster.
 package enum ClusterAnswer {
     package static let none = AdminFault(
         .notFound, "this gateway is no member of a cluster; store.redis and cluster make it one"
@@ -84,7 +83,7 @@ package enum ClusterAnswer {
 }
 
 extension StrictObject {
-    /// The wish of `POST /v1/cluster/drain`.
+    /// Parses the body of `POST /v1/cluster/drain`.
     static func drain(_ body: JSONValue) throws(AdminFault) -> ClusterRequest {
         let fields = try StrictObject(body, known: ["node", "undo"])
         let node = try fields.integer("node", in: 1...1_023).map { Int($0) }
@@ -93,7 +92,7 @@ extension StrictObject {
         return isUndone ? .undrain(node: node) : .drain(node: node)
     }
 
-    /// The wish of `POST /v1/cluster/move`.
+    /// Parses the body of `POST /v1/cluster/move`.
     static func move(_ body: JSONValue) throws(AdminFault) -> ClusterRequest {
         let fields = try StrictObject(body, known: ["part", "to"])
         guard let part = try fields.integer("part", in: 0...255) else { throw .invalid("part is missing") }

@@ -1,16 +1,16 @@
 internal import Cryptography
 package import Wire
 
-/// Who may use the admin listener, and for what.
+/// A credential of the admin listener, with its permissions.
 package struct Credential: Sendable {
     package enum Permission: String, Sendable, CaseIterable { case handoff, trace, upstream, events, admin }
 
     package var name: String
-    /// Apps it may see; `nil`: all.
+    /// The visible apps; `nil` for all.
     package var apps: Set<AppKey>?
-    /// `admin` includes the others.
+    /// `admin` includes all other permissions.
     package var may: Set<Permission>
-    /// Only the digest is kept.
+    /// The digest of the token, which is not kept itself.
     private let digest: [UInt8]
 
     package init(name: String, token: String, apps: Set<AppKey>? = nil, may: Set<Permission>) {
@@ -25,24 +25,23 @@ package struct Credential: Sendable {
     func matches(_ digest: [UInt8]) -> Bool { constantTimeEquals(self.digest, digest) }
 }
 
-/// The credentials in force.
 package struct CredentialSet: Sendable {
     private let credentials: [Credential]
-    /// True when none is configured and the only one was generated at start: then only loopback peers are served.
+    /// Whether no credential is configured and the only one was generated at start; only loopback peers are served then.
     package let isLoopbackOnly: Bool
 
     package init(_ credentials: [Credential], isLoopbackOnly: Bool = false) {
         (self.credentials, self.isLoopbackOnly) = (credentials, isLoopbackOnly)
     }
 
-    /// The credential of an `Authorization` header's value.
+    /// Returns the credential of an `Authorization` header's value.
     func credential(authorization: UnsafeRawBufferPointer?) -> Credential? {
         guard let authorization, authorization.count > 7 else { return nil }
         let scheme = authorization.prefix(7).map { (65...90).contains($0) ? $0 + 32 : $0 }
         guard scheme.elementsEqual("bearer ".utf8) else { return nil }
         let token = authorization.dropFirst(7).drop { $0 == UInt8(ascii: " ") }
         let digest = SHA256.digest(Array(token)).bytes
-        // All are compared, so that the time taken does not tell how many there are before the match.
+        // All credentials are compared, so that the time does not reveal the position of the match.
         var found: Credential?
         for credential in credentials where credential.matches(digest) { found = found ?? credential }
         return found

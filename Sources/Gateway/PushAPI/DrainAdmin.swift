@@ -1,29 +1,28 @@
-/// What an operator wishes of a gateway's devices.
+/// An operator's request to drain a gateway's devices.
 internal import JSON
 internal import TextForms
 
 package enum DrainRequest: Sendable, Equatable {
-    /// They are told to go, `pace` a second; to `alternate`, if it is not empty.
+    /// Closes `pace` sessions a second, with `alternate` in their Close frames if it is not empty.
     case begin(pace: Int, alternate: String)
-    /// They may come again.
+    /// Ends the drain; devices may connect again.
     case undo
 }
 
-/// How far a gateway has emptied itself.
+/// The progress of a drain.
 package struct DrainStatus: Sendable, Equatable {
     package enum State: String, Sendable { case none, draining, drained }
     package var state = State.none
     package var pace = 0
     package var alternate = ""
-    /// Devices that are connected.
+    /// The number of connected devices.
     package var connections = 0
-    /// Sessions that were told to go.
+    /// The number of closed sessions.
     package var toldCount = 0
     package var secondsLeft = 0
     package init() {}
 }
 
-/// Answers of the admin API about emptying a gateway.
 package enum DrainAnswer {
     package static func status(_ status: DrainStatus) -> APIResponse {
         let state: JSONObject = ["state": status.state.rawValue, "connections": status.connections]
@@ -37,7 +36,7 @@ package enum DrainAnswer {
 }
 
 extension StrictObject {
-    /// The wish of `POST /v1/drain`.
+    /// Parses the body of `POST /v1/drain`.
     static func deviceDrain(_ body: JSONValue) throws(AdminFault) -> DrainRequest {
         let fields = try StrictObject(body, known: ["pace", "alternate", "undo"])
         if let undo = body["undo"] {
@@ -55,7 +54,7 @@ extension StrictObject {
         return .begin(pace: Int(pace), alternate: alternate)
     }
 
-    /// What a client takes: a name or an address, IPv6 in brackets, and a port.
+    /// Whether clients accept the text: a name or address, IPv6 in brackets, and a port.
     private static func isAddress(_ text: String) -> Bool {
         guard text.utf8.count <= Limits.alternateByteCount, let colon = text.lastIndex(of: ":"),
             let port = UInt16(text[text.index(after: colon)...]), port > 0

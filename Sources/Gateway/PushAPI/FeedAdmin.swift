@@ -6,16 +6,16 @@ internal import TextForms
 internal import Wire
 
 package enum FeedRequest: Sendable {
-    /// `FeedAnswers.page`.
+    /// Answered with `FeedAnswers.page`.
     case read(FeedRead)
-    /// `FeedAnswers.acknowledged`.
+    /// Answered with `FeedAnswers.acknowledged`.
     case acknowledge(FeedName, upTo: UInt64)
 }
 
 extension FeedKind {
     package var name: String { "\(self)" }
 
-    /// Who may follow it.
+    /// The permission that reading the feed needs.
     fileprivate var permission: Credential.Permission {
         switch self {
         case .upstream: .upstream
@@ -46,7 +46,7 @@ extension AdminAPI {
         return .acknowledge(FeedName(app.key, kind), upTo: try cursor(text))
     }
 
-    /// The path's app, if the credential may follow its feed and the configuration has one.
+    /// Returns the path's app, if the credential may read its feed and the app has the feed.
     private func feedApp(
         _ kind: FeedKind, _ request: APIRequest, _ path: RequestPath
     ) throws(AdminFault) -> App {
@@ -111,7 +111,7 @@ package enum FeedAnswers {
         }
     }
 
-    /// A page as the API and the webhook send it; `type` is for the webhook alone.
+    /// Writes a page for the API or the webhook; only the webhook sets `type`.
     package static func body(
         _ page: FeedPage, of feed: FeedName, registry: AppRegistry, type: StaticString? = nil
     ) -> [UInt8] {
@@ -148,7 +148,7 @@ package enum FeedAnswers {
             if !item.task.isNone { writer.member("taskId", item.task.text) }
             if item.kind == .upstream {
                 writer.member("request", item.request)
-                // As text where it is one, so that people can read it; the other key says that it is not.
+                // Valid UTF-8 is written as text, so that it is readable. The other key marks Base64.
                 if let text = String(validating: item.payload, as: UTF8.self) {
                     writer.member("payload", text)
                 } else {

@@ -1,7 +1,7 @@
 package import Quotas
 internal import JSON
 
-/// Getui's result codes, as far as this gateway answers them (docs/use/Errors.md, "Push API").
+/// Getui's result codes used by this gateway (docs/use/Errors.md, "Push API").
 package enum GetuiCode: Int, Sendable, CaseIterable {
     case ok = 0
     /// The body is not JSON.
@@ -12,56 +12,56 @@ package enum GetuiCode: Int, Sendable, CaseIterable {
     case methodNotAllowed = 405
     /// The token is wrong, expired or revoked.
     case badToken = 10001
-    /// Authentications of this minute are used up.
+    /// The limit on authentications per minute is reached.
     case authenticationRate = 10003
-    /// The app may not see a message's trace, or the message is not known.
+    /// The app may not see a message's trace, or the message is unknown.
     case noDetail = 10004
-    /// The app made more calls of a counted kind than it may in a minute, or in a day.
+    /// The app has reached the limit per minute or per day of a counted kind of call.
     case callRate = 10005
-    /// A parameter is missing, wrong, too large, or names something that does not exist.
+    /// A parameter is missing, wrong or too large, or names a missing object.
     case parameter = 20001
-    /// A timed task has run or is about to: it cannot be deleted any more.
+    /// A scheduled task has run or is about to run, so it cannot be deleted.
     case alreadyRan = 22001
-    /// No such timed task, or a time out of range.
+    /// The scheduled task does not exist, or its time is out of range.
     case badSchedule = 22002
-    /// No device of the call got the tag, or lost it.
+    /// The tag operation failed for every device of the call.
     case tagFailed = 23001
     case tagTooLong = 30005
-    /// Broadcasts to one tag, to all, and to conditions: used up for this day.
+    /// The daily limit on broadcasts to one tag, and of those to all or to conditions.
     case fastTagDayQuota = 30006
     case broadcastDayQuota = 30007
-    /// List calls of this day are used up.
+    /// The daily limit on list calls.
     case listDayQuota = 30008
-    /// Broadcasts of this day are used up; those to conditions share the quota of those to all.
+    /// The daily limit on broadcasts to conditions, which share the quota of broadcasts to all.
     case tagBroadcastDayQuota = 30010
-    /// Tags are set too often: of one device, or by the app in all, on one day.
+    /// The limits on tag changes: per device and day, and per app and minute.
     case tagCallsPerDay = 30011
     case tagCallsPerMinute = 30012
-    /// Broadcasts of this minute are used up: those to one tag, and all others.
+    /// The limits per minute on broadcasts to one tag, and on all others.
     case fastTagRate = 30013
     case broadcastRate = 30014
-    /// List calls of this minute are used up.
+    /// The limit per minute on list calls.
     case listRate = 30015
-    /// An expression over tags names too many.
+    /// A tag expression has too many tags.
     case tooManyTags = 30016
-    /// Nothing was accepted; repeat the same request with the same request id.
+    /// Nothing was accepted; the caller may repeat the request with the same request id.
     case busy = 30019
-    // From 30900 on: Longwire's own, where Getui has no code that a client would read rightly. Getui's 30009 is a day's quota,
-    // and a client that obeys it stops for the day; nothing here answers it.
-    /// A device's queue is full and its app's policy is to refuse.
+    // Codes from 30900 on are Longwire's own, for cases without a suitable Getui code. Getui's 30009 is never used, because it
+    // means a daily quota: a client that obeys it stops for the day.
+    /// A device's queue is full, and its app's policy is to refuse.
     case queueFull = 30901
-    /// The app has as many live broadcasts as it may.
+    /// The app has reached its limit of live broadcasts.
     case tooManyBroadcasts = 30902
-    /// A receipt's proof is no proof of a device of this app.
+    /// A receipt's proof does not match a device of this app.
     case badProof = 30903
-    /// A receipt's timestamp is too far from the gateway's time, which the answer tells.
+    /// A receipt's timestamp is too far from gateway time, which the answer contains.
     case clockSkew = 30904
-    /// The caller's network address makes more requests than it may.
+    /// The rate limit of the caller's network address is reached.
     case addressRate = 30905
-    /// The app has used up one of its quotas, which the text names.
+    /// The app has used up a quota, which the text names.
     case appQuota = 30906
 
-    /// Only 200, 400, 401, 403 and 404 let Getui's Java SDK see what was said; it repeats a 5xx without looking.
+    /// Getui's Java SDK reads the body only with 200, 400, 401, 403 and 404; it repeats the call after any 5xx.
     package var httpStatus: Int {
         switch self {
         case .ok, .failure: 200
@@ -80,20 +80,20 @@ package enum GetuiCode: Int, Sendable, CaseIterable {
     }
 }
 
-/// A refusal in Getui's terms.
+/// A refusal with a Getui code.
 struct GetuiFault: Error, Equatable {
     var code: GetuiCode
     var message: String
-    /// What a 405 names in its header `Allow`.
+    /// The methods named in the header `Allow` of a 405.
     var allow: String?
-    /// The app is not listed here; another gateway may have just made it.
+    /// Whether the app is unknown here; another gateway may have created it just before.
     var isOfUnlistedApp = false
 
     init(code: GetuiCode, message: String, allow: String? = nil) {
         (self.code, self.message, self.allow) = (code, message, allow)
     }
 
-    // The templates of Getui's 20001, the parameter's name first. What follows a comma is ours.
+    // The texts of Getui's 20001, with the parameter's name first. The text after a comma is Longwire's.
     static func invalid(_ name: String, _ detail: String = "") -> GetuiFault { parameter("\(name) is invalid", detail) }
     static func empty(_ name: String) -> GetuiFault { parameter("\(name) can not be empty") }
     static func null(_ name: String) -> GetuiFault { parameter("\(name) cannot be null") }
@@ -105,7 +105,6 @@ struct GetuiFault: Error, Equatable {
         GetuiFault(code: .parameter, message: detail.isEmpty ? text : "\(text), \(detail)")
     }
 
-    /// The same fault of a call whose app is not listed.
     var ofUnlistedApp: GetuiFault {
         var fault = self
         fault.isOfUnlistedApp = true
@@ -134,27 +133,28 @@ struct GetuiFault: Error, Equatable {
 }
 
 extension APIResponse {
-    /// Getui's envelope without data.
+    /// Returns Getui's envelope without data.
     package static func getui(_ code: GetuiCode, _ message: String = "success") -> APIResponse {
         .object(status: code.httpStatus, .envelope(code, message))
     }
 
-    /// Nothing can be accepted now (the store is behind, the loops' mailboxes are full): safe to repeat as it is.
+    /// The answer if nothing can be accepted because the store is behind or mailboxes are full; the call may be repeated
+    /// unchanged.
     package static let busy = APIResponse.getui(.busy, "the gateway is busy, nothing was accepted, retry")
-    /// The app has as many void tokens as are remembered.
+    /// The app's limit of remembered revoked tokens is reached.
     package static let tooManyRevoked = APIResponse.getui(
         .authenticationRate,
         "the app has \(Limits.revokedTokensOfApp) void tokens that have not expired; void no more until their day is over"
     )
-    /// All apps together have as many void tokens as are remembered.
+    /// The limit of remembered revoked tokens of all apps is reached.
     package static let tooManyRevokedInAll = APIResponse.getui(
         .authenticationRate,
         "all apps have \(Limits.revokedTokens) void tokens that have not expired; void no more until their day is over")
-    /// A question could not be answered because a device's record could not be read.
+    /// A device's record could not be read.
     package static let statusUnreadable = APIResponse.getui(.busy, "a device's record cannot be read now, retry")
     /// The gateway is starting or stopping.
     package static let starting = GetuiFault.starting.response
-    /// The caller's network address makes more requests than it may; Getui's SDKs cannot read a 429.
+    /// The rate limit of the caller's network address is reached; Getui's SDKs cannot parse a 429.
     package static func tooFast(isGetui: Bool, isAboutBytes: Bool = false, retryAfterSeconds: Int) -> APIResponse {
         let act = isAboutBytes ? "sends more request bytes" : "makes more requests"
         var response = APIResponse.getui(
@@ -163,13 +163,13 @@ extension APIResponse {
         response.retryAfterSeconds = retryAfterSeconds
         return response
     }
-    /// The app has used up one of its quotas; nothing was accepted.
+    /// The app has used up a quota; nothing was accepted.
     package static func overQuota(_ refusal: QuotaRefusal) -> APIResponse {
         var response = APIResponse.getui(.appQuota, "\(refusal.reason); nothing was accepted")
         response.retryAfterSeconds = refusal.retryAfterSeconds
         return response
     }
-    /// The body did not fit; for a front that finds out while it reads.
+    /// The body was found to be too large while it was read.
     package static let bodyTooLarge = APIResponse.getui(
         .parameter, "body size over limit, at most \(Limits.requestBodyByteCount) bytes")
 }

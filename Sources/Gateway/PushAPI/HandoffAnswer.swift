@@ -1,11 +1,11 @@
-// The handoff API's answers; the hook's requests carry the same jobs.
+// The handoff API's answers. The hook's requests have the same format for jobs.
 
 package import Delivery
 internal import JSON
 internal import Wire
 
 package enum HandoffAnswer {
-    /// The leased jobs, none when there were none within the wait.
+    /// Returns the leased jobs; empty after a timeout.
     package static func lease(_ jobs: [Job], registry: AppRegistry) -> APIResponse {
         var writer = JSONWriter(capacity: 64 + 1_024 * jobs.count)
         writer.object { writer in
@@ -16,7 +16,7 @@ package enum HandoffAnswer {
         return APIResponse(status: 200, body: writer.bytes)
     }
 
-    /// What became of results, or of extensions, in the order they were given.
+    /// Returns the verdicts on results or extensions, in request order.
     package static func verdicts(_ verdicts: [ResultVerdict]) -> APIResponse {
         var writer = JSONWriter(capacity: 64 + 80 * verdicts.count)
         writer.object { writer in
@@ -55,12 +55,12 @@ package enum HandoffAnswer {
         }
     }
 
-    /// Absolute seconds, as the header apns-expiration wants them; 0: APNs must not store it.
+    /// Returns the header apns-expiration in Unix seconds; 0 means that APNs must not store the message.
     private static func apnsExpiration(_ milliseconds: GatewayTime) -> Int64 { max(0, milliseconds) / 1_000 }
 
     static func hex(_ words: (UInt64, UInt64)) -> String { MessageID(high: words.0, low: words.1).description }
 
-    /// A msgId in the form of a UUID, which apns-id requires.
+    /// Returns a msgId in UUID format, as apns-id requires.
     static func uuid(_ message: MessageID) -> String {
         var text = Array(message.description.utf8)
         for place in [20, 16, 12, 8] { text.insert(UInt8(ascii: "-"), at: place) }

@@ -1,12 +1,12 @@
-// The hook: jobs are posted to a sender service instead of being leased by it. Pure functions; the gateway's outbound
-// thread sends what is built here and hands the answer back.
+// The hook posts jobs to a sender service, as an alternative to leases by the service. These are pure functions; the gateway's
+// outbound thread does the I/O.
 
 package import Delivery
 internal import JSON
 package import Webhooks
 package import Wire
 
-/// One batch on its way to the hook.
+/// A batch for the hook.
 ///
 /// A retry sends the same id and body with a new timestamp and signature.
 package struct HookDelivery: Sendable {
@@ -14,7 +14,7 @@ package struct HookDelivery: Sendable {
     package let body: [UInt8]
     package let jobs: [Job]
 
-    /// Takes freshly leased jobs of a channel, at least one; their lease names the delivery, too.
+    /// Creates a delivery of freshly leased jobs of one channel, at least one; the lease id is also the delivery's id.
     package init(jobs: [Job], channel: VendorChannel, leaseID: (UInt64, UInt64), registry: AppRegistry) {
         id = "msg_" + HandoffAnswer.hex(leaseID)
         self.jobs = jobs
@@ -29,26 +29,26 @@ package struct HookDelivery: Sendable {
         body = writer.bytes
     }
 
-    /// The request's headers at `now`, name and value.
+    /// Returns the request's headers at `now`.
     package func headers(secret: HookSecret, now: GatewayTime) -> [(String, String)] {
         WebhookHeaders.make(id: id, body: body, keys: [secret], unixSeconds: now / 1_000).map { ($0.name, $0.value) }
     }
 }
 
-/// What the hook's answer means.
+/// The meaning of the hook's answer.
 package enum HookAnswer: Sendable {
-    /// One result a job, in the delivery's order: settle them.
+    /// One result per job, in the delivery's order, to be settled.
     case settled([JobResult])
-    /// 202: the results will come through the handoff API; the leases run on.
+    /// 202: the results follow through the handoff API, before the leases expire.
     case deferred
-    /// Nothing is known: send the same delivery again after a while. The reason is for logs and has no body in it.
+    /// The result is unknown, and the delivery must be repeated later; the reason is for logs and contains no body.
     case retry(reason: String)
 
-    /// Reads an answer.
+    /// Parses an answer.
     ///
-    /// An empty 2xx accepts every job. A 2xx with a body names outcomes, `[{jobId, outcome, …}]` or
-    /// `{"results": […]}`, and jobs it does not name are accepted; names of other jobs are ignored. A body that cannot be
-    /// read is no acceptance: the delivery is repeated.
+    /// An empty 2xx accepts every job. A 2xx body lists outcomes, `[{jobId, outcome, …}]` or `{"results": […]}`. Jobs missing
+    /// from the list are accepted, and unknown jobs in it are ignored. An invalid body is not an acceptance: the delivery is
+    /// repeated.
     package init(status: Int, body: UnsafeRawBufferPointer, delivery: HookDelivery) {
         guard status != 202 else {
             self = .deferred

@@ -1,5 +1,5 @@
-// The digests that place and name things. Another program that computes one of these must get the same bits, because
-// they are stored: docs/Semantics.md, "Request ids and lists".
+// Digests used as keys and placement hashes. They are stored, so any other implementation must compute the same bits:
+// docs/Semantics.md, "Request ids and lists".
 
 package import Delivery
 internal import Cryptography
@@ -7,19 +7,19 @@ internal import TextForms
 package import Wire
 
 extension AppKey {
-    /// The first eight bytes of SHA-256(appId), in network order.
+    /// Returns the first eight bytes of SHA-256(appId), in network order.
     package init(appID: String) {
         self.init(SHA256.digest(Array(appID.utf8)).words.0)
     }
 }
 
 extension Bucket {
-    /// The first 12 bits of SHA-256(appId ‖ 0 ‖ cid), the cid as its 32 lower-case hex digits.
+    /// Returns the first 12 bits of SHA-256(appId ‖ 0 ‖ cid), with the cid as 32 lowercase hex digits.
     package init(appID: String, cid: DeviceID) {
         self.init(prefix: Array(appID.utf8) + [0], cid: cid)
     }
 
-    /// Takes appId ‖ 0, as `App` keeps it, for `prefix`.
+    /// `prefix` is appId ‖ 0, as stored in `App`.
     init(prefix: [UInt8], cid: DeviceID) {
         let word = withUnsafeTemporaryAllocation(byteCount: prefix.count + 32, alignment: 8) { input in
             input.copyBytes(from: prefix)
@@ -34,7 +34,7 @@ extension Bucket {
     }
 }
 
-/// The tail of a msgId: the first eight bytes of SHA-256(task's 16 bytes ‖ cid's 16 bytes), in network order.
+/// Returns the low half of a msgId: the first eight bytes of SHA-256(task's 16 bytes ‖ cid's 16 bytes), in network order.
 package func messageDigest(of task: TaskID, for cid: DeviceID) -> UInt64 {
     withUnsafeTemporaryAllocation(byteCount: 32, alignment: 8) { input in
         input.storeBytes(of: task.high.bigEndian, toByteOffset: 0, as: UInt64.self)
@@ -45,7 +45,7 @@ package func messageDigest(of task: TaskID, for cid: DeviceID) -> UInt64 {
     }
 }
 
-/// Digest of (app, endpoint, request id): what a repeated request is recognised by.
+/// Returns a digest of (app, endpoint, request id), by which a repeated request is detected.
 ///
 /// Never (0, 0), which means none.
 func requestKey(app: AppKey, endpoint: StaticString, requestID: UnsafeRawBufferPointer) -> (UInt64, UInt64) {
@@ -60,7 +60,7 @@ func requestKey(app: AppKey, endpoint: StaticString, requestID: UnsafeRawBufferP
     }
 }
 
-/// The same for a broadcast: task and request are one batch, so the request's row is in the app's bucket, too.
+/// Returns the key of a broadcast's request; its task and request are one batch, so the key is in the app's bucket, too.
 func broadcastRequestKey(
     app: AppKey, endpoint: StaticString, requestID: UnsafeRawBufferPointer
 ) -> (UInt64, UInt64) {
@@ -75,10 +75,10 @@ extension UnsafeMutableRawBufferPointer.SubSequence {
 }
 
 extension AliasName {
-    /// The first 16 bytes of SHA-256(app key ‖ "alias" ‖ 0 ‖ text), with a type of text ‖ 0 ‖ type.
+    /// The first 16 bytes of SHA-256(app key ‖ "alias" ‖ 0 ‖ text); with a type, of text ‖ 0 ‖ type.
     ///
-    /// Neither has a zero character in it. The type's digest is the first eight bytes of
-    /// SHA-256(app key ‖ "aliasType" ‖ 0 ‖ type), never 0, which stands for no type.
+    /// Neither contains a zero character. The type's digest is the first eight bytes of SHA-256(app key ‖ "aliasType" ‖ 0 ‖
+    /// type). It is never 0, which means no type.
     package init(app: AppKey, text: String, type: String = "") {
         let words = nameDigest(app, "alias", type.isEmpty ? text : "\(text)\0\(type)")
         let digest = type.isEmpty ? 0 : max(1, nameDigest(app, "aliasType", type).0)
@@ -87,8 +87,8 @@ extension AliasName {
 }
 
 extension AliasName {
-    /// The name of a token's row: the first 16 bytes of SHA-256(app key ‖ "token" ‖ 0 ‖ channel ‖ 0 ‖ kind ‖ 0 ‖ token),
-    /// the numbers as decimal texts and the token in small letters.
+    /// The name of a token's row: the first 16 bytes of SHA-256(app key ‖ "token" ‖ 0 ‖ channel ‖ 0 ‖ kind ‖ 0 ‖ token), with
+    /// decimal numbers and the token in lowercase.
     package init(app: AppKey, channel: VendorChannel, kind: TokenKind, token: String) {
         let words = nameDigest(app, "token", "\(channel.rawValue)\0\(kind.rawValue)\0\(token.lowercased())")
         self.init(high: words.0, low: words.1, text: "")
@@ -96,7 +96,7 @@ extension AliasName {
 }
 
 extension TagName {
-    /// The first eight bytes of SHA-256(app key ‖ "tag" ‖ 0 ‖ text); never 0, which stands for every device.
+    /// The first eight bytes of SHA-256(app key ‖ "tag" ‖ 0 ‖ text); never 0, which means every device.
     package init(app: AppKey, text: String) {
         self.init(digest: max(1, nameDigest(app, "tag", text).0), text: text)
     }
@@ -108,13 +108,13 @@ private func nameDigest(_ app: AppKey, _ kind: StaticString, _ text: String) -> 
 }
 
 extension TaskID {
-    /// The task of a request that names several devices: the same one for a repeated request of the same day.
+    /// Creates the task id of a request to several devices; a request repeated on the same day has the same id.
     init(kind: Kind, now: GatewayTime, request key: (UInt64, UInt64)) {
         let date = CivilDate(millisecondsSince1970: now)
         self.init(kind: kind, month: date.month, day: date.day, random: (UInt32(truncatingIfNeeded: key.0), key.1))
     }
 
-    /// A new task accepted at `now`, dated in UTC.
+    /// Creates the id of a new task, dated in UTC.
     init(kind: Kind, now: GatewayTime, random: RandomWords) {
         let date = CivilDate(millisecondsSince1970: now)
         self.init(
@@ -122,15 +122,15 @@ extension TaskID {
             random: (UInt32(truncatingIfNeeded: random.next()), random.next()))
     }
 
-    /// The task of a single push: a repeated request of the same day has the same one.
+    /// Creates the task id of a single push; a request repeated on the same day has the same id.
     ///
-    /// So one row finds the message by its request and by its task (`PushRow`).
+    /// One row therefore finds the message by its request and by its task (`PushRow`).
     init(now: GatewayTime, home: Bucket, request key: (UInt64, UInt64)) {
         let date = CivilDate(millisecondsSince1970: now)
         self.init(kind: .single, month: date.month, day: date.day, home: home, request: key)
     }
 
-    /// As the other, with a home of the caller's choice.
+    /// Creates an id with a given home.
     init(kind: Kind, now: GatewayTime, home: Bucket, random: RandomWords) {
         let date = CivilDate(millisecondsSince1970: now)
         self.init(
@@ -139,21 +139,19 @@ extension TaskID {
     }
 }
 
-/// `yyyy-MM-dd HH:mm:ss` in UTC, as Getui writes times for people.
+/// Returns `yyyy-MM-dd HH:mm:ss` in UTC, Getui's format for times.
 func dateTime(_ time: GatewayTime) -> String {
     let time = CivilTime(millisecondsSince1970: time)
     return "\(time.date) \(time.clock)"
 }
 
-/// Random words drawn in blocks, because one call of the generator costs more than a message's share.
-///
-/// One a loop.
+/// Random words drawn in blocks, because a call of the generator is expensive; confined to one event loop.
 package final class RandomWords {
     private let draw: (inout [UInt64]) -> Void
-    /// Behind a pointer, since a class's own properties are checked at each access, four times a message.
+    /// Behind a pointer, because Swift checks each access to a class's stored variable, here four times a message.
     private let words: UnsafeMutablePointer<[UInt64]>
 
-    /// Cryptographic randomness.
+    /// Creates a source of cryptographic randomness.
     package convenience init() {
         self.init(draw: { words in
             for _ in 0..<64 { words.append(0) }
@@ -161,7 +159,7 @@ package final class RandomWords {
         })
     }
 
-    /// Words of the caller's own, for tests.
+    /// Creates a source with given words, for tests.
     package convenience init(_ next: @escaping () -> UInt64) { self.init(draw: { $0.append(next()) }) }
 
     private init(draw: @escaping (inout [UInt64]) -> Void) {

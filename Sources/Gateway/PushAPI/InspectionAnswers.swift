@@ -1,4 +1,4 @@
-// The admin listener's answers to what begins from a complaint.
+// The admin listener's answers to inspection requests.
 
 package import Delivery
 internal import JSON
@@ -11,7 +11,7 @@ package enum InspectionAnswers {
     ).response
     package static let unreadable = APIResponse.adminUnavailable("the rows for this cannot be read now, retry")
 
-    /// A device's newest messages, newest first.
+    /// Returns a device's messages, newest first.
     package static func recent(
         _ recent: RecentMessages, of address: DeviceAddress, registry: AppRegistry
     ) -> APIResponse {
@@ -22,7 +22,7 @@ package enum InspectionAnswers {
         ])
     }
 
-    /// What a request id led to.
+    /// Returns the messages, tasks and refusals of a request id.
     package static func request(
         _ name: RequestName, singles: [PublishOutcome], tasks: [(name: String, task: TaskID)],
         refusals: [RefusedPublish]
@@ -52,7 +52,7 @@ package enum InspectionAnswers {
         ]
     }
 
-    /// A task of several messages: how many stand where.
+    /// Returns a task's number of messages in each state.
     package static func task(
         _ task: TaskID, _ record: TaskRecord?, _ totals: TaskTotals, of app: AppKey, registry: AppRegistry
     ) -> APIResponse {
@@ -75,21 +75,20 @@ package enum InspectionAnswers {
             ])
     }
 
-    /// The devices of an alias.
     package static func alias(_ name: AliasName, _ devices: [DeviceID]) -> APIResponse {
         guard !devices.isEmpty else { return AdminFault(.notFound, "no device of this app has the alias").response }
         let sorted = devices.sorted { ($0.high, $0.low) < ($1.high, $1.low) }
         return .object(["alias": name.text, "devices": sorted.map(\.description)])
     }
 
-    /// A page of an app's devices, and where the next one begins.
+    /// Returns a page of an app's devices, with the cursor of the next page.
     package static func devices(_ devices: [DeviceAddress], isLast: Bool) -> APIResponse {
         .object([
             "devices": devices.map(\.cid.description), "next": isLast ? nil : devices.last?.cid.description,
         ])
     }
 
-    /// The due jobs, the longest due first, and how many there are.
+    /// Returns the due jobs, longest due first, and their number.
     package static func jobs(_ overview: JobOverview, registry: AppRegistry) -> APIResponse {
         let queues = overview.queues.map { queue -> JSONObject in
             [
@@ -107,7 +106,7 @@ package enum InspectionAnswers {
         return .object(["queues": queues, "jobs": jobs])
     }
 
-    /// What was done to a device.
+    /// Returns the result of a change to a device.
     package static func changed(_ change: DeviceChange, _ result: DeviceChangeResult) -> APIResponse {
         switch change {
         case .purge: .object(["purged": result.count, "left": result.leftCount])

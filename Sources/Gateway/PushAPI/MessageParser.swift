@@ -1,4 +1,4 @@
-// One push's parameters, Getui's common body, become a ParsedPush.
+// Parses the parameters of a push (Getui's common body) into a ParsedPush.
 
 internal import Cryptography
 internal import Delivery
@@ -6,39 +6,36 @@ internal import JSON
 internal import TextForms
 internal import Wire
 
-/// Reads common bodies.
-///
-/// Its scratch memory is reused from push to push.
+/// Parses common bodies; scratch memory is reused between pushes.
 struct MessageParser {
     let numbers = NumberTexts()
-    /// The APNs body of the push at hand.
+    /// The APNs body of the current push.
     private var vendorWriter = JSONWriter(capacity: 4_096)
-    /// The payload when it is rendered from an object.
+    /// The payload, if it is rendered from an object.
     private var payloadWriter = JSONWriter(capacity: 1_024)
 
-    /// For the members of a transmission.
+    /// The parser for the members of a transmission.
     private let memberParser = JSONParser(byteLimit: Limits.payloadByteCount)
 
-    /// What the answer to the request at hand is to say of it.
+    /// The notes for the answer to the current request.
     var notes = RequestNotes()
 
-    /// A caller's clock less gateway time, in milliseconds.
+    /// The caller's clock minus gateway time, in milliseconds.
     var callerOffset: Int64 = 0
 
-    /// Begins a request.
     mutating func begin() {
         notes = RequestNotes()
     }
 
-    /// Holds a part of the request to its table.
+    /// Checks a part of the request against its field table.
     mutating func check(_ object: JSONValue?, _ table: FieldTable, of parser: JSONParser) throws(GetuiFault) {
         try notes.check(object, table, hasUnreadable: parser.hasUnreadable)
     }
 
-    /// Reads the common body of a push to one device.
+    /// Parses the common body of a push to one device.
     ///
-    /// `requestDigest` is of what a repetition of the request must equal; request ids are counted per `endpoint`. The task
-    /// id follows from the request id.
+    /// `requestDigest` covers what must be equal in a repeated request. Request ids are separate per `endpoint`. The task id is
+    /// derived from the request id.
     mutating func parse(
         _ body: JSONValue?, app: App, endpoint: StaticString, itemIndex: Int, requestDigest: UInt64, now: GatewayTime
     ) throws(GetuiFault) -> ParsedPush {
@@ -56,9 +53,9 @@ struct MessageParser {
             requestKey: key, requestDigest: requestDigest)
     }
 
-    /// Reads what a message says, for any audience: rendered once, with the task's id in it.
+    /// Parses a message's content, independent of its audience; it is rendered once, with the task's id.
     ///
-    /// `itemIndex` is its place in `msg_list`, for the notes.
+    /// `itemIndex` is its index in `msg_list`, for the notes.
     mutating func content(
         _ body: JSONValue?, app: App, task: TaskID, settings: PushSettings, itemIndex: Int = 0
     ) throws(GetuiFault) -> MessageContent {
@@ -89,19 +86,19 @@ struct MessageParser {
             arena.append(contentsOf: vendorWriter.bytes)
             arena.append(contentsOf: content.collapseID)
         }
-        // A revoke travels on the live channel only.
+        // A revoke uses only the live channel.
         let strategy = payload.revokes.isNone ? settings.strategy : .ofRevoke
         try VendorOmission.check(content?.omission, strategy, timeToLive: settings.timeToLive)
         var message = MessageContent(
             strategy: strategy, timeToLive: settings.timeToLive,
             vendor: content?.shape, revokes: payload.revokes, lengths: lengths, arena: arena)
-        // A revoke goes to every device, whichever acks it first.
+        // A revoke is sent to every device, regardless of first acks.
         message.firstAckWins = settings.firstAckWins && payload.revokes.isNone
         message.vendorCarriesAll = content.map { $0.omission == nil } ?? false
         return message
     }
 
-    /// True for an `ios` object that an SDK's caller filled in nowhere: its zeros say nothing, but a badge of 0 is a value.
+    /// Whether the SDK's caller left all of `ios` empty; zeros count as empty, except for a badge of 0.
     private static func isUntouched(_ ios: JSONValue) -> Bool {
         guard ios.kind == .object else { return ios.isAbsent }
         return ios.members.allSatisfy { key, value in
@@ -112,9 +109,7 @@ struct MessageParser {
         }
     }
 
-    /// Getui: 10 to 32 characters.
-    ///
-    /// Nothing else is asked of them.
+    /// Parses a request id; Getui: 10 to 32 characters, with no other restriction.
     func requestID(_ value: JSONValue?) throws(GetuiFault) -> UnsafeRawBufferPointer {
         guard let value else { throw .null("request_id") }
         guard let bytes = numbers.bytes(of: value) else { throw .type("request_id") }
@@ -132,7 +127,7 @@ struct MessageParser {
         return text
     }
 
-    /// Refuses a group's name with other characters than letters, digits, `_` and `-`, and one that is too long.
+    /// Refuses a group name that is too long or has characters other than letters, digits, `_` and `-`.
     static func checkGroupName(_ text: String) throws(GetuiFault) {
         guard text.isPlain(with: "_-"), text.utf8.count <= Limits.groupNameByteCount else {
             throw .invalid("group_name")
@@ -153,7 +148,7 @@ struct MessageParser {
         return cid
     }
 
-    /// Renders what APNs gets into `vendorWriter`: what the publisher says, else what the app's template makes of it.
+    /// Renders the body for APNs into `vendorWriter`, from the publisher's values or from the app's template.
     private mutating func vendorContent(
         _ ios: JSONValue?, _ payload: Payload, task: TaskID, template: APNsTemplate
     ) throws(GetuiFault) -> APNsContent? {
@@ -188,8 +183,8 @@ struct MessageParser {
         return content
     }
 
-    /// The live channel's bytes: a transmission or a revoked task's id as it is; without bytes for a notification,
-    /// whose JSON is in `payloadWriter`.
+    /// The live channel's bytes: a transmission or the revoked task's id verbatim; `bytes` is `nil` for a notification, whose
+    /// JSON is in `payloadWriter`.
     private struct Payload {
         var bytes: UnsafeRawBufferPointer?
         var revokes = TaskID.none
@@ -200,7 +195,7 @@ struct MessageParser {
         guard let message else { throw .null("push_message") }
         guard message.hasContent else { throw .empty("push_message") }
         guard message.kind == .object else { throw .type("push_message") }
-        // A client without optional fields sends all three; its empty ones count only when there is nothing else.
+        // Some clients send all three fields. Empty ones count only if no other field has a value.
         let named = [message["notification"], message["transmission"], message["revoke"]]
         var given = named.map { part in part.flatMap { $0.isHollow(zero: true) && $0.integer == nil ? nil : $0 } }
         if given.allSatisfy({ $0 == nil }) { given = named.map { part in part.flatMap { $0.hasContent ? $0 : nil } } }

@@ -1,5 +1,5 @@
-// Publish frames of trusted senders: the same rules and the same rendering as for the push API, without JSON unless the
-// frame carries some.
+// Publish frames of trusted senders. The rules and the rendering are those of the push API, but JSON is parsed only if the frame
+// contains some.
 
 internal import Cryptography
 package import Delivery
@@ -7,9 +7,9 @@ internal import JSON
 internal import TextForms
 package import Wire
 
-/// PublishResult.code.
+/// The values of PublishResult.code.
 ///
-/// Stable numbers: those below 32 are `PublishOutcome.Code`'s own.
+/// The numbers are stable. Those below 32 are `PublishOutcome.Code`'s.
 package enum PublishResultCode: UInt32, Sendable, CaseIterable {
     case accepted = 0
     case unknownDevice = 1
@@ -21,9 +21,13 @@ package enum PublishResultCode: UInt32, Sendable, CaseIterable {
     case storeFailed = 7
     case ignored = 8
     case stopped = 9
-    /// A field is missing or wrong; the reason names it. Do not repeat unchanged.
+    /// A field is missing or invalid; the reason names it.
+    ///
+    /// The frame must not be repeated unchanged.
     case invalidParameter = 64
-    /// A field is too large; the reason names it. Do not repeat unchanged.
+    /// A field is too large; the reason names it.
+    ///
+    /// The frame must not be repeated unchanged.
     case sizeOverLimit = 65
 
     package init(_ code: PublishOutcome.Code) {
@@ -42,7 +46,7 @@ package enum PublishResultCode: UInt32, Sendable, CaseIterable {
         }
     }
 
-    /// The text for PublishResult.reason; empty when there is nothing to say.
+    /// The text for PublishResult.reason; empty on success.
     package var reason: StaticString {
         switch self {
         case .accepted: ""
@@ -60,11 +64,11 @@ package enum PublishResultCode: UInt32, Sendable, CaseIterable {
         }
     }
 
-    /// True when nothing was accepted and the same frame may be sent again.
+    /// Whether nothing was accepted and the same frame may be sent again.
     package var isRetryable: Bool { self == .requestPending || self == .busy || self == .storeFailed }
 }
 
-/// Why a Publish frame was refused before it reached a device.
+/// The reason for refusing a Publish frame before it reaches a device.
 package struct NativePublishFault: Error, Sendable, Equatable {
     package var code: PublishResultCode
     package var reason: String
@@ -96,9 +100,9 @@ package struct NativePublish {
     }
 }
 
-/// What the publishes of one sender need of its app, in an object of the sender's own.
+/// A sender's own copy of its app's fields.
 ///
-/// The app itself is shared by all loops: counting its uses with each message would pass its memory to and fro between them.
+/// All loops share the app. Reference counting it for each message would cause cache contention between them.
 package final class NativeSender {
     package let appKey: AppKey
     let defaultTimeToLive: Int64
@@ -113,9 +117,7 @@ package final class NativeSender {
     func bucket(of cid: DeviceID) -> Bucket { Bucket(prefix: bucketPrefix, cid: cid) }
 }
 
-/// Turns Publish frames into commands.
-///
-/// One a loop, confined to it.
+/// Converts Publish frames to commands; confined to one event loop.
 package final class NativePublisher {
     private let random: RandomWords
     private let parser = JSONParser(byteLimit: Limits.nativeAPNsByteCount)
@@ -126,11 +128,11 @@ package final class NativePublisher {
 
     package init(random: RandomWords = RandomWords()) { self.random = random }
 
-    /// Checks a frame and calls `body` with its command, whose pointers die when `body` returns.
+    /// Checks a frame and calls `body` with its command, whose pointers are valid only during the call.
     ///
-    /// Without an alert and without `apns` no JSON is touched and nothing is allocated, unless each push wakes the app.
-    /// `body` must not call this publisher again: the rendered bytes are lent from its one buffer. It also learns whether
-    /// the APNs body has the ids alone, since the payload does not fit or is no text.
+    /// A frame without an alert and `apns` causes no JSON work and no allocation, unless the template wakes the app for each
+    /// push. `body` must not call this publisher, because the rendered bytes are in its only buffer. `isIDsOnly` means that the
+    /// APNs body has only the ids, because the payload is too large or is not text.
     package func withCommand<Result>(
         _ publish: NativePublish, sender: NativeSender, origin: Origin, now: GatewayTime,
         _ body: (PublishCommand, _ isIDsOnly: Bool) -> Result
@@ -141,7 +143,7 @@ package final class NativePublisher {
         do throws(GetuiFault) {
             content = try render(publish, task: task, template: sender.template)
             let timeToLive = publish.hasTimeToLive ? publish.timeToLive : sender.defaultTimeToLive
-            // A body without an alert shows no text by design: no strategy refuses it.
+            // A body without an alert intentionally shows no text, so no strategy refuses it.
             let isSilent = content?.alertTitle.isEmpty == true && content?.alertBody.isEmpty == true
             if isSilent { try VendorOmission.check(content?.omission, strategy, timeToLive: timeToLive) }
             if let shown = content, shown.omission == nil, !shows(shown, publish) { content?.omission = .notification }
@@ -156,7 +158,7 @@ package final class NativePublisher {
             key = requestKey(app: sender.appKey, endpoint: "publish", requestID: publish.requestID)
             digest = requestDigest(publish)
         }
-        // What the publisher says of the alert wins over what its APNs object says.
+        // The frame's alert takes precedence over that of its APNs object.
         let hasAlert = publish.alertTitle.count > 0 || publish.alertBody.count > 0
         let none = UnsafeRawBufferPointer(start: nil, count: 0)
         let title = hasAlert ? publish.alertTitle : content?.alertTitle ?? none
@@ -182,7 +184,7 @@ package final class NativePublisher {
         }
     }
 
-    /// Whether the alert shows the texts that the live channel carries.
+    /// Whether the alert shows the texts of the live channel.
     private func shows(_ content: APNsContent, _ publish: NativePublish) -> Bool {
         let hasAlert = publish.alertTitle.count > 0 || publish.alertBody.count > 0
         return !hasAlert
@@ -245,7 +247,7 @@ package final class NativePublisher {
         return template.wakesApp ? try renderer.renderWakeUp(beside: ios, into: &writer) : nil
     }
 
-    /// Over every field that the publisher chose, each led by its length.
+    /// Returns a digest of every field chosen by the publisher, each with its length.
     private func requestDigest(_ publish: NativePublish) -> UInt64 {
         digestInput.removeAll(keepingCapacity: true)
         let ttl = publish.hasTimeToLive ? publish.timeToLive : .min

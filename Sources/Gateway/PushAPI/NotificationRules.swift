@@ -1,5 +1,5 @@
-// Getui's rules for `push_message.notification`. iOS never shows one; it is checked as Getui checks it, and its JSON
-// travels as the message's payload.
+// Getui's rules for `push_message.notification`. iOS does not show this object. It is validated as Getui does, and its JSON is
+// the message's payload.
 
 internal import JSON
 internal import TextForms
@@ -36,14 +36,14 @@ enum NotificationRules {
         try check("badge_add_num", in: 1...2_147_483_647, notification["badge_add_num"])
     }
 
-    /// Keys that say how Android shows a notification, besides its title and body.
+    /// The keys, besides title and body, that control an Android notification's appearance.
     private static let presentation: [StaticString] = [
         "title", "body", "click_type", "logo", "logo_url", "channel_id", "channel_name", "channel_level", "ring_name",
         "badge_add_num", "notify_id", "thread_id", "category", "redisplay_freq", "redisplay_duration", "want",
         "slot_type",
     ]
 
-    /// Whether an alert of this title and body shows all that a notification says.
+    /// Whether an alert with this title and body shows everything in a notification.
     static func isShown(
         _ notification: JSONValue, title: UnsafeRawBufferPointer, body: UnsafeRawBufferPointer, _ numbers: NumberTexts
     ) -> Bool {

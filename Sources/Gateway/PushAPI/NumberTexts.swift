@@ -1,12 +1,12 @@
-// Getui's PHP SDK puts into JSON what its caller handed over: a caller without types names an alias 12345.
+// Getui's PHP SDK encodes values with the types of its caller, so an alias may arrive as the number 12345.
 internal import JSON
 
-/// Integers written out where a text is expected.
+/// Decimal texts of integers that are sent in place of strings.
 ///
-/// Texts stay where they are in the parsed document; digits go into a ring of slots, one message needs a few of them.
+/// Strings stay in the parsed document. Digits are written into a ring of slots, of which one message needs only a few.
 final class NumberTexts {
     private static let slotCount = 64
-    /// Of the longest 64-bit integer: twenty digits.
+    /// The length of the longest 64-bit integer: twenty digits.
     private static let slotByteCount = 20
 
     private let memory = UnsafeMutableRawBufferPointer.allocate(
@@ -15,9 +15,9 @@ final class NumberTexts {
 
     deinit { memory.deallocate() }
 
-    /// A text's bytes, or an integer's digits; `nil` for anything else.
+    /// Returns a text's bytes or an integer's digits; `nil` for anything else.
     ///
-    /// Digits stand until sixty-three other numbers have been written out.
+    /// Digits stay valid until sixty-three other numbers were converted.
     func bytes(of value: JSONValue) -> UnsafeRawBufferPointer? {
         if let text = value.stringBytes { return text }
         if let text = value.longIntegerText { return text }

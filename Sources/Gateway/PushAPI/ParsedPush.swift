@@ -1,22 +1,22 @@
 package import Delivery
 package import Wire
 
-/// One message for one device, parsed and validated, with bytes of its own: it may cross to the device's loop.
+/// A parsed and validated message for one device; it has its own copy of all bytes, so it can be sent to another loop.
 package struct ParsedPush: Sendable {
     package let address: DeviceAddress
     package let task: TaskID
     package let content: MessageContent
-    /// The place in `msg_list`; 0 for a single push.
+    /// The index in `msg_list`; 0 for a single push.
     package let itemIndex: Int
     let messageDigest: UInt64
     let requestKey: (UInt64, UInt64)
     let requestDigest: UInt64
 
     package var strategy: Strategy { content.strategy }
-    /// Milliseconds from acceptance; 0: one live attempt; −1: no offline storage.
+    /// The time in milliseconds from acceptance; 0 for one live attempt; −1 for no offline storage.
     package var timeToLive: Int64 { content.timeToLive }
 
-    /// Calls `body` with the command; its pointers die when `body` returns.
+    /// Calls `body` with the command, whose pointers are valid only during the call.
     package func withCommand<Result>(origin: Origin, _ body: (PublishCommand) throws -> Result) rethrows -> Result {
         var target = MessageContent.Target(
             origin: origin, app: address.app, bucket: address.bucket, cid: address.cid, task: task,
@@ -29,7 +29,7 @@ package struct ParsedPush: Sendable {
     }
 }
 
-/// How a push was asked for, which decides how it is answered.
+/// The kind of push request, which determines the format of the answer.
 package struct PushForm: Sendable {
     package enum Kind: Sendable, Equatable { case single, alias, batch(isAsync: Bool) }
 
@@ -38,7 +38,7 @@ package struct PushForm: Sendable {
         package var itemIndex: Int
         package var code: GetuiCode
         package var message: String
-        /// One device of an alias; without it the whole item is refused.
+        /// The refused device of an alias; `nil` if the whole item is refused.
         package var cid: DeviceID?
         package init(itemIndex: Int, code: GetuiCode, message: String, cid: DeviceID? = nil) {
             (self.itemIndex, self.code, self.message, self.cid) = (itemIndex, code, message, cid)

@@ -5,8 +5,7 @@ internal import Directory
 internal import JSON
 internal import Wire
 
-// Broadcasts: to all devices of an app, to those with certain tags, to those with one tag; and pushes to named devices
-// under a condition on their tags.
+// Broadcasts to all devices of an app, by tag conditions or by one tag; and pushes to named devices under a tag condition.
 extension PublicAPI {
     // MARK: Broadcasts
 
@@ -126,7 +125,7 @@ extension PublicAPI {
         return .campaign(.list(call))
     }
 
-    /// Reads `cid_by_tag`: a device that cannot be read is refused by itself.
+    /// Parses `cid_by_tag`; an invalid device is refused without affecting the others.
     private func candidates(
         _ value: JSONValue?, app: App
     ) throws(GetuiFault) -> (candidates: [TagCandidate], refused: [RefusedTarget]) {

@@ -6,11 +6,13 @@ internal import JSON
 internal import TextForms
 internal import Wire
 
-// Lists: a message is stored once and then sent to many; and pushes to aliases, which may name several devices.
+// Lists, whose message is stored once and then sent to many devices; and pushes to aliases, which may have several devices.
 extension PublicAPI {
     // MARK: list/message
 
-    /// The audience, which PHP's SDK sends as `"all"`, is not looked at.
+    /// Parses `list/message`.
+    ///
+    /// The audience is ignored; the PHP SDK sends `"all"`.
     func createList(_ request: APIRequest, app: App, now: GatewayTime) throws(GetuiFault) -> PublicAction {
         let body = try parameters(request, .newList)
         var key: (UInt64, UInt64) = (0, 0)
@@ -33,7 +35,7 @@ extension PublicAPI {
         return create(record, key: key, request, app: app)
     }
 
-    /// The creation of a task for a request that was read.
+    /// Returns the creation of a task for a parsed request.
     func create(_ record: TaskRecord, key: (UInt64, UInt64), _ request: APIRequest, app: App) -> PublicAction {
         let content = record.content
         let note = content.strategy.fallbackReason(
@@ -100,7 +102,7 @@ extension PublicAPI {
         return .campaign(.list(call))
     }
 
-    /// What every list call says besides its audience.
+    /// Parses the fields of a list call, except its audience.
     func listCall(_ body: JSONValue?, app: App, digest: UnsafeRawBufferPointer) throws(GetuiFault) -> ListCall {
         guard let text = body?["taskid"] else { throw .null("taskid") }
         guard let bytes = text.stringBytes else { throw .type("taskid") }
@@ -126,7 +128,7 @@ extension PublicAPI {
         return flag
     }
 
-    /// The list in `audience` under a name, neither empty nor too long.
+    /// Returns a list in `audience`, after a check that it is neither empty nor too long.
     private func audience(_ audience: JSONValue?, _ name: StaticString, app: App) throws(GetuiFault) -> JSONValue {
         guard let audience else { throw .null("audience") }
         guard audience.hasContent else { throw .empty("audience") }
@@ -142,13 +144,13 @@ extension PublicAPI {
 
     private static func alias(_ value: JSONValue) throws(GetuiFault) -> String {
         guard value.kind != .unreadable else { throw .unreadable("alias") }
-        // A number, too, as when the alias is bound.
+        // Numbers are accepted, as when an alias is bound.
         guard let text = value.lenientText else { throw .type("alias") }
         guard !text.isEmpty else { throw .empty("alias") }
         guard text.utf8.count <= Limits.aliasByteCount, text.unicodeScalars.count < 40 else {
             throw .invalid("alias", "fewer than 40 characters")
         }
-        // As where it is bound: a zero character would name another type's alias.
+        // As for binding: a zero character would produce the name of an alias with a type.
         guard NameRules.isAlias(text) else { throw .invalid("alias", "letters, digits, _ and Chinese characters") }
         return text
     }
@@ -203,7 +205,7 @@ extension PublicAPI {
             app: app.key, text: try Self.alias(first), type: try aliasType(audience["alias_type"]))
         let settings = try PushSettings(
             body?["settings"], app: app, scope: .alias, now: now, callerOffset: callerOffset)
-        // It may reach ten devices, each once, so it is a list as far as tasks go.
+        // The alias may have ten devices, each reached once, so the task is a list.
         let task = TaskID(kind: .list, now: now, random: random).marked(with: alias)
         let content = try messages.content(body, app: app, task: task, settings: settings, itemIndex: itemIndex)
         let key = requestKey(app: app.key, endpoint: endpoint, requestID: requestID)
@@ -215,7 +217,7 @@ extension PublicAPI {
             ownKey: CallKey(high: own.0, low: own.1), digest: digest, itemIndex: itemIndex)
     }
 
-    /// `msg_list` and `is_async` of a batch.
+    /// Parses `msg_list` and `is_async` of a batch.
     func batchItems(_ body: JSONValue?, app: App) throws(GetuiFault) -> (list: JSONValue, isAsync: Bool) {
         guard let list = body?["msg_list"] else { throw .null("msg_list") }
         guard list.kind == .array || list.isEmptyContainer else { throw .type("msg_list") }

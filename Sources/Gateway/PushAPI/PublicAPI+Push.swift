@@ -3,9 +3,8 @@ package import Delivery
 internal import JSON
 internal import Wire
 
-// Pushes.
 extension PublicAPI {
-    /// `POST /push/single/cid`.
+    /// Parses `POST /push/single/cid`.
     func pushSingle(_ request: APIRequest, app: App, now: GatewayTime) throws(GetuiFault) -> PublicAction {
         let body = try parameters(request, .pushToDevice)
         let digest = SHA256.digest(request.body).words.0
@@ -14,7 +13,7 @@ extension PublicAPI {
         return .push([push], PushForm(kind: .single, notes: messages.notes))
     }
 
-    /// The same for an operator, whose right to the app was looked at.
+    /// Parses the same body for an operator whose permission was checked.
     package func push(_ request: APIRequest, app: App, now: GatewayTime) -> PublicAction {
         messages.begin()
         do throws(GetuiFault) {
@@ -24,7 +23,7 @@ extension PublicAPI {
         }
     }
 
-    /// `POST /push/single/batch/cid`: every item stands on its own; a bad one does not spoil the others.
+    /// Parses `POST /push/single/batch/cid`; an invalid item does not affect the others.
     func pushBatch(_ request: APIRequest, app: App, now: GatewayTime) throws(GetuiFault) -> PublicAction {
         let (list, isAsync) = try batchItems(try parameters(request, .batch), app: app)
         var form = PushForm(kind: .batch(isAsync: isAsync))
@@ -34,7 +33,7 @@ extension PublicAPI {
         for (index, item) in list.elements.enumerated() {
             do throws(GetuiFault) {
                 guard item.kind == .object else { throw .type("msg_list") }
-                // The item's own content, so that an item keeps its identity when a retry groups items differently.
+                // The digest covers only the item, so a retry may group items differently.
                 canonical.removeAll()
                 canonical.value(item)
                 let digest = SHA256.digest(canonical.bytes).words.0
@@ -52,7 +51,7 @@ extension PublicAPI {
         return .push(pushes, form)
     }
 
-    /// `GET /user/status/{c1,c2…}`.
+    /// Parses `GET /user/status/{c1,c2…}`.
     func statusQuery(_ segment: ArraySlice<UInt8>, app: App) throws(GetuiFault) -> StatusQuery {
         var query = StatusQuery()
         var seen = Set<DeviceID>()
@@ -72,10 +71,10 @@ extension PublicAPI {
     }
 }
 
-/// Whose status is asked for.
+/// The devices whose status is requested.
 package struct StatusQuery: Sendable {
     package var devices: [DeviceAddress] = []
-    /// What was asked for and cannot be a cid.
+    /// Requested texts that are not a cid.
     package var unknown: [String] = []
     package init() {}
 }

@@ -2,7 +2,6 @@ internal import Delivery
 internal import TextForms
 internal import Wire
 
-// Reports.
 extension PublicAPI {
     func report(
         _ endpoint: PublicEndpoint, _ request: APIRequest, _ path: RequestPath, app: App, now: GatewayTime
@@ -31,14 +30,14 @@ extension PublicAPI {
             today: now / 86_400_000, notes: messages.notes)
     }
 
-    /// A query parameter that is a day, since 1970.
+    /// Parses a query parameter as a day since 1970.
     private func day(_ name: String, of request: APIRequest) throws(GetuiFault) -> Int64? {
         guard let text = queryValue(name, of: request.target), !text.isEmpty else { return nil }
         guard let date = CivilDate(text), date.year >= 1970 else { throw .invalid(name, "yyyy-MM-dd") }
         return Int64(date.daysSince1970)
     }
 
-    /// Notes Getui's parameter that asks for numbers by the brand of Android phones.
+    /// Notes Getui's parameter for numbers by Android brand, which is ignored.
     private func noteBrands(_ request: APIRequest) throws(GetuiFault) {
         switch queryValue("needGetuiByBrand", of: request.target)?.lowercased() {
         case nil, "", "false", "0": break
@@ -80,9 +79,9 @@ extension PublicAPI {
         return query
     }
 
-    /// A day that is over.
+    /// Parses a past day.
     ///
-    /// One longer ago than reports reach is no mistake of the caller's: the tests of Getui's PHP SDK ask for one.
+    /// A day older than the reports is not an error, because the tests of Getui's PHP SDK request one.
     private func dayQuery(
         _ text: String, app: App, isAboutUsers: Bool, now: GatewayTime
     ) throws(GetuiFault) -> DayReportQuery {
@@ -96,7 +95,7 @@ extension PublicAPI {
     }
 }
 
-/// The first parameter behind the path's question mark whose name is not among `known`, as it was sent.
+/// Returns the first query parameter whose name is not among `known`.
 func unknownQueryName(in target: UnsafeRawBufferPointer, known: [StaticString]) -> String? {
     guard let mark = target.firstIndex(of: UInt8(ascii: "?")) else { return nil }
     for part in target[(mark + 1)...].split(separator: UInt8(ascii: "&")) {
@@ -106,7 +105,7 @@ func unknownQueryName(in target: UnsafeRawBufferPointer, known: [StaticString]) 
     return nil
 }
 
-/// The value of a parameter behind the path's question mark, percent-decoded; `nil` when it is not there.
+/// Returns the percent-decoded value of a query parameter; `nil` if it is absent.
 func queryValue(_ name: String, of target: UnsafeRawBufferPointer) -> String? {
     guard let mark = target.firstIndex(of: UInt8(ascii: "?")) else { return nil }
     for part in target[(mark + 1)...].split(separator: UInt8(ascii: "&")) {

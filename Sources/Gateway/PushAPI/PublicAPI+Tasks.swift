@@ -1,7 +1,7 @@
 internal import Delivery
 internal import Wire
 
-// What is asked about one task.
+// Calls about one task.
 extension PublicAPI {
     func taskAction(_ endpoint: PublicEndpoint, _ path: RequestPath, app: App) throws(GetuiFault) -> CampaignAction {
         switch endpoint {

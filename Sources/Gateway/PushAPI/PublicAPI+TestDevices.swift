@@ -1,4 +1,4 @@
-// Getui's calls about test devices, and the one that binds other vendors' device tokens.
+// Getui's calls about test devices, and the call that binds device tokens of other vendors.
 
 internal import Delivery
 internal import Directory
@@ -67,7 +67,7 @@ extension PublicAPI {
             }
             let item = TestDeviceRequest.Item(
                 place: DevicePlace(cid: cid, bucket: app.bucket(of: cid)), remark: remark)
-            // Of several items for one cid the last one counts.
+            // The last of several items for one cid is used.
             if let place = places[cid] {
                 devices[place] = item
             } else {
@@ -75,12 +75,12 @@ extension PublicAPI {
                 devices.append(item)
             }
         }
-        // No item of the list can be read: the answer is that of a single device.
+        // If all items are invalid, the answer is the same as for a single device.
         if devices.isEmpty, let fault { throw fault }
         return TestDeviceRequest(app: app.key, work: .add(devices), notCIDs: notCIDs)
     }
 
-    /// The members of `cid_list`, at most as many as an app may have test devices.
+    /// Returns the members of `cid_list`, up to an app's limit of test devices.
     private func items(_ body: JSONValue?) throws(GetuiFault) -> [JSONValue] {
         guard let list = body?["cid_list"] else { throw .null("cid_list") }
         guard list.kind == .array || list.isEmptyContainer else { throw .type("cid_list") }
@@ -95,7 +95,7 @@ extension PublicAPI {
         return items
     }
 
-    /// - Returns: `nil` for a text that is no cid.
+    /// - Returns: `nil` for a text that is not a cid.
     private func cid(_ body: JSONValue?) throws(GetuiFault) -> DeviceID? {
         guard let value = body?["cid"] else { throw .null("cid") }
         guard let bytes = value.stringBytes else { throw .type("cid") }
@@ -130,7 +130,7 @@ extension PublicAPI {
 
     // MARK: Device tokens
 
-    /// A member of `dt_list`.
+    /// Parses a member of `dt_list`.
     private func deviceToken(_ element: JSONValue) throws(GetuiFault) -> (cid: String, token: String) {
         guard element.kind == .object else { throw .type("dt_list") }
         try messages.check(element, .deviceToken, of: parser)
@@ -144,8 +144,8 @@ extension PublicAPI {
 
     /// Answers `POST /user/bind_dt/{type}`.
     ///
-    /// No channel but the live one and APNs exists here, and APNs's tokens come from the devices themselves. So nothing
-    /// is bound, and each item that was to be is named as failed, in the way of this call.
+    /// Longwire has only the live channel and APNs, whose tokens come from the devices. No token is bound, and each item is
+    /// reported as failed in the format of this call.
     func bindDeviceTokens(
         _ request: APIRequest, _ type: ArraySlice<UInt8>, app: App
     ) throws(GetuiFault) -> APIResponse {
@@ -163,7 +163,7 @@ extension PublicAPI {
             do throws(GetuiFault) {
                 let (cid, token) = try deviceToken(element)
                 readCount += 1
-                // An empty token unbinds, and what is bound nowhere is unbound already.
+                // An empty token unbinds, which has already succeeded if no token is bound.
                 if !token.isEmpty { failed.append((cid, token)) }
             } catch {
                 fault = fault ?? error

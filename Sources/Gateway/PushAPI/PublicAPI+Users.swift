@@ -1,4 +1,4 @@
-// Getui's calls about users: aliases, tags, blacklist, badge, status, detail, counts; and the push to an alias.
+// Getui's calls about users: aliases, tags, blacklist, badge, status, detail and counts.
 
 internal import Quotas
 internal import Cryptography
@@ -36,7 +36,7 @@ extension PublicAPI {
         case .addTag: return try tagBatch(request, path[5], app: app, adds: true)
         case .removeTag: return try tagBatch(request, path[5], app: app, adds: false)
         case .blacklist, .unblacklist:
-            // A body says nothing here; one that is no JSON is refused all the same.
+            // The body is ignored, but invalid JSON is refused.
             _ = try parameters(request, .blacklist)
             return try each(
                 path[5], app: app, limit: userLimits.blacklistDevices, .setBlacklisted(endpoint == .blacklist),
@@ -57,21 +57,21 @@ extension PublicAPI {
 
     // MARK: Names
 
-    /// `alias` and `alias_type` of one object.
+    /// Parses `alias` and `alias_type` of one object.
     private func alias(of item: JSONValue, app: App) throws(GetuiFault) -> AliasName {
         guard let value = item["alias"] else { throw .null("alias") }
         guard let text = value.lenientText else { throw .type("alias") }
         return try alias(text, type: aliasType(item["alias_type"]), app: app)
     }
 
-    /// `alias_type` of a body's object: an app's own kind of alias; empty when there is none.
+    /// Parses `alias_type`, an app-defined kind of alias; empty if absent.
     func aliasType(_ value: JSONValue?) throws(GetuiFault) -> String {
         guard let value = value?.given else { return "" }
         guard let text = value.lenientText else { throw .type("alias_type") }
         return try checked(aliasType: text)
     }
 
-    /// The query parameter `alias_type`.
+    /// Parses the query parameter `alias_type`.
     private func aliasType(of request: APIRequest) throws(GetuiFault) -> String {
         try checked(aliasType: queryValue("alias_type", of: request.target) ?? "")
     }
@@ -111,7 +111,7 @@ extension PublicAPI {
 
     // MARK: Devices
 
-    /// Cids joined by commas; what is none is answered beside those that are.
+    /// Parses comma-separated cids; invalid ones are returned separately.
     private func devices(
         _ segment: ArraySlice<UInt8>, app: App, limit: Int
     ) throws(GetuiFault) -> (places: [DevicePlace], notCIDs: [String]) {
@@ -129,7 +129,7 @@ extension PublicAPI {
         var textCount = 0
         for (index, element) in value.elements.enumerated() {
             if element.kind == .string { textCount += 1 }
-            // A member without a text is named by its digits or by its place.
+            // A member that is not a text is named by its digits or its index.
             try list.add(Array((element.lenientText ?? "cid[\(index)]").utf8)[...])
         }
         guard textCount > 0 || value.isEmptyContainer else { throw .type("cid") }
@@ -181,7 +181,7 @@ extension PublicAPI {
                 continue
             }
             let item = AliasItem(device: DevicePlace(cid: cid, bucket: app.bucket(of: cid)), name: name)
-            // A device has one alias of each type: of several items for one the last counts.
+            // A device has one alias of each type, so the last of several items is used.
             let held = HeldType(cid: cid, type: name.type)
             if binds, let place = places[held] {
                 items[place] = item
@@ -200,7 +200,7 @@ extension PublicAPI {
         return user
     }
 
-    /// A member of `data_list`.
+    /// Parses a member of `data_list`.
     private func pair(_ element: JSONValue, app: App) throws(GetuiFault) -> (cid: String, name: AliasName) {
         guard element.kind == .object else { throw .type("data_list") }
         try messages.check(element, .aliasItem, of: parser)
@@ -231,12 +231,12 @@ extension PublicAPI {
                 guard let text else { throw .type("custom_tag") }
                 tag = try self.tag(text, app: app)
             } catch {
-                // All tags are replaced or none; the caller must know which to mend.
+                // Either all tags are replaced or none, so the error names the invalid one.
                 var fault = error
                 fault.message += ": custom_tag[\(count - 1)] \((text ?? "").prefix(64))"
                 throw fault
             }
-            // Tags are a set.
+            // Repeated tags count once.
             guard seen.insert(tag).inserted else { continue }
             characters += tag.text.unicodeScalars.count
             guard tags.count < userLimits.tagsPerDevice else {
@@ -261,7 +261,7 @@ extension PublicAPI {
             devices: places.map(\.cid), notCIDs: notCIDs)
     }
 
-    /// "+1", "-1", "5", as text or as a number; a sign makes it a change.
+    /// Parses "+1", "-1" or "5", as text or number; a sign makes it a change.
     private func badge(_ value: JSONValue?) throws(GetuiFault) -> BadgeChange {
         guard let value else { throw .null("badge") }
         guard let text = value.lenientText else { throw .type("badge") }
@@ -281,13 +281,13 @@ extension PublicAPI {
     }
 }
 
-/// A device's one alias of a type.
+/// The key of a device's alias: each device has one alias of each type.
 private struct HeldType: Hashable {
     let cid: DeviceID
     let type: UInt64
 }
 
-/// Cids as a caller lists them: without repetitions, up to a limit.
+/// Cids from a request, without repetitions and up to a limit.
 private struct DeviceList {
     let app: App
     let limit: Int

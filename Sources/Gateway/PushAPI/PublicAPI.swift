@@ -1,4 +1,4 @@
-// The push listener's API: Getui's REST V2, first part.
+// The push listener's API, compatible with version 2 of Getui's HTTP API.
 
 internal import Cryptography
 package import Quotas
@@ -6,72 +6,69 @@ package import Delivery
 internal import JSON
 package import Wire
 
-/// What the gateway is to do about one request on the push listener.
+/// The gateway's action for a request on the push listener.
 package enum PublicAction {
     case respond(APIResponse)
-    /// Hand each message to its device's loop; when all are answered, `PushAnswer.render`.
+    /// Publishes each message on its device's loop; answered with `PushAnswer.render` after the last outcome.
     case push([ParsedPush], PushForm)
-    /// Ask each device's loop; then `StatusAnswer.render`.
+    /// Asks each device's loop; answered with `StatusAnswer.render`.
     case userStatus(StatusQuery)
-    /// Run the operation, after the quota if it is counted; then `UserAnswer.render`.
+    /// Checks the quota, if the request is counted, then runs the operation; answered with `UserAnswer.render`.
     case users(UserRequest)
-    /// Ask the keeper of the test devices; then `TestDeviceAnswer.render`.
+    /// Asks the owner of the test devices; answered with `TestDeviceAnswer.render`.
     case testDevices(TestDeviceRequest)
     /// Tasks of several messages, and reports.
     case campaign(CampaignAction)
-    /// Remember durably that this token is void, tell all loops, then answer.
+    /// Revokes the token durably and on all loops, then answers.
     case revokeToken(TokenID, of: AppKey, APIResponse)
-    /// Ask the device's loop to record the events; then `ReceiptRequest.answer`.
+    /// Asks the device's loop to record the events; answered with `ReceiptRequest.answer`.
     case receipt(ReceiptRequest)
-    /// Answer with a new token, as soon as the key that signs it is durable.
+    /// Answers with a new token once its signing key is durable.
     case token(APIResponse)
     case check
-    /// Ask whether there is such an app, and handle the request again; if there is none, this is the answer.
+    /// Looks the app up and handles the request again; the response is the answer if the app does not exist.
     case unlistedApp(APIResponse)
     case healthz
     case readyz
 }
 
-/// Counts what apps use, over all loops.
+/// Counts the apps' use of rate limits, over all loops.
 package protocol RateLimiting: AnyObject {
     func take(_ kind: RateKind, app: AppKey, limits: RateLimits, now: GatewayTime) -> RateLimiter.Verdict
-    /// True when `take` would refuse; counts nothing.
+    /// Returns whether `take` would refuse; counts nothing.
     func isSpent(_ kind: RateKind, app: AppKey, limits: RateLimits, now: GatewayTime) -> Bool
-    /// Counts a receipt from a network address; false when that has had `limit` (0: no bound) of the app's in this minute.
+    /// Counts a receipt from a network address; returns `false` if the address has reached `limit` (0 for none) in this minute.
     func takeReceipt(from network: UInt64, app: AppKey, limit: Int, now: GatewayTime) -> Bool
 }
 
-/// Turns requests into actions.
-///
-/// One a loop, confined to it.
+/// Parses requests into actions; confined to one event loop.
 package final class PublicAPI {
-    /// Replaced at a reload.
+    /// Replaced at each reload.
     package var registry: AppRegistry
-    /// An app that is not listed may be one that another gateway has just made.
+    /// Whether an unknown app may have just been created on another gateway.
     package var mayMissApps = false
-    /// Replaced at a reload.
+    /// Replaced at each reload.
     package var userLimits = UserLimits()
     /// Replaced when a token is revoked.
     package var tokens: TokenAuthority { didSet { cache.removeAll() } }
     let random: RandomWords
     let parser = JSONParser()
     var messages: MessageParser
-    /// The machine's clock less gateway time.
+    /// The machine's clock minus gateway time, in milliseconds.
     ///
-    /// A business server signs with its own machine's time, since no answer has the gateway's time.
+    /// A business server signs with its own clock, because no answer contains gateway time.
     package var clockOffset: Int64 = 0 { didSet { messages.callerOffset = callerOffset } }
-    /// The machine's clock stands so far ahead that it may be the wrong one of the two: a sign with either time counts.
+    /// Whether the machine's clock is too far ahead to be trusted; signatures with either time are then accepted.
     package var isClockDoubted = false { didSet { messages.callerOffset = callerOffset } }
-    /// The offset of callers' clocks from gateway time, in milliseconds, taken from the machine's clock.
+    /// The estimated offset of callers' clocks from gateway time, in milliseconds; it is taken from the machine's clock.
     ///
-    /// Small offsets count as 0,
-    /// and so does any offset while the machine's clock is doubted.
+    /// It is 0 for a small offset and while the machine's clock is not trusted.
     var callerOffset: Int64 { isClockDoubted || abs(clockOffset) <= Limits.clockNoise ? 0 : clockOffset }
-    /// What apps have used of their rates; `nil`: nothing is counted.
+    /// The use of rate limits; `nil` to count nothing.
     package var rates: (any RateLimiting)?
     private var cache = TokenCache()
     private var lastToken = LastToken()
-    /// The app whose token the request has that was handled last; `nil`: none of an app.
+    /// The app whose token authenticated the last request; `nil` if there was none.
     package private(set) var provenApp: AppKey?
 
     package init(registry: AppRegistry, tokens: TokenAuthority, random: RandomWords = RandomWords()) {
@@ -79,7 +76,7 @@ package final class PublicAPI {
         messages = MessageParser()
     }
 
-    /// Never traps and never throws: whatever the bytes are, there is an answer.
+    /// Returns an action for any input; never traps or throws.
     package func handle(_ request: APIRequest, now: GatewayTime) -> PublicAction {
         provenApp = nil
         do throws(GetuiFault) {
@@ -140,7 +137,7 @@ package final class PublicAPI {
         case .authenticate: return .token(try authenticate(request, appID: path.text(1), now: now))
         case .revokeToken: return try revoke(path[3], appID: path.text(1), now: now)
         case .receipt: return .receipt(try receipt(request, appID: path.text(1), now: now))
-        // Getui's Java SDK reports its own health here; there is nothing to do with it.
+        // Getui's Java SDK reports its own health here, which is ignored.
         case .uploadLog: return .respond(.getui(.ok))
         case .check: return .check
         case .healthz: return .healthz
@@ -148,14 +145,14 @@ package final class PublicAPI {
         }
     }
 
-    /// Refuses a parameter that the call does not have: passing over one could answer another question, or reach others.
+    /// Refuses unknown parameters; ignoring one could answer a different question or reach other devices.
     private func checkQuery(_ request: APIRequest, of endpoint: PublicEndpoint) throws(GetuiFault) {
         if let name = unknownQueryName(in: request.target, known: endpoint.queryNames) {
             throw .invalid(name, "the call has no such parameter")
         }
     }
 
-    /// The app of the path, when the token belongs to it.
+    /// Returns the app of the path if the token belongs to it, and counts a call.
     func authenticated(
         _ request: APIRequest, _ path: RequestPath, now: GatewayTime
     ) throws(GetuiFault) -> App {
@@ -164,7 +161,7 @@ package final class PublicAPI {
         return app
     }
 
-    /// The same without counting a call.
+    /// Returns the app of the path if the token belongs to it, without counting a call.
     func identified(
         _ request: APIRequest, _ path: RequestPath, now: GatewayTime
     ) throws(GetuiFault) -> App {
@@ -181,7 +178,7 @@ package final class PublicAPI {
         return app
     }
 
-    /// In whose name a request is sent, without handling it: of an app that its path names, and whether its token proves it.
+    /// Returns the app in the request's path, and whether its token is valid, without handling the request.
     package func caller(of request: APIRequest, now: GatewayTime) -> (app: AppKey?, isProven: Bool) {
         let path = RequestPath(request.target)
         guard path.count > 1 else { return (nil, false) }
@@ -192,13 +189,13 @@ package final class PublicAPI {
         }
     }
 
-    /// Whether the request has a token that a gateway with this one's key made for the app.
+    /// Whether the request has a token for the app that was issued with this gateway's key.
     func isOwnToken(_ request: APIRequest, appID: String) -> Bool {
         guard let token = request.token.flatMap({ lastToken.parse($0) }) else { return false }
         return token.app == AppKey(appID: appID) && tokens.isAuthentic(token)
     }
 
-    /// The app of a call that needs no token.
+    /// Returns the app of a call that needs no token.
     func served(_ appID: String) throws(GetuiFault) -> App {
         if let app = registry[appID] { return app }
         if registry.known(appID) != nil { throw .invalid("appId", "the app is disabled") }
@@ -206,7 +203,7 @@ package final class PublicAPI {
         throw .invalid("appId").ofUnlistedApp
     }
 
-    /// Counts one use of a rate, or refuses it with Getui's code.
+    /// Counts one use of a rate limit; throws Getui's fault if the limit is reached.
     func take(_ kind: RateKind, _ app: App, now: GatewayTime) throws(GetuiFault) {
         guard let rates, app.rates.perMinute(kind) > 0 || app.rates.perDay(kind) > 0 else { return }
         let verdict = rates.take(kind, app: app.key, limits: app.rates, now: now)
@@ -216,7 +213,7 @@ package final class PublicAPI {
             throw GetuiFault(code: .authenticationRate, message: "authentications of this minute are used up")
         case .call: throw GetuiFault(code: .callRate, message: "calls of this minute are used up")
         case .receipt: throw .receiptsSpent
-        // Bounded by the operator's limits, once the request is known to be sound (`UserAnswer.refused`).
+        // Limited by the operator's settings after the request was validated (`UserAnswer.refused`).
         case .tagChange, .tagQuery: return
         case .broadcast, .tagBroadcast:
             throw verdict == .minuteExceeded
@@ -235,7 +232,8 @@ package final class PublicAPI {
         }
     }
 
-    /// The body as JSON, held to its table; `nil` for none, for `null` and for `[]`, which all mean "no parameters".
+    /// Returns the body as JSON, checked against its table; an absent body, `null` and `[]` all return `nil`, for "no
+    /// parameters".
     func parameters(_ request: APIRequest, _ table: FieldTable) throws(GetuiFault) -> JSONValue? {
         let body = try document(request)
         try messages.check(body, table, of: parser)
@@ -257,9 +255,9 @@ package final class PublicAPI {
 
 // Authentication.
 extension PublicAPI {
-    /// `POST /auth`.
+    /// Answers `POST /auth`.
     ///
-    /// The header `token` is not looked at: Getui's PHP SDK sends its stale one.
+    /// The header `token` is ignored, because Getui's PHP SDK sends an expired one.
     private func authenticate(_ request: APIRequest, appID: String, now: GatewayTime) throws(GetuiFault) -> APIResponse
     {
         let body = try parameters(request, .authentication)
@@ -271,7 +269,7 @@ extension PublicAPI {
         guard let signBytes = sign.stringBytes else { throw .type("sign") }
         guard appKeyBytes.elementsEqual(app.appKey.utf8) else { throw .invalid("appkey") }
 
-        // The sign covers the timestamp as it was written, be it a number or a string.
+        // The signature covers the timestamp as sent, either number or string.
         let timestampText: String
         switch timestamp.kind {
         case .string: timestampText = timestamp.string ?? ""
@@ -284,26 +282,26 @@ extension PublicAPI {
             throw .invalid("timestamp", "it is \(distance / 1_000) s off the clock of the gateway's machine")
         }
         let given = signBytes.map { (65...90).contains($0) ? $0 + 32 : $0 }
-        // Every secret is tried, so that the time taken tells nothing about which one is in use.
+        // Every secret is tried, so that the time does not reveal which one is in use.
         var isSigned = false
         for secret in app.masterSecrets {
             let expected = SHA256.digest(Array((app.appKey + timestampText + secret).utf8)).hex
             if constantTimeEquals(Array(expected.utf8), given) { isSigned = true }
         }
         guard isSigned else { throw .invalid("sign") }
-        // Behind the proof: an app's id and key are no secrets, and strangers must not use up the app's rate.
+        // Counted after the proof. An app's id and key are not secret, and unauthenticated callers must not use up its limit.
         try take(.authentication, app, now: now)
 
         let expiresAt = now + Limits.tokenLifetime
         let data: JSONObject = [
             "token": tokens.issue(for: app.key, expiresAt: expiresAt, random: random.next()),
-            // Never later than the token ends, by the machine's clock.
+            // Never later than the token's expiry by the machine's clock.
             "expire_time": String(expiresAt + min(0, clockOffset)),
         ]
         return .success(data, longwire: messages.notes.members)
     }
 
-    /// Answers `DELETE /auth/{token}`: holding the token is permission enough.
+    /// Answers `DELETE /auth/{token}`; possession of the token is sufficient.
     private func revoke(
         _ text: ArraySlice<UInt8>, appID: String, now: GatewayTime
     ) throws(GetuiFault) -> PublicAction {
@@ -314,7 +312,7 @@ extension PublicAPI {
         }
         let answer = APIResponse.getui(.ok, "")
         guard tokens.isInForce(token, now: now) else { return .respond(answer) }
-        // A row is kept until the token's end.
+        // Each revocation stores a row until the token's expiry, so it is counted.
         try take(.authentication, app, now: now)
         return .revokeToken(token.id, of: app.key, answer)
     }

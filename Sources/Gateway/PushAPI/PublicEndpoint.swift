@@ -1,4 +1,4 @@
-/// What the push listener serves.
+/// The endpoints of the push listener.
 ///
 /// A new call needs a case, a line in `table`, its branch in `PublicAPI`, and its paragraph in docs/use/openapi.yaml.
 package enum PublicEndpoint: Sendable, Hashable {
@@ -19,7 +19,7 @@ package enum PublicEndpoint: Sendable, Hashable {
     case uploadLog
     case receipt
 
-    /// The parameters behind the path's question mark that the call reads.
+    /// The accepted query parameters.
     var queryNames: [StaticString] {
         switch self {
         case .unbindAlias, .aliasOfDevice, .devicesOfAlias: ["alias_type"]
@@ -31,7 +31,7 @@ package enum PublicEndpoint: Sendable, Hashable {
         }
     }
 
-    /// The most frequent ones first.
+    /// The most frequent routes are first.
     package static let table = RouteTable<PublicEndpoint>([
         .init("/v2/{appId}/push/single/cid", [.post(.pushSingle)]),
         .init("/v2/{appId}/push/list/cid", [.post(.pushList)]),

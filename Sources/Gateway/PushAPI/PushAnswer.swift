@@ -1,14 +1,14 @@
-// The push listener's answers: Getui's envelope, and beside it what Longwire knows more.
+// The push listener's answers: Getui's envelope, with additional Longwire members.
 
 package import Delivery
 internal import JSON
 package import Wire
 
-/// How durable an accepted message is; every answer says it.
+/// The durability of an accepted message, which every answer contains.
 package enum Durability: Sendable {
     /// Synced to disk before the answer.
     case fsync
-    /// Handed to the operating system before the answer: survives the process, not the machine.
+    /// Written to the operating system before the answer: survives a crash of the process, but not of the machine.
     case os
 
     var name: StaticString {
@@ -20,12 +20,12 @@ package enum Durability: Sendable {
 }
 
 package enum PushAnswer {
-    /// The answer to a push whose messages have all been decided on.
+    /// Returns the answer to a push after all outcomes are known.
     ///
-    /// `outcomes` has one for each message of the action, in its order.
+    /// `outcomes` has one entry for each message of the action, in order.
     package static func render(outcomes: [PublishOutcome], form: PushForm, durability: Durability) -> APIResponse {
         if form.kind == .single, let outcome = outcomes.first, let fault = fault(of: outcome) { return fault.response }
-        // One request, one body: a device that is new under the alias does not make a clash a success.
+        // A request id that was used with another body fails, even if the alias has got a new device since.
         if form.kind == .alias, let clash = outcomes.first(where: { $0.code == .requestConflict }),
             let fault = fault(of: clash)
         {
@@ -47,7 +47,7 @@ package enum PushAnswer {
         if form.kind != .batch(isAsync: true) {
             writer.key("data")
             writer.beginObject()
-            // An alias's devices share a task, so the next outcome may belong to the object that is open.
+            // Devices of an alias share a task, so the next outcome may belong to the open object.
             for (place, outcome) in reached.enumerated() {
                 if place == 0 || reached[place - 1].task != outcome.task {
                     writer.key(text: outcome.task.text)
@@ -72,10 +72,10 @@ package enum PushAnswer {
         return APIResponse(status: 200, body: writer.bytes)
     }
 
-    /// A batch of which nothing was accepted: the first refusal speaks, unless waiting could help.
+    /// Returns the answer to a batch without accepted items: the first refusal, or a retryable one if there is any.
     static func nothingAccepted(_ refused: [PushForm.Refused]) -> APIResponse { refusal(refused) }
 
-    /// Refuses a call for items of it, which it names.
+    /// Returns the refusal of a call, with its refused items.
     static func refusal(_ refused: [PushForm.Refused], notes: RequestNotes = RequestNotes()) -> APIResponse {
         let speaker = refused.first { $0.code == .busy } ?? refused.first
         let code = speaker?.code ?? .parameter
@@ -85,11 +85,11 @@ package enum PushAnswer {
             .envelope(code, speaker?.message ?? "msg_list can not be empty") + ["longwire": longwire])
     }
 
-    /// The outcomes that are refusals, numbered as the items they belong to.
+    /// Returns the outcomes that are refusals, with the indices of their items.
     private static func refusals(
         _ outcomes: [PublishOutcome], parsedOutside: [PushForm.Refused]
     ) -> [PushForm.Refused] {
-        // Outcomes follow the accepted items in order, so an outcome's item is the next one not refused in parsing.
+        // Outcomes have the order of the accepted items. An outcome's item is therefore the next one not refused in parsing.
         let taken = Set(parsedOutside.map(\.itemIndex))
         var itemIndex = 0
         var refused: [PushForm.Refused] = []
@@ -103,7 +103,6 @@ package enum PushAnswer {
         return refused
     }
 
-    /// The refused items, if there are any.
     static func members(_ refused: [PushForm.Refused]) -> JSONObject {
         ["refused": items(refused).unlessEmpty]
     }
@@ -114,7 +113,7 @@ package enum PushAnswer {
         }
     }
 
-    /// Writes one message's part of an answer, without a boxed value for each member: every push has one.
+    /// One message's part of an answer, written without an allocation for each member.
     struct Described: JSONWritable {
         private let outcome: PublishOutcome
 
@@ -141,12 +140,12 @@ package enum PushAnswer {
     }
 
     static func statusWord(_ outcome: PublishOutcome) -> StaticString {
-        // What has ended already is not on its way to anybody.
+        // A message that has already ended is not queued.
         if outcome.code == .ignored || outcome.endedAs != nil { return "successed_ignore" }
         return outcome.isLive ? "successed_online" : "successed_offline"
     }
 
-    /// Why a publish reached nothing; `nil` when it was accepted or deliberately ignored.
+    /// Returns the fault of a failed publish; `nil` if it was accepted or deliberately ignored.
     static func fault(of outcome: PublishOutcome) -> GetuiFault? {
         switch outcome.code {
         case .accepted, .ignored: nil
@@ -177,7 +176,7 @@ extension PublishOutcome.Fallback {
 }
 
 extension PublishOutcome.FallbackReason {
-    /// Why there is no fallback; empty when there is one.
+    /// The reason for the missing fallback; empty if there is a fallback.
     package var name: StaticString {
         switch self {
         case .applies: ""
@@ -191,7 +190,7 @@ extension PublishOutcome.FallbackReason {
 }
 
 package enum StatusAnswer {
-    /// The answer to `user/status`: devices that do not exist are absent from `data` and named beside it.
+    /// Returns the answer to `user/status`; unknown devices are not in `data` but listed beside it.
     package static func render(_ query: StatusQuery, statuses: [DeviceID: DeviceStatus]) -> APIResponse {
         var unknown = query.unknown
         var data: JSONObject = [:]

@@ -4,24 +4,24 @@ internal import JSON
 internal import TextForms
 internal import Wire
 
-/// `settings`, read; what becomes of each field is in `FieldTable`.
+/// The parsed `settings` of a push; `FieldTable` documents the use of each field.
 struct PushSettings {
-    /// Which fields an endpoint may carry.
+    /// The kinds of endpoints, which accept different fields.
     enum Scope { case single, alias, list }
 
     var timeToLive: Int64
     var strategy = Strategy.standard
     var collapseKey = UnsafeRawBufferPointer(start: nil, count: 0)
-    /// Messages a second of a broadcast; 0: as fast as it goes.
+    /// The speed of a broadcast in messages per second; 0 for unlimited.
     ///
-    /// Checked everywhere, since SDKs send it everywhere.
+    /// Checked for all calls, because SDKs send it in all calls.
     var speed: Int64 = 0
-    /// The first ack among the alias's devices ends the message for the others.
+    /// Whether the first ack of one of the alias's devices ends the message for the others.
     var firstAckWins = false
-    /// 0: at once.
+    /// The scheduled time; 0 for immediate.
     var scheduleAt: GatewayTime = 0
 
-    // `callerOffset`: the caller's clock less gateway time, in milliseconds.
+    // `callerOffset`: the caller's clock minus gateway time, in milliseconds.
     init(
         _ value: JSONValue?, app: App, scope: Scope, now: GatewayTime, callerOffset: Int64 = 0
     ) throws(GetuiFault) {
@@ -50,12 +50,12 @@ struct PushSettings {
 
     private mutating func readStrategy(_ value: JSONValue?) throws(GetuiFault) {
         guard let value = try Self.object(value, "strategy") else { return }
-        // For an iOS device its own entry is the one that counts; those of Android's vendors decide nothing here.
+        // An iOS device uses its own entry. Entries for Android vendors are ignored.
         guard let chosen = value["ios"]?.givenNonzero ?? value["default"]?.givenNonzero else { return }
         strategy = try Self.strategy(chosen)
     }
 
-    /// It means something only where one push reaches several devices of one person.
+    /// Parses `first_ack_wins`, which requires a push to several devices of one person.
     private mutating func readFirstAckWins(_ value: JSONValue?, _ scope: Scope) throws(GetuiFault) {
         guard let value = value?.given else { return }
         guard let isSet = value.lenientBool else { throw .type("first_ack_wins") }
@@ -67,12 +67,12 @@ struct PushSettings {
         _ value: JSONValue, _ scope: Scope, _ now: GatewayTime, _ callerOffset: Int64, _ horizon: Int64
     ) throws(GetuiFault) {
         guard let time = try Self.integer(value, "schedule_time", 0...Int64(1 << 52)), time > 0 else { return }
-        // The time is one of the caller's clock; schedules run by gateway time.
+        // The time is by the caller's clock; schedules use gateway time.
         switch ScheduleRules.judge(max(1, time - callerOffset), now: now, horizon: horizon) {
         case .atOnce: break
         case .later(let time):
             guard scope == .list else { throw .invalid("schedule_time", "a push to one target goes out at once") }
-            // Gateway time takes back a twentieth of what passes until then; what is left of the offset counts.
+            // Until then, gateway time recovers a twentieth of the elapsed time. Only the remaining offset is subtracted.
             let left = max(0, abs(callerOffset) - (time - now) / 20)
             scheduleAt = time + callerOffset - callerOffset.signum() * left
         case .outOfRange:

@@ -1,12 +1,12 @@
-// `POST /v2/{appId}/receipt`: what a device reports of its messages without a connection. Its caller is a device's service
-// extension, so there is no token: the device's secret proves the call (docs/Semantics.md, "Receipts").
+// `POST /v2/{appId}/receipt`: a device's reports about messages, sent without a connection. The caller is a device's service
+// extension and has no token: the device's secret proves the call (docs/Semantics.md, "Receipts").
 
 internal import Quotas
 package import Delivery
 internal import JSON
 package import Wire
 
-/// A receipt, parsed; the device's loop checks its proof.
+/// A parsed receipt; the device's loop checks its proof.
 package struct ReceiptRequest: Sendable {
     private let device: DeviceAddress
     private let timestamp: UInt64
@@ -18,7 +18,7 @@ package struct ReceiptRequest: Sendable {
 
     /// The part of a request that its answer needs.
     package struct Form: Sendable {
-        /// Events that cannot be read, by their places in the call; the others are recorded.
+        /// Invalid events, by index; the other events are recorded.
         var refused: [PushForm.Refused] = []
         var notes = RequestNotes()
         package init() {}
@@ -38,14 +38,14 @@ package struct ReceiptRequest: Sendable {
             transcript: transcript, proof: proof, events: events)
     }
 
-    /// The bytes under a receipt's proof: "longwire receipt 1" ‖ 0 ‖ appId ‖ 0 ‖ the body as it was sent.
+    /// Returns the bytes covered by a receipt's proof: "longwire receipt 1" ‖ 0 ‖ appId ‖ 0 ‖ the raw body.
     package static func transcript(appID: String, body: some Collection<UInt8>) -> [UInt8] {
         Array("longwire receipt 1\0\(appID)\0".utf8) + body
     }
 
-    /// The answer to a call.
+    /// Returns the answer to a call.
     ///
-    /// An event that cannot be read is `ignored` at its place, a word that every client knows, and named beside it.
+    /// An invalid event has the result `ignored`, which every client knows, and is listed beside the results.
     package static func answer(_ answer: ReceiptAnswer, form: Form = Form()) -> APIResponse {
         switch answer {
         case .taken(let verdicts):
@@ -79,7 +79,7 @@ extension PublicAPI {
             throw GetuiFault(
                 code: .badProof, message: "the header X-Longwire-Proof is missing, or is not 64 hex digits")
         }
-        // Where the body comes along with its head nobody has judged its size.
+        // The size is unchecked if the body arrived together with the head.
         guard request.body.count <= Limits.openBodyByteCount else {
             throw .size("body", "at most \(Limits.openBodyByteCount) bytes")
         }
@@ -100,9 +100,9 @@ extension PublicAPI {
             form: form)
     }
 
-    /// Counts a receipt against the share that each network address has of its app's, before anything is done for it.
+    /// Counts a receipt against its network address's share of the app's limit, before any other work for it.
     ///
-    /// A proxy on this machine stands for everybody, so its calls count for nobody.
+    /// Calls from this machine are not counted, because a local proxy may forward the calls of all clients.
     private func takeOfNetwork(_ request: APIRequest, _ app: App, now: GatewayTime) throws(GetuiFault) {
         guard let rates, !request.peerIsLoopback else { return }
         let limit = app.rates.receiptsPerMinuteOfNetwork
@@ -111,13 +111,13 @@ extension PublicAPI {
         }
     }
 
-    /// Counts a receipt whose proof held: strangers use up nothing of what devices have.
+    /// Counts a proven receipt, so that unauthenticated calls use up nothing of the devices' limit.
     package func proved(_ app: AppKey, now: GatewayTime) {
         guard let rates, let app = registry[app] else { return }
         _ = rates.take(.receipt, app: app.key, limits: app.rates, now: now)
     }
 
-    /// Milliseconds that a JSON number can hold exactly.
+    /// Milliseconds that a JSON number can represent exactly.
     private static let times: ClosedRange<Int64> = 0...(1 << 52)
 
     private static func digest(_ hex: UnsafeRawBufferPointer) -> [UInt8]? {
@@ -130,9 +130,9 @@ extension PublicAPI {
         return bytes
     }
 
-    /// The events that can be read; the others go to `refused`.
+    /// Returns the valid events and adds the others to `refused`.
     ///
-    /// - Throws: the first one's fault when none can be read.
+    /// - Throws: The first event's fault if all are invalid.
     private func events(_ list: JSONValue?, _ refused: inout [PushForm.Refused]) throws(GetuiFault) -> [ReceiptEvent] {
         guard let list else { throw .null("events") }
         guard list.kind == .array || list.isEmptyContainer else { throw .type("events") }

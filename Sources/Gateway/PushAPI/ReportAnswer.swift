@@ -1,4 +1,4 @@
-// Reports in Getui's shapes; beside them every final state by its name.
+// Reports in Getui's formats, with all final states as additional members.
 
 package import Quotas
 package import Delivery
@@ -6,9 +6,9 @@ internal import JSON
 package import Wire
 
 package enum ReportAnswer {
-    /// The answer to `report/push/task`: tasks that are not known are absent from `data` and named beside it.
+    /// Returns the answer to `report/push/task`; unknown tasks are not in `data` but listed beside it.
     ///
-    /// Without totals a task is not known.
+    /// A task without totals is unknown.
     package static func tasks(_ found: [(TaskID, TaskTotals?)], _ query: TaskReportQuery) -> APIResponse {
         let known = found.compactMap { task, totals in totals.map { (task.text, $0) } }
         let unknown = query.unknown + found.filter { $0.1 == nil }.map(\.0.text)
@@ -28,14 +28,14 @@ package enum ReportAnswer {
             ] + query.notes.members)
     }
 
-    /// The answer to `report/push/task_group`.
+    /// Returns the answer to `report/push/task_group`.
     package static func group(_ totals: TaskTotals, tasks: Int, _ query: GroupReportQuery) -> APIResponse {
         one(query.group, totals, tasks: tasks, notes: query.notes)
     }
 
-    /// The answers to `report/push/date` and `report/user/date`.
+    /// Returns the answers to `report/push/date` and `report/user/date`.
     package static func day(_ totals: DayTotals, online: Int, _ query: DayReportQuery) -> APIResponse {
-        // As for an unknown task: no numbers rather than zeros, and the name beside them.
+        // As for an unknown task, the day is listed beside `data` instead of being reported as zeros.
         guard query.isKept else { return .success(JSONObject(), longwire: ["unknown": [query.date]]) }
         guard query.isAboutUsers else { return one(query.date, totals.messages, tasks: nil) }
         let counts: JSONObject = [
@@ -45,15 +45,15 @@ package enum ReportAnswer {
         return .success([query.date: counts] as JSONObject)
     }
 
-    /// The answer to `report/online_user`.
+    /// Returns the answer to `report/online_user`.
     package static func online(_ points: [(time: GatewayTime, count: Int)]) -> APIResponse {
         .success(["online_statics": JSONObject(points.map { (String($0.time), $0.count) })] as JSONObject)
     }
 
-    /// What `quota` asks for.
+    /// The kinds in the answer of `quota`.
     package static let quotaKinds: [RateKind] = [.broadcast, .tagBroadcast, .list]
 
-    /// The answer to `report/push/count`: what is left of today's quotas.
+    /// Returns the answer to `report/push/count`: the remaining quotas of the day.
     package static func quota(_ limits: RateLimits, used: (RateKind) -> Int) -> APIResponse {
         func members(_ kind: RateKind) -> JSONObject {
             let total = limits.perDay(kind)
@@ -89,7 +89,7 @@ package enum ReportAnswer {
         ]
     }
 
-    /// Stage, then channel, then Getui's class with its numbers.
+    /// Returns the failures by stage, then channel, then Getui's class.
     private static func failures(_ totals: TaskTotals) -> JSONObject {
         let sorted = FailureClass.sort(totals)
         func members(_ stage: FailureClass.Stage, isVendor: Bool) -> JSONObject? {

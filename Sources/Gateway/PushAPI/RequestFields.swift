@@ -3,15 +3,15 @@ internal import JSON
 
 /// The use that a call makes of a member of its body.
 package enum FieldUse: Sendable {
-    /// The call reads it or passes it on.
+    /// The call uses the value.
     case served
-    /// Values of which each stands for itself: the call reads one after another, and a bad one spoils itself alone.
+    /// Independent values; the call reads one after another, and an invalid one does not affect the others.
     case items
-    /// Nothing follows from it, and nothing depends on it; the answer names it.
+    /// The value has no effect; the answer lists the field.
     case ignored
-    /// The call is refused: without the field the message would reach others than its sender means.
+    /// The call is refused, because the message would reach other devices if the field were ignored.
     case refused(StaticString)
-    /// An object, whose fields have a table.
+    /// An object whose fields have a table.
     case object(FieldTable)
     /// An array of such objects.
     case list(FieldTable)
@@ -21,12 +21,12 @@ package enum FieldUse: Sendable {
 package final class FieldTable: Sendable {
     package typealias Field = (name: StaticString, use: FieldUse)
 
-    /// Leads the names of the fields in answers; empty or with a dot at its end.
+    /// The prefix of the fields' names in answers; empty or with a dot at its end.
     package let path: StaticString
     package let fields: [Field]
     /// The use of a field that is not in the table.
     package let others: FieldUse
-    /// The object has fields that select devices, so that an unknown one may be a filter of a newer API.
+    /// Whether the object has fields that select devices; an unknown field may then be a filter of a newer API.
     private let hasSelections: Bool
 
     init(_ path: StaticString = "", _ fields: [Field], others: FieldUse = .ignored) {
@@ -41,10 +41,10 @@ extension FieldUse {
 }
 
 extension FieldTable {
-    /// Parts of names that no harmless field has.
+    /// Parts of names that suggest a filter.
     static let selectingWords = ["filter", "exclude", "crowd", "audience"]
 
-    /// The use of a field that has no line.
+    /// Returns the use of a field that is not in the table.
     fileprivate func use(ofUnknown key: JSONValue) -> FieldUse {
         guard hasSelections, let name = key.string, name.utf8.count <= Limits.notedKeyByteCount else { return others }
         let lowered = name.lowercased()
@@ -58,7 +58,7 @@ extension FieldTable {
 
     /// Fields that select devices.
     ///
-    /// Where they are not served, a call that ignored one would send the message to more devices than its sender means.
+    /// Calls that do not support them must refuse them. Otherwise the message would be sent to more devices than requested.
     static let narrowing: [Field] = [
         ("activate_filter_day", .refused(noFilter)), ("activate_filter_type", .refused(noFilter)),
         ("filter_notify_off", .refused(noFilter)), ("crowd_id", .refused(noFilter)),
@@ -78,7 +78,7 @@ extension FieldTable {
 
     private static let strategy = FieldTable("settings.strategy.", [("default", .served), ("ios", .served)])
 
-    /// `settings` of a message; `own` has the fields whose use differs between calls.
+    /// The `settings` of a message; `own` has the fields whose use differs between calls.
     private static func settings(_ own: [Field]) -> FieldUse {
         .object(
             FieldTable(
@@ -103,7 +103,7 @@ extension FieldTable {
             ("network_type", .ignored), ("duration", .ignored),
         ])
 
-    /// Other keys stand beside `aps` in the body for APNs; which of them do, `RequestNotes` says.
+    /// Other keys are copied beside `aps`; `RequestNotes` lists them.
     private static let ios = FieldTable(
         "push_channel.ios.",
         [
@@ -151,7 +151,7 @@ extension FieldTable {
     package static let listToDevices = listCall(cids, detail: .ignored)
     package static let listToAliases = listCall(aliases, detail: .served)
     package static let listByTag = listCall(conditionedCIDs, detail: .ignored)
-    /// One device of `cid_by_tag`.
+    /// A device of `cid_by_tag`.
     package static let conditionedCID = FieldTable(
         "audience.cid_by_tag[].", [("cid", .served), ("tag", .served), ("op_type", .served)],
         others: .refused("a device has no such condition"))
@@ -166,7 +166,6 @@ extension FieldTable {
 
     package static let userCount = FieldTable("", [("tag", .list(condition("tag[].")))])
     package static let aliasList = FieldTable("", [("data_list", .items)])
-    /// One pair of `data_list`.
     package static let aliasItem = FieldTable(
         "data_list[].", [("cid", .served), ("alias", .served), ("alias_type", .served)])
     package static let tagsOfDevice = FieldTable("", [("custom_tag", .served)])
@@ -174,21 +173,18 @@ extension FieldTable {
     package static let blacklist = FieldTable("", [])
     package static let badge = FieldTable("", [("badge", .served)])
     package static let testDevices = FieldTable("", [("cid_list", .items)])
-    /// One device of `cid_list`.
     package static let testDevice = FieldTable("cid_list[].", [("cid", .served), ("remark", .served)])
     package static let changedTestDevice = FieldTable("", [("cid", .served), ("remark", .served)])
     package static let deviceTokens = FieldTable("", [("dt_list", .items)])
-    /// One token of `dt_list`.
     package static let deviceToken = FieldTable("dt_list[].", [("cid", .served), ("device_token", .served)])
     package static let authentication = FieldTable(
         "", [("appkey", .served), ("timestamp", .served), ("sign", .served)])
 
     package static let receipt = FieldTable("", [("cid", .served), ("timestamp", .served), ("events", .items)])
-    /// One event of `events`.
     package static let receiptEvent = FieldTable(
         "events[].", [("msgId", .served), ("event", .served), ("action", .served), ("at", .served)])
 
-    /// Every body with the calls that take it, as the documentation lists them.
+    /// All bodies with the calls that accept them, as in the documentation.
     package static let documented: [(calls: String, tables: [FieldTable])] = [
         ("POST push/single/cid, each of msg_list in push/single/batch/cid", [pushToDevice]),
         ("POST push/single/alias, each of msg_list in push/single/batch/alias", [pushToAlias]),
@@ -217,16 +213,16 @@ extension FieldTable {
 }
 
 extension RequestNotes {
-    /// Holds an object to its table: refuses what must not be passed over, notes what is.
+    /// Checks an object against its table: refuses fields that must not be ignored, and notes ignored ones.
     ///
-    /// With `hasUnreadable`, a value that is read or passed on and cannot be read is refused by its name.
+    /// If `hasUnreadable`, a used value that cannot be read is refused by name.
     mutating func check(_ object: JSONValue?, _ table: FieldTable, hasUnreadable: Bool) throws(GetuiFault) {
         guard let object, object.kind == .object else { return }
         var seen: UInt64 = 0
         for (key, value) in object.members {
             let place = table.fields.firstIndex { key.equals($0.name) }
             if let place {
-                // To choose one of them would be a guess.
+                // Two values for one field are ambiguous.
                 if seen & 1 << UInt64(place) != 0, !value.isAbsent {
                     throw .invalid(Self.name(table, key), "it is there twice")
                 }
@@ -256,7 +252,7 @@ extension RequestNotes {
     }
 
     private static func name(_ table: FieldTable, _ key: JSONValue) -> String {
-        // A key that cannot be read has no name to show.
+        // An unreadable key has no name to show.
         let bytes = key.stringBytes ?? UnsafeRawBufferPointer(start: nil, count: 0)
         let text =
             key.kind == .unreadable ? "?" : String(decoding: bytes.prefix(Limits.notedKeyByteCount), as: UTF8.self)

@@ -1,18 +1,18 @@
-/// What an answer says of how its request was read: nothing of it is an error, and each may be a mistake.
+/// Notes about a request, for its answer; they are not errors, but may indicate mistakes.
 internal import JSON
 
 package struct RequestNotes: Sendable, Equatable {
-    /// Fields from which nothing follows (`FieldUse.ignored`).
+    /// Ignored fields (`FieldUse.ignored`).
     package internal(set) var ignored: [String] = []
-    /// Keys of `push_channel.ios` that stand beside `aps` in APNs's body.
+    /// Keys of `push_channel.ios` that are copied beside `aps` into the APNs body.
     package internal(set) var topLevelKeys: [String] = []
-    /// Places in `msg_list` (0 for a single message) whose transmission does not fit beside the alert: their APNs bodies
-    /// have the ids alone.
+    /// The indices in `msg_list` (0 for a single message) whose transmission does not fit beside the alert; their APNs bodies
+    /// have only the ids.
     package internal(set) var idsOnly: [Int] = []
 
     package init() {}
 
-    /// Reads what a `push_channel.ios` object has besides the documented keys, which a body for APNs carries or not.
+    /// Notes the undocumented keys of a `push_channel.ios` object; `isCarried` means that the APNs body contains them.
     mutating func note(_ ios: JSONValue, isCarried: Bool) {
         guard ios.kind == .object else { return }
         for (key, value) in ios.members where APNsRenderer.place(of: key, value) == .topLevel {

@@ -1,9 +1,9 @@
 package import Delivery
 package import Wire
 
-/// Void tokens until they would have expired.
+/// The revoked tokens that have not expired.
 ///
-/// They lie by the hour in which they expire. So one more looks at no other, and the end of an hour forgets its own.
+/// They are grouped by the hour of expiry, so an insertion and an expiry access only one group.
 package struct RevokedTokens: Sendable {
     private var hours: [Int64: Set<TokenID>] = [:]
     package private(set) var count = 0
@@ -22,10 +22,10 @@ package struct RevokedTokens: Sendable {
         if hours[Self.hour(token), default: []].insert(token).inserted { count += 1 }
     }
 
-    /// Whether tokens have expired with their hour.
+    /// Whether any tokens have expired with their hour.
     func hasExpired(now: GatewayTime) -> Bool { hours.keys.contains { Self.isOver($0, now) } }
 
-    /// Takes out up to `limit` tokens whose hour is over.
+    /// Removes and returns up to `limit` tokens whose hour is over.
     mutating func popExpired(now: GatewayTime, limit: Int) -> [TokenID] {
         var popped: [TokenID] = []
         for hour in hours.keys.filter({ Self.isOver($0, now) }) {
@@ -40,19 +40,19 @@ package struct RevokedTokens: Sendable {
 
     private static func hour(_ token: TokenID) -> Int64 { token.expiresAt / hourLength }
 
-    /// A token expires a moment before the end of its hour at the latest.
+    /// Each token expires before the end of its hour.
     private static func isOver(_ hour: Int64, _ now: GatewayTime) -> Bool { hour < now / hourLength }
 }
 
-/// How many tokens of each app are void and not expired: what one app may have remembered.
+/// The number of revoked tokens of each app that have not expired, to limit the app's share of memory.
 ///
-/// A value; the process has one.
+/// A value type; the process has one.
 package struct RevocationLimits: Sendable {
     private var hours: [AppKey: [Int64: Int]] = [:]
 
     package init() {}
 
-    /// Counts a token that becomes void; false when the app has `Limits.revokedTokensOfApp` of them.
+    /// Counts a revoked token; returns `false` if the app has reached `Limits.revokedTokensOfApp`.
     package mutating func take(_ token: TokenID, of app: AppKey, now: GatewayTime) -> Bool {
         var own = (hours[app] ?? [:]).filter { $0.key >= now / 3_600_000 }
         guard own.values.reduce(0, +) < Limits.revokedTokensOfApp else { return false }
@@ -61,14 +61,14 @@ package struct RevocationLimits: Sendable {
         return true
     }
 
-    /// Takes back what `take` counted: the token has not become void.
+    /// Reverts `take` after a failed revocation.
     package mutating func giveBack(_ token: TokenID, of app: AppKey) {
         let hour = token.expiresAt / 3_600_000
-        // The app may have gone, and its hour been forgotten.
+        // The app may have been deleted, or its hour may have expired.
         guard let count = hours[app]?[hour], count > 0 else { return }
         hours[app]?[hour] = count - 1
     }
 
-    /// The app is gone.
+    /// Removes the counts of a deleted app.
     package mutating func forget(_ app: AppKey) { hours[app] = nil }
 }

@@ -1,16 +1,16 @@
-/// The paths and methods that a listener serves.
+/// The paths and methods of a listener.
 ///
-/// The dispatcher finds its endpoint here, a 405 its header `Allow`, and a test compares the whole with
-/// docs/use/openapi.yaml: what is not in the table is not served, and what is served is documented.
+/// The table is used for dispatch and for the header `Allow` of a 405. A test compares it with docs/use/openapi.yaml, so each
+/// call is documented.
 package struct RouteTable<Endpoint: Sendable>: Sendable {
-    /// One path, with its endpoints by method in the order in which `Allow` names them.
+    /// A path with its endpoints by method, in the order of the header `Allow`.
     package struct Route: Sendable {
-        /// As OpenAPI writes it: `/v2/{appId}/auth`; what is in braces is any one segment.
+        /// The path in OpenAPI's notation, such as `/v2/{appId}/auth`; a name in braces matches any one segment.
         package let path: String
         package let methods: [RouteMethod<Endpoint>]
         let allow: String
 
-        /// HEAD is served wherever GET is: the same, and the server leaves the body out.
+        /// Creates a route; HEAD is served like GET, and the server omits the body.
         init(_ path: String, _ methods: [RouteMethod<Endpoint>]) {
             self.path = path
             self.methods = methods.flatMap {
@@ -22,18 +22,17 @@ package struct RouteTable<Endpoint: Sendable>: Sendable {
 
     enum Match {
         case endpoint(Endpoint)
-        /// The path is served, though not with this method.
+        /// The path exists, but not with this method.
         case otherMethod(allow: String)
         case none
     }
 
     package let routes: [Route]
-    // Flat, so that a look-up touches no array inside an array: a push of a busy sender finds its route at once, and the
-    // last of fifty costs some hundred nanoseconds.
+    // Flat arrays, so that a lookup needs no nested array. The last of fifty routes is found in about a hundred nanoseconds.
     private var text: [UInt8] = []
-    /// Ends of segments in `text`; a parameter has no bytes.
+    /// The ends of the segments in `text`; a parameter has no bytes.
     private var ends: [Int] = []
-    /// The first segment of each route, and one more.
+    /// The first segment of each route, and a final end index.
     private var starts: [Int] = [0]
 
     init(_ routes: [Route]) {
@@ -47,7 +46,7 @@ package struct RouteTable<Endpoint: Sendable>: Sendable {
         }
     }
 
-    /// Each path with each of its methods, `POST /v2/{appId}/auth`.
+    /// All calls as texts, such as `POST /v2/{appId}/auth`.
     package var calls: [String] {
         routes.flatMap { route in route.methods.map { "\("\($0.method)".uppercased()) \(route.path)" } }
     }
@@ -64,7 +63,7 @@ package struct RouteTable<Endpoint: Sendable>: Sendable {
     private func isMatch(_ route: Int, _ path: RequestPath) -> Bool {
         let first = starts[route]
         guard starts[route + 1] - first == path.count else { return false }
-        // From the end: what tells routes apart stands there.
+        // From the end, where most routes differ.
         for index in (0..<path.count).reversed() {
             let segment = first + index
             let start = segment == 0 ? 0 : ends[segment - 1]
@@ -74,7 +73,7 @@ package struct RouteTable<Endpoint: Sendable>: Sendable {
     }
 }
 
-/// A method of a path, and what serves it.
+/// A method of a path with its endpoint.
 package struct RouteMethod<Endpoint: Sendable>: Sendable {
     package let method: APIRequest.Method
     let endpoint: Endpoint

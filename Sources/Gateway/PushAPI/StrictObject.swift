@@ -1,17 +1,15 @@
-// Strict reading of the handoff API's bodies: a sender service is a program of the operator's, and a misspelt key that
-// silently means a default would cost more than an error.
+// Strict parsing of the handoff API's bodies. A misspelled key is an error and does not silently select a default.
 
 internal import APNs
 internal import Delivery
 internal import JSON
 internal import Wire
 
-/// One object of a body, whose keys are all known.
 struct StrictObject {
     private let object: JSONValue
     private let place: String
 
-    /// Takes an object with no key besides the known ones; `place` is what error messages call it.
+    /// Accepts an object that has only known keys; `place` is its name in error messages.
     init(_ value: JSONValue, known: [StaticString], at place: String = "") throws(AdminFault) {
         guard value.kind == .object else {
             throw .invalid(place.isEmpty ? "the body is an object" : "\(place) is an object")
@@ -22,7 +20,7 @@ struct StrictObject {
         }
     }
 
-    /// The body itself when it is an array, or the array under `name`.
+    /// Returns the body if it is an array, or else the array under `name`.
     static func list(_ body: JSONValue, _ name: StaticString) throws(AdminFault) -> JSONValue {
         if body.kind == .array { return body }
         _ = try StrictObject(body, known: [name])
@@ -52,14 +50,14 @@ struct StrictObject {
     }
 
     func lease() throws(AdminFault) -> (UInt64, UInt64) {
-        // Any 32 hex digits make two words; the type is borrowed for its reader.
+        // 32 hex digits make two words, which `MessageID` can parse.
         guard let bytes = object["leaseId"]?.stringBytes, let words = MessageID(hex: bytes) else {
             throw .invalid("\(place)leaseId is 32 lower-case hex digits, as leased")
         }
         return (words.high, words.low)
     }
 
-    /// Reads one result, whose lease the item names; a hook's answer means the job's own, given as `leaseID`.
+    /// Parses one result; the item names its lease, except in a hook's answer, where `leaseID` is the job's own lease.
     static func result(
         _ item: JSONValue, at place: String, leaseID: (UInt64, UInt64)?
     ) throws(AdminFault) -> JobResult {
@@ -83,7 +81,7 @@ struct StrictObject {
             timestamp: timestamp, retryAfterMilliseconds: retryAfter * 1_000)
     }
 
-    /// At most `Limits.vendorReasonByteCount` bytes, cut between characters.
+    /// Returns at most `Limits.vendorReasonByteCount` bytes of the text, cut between characters.
     private static func truncated(_ text: String) -> String {
         guard text.utf8.count > Limits.vendorReasonByteCount else { return text }
         var count = 0

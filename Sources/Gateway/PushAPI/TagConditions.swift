@@ -2,15 +2,14 @@ internal import Delivery
 internal import Directory
 internal import JSON
 
-/// Getui's tag conditions, `[{"key":…,"values":[…],"opt_type":"and|or|not"}]`, become an expression over tags.
+/// Parses Getui's tag conditions, `[{"key":…,"values":[…],"opt_type":"and|or|not"}]`, into a tag expression.
 ///
-/// Conditions are ANDed; `opt_type` combines the values of one. `phone_type` is decided without looking, since every
-/// device here is an iOS device. `region` and `portrait` are known of none: a condition on them is refused, since
-/// either answer would be a guess.
+/// Conditions are ANDed; `opt_type` combines the values of one. `phone_type` is evaluated immediately, because all devices are
+/// iOS devices. `region` and `portrait` are unknown for all devices, so conditions on them are refused.
 struct TagConditions {
     let app: App
     let limits: UserLimits
-    /// Values of all conditions so far.
+    /// The number of values in all conditions so far.
     private var valueCount = 0
 
     init(app: App, limits: UserLimits) { (self.app, self.limits) = (app, limits) }

@@ -2,7 +2,7 @@ package import Delivery
 package import Directory
 package import Wire
 
-/// A device that an app's server has put on its list of test devices, and what it is called there.
+/// A device on an app's list of test devices, with its name there.
 package struct TestDevice: Sendable, Equatable, Codable {
     package var cid: DeviceID
     package var remark: String
@@ -13,14 +13,14 @@ package struct TestDevice: Sendable, Equatable, Codable {
         (self.cid, self.remark, self.createdAt, self.updatedAt) = (cid, remark, createdAt, updatedAt)
     }
 
-    /// The stored form: the cid's first half, both times, the remark; the other half stands in the row's key.
+    /// The stored form: the cid's first half, both times, the remark; the cid's other half is in the row's key.
     package var bytes: [UInt8] {
         let words = [cid.high, UInt64(bitPattern: createdAt), UInt64(bitPattern: updatedAt)]
         return words.flatMap { word in (0..<8).map { UInt8(truncatingIfNeeded: word >> UInt64(56 - 8 * $0)) } }
             + Array(remark.utf8)
     }
 
-    /// - Returns: `nil` when the bytes are too short to be one.
+    /// - Returns: `nil` if the row is too short.
     package init?(bytes: UnsafeRawBufferPointer, low: UInt64) {
         guard bytes.count >= 24 else { return nil }
         let words = (0..<3).map {
@@ -32,7 +32,6 @@ package struct TestDevice: Sendable, Equatable, Codable {
     }
 }
 
-/// The test devices of all apps.
 package struct TestDeviceList: Sendable {
     private var devices: [AppKey: [DeviceID: TestDevice]] = [:]
 
@@ -40,12 +39,12 @@ package struct TestDeviceList: Sendable {
 
     package mutating func put(_ device: TestDevice, app: AppKey) { devices[app, default: [:]][device.cid] = device }
 
-    /// Forgets the devices of an app; returns them.
+    /// Removes and returns the devices of an app.
     package mutating func removeAll(of app: AppKey) -> [DeviceID] {
         devices.removeValue(forKey: app).map { Array($0.keys) } ?? []
     }
 
-    /// Carries the request out: what the rows must say then, and what came of it.
+    /// Carries out a request; returns the changes to store and the result.
     package mutating func perform(
         _ request: TestDeviceRequest, known: Set<DeviceID>, limit: Int, now: GatewayTime
     ) -> (changes: [TestDeviceChange], result: TestDeviceResult) {
@@ -112,15 +111,15 @@ package enum TestDeviceChange: Sendable, Equatable {
 }
 
 package struct TestDeviceResult: Sendable, Equatable, Codable {
-    /// Not done: no device of the app, or not on its list.
+    /// Devices that do not belong to the app or are not on its list.
     var failed: [DeviceID] = []
-    /// Some did not fit.
+    /// Whether some devices exceeded the limit.
     var isFull = false
     var page: [TestDevice] = []
     var total = 0
 }
 
-/// A call about test devices, parsed and validated.
+/// A parsed and validated call about test devices.
 package struct TestDeviceRequest: Sendable, Codable {
     package struct Item: Sendable, Codable {
         var place: DevicePlace
@@ -128,9 +127,9 @@ package struct TestDeviceRequest: Sendable, Codable {
     }
 
     package struct Query: Sendable, Codable {
-        /// Compared as text: what is no cid finds nobody.
+        /// Compared as text, so an invalid cid matches no device.
         var cid: String?
-        /// Part of the remark; empty: any.
+        /// A part of the remark; empty for any.
         var remark = ""
         var page = 1
         var pageSize = 10
@@ -145,14 +144,14 @@ package struct TestDeviceRequest: Sendable, Codable {
 
     package let app: AppKey
     let work: Work
-    /// What was named and cannot be a cid.
+    /// Texts in the request that are not a cid.
     var notCIDs: [String] = []
-    /// For the answer, which the gateway makes that was asked.
+    /// Notes for the answer, which the receiving gateway renders.
     var notes = RequestNotes()
 
     private enum CodingKeys: CodingKey { case app, work, notCIDs }
 
-    /// Within the bounds of a parsed request; one that comes from another gateway is held to them again.
+    /// Whether the request is within the limits; checked again for requests from another gateway.
     package var isSound: Bool {
         switch work {
         case .add(let items): items.count <= Limits.deviceTokenItemCount
@@ -164,7 +163,7 @@ package struct TestDeviceRequest: Sendable, Codable {
 
     package var isQuestion: Bool { if case .list = work { true } else { false } }
 
-    /// Who must be asked first whether they are devices of the app.
+    /// The devices whose existence must be checked first.
     package var lookUp: [DevicePlace] {
         guard case .add(let items) = work else { return [] }
         return items.map(\.place)

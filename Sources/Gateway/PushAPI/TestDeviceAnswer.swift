@@ -2,9 +2,8 @@ internal import Directory
 internal import JSON
 internal import Wire
 
-/// What calls about test devices are answered.
 package enum TestDeviceAnswer {
-    /// Whether a device exists could not be read.
+    /// The existence of a device could not be read.
     package static let unreadable = APIResponse.getui(
         .busy, "the directory cannot be read now, nothing was done, retry")
 

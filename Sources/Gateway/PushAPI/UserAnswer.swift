@@ -1,5 +1,4 @@
-// What calls about users are answered. `data` has the shapes that Getui's SDKs read; what they have no place for stands
-// beside it, under `longwire`.
+// Answers to calls about users. `data` has the formats that Getui's SDKs parse. Additional information is in `longwire`.
 
 package import Quotas
 internal import Delivery
@@ -8,7 +7,7 @@ internal import JSON
 internal import Wire
 
 package enum UserAnswer {
-    /// The quota refused the call before anything was done.
+    /// Returns the answer to a call that was refused by its quota before any work.
     package static func refused(_ request: UserRequest, _ verdict: RateLimiter.Verdict) -> APIResponse {
         let span = verdict == .minuteExceeded ? "minute" : "day"
         return switch (request.counted, verdict) {
@@ -23,7 +22,7 @@ package enum UserAnswer {
         do throws(GetuiFault) { return try answer.response() } catch { return error.response }
     }
 
-    /// Who has an alias could not be read.
+    /// An alias could not be read.
     package static let unreadable = APIResponse.getui(
         .busy, "the directory cannot be read now, nothing was done, retry")
 }
@@ -47,7 +46,7 @@ private struct Answer {
             return envelope(["alias": try onlyDevice().alias(ofType: type)?.text ?? ""])
         case .tagsOfDevice:
             let tags = try onlyDevice().tags
-            // One element, all tags joined by spaces: Getui's form.
+            // Getui's format: one element with all tags, separated by spaces.
             let joined = tags.isEmpty ? [] : [tags.map(\.text).joined(separator: " ")]
             return envelope([request.devices[0].description: joined])
         case .tagsReplaced: return try tagsReplaced()
@@ -69,7 +68,9 @@ private struct Answer {
 
     // MARK: Changes
 
-    /// What does not exist is passed over and named; what should have worked and did not is an error.
+    /// Returns the answer to a change.
+    ///
+    /// Missing devices are listed; a failed change is an error.
     private func change() throws(GetuiFault) -> APIResponse {
         try checkFailures()
         if let place = outcomes.firstIndex(of: .full) {
@@ -83,7 +84,7 @@ private struct Answer {
                 "cid \(request.devices[place]) has aliases of as many types as it may: unbind one of them first")
         }
         let unknown = self.unknown
-        // The others are done; the caller must know that this one is not.
+        // The other items were changed, so the caller must know about the refused ones.
         if !request.refused.isEmpty { return PushAnswer.refusal(request.refused, notes: request.notes) }
         guard unknown.count < request.devices.count + request.notCIDs.count else { throw .targetUser }
         var notBound: [String] = []
@@ -139,7 +140,7 @@ private struct Answer {
         return detail
     }
 
-    /// What the calls that describe devices name their fields: Getui spells some of them differently in each.
+    /// The field names of the calls that describe devices; Getui uses different names in each call.
     private struct DetailNames {
         var model: String
         var notifications: String
@@ -186,7 +187,7 @@ private struct Answer {
 
     // MARK: Parts
 
-    /// What was named and is no device of this app.
+    /// Names in the request that are no device of this app.
     private var unknown: [String] {
         var names: [String] = []
         for (device, outcome) in zip(request.devices, outcomes) where outcome == .unknown {
@@ -195,7 +196,7 @@ private struct Answer {
         return names + request.notCIDs
     }
 
-    /// The devices that exist.
+    /// The existing devices.
     private var described: [(device: String, detail: DeviceDetail)] {
         zip(request.devices, outcomes).compactMap { device, outcome in
             guard case .device(let detail) = outcome else { return nil }

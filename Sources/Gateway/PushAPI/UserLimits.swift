@@ -1,4 +1,6 @@
-/// The bounds of calls about users; Getui's numbers, each configurable.
+/// The limits of calls about users.
+///
+/// The defaults are Getui's; each is configurable.
 package struct UserLimits: Sendable, Equatable {
     /// Items of one list of aliases.
     package var aliasItems = 1_000
@@ -8,11 +10,11 @@ package struct UserLimits: Sendable, Equatable {
     package var tagCharacters = 32
     /// Characters of all tags of one device together.
     package var tagTotalCharacters = 512
-    /// Devices that one call gives a tag or takes it from.
+    /// Devices in one call that adds or removes a tag.
     package var tagDevices = 1_000
     package var blacklistDevices = 200
     package var badgeDevices = 200
-    /// The HTTP server must take a request line of 40 KiB for a thousand cids.
+    /// A thousand cids need a request line of 40 KiB in the HTTP server.
     package var statusDevices = 1_000
     package var detailDevices = 1_000
     package var deviceStatusDevices = 100

@@ -2,11 +2,11 @@ package import Quotas
 package import Directory
 package import Wire
 
-/// A call about users, parsed and validated: what to do, and how to say what came of it.
+/// A parsed and validated call about users, with the format of its answer.
 package struct UserRequest: Sendable {
-    /// What is answered, and what was asked for in the words of the caller.
+    /// The format of the answer.
     enum Form: Sendable {
-        /// Code and message only; `subject` names what may be refused as invalid.
+        /// Only a code and a message.
         case change
         case unbindAll
         case aliasOfDevice(type: UInt64)
@@ -15,22 +15,22 @@ package struct UserRequest: Sendable {
         case tagsReplaced
         case tagBatch
         case details
-        /// The same by the names of `user/info`.
+        /// Like `details`, with the field names of `user/info`.
         case info
         case deviceStatus
         case count
     }
 
     package let app: AppKey
-    /// Counted against the app's quota first.
+    /// The rate limit to check first.
     package let counted: RateKind?
     package let work: DirectoryOperation.Work
     let form: Form
     /// The devices of the work's items, in order.
     let devices: [DeviceID]
-    /// What was named and cannot be a cid.
+    /// Texts in the request that are not a cid.
     let notCIDs: [String]
-    /// Items of the call's list that cannot be read.
+    /// Invalid items of the call's list.
     var refused: [PushForm.Refused] = []
     var notes = RequestNotes()
     let appID: String

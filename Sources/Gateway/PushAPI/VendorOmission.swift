@@ -1,23 +1,23 @@
 internal import Delivery
 
-/// The part of a message that a vendor's body leaves out: only the live channel carries it.
+/// The part of a message that the vendor's body omits, so that only the live channel carries it.
 enum VendorOmission {
-    /// With the transmission the body would be too large.
+    /// The body would be too large with the transmission.
     case tooLarge
-    /// The transmission is no text, which JSON cannot carry.
+    /// The transmission is not text, which JSON cannot carry.
     case noText
-    /// The publisher gives the body another text as its payload.
+    /// The publisher's payload in the body differs from the transmission.
     case ownPayload
-    /// The app's template keeps the transmission out.
+    /// The app's template excludes the transmission.
     case template
-    /// A member of the transmission has a key that is taken beside `aps`.
+    /// A member of the transmission has a key that is already used beside `aps`.
     case members
-    /// The body of a Live Activity has the activity's state alone.
+    /// The body of a Live Activity has only the activity's state.
     case liveActivity
-    /// The notification has more than the title and the body that the alert shows, or the alert shows others.
+    /// The alert does not show the notification's title and body, or the notification has more fields.
     case notification
 
-    /// The body has the ids alone where the transmission could stand; an answer names it in `idsOnly`.
+    /// Whether the body has only the ids although the template includes the transmission; an answer lists it in `idsOnly`.
     var isIDsOnly: Bool {
         switch self {
         case .tooLarge, .noText: true
@@ -25,12 +25,12 @@ enum VendorOmission {
         }
     }
 
-    /// Whether a strategy may not leave it out.
+    /// Whether the omission loses information that a strategy may not drop.
     ///
-    /// The state of a Live Activity is what its push is for, and there is no other way to say it.
+    /// A Live Activity's body may have only the activity's state, so its omission is not a loss.
     var isLoss: Bool { self != .liveActivity }
 
-    /// Why, for the publisher, and what to do instead.
+    /// The explanation and advice for the publisher.
     var explanation: String {
         switch self {
         case .tooLarge: "with the transmission the APNs body would be too large; make it shorter"
@@ -46,7 +46,7 @@ enum VendorOmission {
 }
 
 extension VendorOmission {
-    /// Refuses a message that its strategy would let only the vendor carry, when its body leaves something out.
+    /// Refuses a message with an omission if its strategy uses only the vendor channel.
     static func check(
         _ omission: VendorOmission?, _ strategy: Strategy, timeToLive: Int64
     ) throws(GetuiFault) {

@@ -1,6 +1,4 @@
-/// Limits of the configuration file.
 package enum ConfigurationLimits {
-    /// The allowed client names of one listener.
     package static let clientNameCount = 64
     /// The file's size, far above any real file; it prevents reading a large file after a mistyped path.
     package static let fileByteCount = 4 << 20
@@ -8,7 +6,6 @@ package enum ConfigurationLimits {
     package static let secretFileByteCount = 64 << 10
     /// The configuration itself is four levels deep.
     package static let nestingDepth = 32
-    /// The problems printed at once.
     package static let reportedProblemCount = 50
     package static let appCount = 1_000
     package static let credentialCount = 1_000

@@ -6,7 +6,6 @@ package enum FileText {
     package struct Failure: Error, Equatable, CustomStringConvertible {
         package var path: String
         package var reason: String
-        /// Whether the file does not exist.
         package var isAbsent = false
 
         package init(path: String, reason: String, isAbsent: Bool = false) {

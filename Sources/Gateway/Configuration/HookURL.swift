@@ -4,7 +4,6 @@ package struct HookURL: Hashable, Sendable, CustomStringConvertible {
     /// `false` for HTTP, which each connection restricts to loopback addresses.
     package let isSecure: Bool
 
-    /// The reason for refusing a URL.
     package enum Refusal: Error, Equatable {
         case malformed, hasCredentials, plaintextBeyondLoopback
     }

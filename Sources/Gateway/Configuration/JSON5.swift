@@ -1,7 +1,6 @@
 // Parses JSON5 (json5.org) into a tree with the position of each value, so that each configuration error can name its line. A
 // standard decoder keeps neither positions nor repeated keys, which are needed to report a mistyped key.
 
-/// A value of a JSON5 text and its position.
 package struct JSON5Node: Equatable, Sendable {
     package indirect enum Value: Equatable, Sendable {
         case null
@@ -30,7 +29,6 @@ package struct TextPosition: Equatable, Sendable {
     package init(line: Int, column: Int) { (self.line, self.column) = (line, column) }
 }
 
-/// The reason that a text is not JSON5.
 package struct JSON5Error: Error, Equatable, Sendable {
     package var position: TextPosition
     package var reason: String

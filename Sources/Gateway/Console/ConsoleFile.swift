@@ -6,7 +6,6 @@ internal import CConsole
 package struct ConsoleFile: Sendable {
     /// The file's name below `/console/`.
     package let name: String
-    /// The value of the header `Content-Type`.
     package let contentType: String
     package let bytes: [UInt8]
 

@@ -7,9 +7,7 @@ package struct APIRequest {
     package var method: Method
     /// The raw path and query, not decoded.
     package var target: UnsafeRawBufferPointer
-    /// The header `token`, if present.
     package var token: UnsafeRawBufferPointer?
-    /// The header `Authorization`, if present.
     package var authorization: UnsafeRawBufferPointer?
     /// The header `X-Longwire-Proof`, if present.
     package var proof: UnsafeRawBufferPointer?
@@ -83,7 +81,6 @@ package struct RequestPath {
 
     package func text(_ index: Int) -> String { String(decoding: self[index], as: UTF8.self) }
 
-    /// Whether the segment equals `text[range]`.
     func equals(_ index: Int, _ text: [UInt8], _ range: Range<Int>) -> Bool {
         let start = index == 0 ? 0 : ends[index - 1]
         guard ends[index] - start == range.count else { return false }
@@ -121,7 +118,6 @@ package struct APIResponse: Sendable, Equatable {
     package var status: Int
     package var contentType: ContentType
     package var body: [UInt8]
-    /// The methods named in the header `Allow` of a 405.
     package var allow: String?
     /// The value of the header `Retry-After`.
     package var retryAfterSeconds: Int?

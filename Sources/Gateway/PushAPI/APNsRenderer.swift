@@ -26,7 +26,6 @@ struct APNsRenderer {
     /// The live channel's payload, which the body carries if the publisher gives no `payload`; `nil` for a notification.
     let transmission: CarriedTransmission?
 
-    /// The placeholder for the msgId.
     private static let messageIDHole: StaticString = "00000000000000000000000000000000"
 
     /// The keys of `push_channel.ios` that Getui documents.

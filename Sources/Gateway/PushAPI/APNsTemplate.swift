@@ -31,7 +31,6 @@ package struct APNsTemplate: Sendable, Equatable {
     package var threadID = ""
     package var interruptionLevel: InterruptionLevel?
 
-    /// Apple's values.
     package enum InterruptionLevel: String, Sendable, CaseIterable {
         case passive, active
         case timeSensitive = "time-sensitive"

@@ -6,19 +6,14 @@ package import Wire
 
 /// An operator's request about one app's devices and messages.
 package enum InspectionRequest: Sendable {
-    /// Answered with `InspectionAnswers.recent`.
     case recent(DeviceAddress, limit: Int)
-    /// Answered with `InspectionAnswers.devices`.
     case devices(AppKey, after: DeviceCursor?, limit: Int)
-    /// Answered with `InspectionAnswers.alias`.
     case alias(AliasName, AppKey)
     /// Answered with `InspectionAnswers.task`, or with the trace of the task's only message.
     case task(TaskID, AppKey)
     /// Answered with `AdminAnswer.trace`.
     case taskMessage(TaskID, DeviceAddress)
-    /// Answered with `InspectionAnswers.request`.
     case request(RequestName)
-    /// Answered with `InspectionAnswers.jobs`.
     case jobs(apps: Set<AppKey>?, limit: Int)
     /// Answered with `InspectionAnswers.changed`; `by` is the credential's name, for the log.
     case change(DeviceAddress, DeviceChange, by: String)
@@ -59,7 +54,6 @@ extension RequestName {
 }
 
 extension AdminAPI {
-    /// Parses a request to an inspection endpoint.
     func inspection(
         _ endpoint: AdminEndpoint, _ request: APIRequest, _ path: RequestPath
     ) throws(AdminFault) -> InspectionRequest {
@@ -129,7 +123,6 @@ extension AdminAPI {
         return number
     }
 
-    /// Parses the last cid of the previous page.
     private func cursor(_ request: APIRequest, _ app: App) throws(AdminFault) -> DeviceCursor? {
         guard let text = queryValue("after", of: request.target) else { return nil }
         guard let cid = DeviceID(hex: Array(text.utf8)) else { throw .invalid("after is a cid") }

@@ -23,7 +23,6 @@ package enum AdminAction {
     case push(App, by: String)
     /// Inspects devices or messages; answered with the function of `InspectionAnswers` named by its case.
     case inspect(InspectionRequest)
-    /// Reads or acknowledges a feed of an app.
     case feed(FeedRequest)
     /// Returns the metrics page, without apps outside the scope.
     case metrics(scope: Set<AppKey>?)
@@ -71,7 +70,6 @@ package struct LeaseRequest: Sendable {
     }
 }
 
-/// The results of jobs, from a sender service.
 package struct ResultsRequest: Sendable {
     package var results: [JobResult]
     /// The apps that the credential may see; `nil` for all.
@@ -81,7 +79,6 @@ package struct ResultsRequest: Sendable {
     package init(results: [JobResult], apps: Set<AppKey>?) { (self.results, self.apps) = (results, apps) }
 }
 
-/// A sender service's request to extend leases.
 package struct ExtendRequest: Sendable {
     package struct Item: Sendable {
         package var job: MessageID

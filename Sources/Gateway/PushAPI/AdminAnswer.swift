@@ -1,5 +1,3 @@
-// The admin listener's answers about devices and messages.
-
 package import Delivery
 internal import JSON
 package import Wire
@@ -106,7 +104,6 @@ extension FinalState {
 }
 
 extension TraceEvent {
-    /// Whether the step belongs to the vendor channel.
     var isOfVendor: Bool {
         switch self {
         case .jobDue, .leased, .leaseLapsed, .vendorAccepted, .vendorRetry, .vendorRejected, .badToken, .exhausted,

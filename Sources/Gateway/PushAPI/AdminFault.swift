@@ -22,7 +22,6 @@ struct AdminFault: Error, Equatable {
 
     var code: Code
     var message: String
-    /// The methods named in the header `Allow` of a 405.
     var allow: String?
 
     init(_ code: Code, _ message: String, allow: String? = nil) {

@@ -9,7 +9,6 @@ package enum AppAct: String, Sendable, Codable, CaseIterable {
     package var past: String { rawValue + "d" }
 }
 
-/// A call about one app.
 package enum AppRequest: Sendable {
     case show(String)
     /// `by` is the credential's name, for the log.
@@ -63,7 +62,6 @@ package struct AppPage: Sendable {
     }
 }
 
-/// The reason for refusing a change.
 package enum AppRefusal: String, Sendable, Codable {
     case invalid, conflict, unknown
 }
@@ -81,7 +79,6 @@ package enum AppAnswer {
         return AdminFault(code, message).response
     }
 
-    /// Lists all apps, ordered by id.
     static func list(_ apps: [App]) -> APIResponse {
         .object([
             "apps": apps.map { ["appId": $0.appID] + state(isManaged: $0.isManaged, isEnabled: $0.isEnabled) }

@@ -47,7 +47,6 @@ package struct App: Sendable {
     package func bucket(of cid: DeviceID) -> Bucket { Bucket(prefix: bucketPrefix, cid: cid) }
 }
 
-/// The limits of one call.
 package struct CallBounds: Sendable, Equatable {
     package var batchItems = Limits.batchItemCount
     package var listTargets = Limits.listTargetCount

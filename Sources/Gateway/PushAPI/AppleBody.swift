@@ -49,7 +49,6 @@ struct APSWriter {
         }
     }
 
-    /// The keys of one object seen so far.
     private struct TakenKeys {
         private var known: UInt64 = 0
         private var others: Set<[UInt8]> = []
@@ -128,7 +127,6 @@ struct APSWriter {
     }
 }
 
-/// Checks the collapse id of a push; empty for none.
 func checkCollapseID(_ id: UnsafeRawBufferPointer) throws(GetuiFault) {
     guard id.count <= Bounds.collapseIDByteCount else {
         throw .size("apns-collapse-id", "at most \(Bounds.collapseIDByteCount) bytes")
@@ -136,7 +134,6 @@ func checkCollapseID(_ id: UnsafeRawBufferPointer) throws(GetuiFault) {
     if let breach = RequestRules.breach(ofCollapseID: id) { throw .invalid("apns-collapse-id", "\(breach.advice)") }
 }
 
-/// Returns the largest size of a body, in bytes.
 func bodyByteLimit(_ type: Delivery.PushType) -> Int { Bounds.bodyByteCount(of: type.apple) }
 
 extension Delivery.PushType {

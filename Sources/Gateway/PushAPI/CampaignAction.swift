@@ -1,5 +1,3 @@
-// Requests about tasks of several messages and about reports.
-
 package import Quotas
 package import Delivery
 internal import JSON
@@ -180,7 +178,6 @@ package struct TaskReportQuery: Sendable {
     /// Texts that are not a task id.
     package var unknown: [String]
     package var isDetailed: Bool
-    /// The requested actions.
     package var actions: Set<UInt32>
     /// Requested texts that are not an action's number.
     package var unknownActions: [String] = []
@@ -227,7 +224,6 @@ extension TaskID {
 
 package struct DayReportQuery: Sendable {
     package var app: AppKey
-    /// The date as requested.
     package var date: String
     package var day: UInt32
     /// Whether the call is `report/user/date`.
@@ -237,7 +233,6 @@ package struct DayReportQuery: Sendable {
 }
 
 extension App {
-    /// Returns a device of this app as a target of a task.
     package func target(_ cid: DeviceID, of task: TaskID) -> ListTarget {
         ListTarget(cid: cid, bucket: bucket(of: cid), digest: messageDigest(of: task, for: cid))
     }

@@ -40,7 +40,6 @@ package struct ClusterStatus: Sendable {
     }
 
     package var name: String
-    /// The answering gateway.
     package var node: Int
     /// The time since the last contact with the register.
     package var registerAgeMilliseconds: Int64

@@ -34,7 +34,6 @@ package struct CredentialSet: Sendable {
         (self.credentials, self.isLoopbackOnly) = (credentials, isLoopbackOnly)
     }
 
-    /// Returns the credential of an `Authorization` header's value.
     func credential(authorization: UnsafeRawBufferPointer?) -> Credential? {
         guard let authorization, authorization.count > 7 else { return nil }
         let scheme = authorization.prefix(7).map { (65...90).contains($0) ? $0 + 32 : $0 }

@@ -9,13 +9,11 @@ package enum DrainRequest: Sendable, Equatable {
     case undo
 }
 
-/// The progress of a drain.
 package struct DrainStatus: Sendable, Equatable {
     package enum State: String, Sendable { case none, draining, drained }
     package var state = State.none
     package var pace = 0
     package var alternate = ""
-    /// The number of connected devices.
     package var connections = 0
     /// The number of closed sessions.
     package var toldCount = 0

@@ -6,9 +6,7 @@ internal import TextForms
 internal import Wire
 
 package enum FeedRequest: Sendable {
-    /// Answered with `FeedAnswers.page`.
     case read(FeedRead)
-    /// Answered with `FeedAnswers.acknowledged`.
     case acknowledge(FeedName, upTo: UInt64)
 }
 

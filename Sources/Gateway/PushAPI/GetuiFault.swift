@@ -84,7 +84,6 @@ package enum GetuiCode: Int, Sendable, CaseIterable {
 struct GetuiFault: Error, Equatable {
     var code: GetuiCode
     var message: String
-    /// The methods named in the header `Allow` of a 405.
     var allow: String?
     /// Whether the app is unknown here; another gateway may have created it just before.
     var isOfUnlistedApp = false
@@ -133,7 +132,6 @@ struct GetuiFault: Error, Equatable {
 }
 
 extension APIResponse {
-    /// Returns Getui's envelope without data.
     package static func getui(_ code: GetuiCode, _ message: String = "success") -> APIResponse {
         .object(status: code.httpStatus, .envelope(code, message))
     }
@@ -150,9 +148,7 @@ extension APIResponse {
     package static let tooManyRevokedInAll = APIResponse.getui(
         .authenticationRate,
         "all apps have \(Limits.revokedTokens) void tokens that have not expired; void no more until their day is over")
-    /// A device's record could not be read.
     package static let statusUnreadable = APIResponse.getui(.busy, "a device's record cannot be read now, retry")
-    /// The gateway is starting or stopping.
     package static let starting = GetuiFault.starting.response
     /// The rate limit of the caller's network address is reached; Getui's SDKs cannot parse a 429.
     package static func tooFast(isGetui: Bool, isAboutBytes: Bool = false, retryAfterSeconds: Int) -> APIResponse {

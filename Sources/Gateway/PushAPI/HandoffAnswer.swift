@@ -101,7 +101,6 @@ extension TokenEnvironment {
 }
 
 extension PushType {
-    /// The value of the header apns-push-type.
     package var name: StaticString {
         switch self {
         case .alert: "alert"

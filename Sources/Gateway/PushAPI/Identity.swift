@@ -7,14 +7,14 @@ internal import TextForms
 package import Wire
 
 extension AppKey {
-    /// Returns the first eight bytes of SHA-256(appId), in network order.
+    /// Creates the key: the first eight bytes of SHA-256(appId), in network order.
     package init(appID: String) {
         self.init(SHA256.digest(Array(appID.utf8)).words.0)
     }
 }
 
 extension Bucket {
-    /// Returns the first 12 bits of SHA-256(appId ‖ 0 ‖ cid), with the cid as 32 lowercase hex digits.
+    /// Creates the bucket: the first 12 bits of SHA-256(appId ‖ 0 ‖ cid), with the cid as 32 lowercase hex digits.
     package init(appID: String, cid: DeviceID) {
         self.init(prefix: Array(appID.utf8) + [0], cid: cid)
     }

@@ -1,5 +1,3 @@
-// The admin listener's answers to inspection requests.
-
 package import Delivery
 internal import JSON
 package import Wire
@@ -106,7 +104,6 @@ package enum InspectionAnswers {
         return .object(["queues": queues, "jobs": jobs])
     }
 
-    /// Returns the result of a change to a device.
     package static func changed(_ change: DeviceChange, _ result: DeviceChangeResult) -> APIResponse {
         switch change {
         case .purge: .object(["purged": result.count, "left": result.leftCount])
@@ -122,6 +119,5 @@ extension RefusedPublish.Reason {
 }
 
 extension TaskState {
-    /// The name in the admin API.
     package var name: String { "\(self)" }
 }

@@ -2,7 +2,6 @@ internal import APNs
 internal import Delivery
 internal import Wire
 
-/// The limits of this module, with their reasons.
 package enum Limits {
     /// The size of a request body.
     ///
@@ -14,7 +13,6 @@ package enum Limits {
     package static let openBodyByteCount = 4 << 10
     /// The events of one receipt; with these, its body stays below `openBodyByteCount`.
     package static let receiptEventCount = 32
-    /// The conditions of one tag expression.
     package static let tagConditionCount = TagExpression.groupLimit
     /// The values of all conditions of one request, repetitions included; each is hashed.
     package static let tagValueCount = 10_000
@@ -31,7 +29,6 @@ package enum Limits {
     package static let reportedTaskCount = 200
     /// Getui: an alias has fewer than 40 characters, of up to three bytes each.
     package static let aliasByteCount = 120
-    /// Getui: a group's name.
     package static let groupNameByteCount = TaskBounds.groupByteCount
     /// The number of invalid `actionIdList` entries that an answer repeats.
     static let reportedActionNames = 32

@@ -9,12 +9,10 @@ internal import Wire
 /// Parses common bodies; scratch memory is reused between pushes.
 struct MessageParser {
     let numbers = NumberTexts()
-    /// The APNs body of the current push.
     private var vendorWriter = JSONWriter(capacity: 4_096)
     /// The payload, if it is rendered from an object.
     private var payloadWriter = JSONWriter(capacity: 1_024)
 
-    /// The parser for the members of a transmission.
     private let memberParser = JSONParser(byteLimit: Limits.payloadByteCount)
 
     /// The notes for the answer to the current request.
@@ -27,7 +25,6 @@ struct MessageParser {
         notes = RequestNotes()
     }
 
-    /// Checks a part of the request against its field table.
     mutating func check(_ object: JSONValue?, _ table: FieldTable, of parser: JSONParser) throws(GetuiFault) {
         try notes.check(object, table, hasUnreadable: parser.hasUnreadable)
     }

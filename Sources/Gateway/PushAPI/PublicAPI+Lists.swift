@@ -35,7 +35,6 @@ extension PublicAPI {
         return create(record, key: key, request, app: app)
     }
 
-    /// Returns the creation of a task for a parsed request.
     func create(_ record: TaskRecord, key: (UInt64, UInt64), _ request: APIRequest, app: App) -> PublicAction {
         let content = record.content
         let note = content.strategy.fallbackReason(

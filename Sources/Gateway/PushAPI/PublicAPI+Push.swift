@@ -71,7 +71,6 @@ extension PublicAPI {
     }
 }
 
-/// The devices whose status is requested.
 package struct StatusQuery: Sendable {
     package var devices: [DeviceAddress] = []
     /// Requested texts that are not a cid.

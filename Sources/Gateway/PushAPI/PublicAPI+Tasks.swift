@@ -1,7 +1,6 @@
 internal import Delivery
 internal import Wire
 
-// Calls about one task.
 extension PublicAPI {
     func taskAction(_ endpoint: PublicEndpoint, _ path: RequestPath, app: App) throws(GetuiFault) -> CampaignAction {
         switch endpoint {

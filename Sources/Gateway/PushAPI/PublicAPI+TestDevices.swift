@@ -130,7 +130,6 @@ extension PublicAPI {
 
     // MARK: Device tokens
 
-    /// Parses a member of `dt_list`.
     private func deviceToken(_ element: JSONValue) throws(GetuiFault) -> (cid: String, token: String) {
         guard element.kind == .object else { throw .type("dt_list") }
         try messages.check(element, .deviceToken, of: parser)

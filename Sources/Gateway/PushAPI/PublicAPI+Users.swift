@@ -200,7 +200,6 @@ extension PublicAPI {
         return user
     }
 
-    /// Parses a member of `data_list`.
     private func pair(_ element: JSONValue, app: App) throws(GetuiFault) -> (cid: String, name: AliasName) {
         guard element.kind == .object else { throw .type("data_list") }
         try messages.check(element, .aliasItem, of: parser)

@@ -17,7 +17,6 @@ package enum PublicAction {
     case users(UserRequest)
     /// Asks the owner of the test devices; answered with `TestDeviceAnswer.render`.
     case testDevices(TestDeviceRequest)
-    /// Tasks of several messages, and reports.
     case campaign(CampaignAction)
     /// Revokes the token durably and on all loops, then answers.
     case revokeToken(TokenID, of: AppKey, APIResponse)
@@ -253,7 +252,6 @@ package final class PublicAPI {
     }
 }
 
-// Authentication.
 extension PublicAPI {
     /// Answers `POST /auth`.
     ///

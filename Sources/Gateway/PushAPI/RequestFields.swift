@@ -17,7 +17,6 @@ package enum FieldUse: Sendable {
     case list(FieldTable)
 }
 
-/// The fields of one object of a body.
 package final class FieldTable: Sendable {
     package typealias Field = (name: StaticString, use: FieldUse)
 
@@ -44,7 +43,6 @@ extension FieldTable {
     /// Parts of names that suggest a filter.
     static let selectingWords = ["filter", "exclude", "crowd", "audience"]
 
-    /// Returns the use of a field that is not in the table.
     fileprivate func use(ofUnknown key: JSONValue) -> FieldUse {
         guard hasSelections, let name = key.string, name.utf8.count <= Limits.notedKeyByteCount else { return others }
         let lowered = name.lowercased()
@@ -115,7 +113,6 @@ extension FieldTable {
         "push_channel.",
         [("ios", .object(ios)), ("android", .ignored), ("harmony", .ignored), ("mp", .ignored)])
 
-    /// The common body of pushes.
     private static func push(audience: FieldUse, group: FieldUse, settings own: [Field]) -> FieldTable {
         FieldTable(
             "",
@@ -151,7 +148,6 @@ extension FieldTable {
     package static let listToDevices = listCall(cids, detail: .ignored)
     package static let listToAliases = listCall(aliases, detail: .served)
     package static let listByTag = listCall(conditionedCIDs, detail: .ignored)
-    /// A device of `cid_by_tag`.
     package static let conditionedCID = FieldTable(
         "audience.cid_by_tag[].", [("cid", .served), ("tag", .served), ("op_type", .served)],
         others: .refused("a device has no such condition"))

@@ -22,7 +22,6 @@ package struct RevokedTokens: Sendable {
         if hours[Self.hour(token), default: []].insert(token).inserted { count += 1 }
     }
 
-    /// Whether any tokens have expired with their hour.
     func hasExpired(now: GatewayTime) -> Bool { hours.keys.contains { Self.isOver($0, now) } }
 
     /// Removes and returns up to `limit` tokens whose hour is over.
@@ -69,6 +68,5 @@ package struct RevocationLimits: Sendable {
         hours[app]?[hour] = count - 1
     }
 
-    /// Removes the counts of a deleted app.
     package mutating func forget(_ app: AppKey) { hours[app] = nil }
 }

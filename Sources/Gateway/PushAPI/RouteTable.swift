@@ -73,7 +73,6 @@ package struct RouteTable<Endpoint: Sendable>: Sendable {
     }
 }
 
-/// A method of a path with its endpoint.
 package struct RouteMethod<Endpoint: Sendable>: Sendable {
     package let method: APIRequest.Method
     let endpoint: Endpoint

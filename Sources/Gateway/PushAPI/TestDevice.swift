@@ -39,7 +39,6 @@ package struct TestDeviceList: Sendable {
 
     package mutating func put(_ device: TestDevice, app: AppKey) { devices[app, default: [:]][device.cid] = device }
 
-    /// Removes and returns the devices of an app.
     package mutating func removeAll(of app: AppKey) -> [DeviceID] {
         devices.removeValue(forKey: app).map { Array($0.keys) } ?? []
     }
@@ -119,7 +118,6 @@ package struct TestDeviceResult: Sendable, Equatable, Codable {
     var total = 0
 }
 
-/// A parsed and validated call about test devices.
 package struct TestDeviceRequest: Sendable, Codable {
     package struct Item: Sendable, Codable {
         var place: DevicePlace

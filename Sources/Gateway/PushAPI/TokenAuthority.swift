@@ -53,7 +53,6 @@ package struct TokenAuthority: Sendable {
 
     package var revokedTokens: RevokedTokens { revoked }
 
-    /// Returns a new token's text.
     package func issue(for app: AppKey, expiresAt: GatewayTime, random: UInt64) -> String {
         var body: [UInt8] = []
         body.reserveCapacity(48)

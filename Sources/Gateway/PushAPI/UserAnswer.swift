@@ -196,7 +196,6 @@ private struct Answer {
         return names + request.notCIDs
     }
 
-    /// The existing devices.
     private var described: [(device: String, detail: DeviceDetail)] {
         zip(request.devices, outcomes).compactMap { device, outcome in
             guard case .device(let detail) = outcome else { return nil }

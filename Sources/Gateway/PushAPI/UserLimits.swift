@@ -2,13 +2,11 @@
 ///
 /// The defaults are Getui's; each is configurable.
 package struct UserLimits: Sendable, Equatable {
-    /// Items of one list of aliases.
     package var aliasItems = 1_000
     /// Characters of an alias: Getui says fewer than 40.
     package var aliasCharacters = 39
     package var tagsPerDevice = 100
     package var tagCharacters = 32
-    /// Characters of all tags of one device together.
     package var tagTotalCharacters = 512
     /// Devices in one call that adds or removes a tag.
     package var tagDevices = 1_000
@@ -18,7 +16,6 @@ package struct UserLimits: Sendable, Equatable {
     package var statusDevices = 1_000
     package var detailDevices = 1_000
     package var deviceStatusDevices = 100
-    /// Test devices of one app.
     package var testDevices = 1_000
     package init() {}
 }

@@ -4,7 +4,6 @@ package import Wire
 
 /// A parsed and validated call about users, with the format of its answer.
 package struct UserRequest: Sendable {
-    /// The format of the answer.
     enum Form: Sendable {
         /// Only a code and a message.
         case change

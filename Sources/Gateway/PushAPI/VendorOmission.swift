@@ -30,7 +30,6 @@ enum VendorOmission {
     /// A Live Activity's body may have only the activity's state, so its omission is not a loss.
     var isLoss: Bool { self != .liveActivity }
 
-    /// The explanation and advice for the publisher.
     var explanation: String {
         switch self {
         case .tooLarge: "with the transmission the APNs body would be too large; make it shorter"

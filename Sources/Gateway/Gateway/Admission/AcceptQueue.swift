@@ -54,14 +54,12 @@ final class AcceptQueue {
         owner.loop.onStop { [self] in waiting.removeAll() }
     }
 
-    /// The number of connections in the queue.
     var waitingCount: Int { waiting.count }
     /// The number of queued connections plus admitted ones with unread input.
     var unheardCount: Int { waiting.count + owner.loop.waitingNewcomerCount }
     /// The measured cost of one new connection, in nanoseconds.
     var cost: Int64 { governor.cost }
 
-    /// Applies changed limits.
     func reload() {
         let limits = owner.limits
         governor.rules = AdmissionController.Rules(
@@ -122,7 +120,6 @@ final class AcceptQueue {
         return work()
     }
 
-    /// Records the end of an admitted connection's handshake.
     func finished() { governor.finished() }
 
     /// Records that a Hello was passed to its shard.

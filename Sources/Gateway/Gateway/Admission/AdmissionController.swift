@@ -37,13 +37,11 @@ struct AdmissionController {
     static let firstCost: Int64 = 100_000
     /// The largest credit deficit; a turn that overran because many handshakes ran at once is repaid before the next admission.
     private static let longestDebt: Int64 = 100_000_000
-    /// The number of connections in one cost sample.
     private static let sampleCount = 32
     /// The minimum limit of Hellos in flight; with fewer, a slow disk and not the loop would limit the rate.
     private static let leastUnderWay = 16
     /// The most connections that one turn reads; reading a connection that the peer has closed costs no charged work.
     private static let readsOfTurn = 256
-    /// The length of a rate measurement.
     private static let span: Int64 = 100_000_000
     /// The length of the first measurement, which also needs `firstSpanCount` connections.
     private static let firstSpan: Int64 = 20_000_000
@@ -57,11 +55,9 @@ struct AdmissionController {
     static let longestWindow: Int64 = 60_000_000_000
 
     var rules = Rules()
-    /// The number of queued connections.
     private(set) var waitingCount = 0
     /// The number of admitted connections with unread input; the caller counts them.
     var unreadCount = 0
-    /// The measured cost of one connection.
     private(set) var cost = firstCost
     /// The number of Hellos that wait for the store.
     private(set) var underWayCount = 0
@@ -70,11 +66,9 @@ struct AdmissionController {
     /// These Hellos do not count against the limit, so devices of other partitions are not blocked by them.
     private var excusedCount = 0
     private var credit: Int64
-    /// The work done and the connections read in this turn.
     private var turnWork: Int64 = 0
     private var turnReads = 0
     private var seenAt: Int64?
-    /// The work and size of the current cost sample.
     private var sampleWork: Int64 = 0
     private var sampleSize = 0
     /// The start of the current rate measurement, and the connections admitted in it; some connections were queued throughout.
@@ -101,7 +95,6 @@ struct AdmissionController {
 
     // MARK: Newcomers
 
-    /// Decides about a new connection.
     mutating func arrive(now: Int64) -> Verdict {
         pass(to: now)
         if waitingCount == 0 {
@@ -172,7 +165,6 @@ struct AdmissionController {
     /// The number of Hellos that may wait for stalled stores without blocking other Hellos.
     var standingRoom: Int { 3 * mostUnderWay }
 
-    /// Forgets all queued connections.
     mutating func forgetAll() { (waitingCount, spanBegan) = (0, nil) }
 
     /// Charges time that the loop spent on new connections.

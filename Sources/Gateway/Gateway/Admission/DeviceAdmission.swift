@@ -123,7 +123,6 @@ extension EventLoopHost {
     }
 }
 
-// Devices in browsers.
 extension EventLoopHost {
     /// Answers a WebSocket upgrade request on the device listener once the request is complete.
     func answer(toUpgrade bytes: UnsafeRawBufferPointer) -> WebSocketGreeting.Answer {

@@ -2,7 +2,6 @@
 ///
 /// A value type: the loops call it in their ticks, with the time in milliseconds.
 struct DrainPace: Equatable {
-    /// Sessions per second.
     let pace: Int
 
     /// The longest time, in milliseconds, whose share is granted at once after a pause.

@@ -22,7 +22,6 @@ struct FlapDamping {
     static let calmMilliseconds: Int64 = 15_000
     static let firstDelay: Int64 = 2_000
     static let longestDelay: Int64 = 60_000
-    /// The capacity of the table.
     static let deviceCount = 16_384
     private static let wayCount = 8
 

@@ -25,7 +25,6 @@ struct Refusal: Error {
         .overloaded, "the store of this device's part does not answer; come back later")
     static let appDisabled = Refusal(.appDisabled, "the app is disabled")
 
-    /// The refusal during a connection storm.
     static func storm(_ window: (UInt32, UInt32)? = nil) -> Refusal {
         Refusal(.overloaded, "more devices come back than can be welcomed at once; come back later", window: window)
     }
@@ -40,7 +39,6 @@ struct Refusal: Error {
             window: (refusal.least, refusal.most))
     }
 
-    /// The refusal during a drain.
     static func emptying(_ alternate: String, window: (UInt32, UInt32)? = Emptying.window) -> Refusal {
         Refusal(.shuttingDown, Emptying.reason, window: window, alternate: alternate)
     }
@@ -65,7 +63,6 @@ extension EventLoopHost {
         return bytes
     }
 
-    /// Writes the Close frame and logs the refusal.
     func write(_ refusal: Refusal, to stream: ByteStream, beforeWelcome: Bool = false) {
         _ = closeFrame(refusal, beforeWelcome: beforeWelcome).withUnsafeBytes { stream.write($0) }
         note(refusal)

@@ -65,6 +65,5 @@ enum AppQuestion {
     case asked
     /// The lookup succeeded, so all apps created before it are known.
     case confirmed
-    /// The lookup failed.
     case unanswered
 }

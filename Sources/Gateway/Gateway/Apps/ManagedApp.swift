@@ -54,17 +54,14 @@ struct ManagedApp: Sendable, Codable, Equatable {
     }
 }
 
-/// Conversions between a managed app and the configuration's text.
 enum AppText {
     /// Keys that settings may not contain; they change by other calls, or never.
     static let ownKeys = ["appId", "appKey", "appSecret", "masterSecret", "appSecretFile", "masterSecretFile"]
 
-    /// Keys whose objects may contain a webhook.
     static let feedKeys = ["upstream", "events"]
     /// The placeholder for a webhook's secret in answers.
     private static let hiddenSecret = "(not shown)"
 
-    /// Returns the keys of a feed's webhook.
     static func webhookKeys(of feed: String, in members: [JSON5Member]) -> Set<String> {
         guard case .object(let feed)? = members.first(where: { $0.key == feed })?.node.value,
             case .object(let webhook)? = feed.first(where: { $0.key == "webhook" })?.node.value
@@ -141,7 +138,6 @@ extension ManagedApp {
         return Array(JSON5Node(.object(members)).json.utf8)
     }
 
-    /// Decodes a row; `nil` if the row is invalid.
     init?(row: UnsafeRawBufferPointer) {
         guard let root = try? JSON5Parser.parse(Array(row)), case .object(let members) = root.value else { return nil }
         let values = Dictionary(members.map { ($0.key, $0.node.value) }, uniquingKeysWith: { first, _ in first })

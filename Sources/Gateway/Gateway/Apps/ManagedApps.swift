@@ -3,7 +3,6 @@ internal import Delivery
 internal import PushAPI
 internal import Wire
 
-/// The result of a change.
 enum AppResult: Sendable, Codable {
     /// The app after the change.
     ///
@@ -12,7 +11,6 @@ enum AppResult: Sendable, Codable {
     case refused(AppRefusal, String)
 }
 
-/// A generated secret that an answer shows.
 struct ShownSecret: Sendable, Codable, CustomStringConvertible {
     var name: String
     var exposed: String
@@ -46,7 +44,6 @@ struct AppSurroundings {
     var fileApps: Set<String> = []
     /// The tokens of all credentials; a secret may not be used twice.
     var tokens: Set<Secret> = []
-    /// The current store history.
     var history = StoreHistory(ofNewStore: 1)
 
     init() {}
@@ -74,7 +71,6 @@ struct ManagedApps: Sendable {
     /// The most apps that one process may serve over its lifetime, deleted ones included; a device refers to its app by a 16-bit
     /// index.
     static let lifetimeAppCount = 32_000
-    /// An upper bound for valid versions.
     static let versionLimit: UInt64 = 1 << 62
 
     init() {}
@@ -85,10 +81,8 @@ struct ManagedApps: Sendable {
         self.version = max(version, apps.map(\.version).max() ?? 0)
     }
 
-    /// All apps, ordered by id.
     var sorted: [ManagedApp] { apps.values.sorted { $0.appID < $1.appID } }
 
-    /// Returns the time at which the next secret of any app expires.
     func nextEnd(after now: GatewayTime) -> GatewayTime { apps.values.map { $0.nextEnd(after: now) }.min() ?? .max }
 
     mutating func put(_ app: ManagedApp) {
@@ -103,7 +97,6 @@ struct ManagedApps: Sendable {
 
     // MARK: News
 
-    /// Returns the changes after `version`.
     func news(since version: UInt64, of history: StoreHistory) -> AppNews {
         // A version above this one belongs to another store.
         let start = version > self.version ? 0 : version

@@ -36,7 +36,6 @@ final class SharedApps: Sendable {
 
     // MARK: Snapshots
 
-    /// Returns the first snapshot, before the loops run.
     func begin(
         _ configuration: GatewayConfiguration, _ descriptors: DescriptorBudget, now: GatewayTime, log: Log
     ) -> GatewaySnapshot {
@@ -47,7 +46,6 @@ final class SharedApps: Sendable {
         }
     }
 
-    /// Applies a changed configuration file.
     @discardableResult
     func reload(_ configuration: GatewayConfiguration, on context: GatewayContext, now: GatewayTime) -> GatewaySnapshot?
     {
@@ -105,7 +103,6 @@ final class SharedApps: Sendable {
         return snapshot
     }
 
-    /// The apps in force.
     var registry: AppRegistry { state.withLock { $0.registry } }
 
     // MARK: The book
@@ -138,7 +135,6 @@ final class SharedApps: Sendable {
     /// The id of the store history in the last `AppNews` applied; 0 for none.
     var history: UInt64 { state.withLock { $0.managed.history } }
 
-    /// Applies a durable change.
     func put(_ app: ManagedApp, isDeleted: Bool, on context: GatewayContext, now: GatewayTime) {
         change(on: context, now: now) { state in
             if isDeleted { state.managed.remove(app.key, version: app.version) } else { state.managed.put(app) }
@@ -158,7 +154,6 @@ final class SharedApps: Sendable {
 
     // MARK: Pages
 
-    /// Returns the page of an app; `nil` if the app does not exist.
     func page(of appID: String, now: GatewayTime) -> AppPage? {
         state.withLock { state in
             if let app = state.configuration.apps.first(where: { $0.appID == appID }) {

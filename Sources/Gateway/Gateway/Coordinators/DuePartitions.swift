@@ -8,7 +8,6 @@ internal import Wire
 struct DuePartitions {
     private struct Entry {
         var mayHave = true
-        /// The number of reports of due jobs by the partition.
         var reports: UInt32 = 0
     }
 
@@ -27,7 +26,6 @@ struct DuePartitions {
     func mayHave(_ partition: Int, _ channel: VendorChannel) -> Bool { entries[channel][partition].mayHave }
     func reports(of partition: Int, _ channel: VendorChannel) -> UInt32 { entries[channel][partition].reports }
 
-    /// Records a partition's report of due jobs.
     mutating func reported(_ partition: Int, _ channels: ChannelSet) {
         guard 0..<count ~= partition else { return }
         for channel in VendorChannel.allCases where channels.contains(ChannelSet(channel)) {

@@ -25,7 +25,6 @@ final class HandoffCoordinator {
     private struct Round {
         var call: LeaseCall
         var jobs: [Job] = []
-        /// The number of shards asked in this round.
         var asked = 0
         var isAsking = false
         /// The number and time of the last question, its shard, and that shard's report count at the time.
@@ -240,7 +239,6 @@ final class HandoffCoordinator {
         partitions.ask(command, of: target) { [self] answer in leased(slot, stamp, question, answer) }
     }
 
-    /// Skips the shards without due jobs.
     private func passDrained(_ round: inout Round) {
         while round.asked < count, !due.mayHave((first + round.asked) % count, round.call.channel) {
             round.asked += 1

@@ -26,7 +26,6 @@ enum MetricsGatherer {
 }
 
 extension GatewayContext {
-    /// The process-wide figures.
     fileprivate var figures: MetricFigures {
         var figures = MetricFigures()
         figures.status = status.withLock { $0 }

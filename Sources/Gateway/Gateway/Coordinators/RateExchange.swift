@@ -107,7 +107,6 @@ final class SharedRates: RateLimiting, Sendable {
         state.withLock { $0.ledger.takeOld(now: now) }
     }
 
-    /// Restores the counts from their rows.
     func restore(_ rows: [(app: AppKey, kind: UInt64, day: Int64, count: Int)], now: GatewayTime) {
         state.withLock { state in
             state.ledger = RateLedger()

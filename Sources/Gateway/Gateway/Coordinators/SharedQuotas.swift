@@ -196,7 +196,6 @@ extension Partition {
         return true
     }
 
-    /// Records that a refused device has left.
     func surplusLeft(of key: AppKey) {
         let left = (surplusDevices[key] ?? 0) - 1
         surplusDevices[key] = left > 0 ? left : nil

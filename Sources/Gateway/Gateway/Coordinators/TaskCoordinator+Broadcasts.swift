@@ -5,7 +5,6 @@ internal import Wire
 
 // Broadcasts on the loop of their home. A broadcast scans all buckets in steps. Its position is stored after some of the steps.
 extension TaskCoordinator {
-    /// A scan in progress.
     final class BroadcastRun {
         var record: TaskRecord
         let purpose: BroadcastScan.Purpose

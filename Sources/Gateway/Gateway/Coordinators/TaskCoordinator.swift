@@ -20,7 +20,6 @@ final class TaskCoordinator {
 
     /// The most lists in flight on one loop; further lists are answered as busy.
     static let pendingLimit = 65_536
-    /// The capacity of this loop's cache of task records.
     static let cacheLimit = 1_024
     /// The lifetime of a cached record, because the announcement of a stop may be lost on a broken link.
     static let cacheMilliseconds: UInt64 = 5_000
@@ -43,7 +42,6 @@ final class TaskCoordinator {
 
     var hasWorkUnderWay: Bool { lists.count > 0 }
 
-    /// Runs `step` after `milliseconds`.
     func later(_ milliseconds: Int64, _ step: @escaping () -> Void) {
         delayed.append((owner.loop.now + UInt64(max(0, milliseconds)), step))
     }
@@ -66,7 +64,6 @@ final class TaskCoordinator {
         ask(task.home.loop(of: owner.partitionCount), command, told: told)
     }
 
-    /// Asks every partition; `told` receives all answers.
     func askAll(_ command: (LoopShare) -> TaskCommand, told: @escaping ([TaskAnswer]) -> Void) {
         let count = owner.partitionCount
         let gathering = Gathering(count: count, done: told)
@@ -77,7 +74,6 @@ final class TaskCoordinator {
 
     // MARK: Stored messages
 
-    /// Removes a cached record that has changed elsewhere.
     func forget(_ task: TaskID) {
         guard cache.removeValue(forKey: task) != nil else { return }
         cacheOrder.removeAll { $0 == task }
@@ -108,7 +104,6 @@ final class TaskCoordinator {
 
     // MARK: Fan-out
 
-    /// The parameters of a fan-out.
     struct Sending {
         var task: TaskID
         var app: AppKey

@@ -25,7 +25,6 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
     private var partition: Partition?
     private var stream: ByteStream?
     private var session = SessionRef.none
-    /// The device's id, once its Hello was read.
     private(set) var cid = DeviceID(high: 0, low: 0)
     private var phase = Phase.awaitingHello
     private let isSecure: Bool
@@ -47,13 +46,11 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         (self.owner, self.isSecure) = (owner, isSecure)
     }
 
-    /// Takes a new connection from a listener; it may be queued.
     static func accept(_ connection: DetachedConnection, tls: TLSContext?, on owner: EventLoopHost) {
         owner.metrics.count(.deviceAccepted)
         owner.welcomes.arrive(connection, tls: tls)
     }
 
-    /// Starts to serve an admitted connection.
     static func begin(_ connection: DetachedConnection, tls: TLSContext?, on owner: EventLoopHost) {
         let device = DeviceHandshake(owner: owner, isSecure: tls != nil)
         device.stream = ByteStream(

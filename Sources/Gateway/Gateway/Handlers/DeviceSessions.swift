@@ -12,7 +12,6 @@ final class DeviceSessions: StreamDelegate {
     private struct Record: BitwiseCopyable {
         enum Phase: UInt8 {
             case free
-            /// The handshake object waits for the Welcome.
             case opening
             case open
         }
@@ -125,7 +124,6 @@ final class DeviceSessions: StreamDelegate {
     /// Marks the partition as ended; its sessions have ended, but some streams may still be closing.
     func end() { table.pointee.hasEnded = true }
 
-    /// Closes every session with a Close frame.
     func closeAll(_ code: CloseCode = .shuttingDown, reason: StaticString = "the gateway is stopping") {
         for slot in 0..<table.pointee.slotCount {
             let record = table.pointee.records.pointer(slot)

@@ -2,7 +2,6 @@ package import Wire
 
 /// The first frame of the received bytes; all parsing of frames from a byte stream is here.
 package enum FrameCut {
-    /// The frame is not complete yet.
     case incomplete
     /// A frame of `byteCount` bytes, header included.
     case frame(FrameType, body: UnsafeRawBufferPointer, byteCount: Int)

@@ -5,13 +5,11 @@ internal import Structures
 /// All have the same timeout, so the oldest expires first. An entry holds a strong reference until the handshake is over. A weak
 /// reference would cost 48 bytes per connection and slow down each retain.
 struct HandshakeQueue: ~Copyable {
-    /// The value for no place in the queue.
     static let none = UInt32.max
 
     private var waiting = Ring<WaitingHandshake>()
     /// The place of the oldest entry; places count up and wrap around.
     private var first: UInt32 = 0
-    /// The number of waiting connections.
     private(set) var count = 0
 
     /// Adds a connection with a deadline in monotonic milliseconds; deadlines must not decrease.
@@ -77,14 +75,12 @@ struct HandshakeQueue: ~Copyable {
 /// A connection in the queue; `nil` once its handshake is over.
 struct WaitingHandshake {
     var connection: (any Handshaking)?
-    /// The peer's `SocketAddress.network`.
     var network: UInt64
     var deadline: UInt64
 }
 
 /// A connection with a Hello timeout; the calls have no effect after its Hello.
 protocol Handshaking: AnyObject {
-    /// The connection's place in the queue.
     var handshakePlace: UInt32 { get set }
     var kind: ConnectionKind { get }
     func handshakeTimedOut()

@@ -62,7 +62,6 @@ enum HealthPage {
             "\(difference), which is not followed; set the clock right, or restart the gateway with --accept-clock if it is right"
     }
 
-    /// Writes the members that only a gateway in a cluster has.
     private static func write(_ cluster: ClusterHealth, to writer: inout JSONWriter) {
         writer.member("node", cluster.node)
         writer.member("partsOwned", cluster.ownedParts)

@@ -3,7 +3,6 @@ internal import EventLoops
 internal import PushAPI
 internal import Wire
 
-// Reports of devices over HTTPS.
 extension PublicHandler {
     func receipt(_ exchange: HTTPExchange, _ request: ReceiptRequest) {
         guard owner.context.isReady, !owner.context.isStopping else { return respond(exchange, .starting) }

@@ -10,7 +10,6 @@ internal import Wire
 final class SharedTestDevices: Sendable {
     private let book = Lock(TestDeviceList())
 
-    /// Replaces all entries by the stored rows.
     func restore(_ rows: [(app: AppKey, device: TestDevice)]) {
         book.withLock { book in
             book = TestDeviceList()
@@ -21,7 +20,6 @@ final class SharedTestDevices: Sendable {
     /// Removes a deleted app, and returns the devices whose rows must be removed.
     func removeAll(of app: AppKey) -> [DeviceID] { book.withLock { $0.removeAll(of: app) } }
 
-    /// Carries out the request in memory.
     func perform(
         _ request: TestDeviceRequest, known: Set<DeviceID>, limit: Int, now: GatewayTime
     ) -> (changes: [TestDeviceChange], result: TestDeviceResult) {
@@ -29,7 +27,6 @@ final class SharedTestDevices: Sendable {
     }
 }
 
-// Calls about test devices.
 extension PublicHandler {
     func testDevices(_ exchange: HTTPExchange, _ request: TestDeviceRequest) {
         guard owner.context.isReady, !owner.context.isStopping else { return respond(exchange, .starting) }

@@ -3,7 +3,6 @@ internal import Directory
 internal import EventLoops
 internal import PushAPI
 
-// Calls about users, which run operations on several loops.
 extension PublicHandler {
     func users(_ exchange: HTTPExchange, _ request: UserRequest) {
         guard owner.context.isReady, !owner.context.isStopping else { return respond(exchange, .starting) }

@@ -34,7 +34,6 @@ final class PublicHandler {
     /// They are not parsed yet. A connection sends its next request only after the answer.
     private var waiting: [Int: [HTTPExchange]] = [:]
     private var waitingCount = 0
-    /// The number of requests handled in this turn.
     private var handledCount = 0
     /// Whether the listeners are paused because most connections are used by throttled requests.
     private var isCrowded = false
@@ -60,7 +59,6 @@ final class PublicHandler {
         api.userLimits = snapshot.limits.users
     }
 
-    /// Revoked tokens that have not expired.
     var revokedTokens: [TokenID] { api.tokens.revokedTokens.all.filter { $0.expiresAt > owner.now } }
 
     var hasRoomForRevoked: Bool { api.tokens.revokedTokens.count < PushAPI.Limits.revokedTokens }
@@ -174,7 +172,6 @@ final class PublicHandler {
             retryAfterSeconds: refusal.retryAfterSeconds)
     }
 
-    /// Whether a request is a health check.
     static func isProbe(_ target: UnsafeRawBufferPointer) -> Bool {
         for path in ["/healthz", "/readyz"] where target.starts(with: path.utf8) {
             return target.count == path.utf8.count || target[path.utf8.count] == UInt8(ascii: "?")
@@ -182,7 +179,6 @@ final class PublicHandler {
         return false
     }
 
-    /// Publishes an operator's push to one device of `app`.
     func push(_ exchange: HTTPExchange, app: App) {
         perform(exchange, exchange.withRequest { api.push($0, app: app, now: owner.now) })
     }

@@ -209,7 +209,6 @@ final class SenderConnection: StreamDelegate, Handshaking {
         }
     }
 
-    /// Sends the outcome of a publish.
     func answer(_ request: UInt64, _ outcome: PublishOutcome) {
         guard phase == .open else { return }
         unanswered -= 1
@@ -245,7 +244,6 @@ final class SenderConnection: StreamDelegate, Handshaking {
         return false
     }
 
-    /// Applies a new configuration to later publishes.
     func reload(_ registry: AppRegistry) {
         guard phase == .open, let known = sender else { return }
         guard let app = registry[known.appKey] else {

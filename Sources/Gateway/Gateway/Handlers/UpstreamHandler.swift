@@ -109,7 +109,6 @@ final class UpstreamHandler {
         return app.takesUpstream ? nil : .noConsumer
     }
 
-    /// Whether messages of the session are in flight.
     func owesResults(_ session: SessionRef) -> Bool { !lanes.isEmpty && lanes[session] != nil }
 
     /// Drops the queue of a closed session; a message in flight may still be accepted.

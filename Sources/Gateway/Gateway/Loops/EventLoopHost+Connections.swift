@@ -99,7 +99,6 @@ extension EventLoopHost {
 /// The listeners of one event loop, and the parts of their counters that were already logged.
 struct HostListeners {
     private var all: [Listener] = []
-    /// The listeners of `publicHandler`'s servers.
     private(set) var publicHTTP: [Listener] = []
     private var reportedAcceptFailures: UInt64 = 0
     private var reportedHeaders: UInt64 = 0

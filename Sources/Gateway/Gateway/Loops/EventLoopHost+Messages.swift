@@ -235,7 +235,6 @@ extension EventLoopHost {
     }
 }
 
-// News for all loops of all gateways.
 extension EventLoopHost {
     func take(_ news: GatewayNews) {
         switch news {

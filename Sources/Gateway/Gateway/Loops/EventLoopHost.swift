@@ -12,7 +12,6 @@ internal import Wire
 final class EventLoopHost {
     let index: Int
     let loop: EventLoop
-    /// Shared by all hosts of the process.
     let context: GatewayContext
     private(set) var snapshot: GatewaySnapshot
     let core: UnsafeMutablePointer<Core>
@@ -44,14 +43,12 @@ final class EventLoopHost {
     /// The counters of partitions that this host has released, so that counters in `/metrics` never decrease.
     private(set) var endedFigures = EndedFigures()
 
-    /// The messages of this turn for one partition.
     struct Outgoing {
         var publishes: CommandBatch?
         var messages: [LoopMessage] = []
         var isEmpty: Bool { publishes == nil && messages.isEmpty }
     }
 
-    /// The messages of this turn for one host of this gateway.
     struct HostMail {
         var answers: AnswerBatch?
         var items: [Mail] = []
@@ -85,7 +82,6 @@ final class EventLoopHost {
         // The table is not limited here. `admit` enforces the configured limit, which covers all loops and may change.
         var senders = StampedTable<SenderConnection>(limit: Route.slotLimit)
         var frameByteLimit: Int
-        /// The largest body of a frame from a device.
         var deviceFrameByteLimit: Int
 
         /// Gateway time, read once a turn.
@@ -234,7 +230,6 @@ final class EventLoopHost {
 
     func connect(_ mailboxes: [Mailbox<Mail>]) { self.mailboxes = mailboxes }
 
-    /// Gateway time, read once a turn.
     var now: GatewayTime { core.pointee.now }
 
     var limits: GatewayLimits { snapshot.limits }
@@ -319,7 +314,6 @@ final class EventLoopHost {
         }
     }
 
-    /// Applies a new configuration.
     func reload(_ snapshot: GatewaySnapshot) {
         let disabled = registry.disabled(in: snapshot.registry)
         self.snapshot = snapshot

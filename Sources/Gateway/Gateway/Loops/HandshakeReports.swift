@@ -10,7 +10,6 @@ extension EventLoopHost {
         loop.onHandshake { [unowned self] in note($0) }
     }
 
-    /// Applies changed limits.
     func reloadHandshakeGate() { loop.handshakeGate?.rules = handshakeRules }
 
     private var handshakeRules: HandshakeGate.Rules {

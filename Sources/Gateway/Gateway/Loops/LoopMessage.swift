@@ -7,26 +7,18 @@ internal import Wire
 
 /// A message from one host to another, in this process or over a link.
 enum LoopMessage: Sendable {
-    // Messages for a partition.
-
-    /// Publishes for devices of one partition.
     case publishes(CommandBatch)
     /// A question, and the origin that its answer returns to.
     case request(any PartitionRequest, Origin)
     /// The devices of a list that belong to one partition.
     case list(Fanout)
 
-    // Messages for the host.
-
-    /// Answers to questions of the receiving host.
     case answers(AnswerBatch)
     /// A connection whose Hello names a device of one of the host's partitions.
     case adopt(AdoptedConnection)
-    /// News for every host of the receiving gateway.
     case news(GatewayNews)
 }
 
-/// An item of a host's mailbox.
 struct Mail: Sendable {
     var message: LoopMessage
     /// The partition that receives the message; ignored for a message to the host.
@@ -131,7 +123,6 @@ extension LoopMessage {
         }
     }
 
-    /// The busy answers of all questions in the message.
     var busyAnswers: [LoopAnswer] {
         var answers: [LoopAnswer] = []
         forEachBusyAnswer { answers.append($0) }

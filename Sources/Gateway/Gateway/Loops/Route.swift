@@ -58,7 +58,6 @@ struct Route: Equatable, Sendable {
         UInt64(kind.rawValue) << 60 | UInt64(node) << 50 | UInt64(loop) << 40 | UInt64(slot) << 18 | UInt64(stamp)
     }
 
-    /// The bits of a word that hold the gateway's number.
     static let nodeMask = UInt64(nodeLimit - 1) << 50
 
     func origin(_ request: UInt64) -> Origin { Origin(route: word, request: request) }

@@ -58,7 +58,6 @@ struct StampedTable<Element> {
         return element
     }
 
-    /// Visits every occupied slot.
     func forEach(_ body: (UInt32, UInt32, Element) -> Void) {
         for (index, slot) in slots.enumerated() {
             if let element = slot.element { body(UInt32(index), slot.stamp, element) }

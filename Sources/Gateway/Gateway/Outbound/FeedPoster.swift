@@ -10,7 +10,6 @@ internal import Webhooks
 /// One thread drives all requests. Each feed has its own request and backoff, so a slow or failing receiver delays neither loops
 /// nor other apps.
 final class FeedPoster: Sendable {
-    /// A page to be delivered.
     struct Post: Sendable {
         /// The feed's local name; each feed has at most one post.
         var feed: String
@@ -70,7 +69,6 @@ final class FeedPoster: Sendable {
         wakeup.signal()
     }
 
-    /// The state of each feed's receiver.
     var states: [String: HookState] { shared.withLock { $0.state } }
 
     func stop() {

@@ -15,7 +15,6 @@ package struct HookDelivery: Sendable, Equatable {
     }
 }
 
-/// The receiver's response.
 package struct HookResponse: Sendable, Equatable {
     package var status: Int
     /// The complete body; a response above `HookLimits.responseByteCount` counts as a failure.
@@ -23,11 +22,9 @@ package struct HookResponse: Sendable, Equatable {
     package init(status: Int, body: [UInt8]) { (self.status, self.body) = (status, body) }
 }
 
-/// The gateway's decision about a response.
 package enum HookDecision: Sendable, Equatable {
     /// The receiver accepted the batch; `HookOutcome.answered` follows.
     case done
-    /// The batch must be sent again later.
     case retry
 }
 
@@ -36,7 +33,6 @@ package enum HookOutcome: Sendable, Equatable {
     case answered(HookResponse)
     /// The batch expired (`giveUpAt`), or the hook was removed from the configuration.
     case givenUp
-    /// The gateway is stopping.
     case stopped
 }
 

@@ -282,7 +282,6 @@ package final class HookDispatcher: Sendable {
     }
 }
 
-/// The reason that no dispatcher could be created.
 package enum HookError: Error, CustomStringConvertible {
     case noCurl
     package var description: String { "libcurl could not be initialised" }

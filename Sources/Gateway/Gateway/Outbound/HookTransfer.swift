@@ -35,7 +35,6 @@ struct HookTransfer {
 }
 
 extension HookFailure {
-    /// Converts an HTTP client failure into the hook's failure.
     init(_ failure: HTTPCallFailure) {
         switch failure.kind {
         case .resolve: self = .resolve

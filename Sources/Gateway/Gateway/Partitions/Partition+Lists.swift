@@ -8,7 +8,6 @@ internal import MessageStore
 extension Partition {
     /// The most list entries that may wait in one partition: about 100 MB of addresses.
     static let waitingListTargetLimit = 1_000_000
-    /// The number of list entries that one turn publishes.
     private static let listSliceCount = 512
     /// The time a list waits for room before its remaining devices are answered as busy; it is below the timeout of most HTTP
     /// clients.
@@ -56,7 +55,6 @@ extension Partition {
         }
     }
 
-    /// Continues after a pause.
     func dealAfterPause() {
         if dealing.isLater { dealLater() }
     }

@@ -4,7 +4,6 @@ internal import MessageStore
 internal import Quotas
 internal import Wire
 
-// The release of a partition.
 extension Partition {
     /// The longest time, in milliseconds, in which a released partition completes accepted work.
     private static let leaveMilliseconds: UInt64 = 2_000

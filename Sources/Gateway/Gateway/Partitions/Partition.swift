@@ -11,7 +11,6 @@ internal import Wire
 /// and `release` ends it. A later ownership uses a new object. `withShard` calls the shard and performs the resulting effects at
 /// once (`PartitionShard`).
 final class Partition {
-    /// The partition's number in the cluster.
     let number: Int
     // The host outlives its partitions.
     unowned(unsafe) let host: EventLoopHost
@@ -110,14 +109,12 @@ final class Partition {
     }
     var statistics: ShardStatistics { core.pointee.shard.statistics }
 
-    // Properties of the host.
     var loop: EventLoop { host.loop }
     var context: GatewayContext { host.context }
     var snapshot: GatewaySnapshot { host.snapshot }
     var registry: AppRegistry { host.snapshot.registry }
     var limits: GatewayLimits { host.snapshot.limits }
     var coordinator: TaskCoordinator { host.campaigns.coordinator }
-    /// Gateway time, read once a turn.
     var now: GatewayTime { hostCore.pointee.now }
     var metrics: LoopMetrics {
         _read { yield hostCore.pointee.metrics }
@@ -198,7 +195,6 @@ final class Partition {
 
     // MARK: Changes
 
-    /// Applies a new configuration; `disabled` are the apps that it no longer serves.
     func reload(_ disabled: [AppKey]) {
         withShard {
             $0.reload(
@@ -209,7 +205,6 @@ final class Partition {
         }
     }
 
-    /// Ends the partition after its store was closed.
     func ended() {
         hasEnded = true
         sessions.end()
@@ -230,9 +225,7 @@ final class Partition {
 
     // MARK: Answers
 
-    /// Answers a question without the shard.
     func reply(_ answer: any Codable & Sendable, to origin: Origin) { host.reply(answer, to: origin) }
-    /// Answers a question as busy, because no work was done for it.
     func replyBusy(to origin: Origin) { host.replyBusy(to: origin) }
 
     // MARK: Frames of a session

@@ -1,7 +1,6 @@
 internal import Delivery
 internal import Wire
 
-/// The number of connected devices at a time.
 struct OnlinePoint: Sendable, Equatable, Codable {
     var time: GatewayTime
     var count: Int

@@ -126,7 +126,6 @@ extension Partitions {
 extension EventLoopHost: Partitions {
     var partitionCount: Int { context.partitionCount }
 
-    /// Asks a partition, here or on another gateway; `completion` runs once, on this loop.
     func ask<Request: PartitionRequest>(
         _ request: Request, of partition: Int, completion: @escaping (Request.Answer) -> Void
     ) {

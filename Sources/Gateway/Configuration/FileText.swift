@@ -46,7 +46,8 @@ package enum FileText {
         return Contents(bytes: bytes, isReadableByOthers: isReadableByOthers(status))
     }
 
-    /// A file that root owns and the service's group can read is accepted: administrators provide secrets in this way.
+    /// Returns whether other users can read the file; a file of root's for the service's group does not count, because
+    /// administrators provide secrets in this way.
     private static func isReadableByOthers(_ status: stat) -> Bool {
         if status.st_mode & 0o007 != 0 { return true }
         return status.st_mode & 0o070 != 0 && !(status.st_uid == 0 && (status.st_gid == getegid() || geteuid() == 0))

@@ -300,7 +300,7 @@ package struct JSON5Parser {
         }
     }
 
-    /// A lone surrogate becomes U+FFFD, because a Swift string cannot hold it.
+    /// Appends a scalar; a lone surrogate becomes U+FFFD, because a Swift string cannot hold it.
     private func append(_ scalar: UInt32, to bytes: inout [UInt8]) {
         bytes.append(contentsOf: String(UnicodeScalar(scalar) ?? "\u{FFFD}").utf8)
     }

@@ -1,8 +1,6 @@
 internal import Glibc
 
-/// A numeric address and a port to listen on.
-///
-/// Names are not resolved, so that a start never waits for DNS.
+/// A numeric address and a port to listen on; names are not resolved, so that a start never waits for DNS.
 package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
     /// `127.0.0.1`, `0.0.0.0`, `::1`, `::` …, without brackets.
     package let host: String

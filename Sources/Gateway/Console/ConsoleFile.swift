@@ -1,8 +1,7 @@
 internal import CConsole
 
-/// A file of the console, the web page of the admin listener.
-///
-/// The source is in Sources/Adapters/C/CConsole/assets and is embedded in the program.
+/// A file of the console, the web page of the admin listener; the source is in Sources/Adapters/C/CConsole/assets and is embedded
+/// in the program.
 package struct ConsoleFile: Sendable {
     /// The file's name below `/console/`.
     package let name: String

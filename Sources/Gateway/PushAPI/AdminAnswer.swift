@@ -56,7 +56,7 @@ package enum AdminAnswer {
         ]
     }
 
-    /// A token is a secret of the device; eight characters identify it but cannot be used to send.
+    /// Returns a token's members; its first eight characters identify the secret token but cannot be used to send.
     private static func members(_ token: DeviceStatus.Token) -> JSONObject {
         [
             "channel": token.channel.name, "kind": token.kind.name, "environment": token.environment.name,

@@ -2,7 +2,7 @@ package import Delivery
 
 /// The decision about a request whose head has arrived but not its body.
 package enum BodyPolicy: Equatable {
-    /// Receive the body, up to `byteLimit` bytes; `isProven` means that the request has a credential.
+    /// The body is received, up to `byteLimit` bytes; `isProven` means that the request has a credential.
     case take(byteLimit: Int, isProven: Bool)
     case refuse(APIResponse)
 }

@@ -59,7 +59,7 @@ extension ListCall.Audience {
 
 package struct NewTask: Sendable {
     package var record: TaskRecord
-    /// Both words are 0 if the request has no id.
+    /// The key of the request id; both words are 0 without one.
     package var requestKey: (UInt64, UInt64)
     package var requestDigest: UInt64
     /// The bucket and owner of its group's rows, if it has a group.
@@ -93,7 +93,7 @@ package struct ListCall: Sendable {
     package var unknown: [String] = []
     /// Invalid members of the audience.
     package var refused: [RefusedTarget] = []
-    /// (0, 0) if the request has no id.
+    /// The key of the request id; (0, 0) without one.
     package var key: CallKey
     package var digest: UInt64
     package var notes = RequestNotes()

@@ -111,9 +111,8 @@ package enum CampaignAnswer {
         return .success(call.isAsync ? nil : data, longwire: longwire + call.notes.members)
     }
 
-    /// Returns the answer to a list call after all outcomes are known.
-    ///
-    /// `aliases` is set if the caller requested the device of each alias.
+    /// Returns the answer to a list call after all outcomes are known; `aliases` is set if the caller requested the device of
+    /// each alias.
     package static func list(
         _ outcomes: [PublishOutcome], _ call: ListCall, record: TaskRecord, aliases: [ResolvedAlias]?,
         durability: Durability
@@ -191,7 +190,6 @@ package enum CampaignAnswer {
         ]
     }
 
-    /// Returns the refused members: invalid ones by index, and devices.
     private static func refusals(
         _ targets: [RefusedTarget], _ devices: [(cid: DeviceID, fault: GetuiFault)]
     ) -> [JSONObject] {

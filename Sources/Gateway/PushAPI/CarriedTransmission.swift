@@ -11,8 +11,8 @@ struct CarriedTransmission {
     /// Writes the payload after the other top-level keys.
     ///
     /// - Parameters:
-    /// - ios: The publisher's keys, which take precedence over members of the same names.
-    /// - writer: The body's writer.
+    ///   - ios: The publisher's keys, which take precedence over members of the same names.
+    ///   - writer: The body's writer.
     /// - Returns: The omitted part; `nil` if the body is complete.
     func write(beside ios: JSONValue?, to writer: inout JSONWriter) -> VendorOmission? {
         guard form != .none else { return .template }

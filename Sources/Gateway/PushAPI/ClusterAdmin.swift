@@ -9,7 +9,6 @@ package enum ClusterRequest: Sendable, Equatable {
     case move(part: Int, to: Int?)
 }
 
-/// A cluster as seen by one of its gateways.
 package struct ClusterStatus: Sendable {
     package struct Node: Sendable {
         package var node: Int

@@ -139,18 +139,16 @@ extension APIResponse {
     /// The answer if nothing can be accepted because the store is behind or mailboxes are full; the call may be repeated
     /// unchanged.
     package static let busy = APIResponse.getui(.busy, "the gateway is busy, nothing was accepted, retry")
-    /// The app's limit of remembered revoked tokens is reached.
     package static let tooManyRevoked = APIResponse.getui(
         .authenticationRate,
         "the app has \(Limits.revokedTokensOfApp) void tokens that have not expired; void no more until their day is over"
     )
-    /// The limit of remembered revoked tokens of all apps is reached.
     package static let tooManyRevokedInAll = APIResponse.getui(
         .authenticationRate,
         "all apps have \(Limits.revokedTokens) void tokens that have not expired; void no more until their day is over")
     package static let statusUnreadable = APIResponse.getui(.busy, "a device's record cannot be read now, retry")
     package static let starting = GetuiFault.starting.response
-    /// The rate limit of the caller's network address is reached; Getui's SDKs cannot parse a 429.
+    /// Returns the refusal of a network address above its rate limit; Getui's SDKs cannot parse a 429.
     package static func tooFast(isGetui: Bool, isAboutBytes: Bool = false, retryAfterSeconds: Int) -> APIResponse {
         let act = isAboutBytes ? "sends more request bytes" : "makes more requests"
         var response = APIResponse.getui(
@@ -159,13 +157,12 @@ extension APIResponse {
         response.retryAfterSeconds = retryAfterSeconds
         return response
     }
-    /// The app has used up a quota; nothing was accepted.
+    /// Returns the refusal of an app that has used up a quota.
     package static func overQuota(_ refusal: QuotaRefusal) -> APIResponse {
         var response = APIResponse.getui(.appQuota, "\(refusal.reason); nothing was accepted")
         response.retryAfterSeconds = refusal.retryAfterSeconds
         return response
     }
-    /// The body was found to be too large while it was read.
     package static let bodyTooLarge = APIResponse.getui(
         .parameter, "body size over limit, at most \(Limits.requestBodyByteCount) bytes")
 }

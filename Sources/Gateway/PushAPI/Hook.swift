@@ -6,9 +6,7 @@ internal import JSON
 package import Webhooks
 package import Wire
 
-/// A batch for the hook.
-///
-/// A retry sends the same id and body with a new timestamp and signature.
+/// A batch for the hook; a retry sends the same id and body with a new timestamp and signature.
 package struct HookDelivery: Sendable {
     package let id: String
     package let body: [UInt8]
@@ -29,7 +27,6 @@ package struct HookDelivery: Sendable {
         body = writer.bytes
     }
 
-    /// Returns the request's headers at `now`.
     package func headers(secret: HookSecret, now: GatewayTime) -> [(String, String)] {
         WebhookHeaders.make(id: id, body: body, keys: [secret], unixSeconds: now / 1_000).map { ($0.name, $0.value) }
     }

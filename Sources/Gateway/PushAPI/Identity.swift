@@ -45,9 +45,7 @@ package func messageDigest(of task: TaskID, for cid: DeviceID) -> UInt64 {
     }
 }
 
-/// Returns a digest of (app, endpoint, request id), by which a repeated request is detected.
-///
-/// Never (0, 0), which means none.
+/// Returns a digest of (app, endpoint, request id), by which a repeated request is detected; never (0, 0), which means none.
 func requestKey(app: AppKey, endpoint: StaticString, requestID: UnsafeRawBufferPointer) -> (UInt64, UInt64) {
     let nameCount = endpoint.utf8CodeUnitCount
     return withUnsafeTemporaryAllocation(byteCount: 9 + nameCount + requestID.count, alignment: 8) { input in
@@ -130,7 +128,6 @@ extension TaskID {
         self.init(kind: .single, month: date.month, day: date.day, home: home, request: key)
     }
 
-    /// Creates an id with a given home.
     init(kind: Kind, now: GatewayTime, home: Bucket, random: RandomWords) {
         let date = CivilDate(millisecondsSince1970: now)
         self.init(
@@ -151,7 +148,6 @@ package final class RandomWords {
     /// Behind a pointer, because Swift checks each access to a class's stored variable, here four times a message.
     private let words: UnsafeMutablePointer<[UInt64]>
 
-    /// Creates a source of cryptographic randomness.
     package convenience init() {
         self.init(draw: { words in
             for _ in 0..<64 { words.append(0) }

@@ -79,9 +79,7 @@ extension PublicAPI {
         return query
     }
 
-    /// Parses a past day.
-    ///
-    /// A day older than the reports is not an error, because the tests of Getui's PHP SDK request one.
+    /// Parses a past day; a day older than the reports is not an error, because the tests of Getui's PHP SDK request one.
     private func dayQuery(
         _ text: String, app: App, isAboutUsers: Bool, now: GatewayTime
     ) throws(GetuiFault) -> DayReportQuery {

@@ -53,9 +53,8 @@ package final class PublicAPI {
     let random: RandomWords
     let parser = JSONParser()
     var messages: MessageParser
-    /// The machine's clock minus gateway time, in milliseconds.
-    ///
-    /// A business server signs with its own clock, because no answer contains gateway time.
+    /// The machine's clock minus gateway time, in milliseconds; a business server signs with its own clock, because no answer
+    /// contains gateway time.
     package var clockOffset: Int64 = 0 { didSet { messages.callerOffset = callerOffset } }
     /// Whether the machine's clock is too far ahead to be trusted; signatures with either time are then accepted.
     package var isClockDoubted = false { didSet { messages.callerOffset = callerOffset } }
@@ -253,9 +252,7 @@ package final class PublicAPI {
 }
 
 extension PublicAPI {
-    /// Answers `POST /auth`.
-    ///
-    /// The header `token` is ignored, because Getui's PHP SDK sends an expired one.
+    /// Answers `POST /auth`; the header `token` is ignored, because Getui's PHP SDK sends an expired one.
     private func authenticate(_ request: APIRequest, appID: String, now: GatewayTime) throws(GetuiFault) -> APIResponse
     {
         let body = try parameters(request, .authentication)

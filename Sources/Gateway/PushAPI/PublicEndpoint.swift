@@ -1,6 +1,5 @@
-/// The endpoints of the push listener.
-///
-/// A new call needs a case, a line in `table`, its branch in `PublicAPI`, and its paragraph in docs/use/openapi.yaml.
+/// The endpoints of the push listener; a new call needs a case, a line in `table`, its branch in `PublicAPI`, and its paragraph
+/// in docs/use/openapi.yaml.
 package enum PublicEndpoint: Sendable, Hashable {
     case healthz, readyz, check
     case authenticate, revokeToken

@@ -20,9 +20,8 @@ package enum Durability: Sendable {
 }
 
 package enum PushAnswer {
-    /// Returns the answer to a push after all outcomes are known.
-    ///
-    /// `outcomes` has one entry for each message of the action, in order.
+    /// Returns the answer to a push after all outcomes are known; `outcomes` has one entry for each message of the action, in
+    /// order.
     package static func render(outcomes: [PublishOutcome], form: PushForm, durability: Durability) -> APIResponse {
         if form.kind == .single, let outcome = outcomes.first, let fault = fault(of: outcome) { return fault.response }
         // A request id that was used with another body fails, even if the alias has got a new device since.
@@ -64,7 +63,6 @@ package enum PushAnswer {
         writer.array("messages") { writer in
             for outcome in reached { Described(outcome).json(into: &writer) }
         }
-        // Most answers have neither.
         if !refused.isEmpty { writer.members(members(refused)) }
         if form.notes != RequestNotes() { writer.members(form.notes.members) }
         writer.endObject()

@@ -43,9 +43,8 @@ package struct ReceiptRequest: Sendable {
         Array("longwire receipt 1\0\(appID)\0".utf8) + body
     }
 
-    /// Returns the answer to a call.
-    ///
-    /// An invalid event has the result `ignored`, which every client knows, and is listed beside the results.
+    /// Returns the answer to a call; an invalid event has the result `ignored`, which every client knows, and is listed beside
+    /// the results.
     package static func answer(_ answer: ReceiptAnswer, form: Form = Form()) -> APIResponse {
         switch answer {
         case .taken(let verdicts):

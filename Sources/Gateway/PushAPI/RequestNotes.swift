@@ -28,7 +28,6 @@ package struct RequestNotes: Sendable, Equatable {
         if names.count < Limits.notedKeyCount, !names.contains(name) { names.append(name) }
     }
 
-    /// The notes for an answer's `longwire`.
     var members: JSONObject {
         ["ignored": ignored.unlessEmpty, "topLevelKeys": topLevelKeys.unlessEmpty, "idsOnly": idsOnly.unlessEmpty]
     }

@@ -1,9 +1,8 @@
 package import Delivery
 package import Wire
 
-/// The revoked tokens that have not expired.
-///
-/// They are grouped by the hour of expiry, so an insertion and an expiry access only one group.
+/// The revoked tokens that have not expired; they are grouped by the hour of expiry, so an insertion and an expiry access only
+/// one group.
 package struct RevokedTokens: Sendable {
     private var hours: [Int64: Set<TokenID>] = [:]
     package private(set) var count = 0
@@ -39,7 +38,7 @@ package struct RevokedTokens: Sendable {
 
     private static func hour(_ token: TokenID) -> Int64 { token.expiresAt / hourLength }
 
-    /// Each token expires before the end of its hour.
+    /// Returns whether all tokens of an hour have expired.
     private static func isOver(_ hour: Int64, _ now: GatewayTime) -> Bool { hour < now / hourLength }
 }
 

@@ -9,7 +9,6 @@ internal import JSON
 struct TagConditions {
     let app: App
     let limits: UserLimits
-    /// The number of values in all conditions so far.
     private var valueCount = 0
 
     init(app: App, limits: UserLimits) { (self.app, self.limits) = (app, limits) }

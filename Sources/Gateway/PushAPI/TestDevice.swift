@@ -43,7 +43,6 @@ package struct TestDeviceList: Sendable {
         devices.removeValue(forKey: app).map { Array($0.keys) } ?? []
     }
 
-    /// Carries out a request; returns the changes to store and the result.
     package mutating func perform(
         _ request: TestDeviceRequest, known: Set<DeviceID>, limit: Int, now: GatewayTime
     ) -> (changes: [TestDeviceChange], result: TestDeviceResult) {

@@ -16,9 +16,7 @@ package struct TokenID: Hashable, Sendable, Codable {
     package init(expiresAt: GatewayTime, random: UInt64) { (self.expiresAt, self.random) = (expiresAt, random) }
 }
 
-/// Issues and verifies tokens.
-///
-/// A value type: each loop has a snapshot, and a revocation is sent to all loops.
+/// Issues and verifies tokens; a value type: each loop has a snapshot, and a revocation is sent to all loops.
 package struct TokenAuthority: Sendable {
     private var key: [UInt8]
     private var revoked: RevokedTokens
@@ -26,9 +24,9 @@ package struct TokenAuthority: Sendable {
     private var trustedFrom: GatewayTime?
 
     /// - Parameters:
-    /// - key: At least 32 secret random bytes. They must persist over restarts, or all tokens become invalid.
-    /// - revoked: The known revocations of tokens that have not expired.
-    /// - trustedFrom: The time before which revocations may be missing, until `knowsRevoked`.
+    ///   - key: At least 32 secret random bytes. They must persist over restarts, or all tokens become invalid.
+    ///   - revoked: The known revocations of tokens that have not expired.
+    ///   - trustedFrom: The time before which revocations may be missing, until `knowsRevoked`.
     package init(
         key: [UInt8], revoked: RevokedTokens = RevokedTokens(), trustedFrom: GatewayTime? = nil
     ) {
@@ -128,9 +126,7 @@ struct LastToken {
     }
 }
 
-/// A cache of verified tokens, so that a busy sender's token does not cost an HMAC per request.
-///
-/// Confined to one event loop.
+/// A cache of verified tokens, so that a busy sender's token does not cost an HMAC per request; confined to one event loop.
 struct TokenCache {
     private var slots = [TokenAuthority.Parsed?](repeating: nil, count: 64)
 

@@ -8,7 +8,6 @@ package struct UserLimits: Sendable, Equatable {
     package var tagsPerDevice = 100
     package var tagCharacters = 32
     package var tagTotalCharacters = 512
-    /// Devices in one call that adds or removes a tag.
     package var tagDevices = 1_000
     package var blacklistDevices = 200
     package var badgeDevices = 200

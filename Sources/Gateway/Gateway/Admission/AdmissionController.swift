@@ -29,7 +29,7 @@ struct AdmissionController {
     enum Verdict: Equatable {
         case welcome
         case wait
-        /// Refuse, with a retry window in milliseconds from now.
+        /// The connection is refused, with a retry window in milliseconds from now.
         case comeBack(least: UInt32, most: UInt32)
     }
 

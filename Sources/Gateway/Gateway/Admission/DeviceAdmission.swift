@@ -12,9 +12,9 @@ extension EventLoopHost {
     /// Decodes a Hello and checks its role, its app and the proof of a registration.
     ///
     /// - Parameters:
-    /// - body: The body of the Hello frame.
-    /// - isPrivate: Whether the connection is encrypted. The answer to a registration contains the device's secret.
-    /// - question: How far the lookup of an unknown app has got.
+    ///   - body: The body of the Hello frame.
+    ///   - isPrivate: Whether the connection is encrypted or local. The answer to a registration contains the device's secret.
+    ///   - question: How far the lookup of an unknown app has got.
     /// - Returns: The Hello with its device, or `nil` if the owner of the apps' rows must be asked first.
     /// - Throws: The reason to refuse the Hello.
     func judge(

@@ -16,8 +16,8 @@ struct DrainPace: Equatable {
     /// Returns the number of sessions that a loop closes now.
     ///
     /// - Parameters:
-    /// - wanted: The number of sessions of the loop.
-    /// - now: The time in milliseconds; must not decrease.
+    ///   - wanted: The number of sessions of the loop.
+    ///   - now: The time in milliseconds; must not decrease.
     /// - Returns: 0 to `wanted`.
     mutating func grant(_ wanted: Int, now: Int64) -> Int {
         let elapsed = max(0, now - lastGrantAt)

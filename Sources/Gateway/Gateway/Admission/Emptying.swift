@@ -46,9 +46,8 @@ extension GatewayContext {
         }
     }
 
-    /// Starts a drain when the gateway loses the cluster's Redis, and ends it when Redis is reachable again.
-    ///
-    /// An operator's drain is not changed.
+    /// Starts a drain when the gateway loses the cluster's Redis, and ends it when Redis is reachable again; an operator's drain
+    /// is not changed.
     func followCutOff(_ isCutOff: Bool) {
         let present = emptying.withLock { $0 }
         if isCutOff, present == nil {
@@ -78,9 +77,7 @@ extension GatewayContext {
 }
 
 extension EventLoopHost {
-    /// Closes as many of this loop's sessions as the pace grants.
-    ///
-    /// If the loop has fewer, it ends relays up to the same number.
+    /// Closes as many of this loop's sessions as the pace grants; if the loop has fewer, it ends relays up to the same number.
     func drainSessions() {
         guard context.isEmptying, let emptying = context.emptying.withLock({ $0 }) else { return }
         var sessionCount = 0

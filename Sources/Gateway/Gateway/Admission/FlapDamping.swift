@@ -35,7 +35,6 @@ struct FlapDamping {
         var level: Int64 = 0
     }
 
-    /// The delays since the last report.
     struct Report: Equatable {
         var count = 0
         /// The device delayed last, and its delay in milliseconds.
@@ -89,7 +88,7 @@ struct FlapDamping {
 
     // MARK: Places
 
-    /// cids are random or derived from a proof, so they need no further hashing.
+    /// Returns the table key of a device; cids are random or derived from a proof, so they need no further hashing.
     private func name(_ cid: DeviceID) -> UInt64 { max(1, cid.high ^ cid.low) }
 
     private func places(_ name: UInt64) -> Range<Int> {

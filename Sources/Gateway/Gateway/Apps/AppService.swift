@@ -66,9 +66,8 @@ extension AppService {
 
 // Replication of app changes from the owner of the rows.
 extension EventLoopHost {
-    /// Requests the app changes that this gateway lacks.
-    ///
-    /// Calls `then` with `true` once they are applied, and with `false` if the owner did not answer.
+    /// Requests the app changes that this gateway lacks; calls `then` with `true` once they are applied, and with `false` if the
+    /// owner did not answer.
     func followApps(then: @escaping (Bool) -> Void = { _ in }) {
         // The owner's own list is complete. An answer from its own queue could be older than the list.
         guard servingPartition(0) == nil || !context.apps.isKnown else { return then(true) }

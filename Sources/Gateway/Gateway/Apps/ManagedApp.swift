@@ -6,9 +6,7 @@ internal import Wire
 
 /// A secret of a managed app, and its expiry.
 struct ManagedSecret: Sendable, Codable, Equatable, CustomStringConvertible, CustomReflectable {
-    /// The secret itself.
-    ///
-    /// Comment each use with the destination of the secret.
+    /// The secret itself; comment each use with the destination of the secret.
     var exposed: String
     /// The gateway time at which the secret expires; 0 for never.
     var until: GatewayTime = 0

@@ -5,7 +5,7 @@ internal import Wire
 ///
 /// A lease asks the shards that may have due jobs (`DuePartitions`) one after another, this loop's own first, so that it never
 /// leases more jobs than requested. Without due jobs it waits for a report of a shard or for its timeout. It also asks again
-/// every second, because a shard reports only the first due job of a channel.
+/// every second, because a shard reports due jobs of an app only if it had none before.
 final class HandoffCoordinator {
     /// A lease request of the handoff API or the hook.
     struct LeaseCall {
@@ -77,7 +77,7 @@ final class HandoffCoordinator {
 
     var waitingCount: Int { rounds.count }
 
-    /// Returns `false` if too many callers are waiting; `complete` is not called then.
+    /// Starts a lease; returns `false`, without calling `complete`, if too many callers are waiting.
     func lease(_ call: LeaseCall, now: Int64) -> Bool {
         guard let (slot, stamp) = rounds.insert(Round(call: call)) else { return false }
         step(slot, stamp, now: now)

@@ -32,8 +32,8 @@ final class KeptResults {
     /// Settles results, with retries until each has a verdict or `until` has passed.
     ///
     /// - Parameters:
-    /// - results: The results of jobs leased by the hook.
-    /// - until: The time at which the results expire, in the loop's milliseconds.
+    ///   - results: The results of jobs leased by the hook.
+    ///   - until: The time at which the results expire, in the loop's milliseconds.
     func settle(_ results: [JobResult], until: Int64) { settle(results.map { Entry(result: $0, until: until) }) }
 
     /// Retries the kept results; called about once a second.

@@ -14,7 +14,7 @@ final class SharedRates: RateLimiting, Sendable {
         var answerDueAt: GatewayTime?
         /// Whether an exchange was requested but has not started.
         var isCalled = false
-        /// Requests an exchange; set only in a cluster.
+        /// The function that requests an exchange; set only in a cluster.
         var call: (@Sendable () -> Void)?
     }
 

@@ -5,9 +5,7 @@ internal import Platform
 internal import PushAPI
 internal import Wire
 
-/// The use of apps' quotas, in one account for all loops.
-///
-/// Only apps with quotas take its lock.
+/// The use of apps' quotas, in one account for all loops; only apps with quotas take its lock.
 final class SharedQuotas: Sendable {
     private let accounting = Lock(QuotaAccounting())
     /// The queue counts reported by all gateways, at the owner of partition 0.

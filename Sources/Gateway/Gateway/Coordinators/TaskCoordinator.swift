@@ -243,7 +243,7 @@ final class TaskCoordinator {
         underWay = underWay.filter { $0.value != left }
     }
 
-    /// Whether work for a task's home may continue.
+    /// Whether task work of a partition may continue: not after its release, nor while the gateway stops.
     func mayContinue(_ home: Partition) -> Bool { !owner.context.isStopping && home.isServing }
 
     /// Starts or resumes the work of a due task.

@@ -92,7 +92,7 @@ final class TaskMaintenance {
     func tick() {
         guard owner.context.isReady else { return }
         writeRates()
-        // A missing answer of a busy loop skips only this sample.
+        // After a missing answer, for example of a busy loop, the next sample is taken after `retryDelay`.
         guard owner.now >= asksAgainAt else { return }
         asksAgainAt = owner.now + Self.retryDelay
         owner.coordinator.askAll({ _ in .online }) { [self, owner] answers in

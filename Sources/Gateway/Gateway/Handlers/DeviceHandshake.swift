@@ -315,9 +315,8 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
 
     // MARK: End
 
-    /// Sends a Close frame and closes the connection.
-    ///
-    /// `isForgotten` means that the shard requested the close and needs no notification.
+    /// Sends a Close frame and closes the connection; `isForgotten` means that the shard requested the close and needs no
+    /// notification.
     func close(_ refusal: Refusal, isForgotten: Bool = false) {
         guard phase != .closed else { return }
         if isForgotten { isKnownToShard = false }

@@ -111,7 +111,7 @@ final class DeviceSessions: StreamDelegate {
         return ByteStream(record.pointee.stream, on: owner.loop)
     }
 
-    /// The address to which the session's stream is counted; 0 for none.
+    /// Returns the address to which the session's stream is counted; 0 for none.
     func countedNetwork(of session: SessionRef) -> UInt64 { stream(of: session)?.countedNetwork ?? 0 }
 
     private func session(of stream: ByteStream, tag: UInt32) -> SessionRef? {
@@ -389,9 +389,8 @@ final class DeviceSessions: StreamDelegate {
 
     override func timedOut(_ stream: ByteStream) { stream.close(.endOfStream) }
 
-    /// Sends a Close frame and closes the connection.
-    ///
-    /// `isForgotten` means that the shard requested the close and needs no notification.
+    /// Sends a Close frame and closes the connection; `isForgotten` means that the shard requested the close and needs no
+    /// notification.
     func close(_ session: SessionRef, _ code: CloseCode, reason: StaticString, isForgotten: Bool = false) {
         guard let record = record(session) else { return }
         if record.pointee.phase == .opening {

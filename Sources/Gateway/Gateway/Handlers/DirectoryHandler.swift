@@ -30,7 +30,7 @@ final class DirectoryHandler {
 
     var hasWorkUnderWay: Bool { operations.count > 0 }
 
-    /// Returns `false` if too many operations are in progress; `complete` is not called then.
+    /// Starts an operation; returns `false`, without calling `complete`, if too many are in progress.
     func run(
         _ work: DirectoryOperation.Work, app: AppKey, complete: @escaping (DirectoryOperation) -> Void
     ) -> Bool {

@@ -49,6 +49,5 @@ struct FrameBudget: BitwiseCopyable {
         return left >= 0
     }
 
-    /// Adds the credit for a sent message.
     mutating func earn() { left = min(left + Self.earnedByMessage, Self.most) }
 }

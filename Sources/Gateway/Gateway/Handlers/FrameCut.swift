@@ -11,11 +11,11 @@ package enum FrameCut {
     /// Parses the bytes from `offset` on.
     ///
     /// - Parameters:
-    /// - bytes: The received bytes that were not consumed.
-    /// - offset: The start of the next frame.
-    /// - bodyLimit: The largest body to accept.
-    /// - mustBeHello: Whether no frame was received yet. Another type, or a body too large for a Hello, is then refused by its
-    ///   header, before the body arrives.
+    ///   - bytes: The received bytes that were not consumed.
+    ///   - offset: The start of the next frame.
+    ///   - bodyLimit: The largest body to accept.
+    ///   - mustBeHello: Whether no frame was received yet. Another type, or a body too large for a Hello, is then refused by its
+    ///     header, before the body arrives.
     package init(_ bytes: UnsafeRawBufferPointer, from offset: Int, bodyLimit: Int, mustBeHello: Bool) {
         let rest = UnsafeRawBufferPointer(rebasing: bytes[offset...])
         do throws(FrameHeader.ParseError) {

@@ -37,7 +37,7 @@ enum HealthPage {
         return APIResponse(status: word == "ready" ? 200 : 503, body: writer.bytes)
     }
 
-    /// The answer to health checks and admin calls while the start waits for `reason`.
+    /// Returns the answer to health checks and admin calls while the start waits for `reason`.
     static func starting(_ reason: String, isHealth: Bool) -> APIResponse {
         var writer = JSONWriter(capacity: 256)
         writer.object { writer in
@@ -49,7 +49,7 @@ enum HealthPage {
 
     private static let busyReason = "Redis refused or held up the writes of some parts: see redisEvent in the log"
 
-    /// The notice for operators if the gateway's time differs from its machine's time.
+    /// Returns a notice for operators if the gateway's time differs from its machine's time.
     private static func clockReason(_ offset: Int64) -> String? {
         guard abs(offset) > ClockLimits.noticedOffset else { return nil }
         let direction = offset > 0 ? "behind" : "ahead of"

@@ -259,9 +259,7 @@ final class PublicHandler {
     /// Whether a throttled request has a new slice, so that `goOn` must be called.
     var mayGoOn: Bool { waiting.contains { owner.core.pointee.shares.mayTakeRequest($0.key) } }
 
-    /// Resets the turn's count.
-    ///
-    /// Stops accepting connections while throttled requests use most of them.
+    /// Resets the turn's count; stops accepting connections while throttled requests use most of them.
     func turnEnded() {
         handledCount = 0
         let isCrowded = waitingCount > owner.publicRoom.limit / 4 * 3
@@ -299,8 +297,7 @@ final class PublicHandler {
         respond(pending.exchange, render(pending.outcomes.compactMap { $0 }, pending.form))
     }
 
-    /// An asynchronous batch is answered at the same time as others, but without outcomes, because its acceptance is durable,
-    /// too.
+    /// Renders the answer to a push; an asynchronous batch is answered at the same time as others, but without outcomes.
     private func render(_ outcomes: [PublishOutcome], _ form: PushForm) -> APIResponse {
         PushAnswer.render(outcomes: outcomes, form: form, durability: owner.context.isFsync ? .fsync : .os)
     }

@@ -22,15 +22,14 @@ struct ReplayGuard: ~Copyable {
     static let staleReason: StaticString =
         "the timestamp is too far from server_time, or this Hello was sent before: send a new one"
     static let fullReason: StaticString = "too many registrations at once; come back later"
-    /// Proofs expire in groups of one minute.
+    /// The span, in milliseconds, of a group of proofs that expire together.
     private static let span: Int64 = 60_000
 
     /// Earlier proofs are refused, because they were forgotten or an earlier process may have accepted them.
     private var notBefore: GatewayTime
     private let limit: Int
-    /// The first eight bytes of each proof, grouped by the minute of its timestamp.
-    ///
-    /// A client without the secret cannot choose proofs that collide.
+    /// The first eight bytes of each proof, grouped by the minute of its timestamp; a client without the secret cannot choose
+    /// proofs that collide.
     private var minutes: [Int64: Set<UInt64>] = [:]
     private(set) var count = 0
 

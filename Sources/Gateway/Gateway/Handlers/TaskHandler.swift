@@ -371,7 +371,7 @@ final class TaskHandler {
 
     // MARK: Reports
 
-    /// One task at a time, so that a report of many does not crowd out pushes.
+    /// Collects the totals of one task at a time, so that a report of many does not crowd out pushes.
     private func report(_ query: TaskReportQuery, found: [(TaskID, TaskTotals?)], _ respond: @escaping Respond) {
         guard found.count < query.tasks.count else { return respond(ReportAnswer.tasks(found, query)) }
         let task = query.tasks[found.count]

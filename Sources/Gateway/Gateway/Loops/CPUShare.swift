@@ -18,8 +18,8 @@ struct CPUShare {
     /// Counts the loop's work since the last call.
     ///
     /// - Parameters:
-    /// - now: The time of a monotonic clock, in nanoseconds.
-    /// - work: The CPU time of the loop's thread so far, in nanoseconds.
+    ///   - now: The time of a monotonic clock, in nanoseconds.
+    ///   - work: The CPU time of the loop's thread so far, in nanoseconds.
     /// - Returns: The nanoseconds until paused apps may continue; 0 if they may continue now.
     mutating func wait(now: Int64, work: Int64) -> Int64 {
         let earned = min(now - self.now, Self.longestWait) * Self.share / 100

@@ -42,7 +42,8 @@ extension EventLoopHost {
             devices: context.connections.devices.value, relayEnds: context.cluster?.links.relayEndCount ?? 0)
     }
 
-    /// The new connection is already in the process's counts, but not yet among the loop's streams.
+    /// Returns whether there is room; the new connection is already in the process's counts, but not yet among the loop's
+    /// streams.
     private func isRoom(for kind: ConnectionKind, _ count: SharedCount) -> Bool {
         let allowed = snapshot.connections
         switch kind {

@@ -169,9 +169,9 @@ final class EventLoopHost {
     /// Opens a partition.
     ///
     /// - Parameters:
-    /// - number: The number of a partition that belongs to this host and is not open.
-    /// - start: The store and the rows read from it.
-    /// - welcomesDevices: `false` if the broadcasts of other partitions must be fetched first.
+    ///   - number: The number of a partition that belongs to this host and is not open.
+    ///   - start: The store and the rows read from it.
+    ///   - welcomesDevices: `false` if the broadcasts of other partitions must be fetched first.
     /// - Returns: The partition.
     @discardableResult
     func open(_ number: Int, _ start: PartitionStart, welcomesDevices: Bool = true) -> Partition {
@@ -199,9 +199,8 @@ final class EventLoopHost {
         forEachPartition { $0.setLimits(limits) }
     }
 
-    /// One partition's share of the loop's limits.
-    ///
-    /// The limits are divided, so a gateway's memory bound does not depend on its number of partitions.
+    /// One partition's share of the loop's limits; the limits are divided, so a gateway's memory bound does not depend on its
+    /// number of partitions.
     var shardLimits: ShardLimits {
         var count = 0
         forEachPartition { _ in count += 1 }
@@ -356,7 +355,6 @@ final class EventLoopHost {
         if let rows = servingPartition(0)?.ownRows { rows.writeRates() } else { exchangeRates() }
     }
 
-    /// Returns the route of an answer to a slot of this loop.
     func route(_ kind: Route.Kind, _ slot: UInt32, _ stamp: UInt32) -> Route {
         Route(kind, node: 0, loop: index, slot: slot, stamp: stamp)
     }

@@ -1,14 +1,12 @@
-/// A collection of answers that arrive in any order and are passed on together after the last one.
-///
-/// Confined to one thread.
+/// A collection of answers that arrive in any order and are passed on together after the last one; confined to one thread.
 final class Gathering<Answer> {
     private var answers: [Answer?]
     private var missing: Int
     private var done: (([Answer]) -> Void)?
 
     /// - Parameters:
-    /// - count: The number of answers. If 0, `done` is called at once.
-    /// - done: Receives the answers in the order of their places.
+    ///   - count: The number of answers. If 0, `done` is called at once.
+    ///   - done: Receives the answers in the order of their places.
     init(count: Int, done: @escaping ([Answer]) -> Void) {
         (answers, missing, self.done) = (Array(repeating: nil, count: count), count, done)
         finishIfComplete()

@@ -1,8 +1,6 @@
 package import Configuration
 
-/// One batch for the hook's receiver.
-///
-/// The id and the body are the same at every attempt.
+/// One batch for the hook's receiver; the id and the body are the same at every attempt.
 package struct HookDelivery: Sendable, Equatable {
     /// The webhook-id, by which the receiver detects repeats.
     package var id: String
@@ -51,9 +49,7 @@ package enum HookFailure: String, Sendable, CaseIterable {
     }
 }
 
-/// The application logic of the hook dispatcher.
-///
-/// All three methods are called on the dispatcher's thread and must not block.
+/// The application logic of the hook dispatcher; all three methods are called on the dispatcher's thread and must not block.
 package protocol HookPolicy: AnyObject, Sendable {
     /// Returns the headers of one attempt: signature, id and timestamp; each attempt has a new timestamp, because receivers
     /// refuse old ones.
@@ -63,7 +59,6 @@ package protocol HookPolicy: AnyObject, Sendable {
     func ended(_ delivery: HookDelivery, _ outcome: HookOutcome, mayHaveArrived: Bool)
 }
 
-/// The hook's state, for the metrics and `/readyz`.
 package struct HookState: Sendable, Equatable {
     /// The time of the first failure since the last success, in Unix seconds; `nil` while healthy.
     package var failingSince: Int64?
@@ -96,9 +91,9 @@ package enum HookLimits {
 /// The retry delay: exponential backoff from one second to five minutes, with jitter over the upper half.
 package struct HookBackoff: Sendable {
     /// - Parameters:
-    /// - attempt: The number of failures so far, from 1.
-    /// - retryAfter: The receiver's Retry-After in milliseconds, capped at the longest backoff.
-    /// - random: The source of the jitter.
+    ///   - attempt: The number of failures so far, from 1.
+    ///   - retryAfter: The receiver's Retry-After in milliseconds, capped at the longest backoff.
+    ///   - random: The source of the jitter.
     /// - Returns: The delay in milliseconds.
     package static func delay(
         afterAttempt attempt: Int, retryAfter: Int64?, random: inout some RandomNumberGenerator

@@ -20,7 +20,7 @@ package final class HookDispatcher: Sendable {
     private let shared: Lock<Shared>
     /// Used only by the dispatcher's thread once that runs.
     private let transfers: HTTPTransfers
-    /// Wakes the thread; opened before any loop ran.
+    /// The signal that wakes the thread; opened before any loop ran.
     ///
     /// `curl_multi_wakeup` cannot be used: a loop that calls `submit` may have its own descriptor table, in which curl's
     /// descriptor number denotes another file.
@@ -31,10 +31,10 @@ package final class HookDispatcher: Sendable {
     /// Starts the dispatcher's thread; `stop(withinMilliseconds:)` ends it.
     ///
     /// - Parameters:
-    /// - configuration: The hook; `nil` for none. Batches submitted without a hook are dropped.
-    /// - policy: Signs requests, judges responses and receives final results. Retained until the stop.
-    /// - log: The log for failures and recoveries.
-    /// - wakeup: Wakes the thread. Must have been opened before any thread with its own descriptor table started.
+    ///   - configuration: The hook; `nil` for none. Batches submitted without a hook are dropped.
+    ///   - policy: Signs requests, judges responses and receives final results. Retained until the stop.
+    ///   - log: The log for failures and recoveries.
+    ///   - wakeup: Wakes the thread. Must have been opened before any thread with its own descriptor table started.
     /// - Throws: `SystemError` if the thread cannot be created.
     package init(
         configuration: GatewayConfiguration.Hook?, policy: any HookPolicy, log: Log?, wakeup: Wakeup? = nil
@@ -62,9 +62,8 @@ package final class HookDispatcher: Sendable {
         return isTaken
     }
 
-    /// The number of batches that `submit` would accept now, so that callers lease no more jobs than that.
-    ///
-    /// At most one while the receiver fails.
+    /// The number of batches that `submit` would accept now, so that callers lease no more jobs than that; at most one while the
+    /// receiver fails.
     package var room: Int {
         shared.withLock { shared in
             guard !shared.isStopping, shared.configuration != nil else { return 0 }

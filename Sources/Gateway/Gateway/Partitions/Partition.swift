@@ -68,11 +68,11 @@ final class Partition {
     }
 
     /// - Parameters:
-    /// - number: The partition's number in the cluster.
-    /// - start: The store and the rows read from it. The partition takes over the store.
-    /// - host: The host of the partition's event loop.
-    /// - now: Gateway time.
-    /// - welcomesDevices: `false` if the broadcasts of other partitions must be fetched first.
+    ///   - number: The partition's number in the cluster.
+    ///   - start: The store and the rows read from it. The partition takes over the store.
+    ///   - host: The host of the partition's event loop.
+    ///   - now: Gateway time.
+    ///   - welcomesDevices: `false` if the broadcasts of other partitions must be fetched first.
     init(
         _ number: Int, _ start: PartitionStart, on host: EventLoopHost, now: GatewayTime, welcomesDevices: Bool
     ) {
@@ -98,7 +98,6 @@ final class Partition {
         core.deallocate()
     }
 
-    /// The partition's share of all devices.
     var share: LoopShare { LoopShare(index: number, count: context.partitionCount) }
     var isServing: Bool { core.pointee.isServing }
     var sessions: DeviceSessions {
@@ -169,7 +168,6 @@ final class Partition {
         host.handoff.jobsAvailable(jobNews, in: number, now: Int64(loop.now))
     }
 
-    /// Flushes the turn's writes to the store.
     func turnEnded() {
         // The commit is awaited if own rows are pending, because their writers wait for it. Such rows are rare.
         store.turnEnded(awaited: metaWaiters.isEmpty ? core.pointee.shard.awaitedTicket : .max)

@@ -12,12 +12,12 @@ struct PartitionStart {
     /// Reads the counters' rows.
     ///
     /// - Parameters:
-    /// - store: The store, before its first write.
-    /// - share: The partition's share.
-    /// - broadcasts: The known broadcast logs of all apps.
-    /// - hasOwnOnly: Whether `broadcasts` lacks the logs of other partitions.
-    /// - fold: The folded days; `nil` if they are not known yet.
-    /// - now: Gateway time.
+    ///   - store: The store, before its first write.
+    ///   - share: The partition's share.
+    ///   - broadcasts: The known broadcast logs of all apps.
+    ///   - hasOwnOnly: Whether `broadcasts` lacks the logs of other partitions.
+    ///   - fold: The folded days; `nil` if they are not known yet.
+    ///   - now: Gateway time.
     /// - Throws: The store's error if a row cannot be read.
     init(
         _ store: any LoopStore, _ share: LoopShare, broadcasts: BroadcastStart, hasOwnOnly: Bool = false,

@@ -201,7 +201,6 @@ package enum CampaignAnswer {
 
     // MARK: Aliases
 
-    /// The result of one item of an alias push.
     package enum AliasResult: Sendable {
         case reached(TaskID, [PublishOutcome])
         case refused(code: GetuiCode, message: String)

@@ -101,7 +101,6 @@ extension PublicAPI {
         return .campaign(.list(call))
     }
 
-    /// Parses the fields of a list call, except its audience.
     func listCall(_ body: JSONValue?, app: App, digest: UnsafeRawBufferPointer) throws(GetuiFault) -> ListCall {
         guard let text = body?["taskid"] else { throw .null("taskid") }
         guard let bytes = text.stringBytes else { throw .type("taskid") }

@@ -50,7 +50,6 @@ package enum ReportAnswer {
         .success(["online_statics": JSONObject(points.map { (String($0.time), $0.count) })] as JSONObject)
     }
 
-    /// The kinds in the answer of `quota`.
     package static let quotaKinds: [RateKind] = [.broadcast, .tagBroadcast, .list]
 
     /// Returns the answer to `report/push/count`: the remaining quotas of the day.

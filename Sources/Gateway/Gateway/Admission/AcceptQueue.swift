@@ -122,10 +122,8 @@ final class AcceptQueue {
 
     func finished() { governor.finished() }
 
-    /// Records that a Hello was passed to its shard.
     func began() { governor.began() }
 
-    /// Records that a Hello was answered or dropped.
     func settled() {
         governor.settled()
         if isCrowded { owner.loop.turnAgain() }

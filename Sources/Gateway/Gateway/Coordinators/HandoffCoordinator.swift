@@ -21,7 +21,6 @@ final class HandoffCoordinator {
         var complete: ([Job]) -> Void
     }
 
-    /// One caller's pass over the shards.
     private struct Round {
         var call: LeaseCall
         var jobs: [Job] = []
@@ -62,7 +61,6 @@ final class HandoffCoordinator {
     private var rounds = StampedTable<Round>(limit: HandoffCoordinator.roundLimit)
     private var due: DuePartitions
     private var settlementCount = 0
-    /// The results reported by the hook's receiver.
     private(set) lazy var kept = KeptResults { [unowned self] results, complete in
         settle(results, apps: nil, complete: complete)
     }

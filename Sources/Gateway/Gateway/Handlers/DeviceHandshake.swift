@@ -196,7 +196,6 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
 
     // MARK: Handshake
 
-    /// Checks a Hello and sends the connection to the host of its device's partition.
     private func hello(_ body: UnsafeRawBufferPointer, after rest: UnsafeRawBufferPointer) {
         do throws(Refusal) {
             let isPrivate = isSecure || stream?.peer?.isLoopback == true

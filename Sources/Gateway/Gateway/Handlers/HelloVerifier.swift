@@ -3,7 +3,6 @@ internal import Delivery
 internal import PushAPI
 internal import Wire
 
-/// The cryptographic functions that Delivery uses.
 final class HelloVerifier: ProofVerifier {
     func isProof(_ proof: [UInt8], of transcript: [UInt8], secret: [UInt8]) -> Bool {
         HMACSHA256.isCode(proof, of: transcript, key: secret)

@@ -141,7 +141,6 @@ final class PublicHandler {
         take(exchange, share)
     }
 
-    /// The placeholder for calls without an app.
     private static let noApp = AppKey(0)
 
     /// Handles a request in this turn; `share` is its caller's index in `AppShares`, if known.

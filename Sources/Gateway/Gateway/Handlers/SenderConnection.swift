@@ -27,7 +27,6 @@ final class SenderConnection: StreamDelegate, Handshaking {
     private var idsOnly: Set<UInt64> = []
     private var isPaused = false
     private var appQuestion = AppQuestion.none
-    /// Whether reading is stopped until the app has a new slice.
     private var isResting = false
     private var share = 0
     /// The rate limit of all frames but publishes, which the store's bounds limit.
@@ -255,7 +254,6 @@ final class SenderConnection: StreamDelegate, Handshaking {
         sender = NativeSender(app)
     }
 
-    /// Resumes reading in a new slice.
     func rested() {
         guard isResting else { return }
         isResting = false

@@ -18,7 +18,6 @@ struct AppShares {
     static let publishesUnderWay = 128
     /// The most throttled connections of one app that resume in a turn.
     static let resumedPerTurn = 4
-    /// The most throttled connections of a lone app that resume in a turn.
     static let loneResumedPerTurn = 16
     /// The body size, in bytes, that costs as much as one publish in a request without messages.
     private static let requestByteCount = 4_096

@@ -36,7 +36,6 @@ extension EventLoopHost {
     /// The part of a device's record that most commands use, in bytes.
     static let recordByteCount = 128
 
-    /// Sends a connection to the host of its device's partition.
     func move(_ adopted: AdoptedConnection, to target: Int) {
         let other = target % context.hostCount
         guard loop.hasOwnTable else { return send(.adopt(adopted), toHost: other) }
@@ -96,7 +95,6 @@ extension EventLoopHost {
         }
     }
 
-    /// Sends a partition's messages to the gateway that owns it.
     private func dispatch(to target: Int, at owner: Int, of cluster: ClusterContext) {
         if owner != 0, cluster.links.send(&core.pointee.outgoing[target].messages, part: target, to: owner) { return }
         for message in core.pointee.outgoing[target].messages {

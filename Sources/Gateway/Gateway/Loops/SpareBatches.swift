@@ -14,7 +14,6 @@ final class SpareBatches: Sendable {
     func takeCommands() -> CommandBatch { commands.withLock { $0.popLast() } ?? CommandBatch() }
     func takeAnswers() -> AnswerBatch { answers.withLock { $0.popLast() } ?? AnswerBatch() }
 
-    /// Returns a fully read batch to the pool.
     func keep(_ batch: CommandBatch) {
         guard batch.empty() else { return }
         commands.withLock { if $0.count < Self.limit { $0.append(batch) } }

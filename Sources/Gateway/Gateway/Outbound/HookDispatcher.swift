@@ -101,7 +101,6 @@ package final class HookDispatcher: Sendable {
 
     // MARK: The thread
 
-    /// A batch between attempts.
     private struct Waiting {
         var delivery: HookDelivery
         var attemptCount = 0

@@ -95,7 +95,6 @@ extension Partition {
         askForBroadcasts(BroadcastLesson(home: home), tried: tried)
     }
 
-    /// The progress of fetching another partition's logs.
     private struct BroadcastLesson {
         let home: Int
         var next: BroadcastPlace?

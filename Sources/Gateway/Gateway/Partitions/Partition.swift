@@ -173,7 +173,6 @@ final class Partition {
         store.turnEnded(awaited: metaWaiters.isEmpty ? core.pointee.shard.awaitedTicket : .max)
     }
 
-    /// Continues the shard's longer work, one slice a turn.
     func continueWork() {
         guard !isWorking, core.pointee.shard.hasWorkAtHand else { return }
         isWorking = true

@@ -81,7 +81,6 @@ extension Partition {
         perform()
     }
 
-    /// Performs all effects, then the work that had to wait for their end.
     private func perform() {
         core.pointee.shard.shard.takeEffects(into: &core.pointee.shard.effects)
         let count = core.pointee.shard.effects.count

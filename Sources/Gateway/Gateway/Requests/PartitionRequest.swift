@@ -65,11 +65,9 @@ extension LoopShare {
     func isSame(as other: LoopShare) -> Bool { other == LoopShare(index: index, count: count) }
 }
 
-/// The questions of one host that wait for answers.
 struct PendingRequests {
     /// The most pending questions of one kind, so that no kind crowds out the others; further ones are answered as busy.
     static let kindLimit = 1 << 16
-    /// The most pending questions of all kinds.
     static let limit = 1 << 18
 
     /// A class, so that a slot takes one word.

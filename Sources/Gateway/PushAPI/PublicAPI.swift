@@ -307,7 +307,7 @@ extension PublicAPI {
         }
         let answer = APIResponse.getui(.ok, "")
         guard tokens.isInForce(token, now: now) else { return .respond(answer) }
-        // Each revocation stores a row until the token's expiry, so it is counted.
+        // Each revocation stores a row until the token's expiry, so revocations are rate limited, too.
         try take(.authentication, app, now: now)
         return .revokeToken(token.id, of: app.key, answer)
     }

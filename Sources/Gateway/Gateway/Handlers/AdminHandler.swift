@@ -8,7 +8,7 @@ final class AdminHandler {
     static let pendingLimit = 4_096
     static let busy = APIResponse.adminUnavailable("too many requests wait here, retry")
 
-    // The loop outlives this handler: it ends its streams and servers first.
+    // SAFETY: the loop outlives this handler, because the loop first ends its streams and servers.
     private unowned(unsafe) let owner: EventLoopHost
     private let api: AdminAPI
     private let inspections: InspectionHandler

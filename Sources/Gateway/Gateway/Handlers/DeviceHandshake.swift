@@ -19,7 +19,7 @@ final class DeviceHandshake: StreamDelegate, Handshaking {
         case closed
     }
 
-    // The host outlives this object: it ends its streams and servers first.
+    // SAFETY: the host outlives this object, because the host first ends its streams and servers.
     private unowned(unsafe) let owner: EventLoopHost
     /// The device's partition, while the session belongs to this handshake.
     private var partition: Partition?

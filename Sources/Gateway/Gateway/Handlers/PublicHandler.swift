@@ -25,7 +25,7 @@ final class PublicHandler {
     /// The most requests in progress on one loop; further requests are refused as busy.
     static let pendingLimit = 65_536
 
-    // The loop outlives this handler: it ends its streams and servers first.
+    // SAFETY: the loop outlives this handler, because the loop first ends its streams and servers.
     unowned(unsafe) let owner: EventLoopHost
     let api: PublicAPI
     private var pushes = StampedTable<PendingPush>(limit: PublicHandler.pendingLimit)

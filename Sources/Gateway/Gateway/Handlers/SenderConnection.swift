@@ -13,7 +13,7 @@ internal import Wire
 final class SenderConnection: StreamDelegate, Handshaking {
     private enum Phase { case awaitingHello, open, closed }
 
-    // The loop outlives this object: it ends its streams and servers first.
+    // SAFETY: the loop outlives this object, because the loop first ends its streams and servers.
     private unowned(unsafe) let owner: EventLoopHost
     private var stream: ByteStream?
     private var phase = Phase.awaitingHello

@@ -1,12 +1,12 @@
-/// What is the same for all gateways of a cluster, made by the first one that joins.
+/// The settings shared by all gateways of a cluster, created by the first gateway that joins.
 package struct ClusterConstants: Hashable, Sendable {
-    /// Of the keys and records in Redis; a gateway joins only a cluster of its own format.
+    /// The format of the keys and records in Redis; a gateway joins only a cluster of its own format.
     package var format: Int
     package var partCount: Int
-    /// Signs the tokens of the push API: 32 bytes.
+    /// The key that signs the tokens of the push API, 32 bytes.
     package var tokenKey: [UInt8]
     package var queueEpoch: UInt64
-    /// The store's at the join; a later one is in the snapshots.
+    /// The store's history at the join; snapshots carry later changes.
     package var history: ClusterHistory
 
     package init(
@@ -18,37 +18,37 @@ package struct ClusterConstants: Hashable, Sendable {
     }
 }
 
-/// The history of the cluster's store as the register has it; `StoreHistory` in Delivery gives it its meaning.
+/// The history of the cluster's store; see `StoreHistory` in Delivery.
 package struct ClusterHistory: Hashable, Sendable {
-    /// Random.
+    /// A random number.
     package var id: UInt64
-    /// In microseconds since 1970; 0 for a store whose content never went back.
+    /// The start of the history in microseconds since 1970; 0 if the store's content was never rolled back.
     package var began: UInt64
 
     package init(id: UInt64, began: UInt64) { (self.id, self.began) = (id, began) }
 }
 
-/// The register at one moment.
+/// The content of the register at one moment.
 package struct RegisterSnapshot: Hashable, Sendable {
-    /// Another one with each change of members, parts or wishes; not ordered.
+    /// A random version that changes with every change of members, partitions or operator requests; versions are not ordered.
     package var version: UInt64
     /// The server's clock, in milliseconds since 1970.
     package var serverTime: Int64
-    /// The highest gateway time that any gateway wrote.
+    /// The highest gateway time that any gateway reported.
     package var clockFloor: Int64
     package var members: [NodeID: Member]
-    /// One for each part.
+    /// The entry of each partition.
     package var entries: [PartEntry]
-    /// Gateways that an operator told to give their parts away.
+    /// The gateways that an operator drained: they hand over their partitions.
     package var drained: Set<NodeID>
-    /// Parts that an operator placed, while the gateway is there.
+    /// The partitions that an operator placed; a pin is removed when its gateway's number is reassigned or released.
     package var pins: [Int: NodeID]
     package var history: ClusterHistory
 
-    /// The highest gateway time as far as it can be believed.
+    /// The validated `clockFloor`; 0 if it is implausible.
     package var soundClockFloor: Int64 { Self.soundClockFloor(clockFloor, serverTime: serverTime) }
 
-    /// 0 for a time that no gateway can have; such a one never becomes another's time.
+    /// Returns `floor`, or 0 if no correct gateway clock can have reported it; an invalid time must not spread to other gateways.
     package static func soundClockFloor(_ floor: Int64, serverTime: Int64) -> Int64 {
         (0...ClusterTiming.latestTime).contains(floor) && floor - serverTime <= ClusterTiming.clockStep ? floor : 0
     }
@@ -67,7 +67,7 @@ package struct RegisterSnapshot: Hashable, Sendable {
 package struct JoinRequest: Hashable, Sendable {
     package var instance: UInt64
     package var info: MemberInfo
-    /// In force if the cluster is new; otherwise format and number of parts must be the cluster's.
+    /// The settings for a new cluster; for an existing cluster, format and partition count must match.
     package var constants: ClusterConstants
     package init(instance: UInt64, info: MemberInfo, constants: ClusterConstants) {
         (self.instance, self.info, self.constants) = (instance, info, constants)
@@ -84,38 +84,38 @@ package struct JoinReply: Hashable, Sendable {
 }
 
 package enum RenewReply: Hashable, Sendable {
-    /// Nothing has changed since the version that the caller has.
+    /// The register is unchanged since the caller's version.
     case unchanged(serverTime: Int64, clockFloor: Int64)
-    /// `isRecreated`: the caller's lease had run out, and a new one has begun.
+    /// The register changed; `isRecreated` is true if the caller's lease had expired and a new lease began.
     case changed(RegisterSnapshot, isRecreated: Bool)
 }
 
-/// What an operator asks of the cluster; each is kept in the register until it is undone or its gateway has left.
+/// An operator's request, kept in the register until it is undone or its gateway has left.
 package enum RegisterRequest: Hashable, Sendable {
     case drain(NodeID)
     case undrain(NodeID)
-    /// Places a part; `nil`: the cluster chooses again.
+    /// Pins a partition to a node; with `nil` the cluster chooses again.
     case move(part: Int, to: NodeID?)
 }
 
 package enum RegisterError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// No answer, or one that says to try again; what was asked may have been done.
+    /// The register did not answer or asked for a retry; the call may have been executed.
     case unavailable(String)
-    /// The answer makes no sense: another program uses these keys.
+    /// The register's reply cannot be decoded: another program uses these keys.
     case malformed(String)
-    /// Another gateway has this number: its join was lost, or this one's was. Join again.
+    /// Another process holds this number, because one of the two joins was lost; the caller must join again.
     case replaced
-    /// The caller's lease has run out; it must renew first.
+    /// The caller's lease has expired; it must renew first.
     case expired
     case formatDiffers(Int)
     case partCountDiffers(Int)
-    /// A gateway without a listener for links is the only one of its cluster.
+    /// A gateway without a link listener must be the only one of its cluster.
     case worksAlone(address: String)
-    /// A living gateway has the caller's address.
+    /// A live gateway already uses the caller's address.
     case addressTaken(NodeID, address: String)
     case isFull
     case unknownNode(NodeID)
-    /// `longwire store copy` works on the cluster, or was cut off while it wrote to it.
+    /// `longwire store copy` is copying the cluster, or was interrupted while writing to it.
     case isCopied(isTarget: Bool, other: String)
 
     package var description: String {
@@ -143,25 +143,27 @@ package enum RegisterError: Error, Hashable, Sendable, CustomStringConvertible {
     }
 }
 
-/// Where gateways agree on who owns which part.
+/// The shared register through which gateways agree on the owner of each partition.
 ///
-/// Each call is one step that runs whole or not at all, by the server's clock. A call that throws `.unavailable` may have
-/// run: the next snapshot tells. One thread at a time calls it.
+/// Each call is atomic and uses the server's clock. A call that throws `.unavailable` may have been executed; the next snapshot
+/// shows the result. Only one thread at a time may call it.
 package protocol ClusterRegister: AnyObject {
     func join(_ request: JoinRequest) throws(RegisterError) -> JoinReply
-    /// Keeps the caller's lease, and brings it back if it ran out.
+    /// Renews the caller's lease, or recreates it after it expired.
     ///
-    /// `clock` is the caller's gateway time, `seen` the version that it has; 0: it wants a snapshot in any case.
+    /// `clock` is the caller's gateway time. `seen` is the caller's version of the register; 0 requests a full snapshot.
     func renew(
         _ node: NodeID, instance: UInt64, info: MemberInfo, clock: Int64, seen: UInt64
     ) throws(RegisterError) -> RenewReply
-    /// Compares and sets; returns the entry of each change's part afterwards, so a change was made if it equals `to`.
+    /// Compares and sets entries.
+    ///
+    /// Returns each entry afterwards; a change succeeded if the entry equals `to`.
     func change(_ node: NodeID, instance: UInt64, _ changes: [PartChange]) throws(RegisterError) -> [PartEntry]
-    /// Ends the lease of a member that did not renew since `leaseEnd` was read.
+    /// Ends the lease of a member that has not renewed since `leaseEnd` was read.
     func expire(_ node: NodeID, leaseEnd: Int64) throws(RegisterError)
-    /// Ends the caller's lease and gives back what it owns.
+    /// Ends the caller's lease and releases its partitions.
     func leave(_ node: NodeID, instance: UInt64) throws(RegisterError)
     func wish(_ wish: RegisterRequest) throws(RegisterError)
-    /// Begins another history: Redis has lost what was durable. `id` is random.
+    /// Starts a new history after Redis lost durable data; `id` must be random.
     func renewHistory(id: UInt64) throws(RegisterError)
 }

@@ -1,52 +1,57 @@
-/// The times of the membership, in milliseconds, each with its reason.
+/// The intervals and timeouts of the cluster membership, in milliseconds.
 package struct ClusterTiming: Hashable, Sendable {
-    /// A gateway that has not renewed for this long counts as gone; three renewals may be late before it does.
+    /// The lease of a gateway; three renewals may be late before it expires.
     package var lease: Int64 = 2_000
     package var renewal: Int64 = 500
-    /// Between renewals while a part has no owner or moves; more where many gateways ask one server.
+    /// The renewal interval while a partition has no owner or moves, and its increase for each member, which limits the load of
+    /// one register server.
     package var fastRenewal: Int64 = 100
     package var fastRenewalPerMember: Int64 = 2
-    /// Before the register is read again because what this node knows of it was wrong.
+    /// The delay before the register is read again after a failed or conflicting change.
     package var shortestRenewal: Int64 = 10
-    /// A member that is this late with a renewal, and whose address refuses connections, is taken for dead.
+    /// The lateness of a renewal from which a member is expired early, if its address also refuses connections.
     package var lateness: Int64 = 150
-    /// How long a new cluster waits for others to join before the first one takes all parts.
+    /// The time that a new cluster waits for further gateways before the first one takes all partitions.
     package var settling: Int64 = 500
-    /// What each later choice waits for a part's first choice to claim it.
+    /// The delay per rank before another candidate claims a partition that its first choice has not claimed.
     package var claimDelay: Int64 = 500
-    /// How long a part that was given back is kept for its heir.
+    /// The time for which a released partition is reserved for its successor.
     package var heirDelay: Int64 = 1_000
-    /// How long a giver waits for the heir to serve a part before it gives the next one.
+    /// The time that the previous owner waits for the successor to open a partition before it hands over the next one.
     package var handoverTimeout: Int64 = 2_000
-    /// After it lost a part to a successor that the register does not show, a node waits this long for it to show.
+    /// The time that a node does not claim a partition after it was fenced by a successor that the register does not show yet.
     package var lossDelay: Int64 = 1_500
-    /// Before a part that could not be opened is opened again: the first delay and the longest.
+    /// The first and the longest delay before a failed open of a partition is retried.
     package var openRetry: Int64 = 200
     package var longestOpenRetry: Int64 = 2_000
-    /// The same for a part whose log is damaged, until an operator has repaired it: each try reads all of the log again.
+    /// The same for a partition with a damaged log, until an operator repairs it.
+    ///
+    /// These delays are longer because each try reads the whole log again.
     package var damagedRetry: Int64 = 2_000
     package var longestDamagedRetry: Int64 = 300_000
-    /// A node whose lease ran out gets no part for this long, doubled with each further time.
+    /// The time for which a node gains no partition after its lease expired, doubled with each further expiry, and the maximum.
     package var probation: Int64 = 5_000
     package var longestProbation: Int64 = 300_000
-    /// A node that was steady for this long starts again without lapses.
+    /// The time without expiry after which a node's count of expiries is reset.
     package var lapseMemory: Int64 = 600_000
-    /// A number is not given to another gateway before this is over.
+    /// The time before a node number is assigned to another gateway.
     package var numberRest: Int64 = 86_400_000
 
     package init() {}
 
-    /// A gateway time that is further ahead of the server's is taken for broken: it would end every message of the cluster.
+    /// The largest accepted lead of a gateway's time over the server's time.
+    ///
+    /// A clock further ahead would expire every message of the cluster.
     package static let clockStep: Int64 = 3_600_000
-    /// A time beyond the year 9999 is no time of ours, and sums could overflow.
+    /// The end of the year 9999; later times are invalid, and sums of them could overflow.
     package static let latestTime: Int64 = 253_402_300_799_999
 
-    /// Parts that one node gives away at a time, to balance the load and when it leaves.
+    /// The number of partitions that one node hands over concurrently, to balance the load and when it leaves.
     package static let handoverCount = 1
     package static let leavingHandoverCount = 4
-    /// After this many failures to open a part, another node shall try.
+    /// The number of failed opens of a partition after which another node should try.
     package static let openTryCount = 3
-    /// Lower ranks than this wait no longer.
+    /// The rank from which the claim delay no longer grows.
     package static let lowestRank = 8
 
     func fastInterval(memberCount: Int) -> Int64 {

@@ -1,21 +1,23 @@
-/// What a gateway tells the others of itself with each renewal.
+/// The data that a gateway publishes to the other members with each lease renewal.
 package struct MemberInfo: Hashable, Sendable {
-    /// Where it takes links; empty: nowhere, so that it works alone.
+    /// The address for links between gateways; empty if the gateway accepts no links and therefore works alone.
     package var address = ""
     package var release = ""
-    /// Where devices reach it; empty: they are relayed.
+    /// The address for direct connections of devices; empty if devices of this gateway's partitions are relayed.
     package var deviceAddress = ""
     package var deviceTLSAddress = ""
-    /// Tell, without saying them, which secrets its links have: it uses the first and accepts each.
+    /// Marks that identify the link secrets without revealing them.
+    ///
+    /// The gateway uses the first secret and accepts every one of them.
     package var secretMarks: [String] = []
-    /// It stops: it gives its parts away and takes none.
+    /// Whether the gateway is stopping: it hands over its partitions and takes no new ones.
     package var isLeaving = false
-    /// How often its lease ran out lately while it went on; others give it no part until it has been steady for a while.
+    /// The number of recent lease expiries of the running gateway; after an expiry it gains no partitions for a probation period.
     package var lapseCount = 0
 
     package init() {}
 
-    /// Whether links between the two work both ways: each accepts what the other one uses.
+    /// Returns whether links work in both directions: each gateway accepts the secret that the other one uses.
     package func sharesSecret(with other: MemberInfo) -> Bool {
         guard let own = secretMarks.first, let its = other.secretMarks.first else {
             return secretMarks.isEmpty && other.secretMarks.isEmpty
@@ -23,9 +25,9 @@ package struct MemberInfo: Hashable, Sendable {
         return secretMarks.contains(its) && other.secretMarks.contains(own)
     }
 
-    /// `key=value` with blanks between, as the register keeps it.
+    /// The register's text form: `key=value` pairs separated by spaces.
     ///
-    /// Values without blanks only; `nil` values are left out.
+    /// Values must not contain spaces; empty values are omitted.
     package var text: String {
         var words: [String] = []
         func add(_ key: String, _ value: String) { if !value.isEmpty { words.append("\(key)=\(value)") } }
@@ -39,7 +41,7 @@ package struct MemberInfo: Hashable, Sendable {
         return words.joined(separator: " ")
     }
 
-    /// Reads what `text` writes; keys of later releases are passed over.
+    /// Parses `text`; unknown keys of later releases are ignored.
     package init(text: some StringProtocol) {
         for word in text.split(separator: " ") {
             guard let equals = word.firstIndex(of: "=") else { continue }
@@ -58,14 +60,14 @@ package struct MemberInfo: Hashable, Sendable {
     }
 }
 
-/// A gateway as the register knows it.
+/// A member of the cluster as stored in the register.
 package struct Member: Hashable, Sendable {
     package var info: MemberInfo
-    /// Tells two processes apart that believe to have one number.
+    /// A number that distinguishes two processes that both use the same node number.
     package var instance: UInt64
-    /// The server's time at which its present, unbroken lease began, in milliseconds.
+    /// The start of the current unbroken lease, in milliseconds of server time.
     package var since: Int64
-    /// The server's time at which the lease runs out unless it is renewed.
+    /// The end of the lease unless it is renewed, in milliseconds of server time.
     package var leaseEnd: Int64
 
     package init(info: MemberInfo, instance: UInt64, since: Int64, leaseEnd: Int64) {

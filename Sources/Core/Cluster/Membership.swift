@@ -1,25 +1,27 @@
-/// Decides for one gateway which parts it takes, gives and serves: time, the register and reports in, actions out.
+/// The membership logic of one gateway: it decides which partitions to claim, serve and hand over.
 ///
-/// No two gateways have to agree on anything but what the register says. Each sees who is there, works out the same
-/// placement (`Placement`), and claims by compare-and-set what is its own. Where the register is wrong, because Redis lost
-/// its last change in a failover, the parts' logs decide: they refuse every owner but the one of the highest epoch.
+/// Its inputs are the time, the register and reports of the caller; its outputs are actions.
 ///
-/// A part of this gateway passes through `Ownership.Phase`: opening, open, closing. The rules:
-/// - A seat is opened only under an epoch that the register gave to this node, and under each at most until it was told
-///   that the epoch is taken or lost.
-/// - An open seat is given up for three reasons: its log obeys a successor, the register shows a higher epoch, or another
-///   node shall have the part (a hand-over). No failure to reach the register is among them.
-/// - A part without living owner is claimed by the node that the placement names, at once. Any other waits, each rank for
-///   longer, so that one that cannot do it does not leave the part without owner.
+/// Gateways agree only through the register. Each gateway reads the members, computes the same placement (`Placement`), and
+/// claims its own partitions by compare-and-set. The register can be wrong after a Redis failover lost its last change. In that
+/// case the partitions' logs decide: they accept only the owner with the highest epoch.
+///
+/// A partition of this gateway passes through `Ownership.Phase`: opening, open, closing. The rules:
+/// - A partition is opened only under an epoch that the register assigned to this node. An epoch that is reported as taken or
+///   lost is never used again.
+/// - An open partition is given up for three reasons: its log accepted a successor, the register shows a higher epoch, or the
+///   placement names another node (a handover). An unreachable register is not a reason.
+/// - A partition without a live owner is claimed at once by the node that the placement names. Other nodes claim it after a delay
+///   that grows with their rank, in case the named node fails to claim it.
 package struct Membership: Sendable {
     package let node: NodeID
     package let instance: UInt64
     package let timing: ClusterTiming
-    /// What the next renewal tells the others.
+    /// The data to publish with the next renewal.
     package private(set) var info: MemberInfo
-    /// The register as this node knows it.
+    /// The latest known state of the register.
     package private(set) var view: RegisterSnapshot
-    /// Own monotonic time before the last call that renewed the lease.
+    /// This node's monotonic time before the last call that renewed the lease.
     package private(set) var renewedAt: Int64
     package private(set) var hasLeft = false
 
@@ -27,15 +29,15 @@ package struct Membership: Sendable {
         package enum Phase: Hashable, Sendable {
             case opening
             case open
-            /// Opened again at this time.
+            /// The next open attempt is at this time.
             case waiting(until: Int64)
-            /// `isGift`: then given back in the register, for the heir if there is one.
+            /// If `isGift`, the partition is then released in the register, for `heir` if there is one.
             case closing(heir: NodeID?, isGift: Bool)
         }
         package var epoch: UInt64
         package var phase: Phase
         package var failureCount = 0
-        /// Who had the part before, and whether that one gave it.
+        /// The previous owner, and whether it handed the partition over to this node.
         var origin: NodeID?
         var wasGiven = false
     }
@@ -45,38 +47,38 @@ package struct Membership: Sendable {
     package enum Link: Hashable, Sendable { case up, down, refused }
     package private(set) var links: [NodeID: Link] = [:]
 
-    /// Server time less own time, at the last reply.
+    /// Server time minus local time, at the last reply.
     private var serverOffset: Int64
     private var routes: [NodeID?]
     private var requestedLinks: [NodeID: String] = [:]
-    /// The highest epoch that each part's log is known to have reached under another owner.
+    /// The highest epoch that each partition's log is known to have reached under another owner.
     private var takenEpochs: [Int: UInt64] = [:]
-    /// Parts that this node leaves alone until then.
+    /// The times until which this node does not claim or open a partition.
     private var blocked: [Int: Int64] = [:]
-    /// How often parts were found damaged here since they were opened last; kept when another node tries meanwhile.
+    /// The number of consecutive damaged opens of each partition on this node; the count is kept while another node tries.
     private var damageCounts: [Int: Int] = [:]
-    /// Who owned each part last, as far as this node saw it.
+    /// The last known owner of each partition, other than this node.
     private var lastOwners: [NodeID?]
-    /// The entry from which this node claimed a part.
+    /// The entry from which this node claimed a partition.
     private var origins: [Int: PartEntry] = [:]
-    /// Parts that are closed and not yet given back in the register.
+    /// Closed partitions whose release is not yet written to the register.
     private var unreleased: [Int: PartEntry] = [:]
-    /// Parts given to an heir that does not serve them yet, with the time at which this node stops caring.
+    /// Partitions released to a successor that does not serve them yet, with the time at which this node stops waiting.
     private var handed: [Int: (heir: NodeID, until: Int64)] = [:]
-    /// Since when each part has been without owner, as this node saw it, and the entry it had.
+    /// Partitions without an owner: the entry, and the time at which this node first saw it.
     private var orphans: [Int: (entry: PartEntry, since: Int64)] = [:]
-    /// What was asked of the register and not answered yet.
+    /// Partitions with a change in flight to the register.
     private var changing: Set<Int> = []
-    /// A change with an unknown outcome: the next snapshot comes first.
+    /// Whether a change has an unknown outcome; the next snapshot must arrive before further changes.
     private var isViewStale = false
     private var wantsSnapshot = false
     private var steadySince: Int64
     private var targets: [NodeID?] = []
-    /// All is as it should be, and time alone changes nothing: only news do.
+    /// Whether nothing is pending; ticks and unchanged renewals need no work then.
     private var isAtRest = false
     private var actions: [MembershipAction] = []
 
-    /// Begins with what the register answered to the join; `sentAt` is own monotonic time before that call.
+    /// Creates the state from the register's reply to the join; `sentAt` is this node's monotonic time before that call.
     package init(
         _ joined: JoinReply, instance: UInt64, info: MemberInfo, timing: ClusterTiming = ClusterTiming(),
         sentAt: Int64, now: Int64
@@ -86,16 +88,16 @@ package struct Membership: Sendable {
         serverOffset = joined.snapshot.serverTime - now
         routes = Array(repeating: nil, count: joined.snapshot.entries.count)
         lastOwners = routes
-        // The first renewal brings the snapshot through the same door as all others.
+        // Version 0 makes the first renewal return a snapshot, which is processed like every later one.
         view.version = 0
     }
 
     package var partCount: Int { view.entries.count }
 
-    /// The version that the next renewal names; 0 asks for a snapshot in any case.
+    /// The version to send with the next renewal; 0 requests a snapshot.
     package var seenVersion: UInt64 { wantsSnapshot || isViewStale ? 0 : view.version }
 
-    /// When to renew next, if nothing happens before.
+    /// Returns the time of the next renewal, unless an earlier event triggers it.
     package func nextRenewal() -> Int64 {
         if isViewStale { return renewedAt + timing.shortestRenewal }
         let isUnsettled = wantsSnapshot || !orphans.isEmpty || !handed.isEmpty || !isPlaced
@@ -155,7 +157,8 @@ package struct Membership: Sendable {
             links[node] = nil
             actions.append(.tell(.memberLeft(node, address: member.info.address)))
         }
-        // A refusal alone proves little: a firewall refuses, too. With a renewal missing beside it the process is gone.
+        // A refused connection alone proves little, because firewalls also refuse. Together with a missing renewal it proves that
+        // the process ended.
         for (node, member) in view.members.sorted(by: { $0.key < $1.key }) where links[node] == .refused {
             let silence = view.serverTime - (member.leaseEnd - timing.lease)
             guard silence > timing.renewal + timing.lateness else { continue }
@@ -198,7 +201,7 @@ package struct Membership: Sendable {
 
     private mutating func epochTaken(_ part: Int, _ epoch: UInt64, _ top: UInt64, _ now: Int64) {
         guard let seat = seats[part], seat.epoch == epoch else { return }
-        // Behind such an epoch nobody can claim.
+        // No higher epoch can be claimed above this bound.
         guard top < PartEntry.highestEpoch - 1 else { return openFailed(part, epoch, now) }
         takenEpochs[part] = max(takenEpochs[part] ?? 0, top, epoch)
         seats[part] = nil
@@ -236,7 +239,7 @@ package struct Membership: Sendable {
         guard let seat = seats[part], seat.epoch == epoch else { return }
         seats[part] = nil
         guard case .closing(let heir, let isGift) = seat.phase else {
-            // It closed by itself. Its epoch is used up.
+            // The shard closed without a request. Its epoch cannot be used again.
             takenEpochs[part] = max(takenEpochs[part] ?? 0, epoch)
             return
         }
@@ -252,7 +255,7 @@ package struct Membership: Sendable {
 
     // MARK: What follows from it
 
-    /// Looks at everything once; cheap when nothing changed.
+    /// Recomputes placement, changes, routes and links; this is cheap when nothing changed.
     private mutating func revise(_ now: Int64) {
         noteOrphans(now)
         let candidates = self.candidates(now)
@@ -302,7 +305,7 @@ package struct Membership: Sendable {
         }
     }
 
-    /// Who may have parts: all who are there and stay; steady ones may get more.
+    /// Returns the nodes that may own partitions: all members that are not leaving or drained; only steady nodes may gain more.
     private func candidates(_ now: Int64) -> [Placement.Candidate] {
         var all: [NodeID: MemberInfo] = view.members.mapValues(\.info)
         all[node] = info
@@ -334,14 +337,14 @@ package struct Membership: Sendable {
         return Placement.targets(holders: holders, pins: view.pins, avoided: avoided, candidates: candidates)
     }
 
-    /// True while every part is served by the node that should have it.
+    /// Whether every partition is open on the node that the placement names.
     private var isPlaced: Bool {
         zip(view.entries, targets).allSatisfy { $0.isOpen && $0.owner == $1 }
     }
 
-    /// Brings one part's seat and its entry together; the change that the register needs for it, if any.
+    /// Reconciles one partition's local state with its entry; returns the register change that is needed, if any.
     private mutating func settle(_ part: Int, _ candidates: [Placement.Candidate], _ now: Int64) -> PartChange? {
-        // While a call failed, the next renewal comes first: it also brings back a lease that ran out.
+        // After a failed call the next renewal comes first, because it also recreates an expired lease.
         guard !isViewStale else { return nil }
         let entry = view.entries[part]
         if let given = unreleased[part] {
@@ -366,17 +369,17 @@ package struct Membership: Sendable {
                     ? nil : PartChange(part: part, from: entry, to: .init(epoch: seat.epoch, state: .open(node)))
             }
             if seat.epoch > entry.epoch {
-                // The log obeys this seat, whatever the register says: it lost a change.
+                // The log accepts this owner, and its epoch is higher than the register's: the register lost a change.
                 actions.append(.tell(.registerCorrected(part: part, epoch: seat.epoch)))
                 return PartChange(part: part, from: entry, to: .init(epoch: seat.epoch, state: .open(node)))
             }
-            // Another one was given the same epoch: the log took this seat's first, and refuses the other.
+            // The register assigned the same epoch twice. The log accepted this owner first and rejects the other one.
             if entry.epoch == seat.epoch, entry.owner != nil { return nil }
             close(part, seat, heir: nil, isGift: false)
             actions.append(.tell(.partLost(part: part, epoch: seat.epoch)))
             return nil
         case .opening:
-            // The one who opens is told by the log if it must not; to stop it half way would gain nothing.
+            // The log rejects an opener that lost its claim. Cancelling the open would gain nothing.
             guard seat.epoch > entry.epoch else { return nil }
             return PartChange(part: part, from: entry, to: .init(epoch: seat.epoch, state: .claimed(node)))
         case .waiting(let until):
@@ -396,7 +399,7 @@ package struct Membership: Sendable {
         }
     }
 
-    /// The register says that the part is this node's, which has no seat for it.
+    /// Handles an entry that names this node as owner although the partition is not open here.
     private mutating func takeUp(_ part: Int, _ entry: PartEntry, _ now: Int64) -> PartChange? {
         if let until = blocked[part] {
             guard now >= until else { return nil }
@@ -440,7 +443,7 @@ package struct Membership: Sendable {
         return now - orphan.since >= delay ? change : nil
     }
 
-    /// A cluster that starts anew: the first one waits a moment for the others.
+    /// Returns whether this is a new cluster whose first gateway waits for others to join.
     private func isSettling(_ now: Int64) -> Bool {
         guard !info.address.isEmpty, view.entries.indices.allSatisfy({ !hasOwner($0) }) else { return false }
         let eldest = view.members.values.map(\.since).min() ?? now + serverOffset
@@ -454,7 +457,7 @@ package struct Membership: Sendable {
     ) {
         guard !isViewStale else { return }
         let isGoing = info.isLeaving || !candidates.contains { $0.node == node }
-        // Whatever has no owner comes first; what another gives away has an heir, and is no reason to wait.
+        // Partitions without an owner have priority. A partition released to a successor does not delay a handover.
         if !isGoing {
             let isBroken = orphans.contains { if case .released(.some) = $0.value.entry.state { false } else { true } }
             if isBroken { return }
@@ -467,7 +470,7 @@ package struct Membership: Sendable {
             let heir = targets[part]
             guard heir != node else { continue }
             if heir == nil {
-                // Nobody is there to take it: the parts wait in the register for the next one.
+                // No successor exists. The released partitions wait in the register for the next gateway.
                 guard info.isLeaving else { continue }
             } else if let heir, links[heir] == .refused {
                 continue
@@ -475,7 +478,8 @@ package struct Membership: Sendable {
                 guard count < limit else { continue }
             }
             switch seat.phase {
-            // One that is opened waits for the owner of part 0, who may be this node: it leaves without it.
+            // An opening partition may depend on the owner of partition 0, which may be this node. A leaving node therefore does
+            // not wait for the open.
             case .opening where info.isLeaving, .open:
                 guard view.entries[part].owner == node, view.entries[part].epoch == seat.epoch else { continue }
                 close(part, seat, heir: heir, isGift: true)
@@ -515,14 +519,14 @@ package struct Membership: Sendable {
 }
 
 extension Membership {
-    /// Whether this gateway does what it should, and if not, what is missing.
+    /// The health of this gateway.
     package enum Health: Hashable, Sendable {
         case serves
-        /// The lease has run out by this gateway's clock: the register cannot be reached.
+        /// The lease has expired by this gateway's clock because the register is unreachable.
         case registerUnreachable
-        /// Parts are this gateway's, and none is open yet.
+        /// Partitions are assigned to this gateway, but none is open yet.
         case ownsNothing
-        /// It gives its parts away.
+        /// The gateway is handing over its partitions.
         case drains
     }
 
@@ -536,6 +540,6 @@ extension Membership {
 
     package var openCount: Int { seats.values.count { $0.phase == .open } }
 
-    /// What server time it is now, as far as the last reply tells.
+    /// Returns the server time that corresponds to `now`, by the offset of the last reply.
     package func serverTime(now: Int64) -> Int64 { now + serverOffset }
 }

@@ -1,72 +1,73 @@
-/// What an operator may want to know, as it happens.
+/// A change of the membership that is reported to the operator.
 package enum MembershipEvent: Hashable, Sendable {
     case memberJoined(NodeID, address: String, release: String)
     case memberLeft(NodeID, address: String)
-    /// This gateway opened a part; `from`: who had it, `wasPlanned`: that one gave it.
+    /// This gateway opened a partition.
+    ///
+    /// `from` is the previous owner; `wasPlanned` is true for a handover by that owner.
     case partTaken(part: Int, epoch: UInt64, from: NodeID?, wasPlanned: Bool)
     case partGiven(part: Int, epoch: UInt64, to: NodeID?)
-    /// A successor has fenced this gateway, or the register says so.
+    /// A successor fenced this gateway, or the register shows another owner.
     case partLost(part: Int, epoch: UInt64)
-    /// A part's log could not be opened; it is tried again.
+    /// The partition's log could not be opened; the open will be retried.
     case openFailed(part: Int, epoch: UInt64)
-    /// Another owner had opened the log under this epoch or a later one: the register had lost a change.
+    /// Another owner opened the log under this or a later epoch, because the register lost a change.
     case epochTaken(part: Int, epoch: UInt64, top: UInt64)
-    /// The register had another owner than the one that the log obeys, this gateway, and was set right.
+    /// The register named another owner although the log accepts this gateway; this gateway corrects the entry.
     case registerCorrected(part: Int, epoch: UInt64)
-    /// A member that refuses connections and is late with its renewal was struck off.
+    /// A member was removed because it refuses connections and its renewal is late.
     case memberExpired(NodeID)
-    /// This gateway's lease had run out.
+    /// This gateway's lease had expired.
     case leaseLapsed(count: Int)
-    /// All parts are given away.
+    /// All partitions are handed over.
     case left
 }
 
-/// What the caller is to do, in this order.
+/// A command for the caller; commands must be executed in order.
 package enum MembershipAction: Hashable, Sendable {
-    /// Open the part's log under this epoch and serve it; then `.opened`, `.epochTaken` or `.openFailed`.
+    /// Open the partition's log under this epoch and serve it; report `.opened`, `.epochTaken` or `.openFailed`.
     case seat(part: Int, epoch: UInt64)
-    /// Stop serving it and make durable what was accepted; then `.closed`.
+    /// Stop serving the partition and commit accepted writes; report `.closed`.
     case unseat(part: Int, epoch: UInt64)
-    /// Send what is for the part to this node; `nil`: nobody has it now.
+    /// Route the partition's traffic to this node; `nil` if no node owns the partition.
     case route(part: Int, to: NodeID?)
-    /// Keep links to these addresses, and to no others.
+    /// Keep links to exactly these addresses.
     case link([NodeID: String])
-    /// Compare and set in the register; then `.changed` or `.changeFailed`.
+    /// Compare and set these entries in the register; report `.changed` or `.changeFailed`.
     case change([PartChange])
-    /// Strike a member off, if it did not renew meanwhile.
+    /// Remove a member, unless it has renewed its lease since `leaseEnd` was read.
     case expire(NodeID, leaseEnd: Int64)
-    /// Tell a node to look at the register now; losing it costs time only.
+    /// Ask a node to read the register now; a lost request only delays the handover.
     case nudge(NodeID)
-    /// End this gateway's membership: it has given everything away.
+    /// End this gateway's membership; it owns no partition any more.
     case leave
     case tell(MembershipEvent)
 }
 
-/// What the caller reports.
+/// A report from the caller.
 package enum MembershipInput: Hashable, Sendable {
-    /// The register changed; `sentAt`: own monotonic time before the call that brought it.
+    /// The register changed; `sentAt` is this node's monotonic time before the call that returned the snapshot.
     case snapshot(RegisterSnapshot, isRecreated: Bool, sentAt: Int64)
-    /// The register is as it was, and the lease is renewed.
+    /// The register is unchanged, and the lease is renewed.
     case unchanged(serverTime: Int64, sentAt: Int64)
     case linkUp(NodeID)
-    /// The link broke, or its peer does not answer.
+    /// The link failed, or the peer does not answer.
     case linkDown(NodeID)
-    /// The peer's host said that nothing listens there.
+    /// The peer's host refused the connection because nothing listens there.
     case linkRefused(NodeID)
-    /// The entries after a change, in its order.
+    /// The entries after a compare-and-set, in the order of the changes.
     case changed([PartChange], [PartEntry])
-    /// Unknown whether the change was made.
+    /// The result of the compare-and-set is unknown.
     case changeFailed([PartChange])
     case opened(part: Int, epoch: UInt64)
-    /// The log has an entry of epoch `top`, at least as high as `epoch`.
+    /// The log contains an entry of epoch `top`, which is at least `epoch`.
     case epochTaken(part: Int, epoch: UInt64, top: UInt64)
-    /// `isDamaged`: what the part has stored cannot be read, and another try finds the same.
+    /// The log could not be opened; `isDamaged` is true if stored data is unreadable and a retry will fail the same way.
     case openFailed(part: Int, epoch: UInt64, isDamaged: Bool = false)
-    /// The open part's log obeys a successor.
+    /// The log of an open partition accepted a successor.
     case lost(part: Int, epoch: UInt64)
     case closed(part: Int, epoch: UInt64)
-    /// Give everything away and leave.
+    /// Hand over all partitions and leave the cluster.
     case leave
-    /// Time has passed.
     case tick
 }

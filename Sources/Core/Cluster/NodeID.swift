@@ -1,12 +1,12 @@
-/// A gateway's number within its cluster, 1 to 1,023, given at its join.
+/// A gateway's number within its cluster, 1 to 1,023, assigned when the gateway joins.
 ///
-/// It is given again after a clean stop, or else a day after the gateway ended.
+/// A number is reused after a clean stop of its gateway, otherwise one day after the last lease renewal.
 package struct NodeID: Hashable, Comparable, Sendable, CustomStringConvertible {
     package static let range: ClosedRange<UInt16> = 1...1_023
 
     package let number: UInt16
 
-    /// `nil` outside the range.
+    /// Creates the number; `nil` outside the range.
     package init?(_ number: some BinaryInteger) {
         guard let number = UInt16(exactly: number), Self.range.contains(number) else { return nil }
         self.number = number

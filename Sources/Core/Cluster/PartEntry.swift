@@ -1,17 +1,17 @@
-/// What the register says of one part: who owns it under which epoch, or who shall take it.
+/// The register's entry of one partition: its epoch, and its owner or chosen successor.
 ///
-/// An epoch is given once, by compare-and-set; the part's log refuses every owner of an earlier one.
+/// Each epoch is assigned once, by compare-and-set. The partition's log rejects writes of owners with an earlier epoch.
 package struct PartEntry: Hashable, Sendable {
     package enum State: Hashable, Sendable {
-        /// Nobody owned it yet.
+        /// No node has owned the partition yet.
         case unclaimed
-        /// The node may open the part's log under this epoch.
+        /// The node may open the partition's log under this epoch.
         case claimed(NodeID)
-        /// The node has opened it and serves it.
+        /// The node has opened the partition and serves it.
         case open(NodeID)
-        /// Given back: for the heir, if one was chosen.
+        /// The previous owner released the partition, for the successor `heir` if one was chosen.
         case released(heir: NodeID?)
-        /// Given back by a node that could not open it.
+        /// The node released the partition because it could not open the log.
         case failed(by: NodeID)
     }
 
@@ -29,7 +29,7 @@ package struct PartEntry: Hashable, Sendable {
 
     package var isOpen: Bool { if case .open = state { true } else { false } }
 
-    /// As the register keeps it: `epoch:state:node`, empty for a part without entry.
+    /// The register's text form `epoch:state:node`; empty for a partition without an entry.
     package var text: String {
         switch state {
         case .unclaimed: ""
@@ -40,7 +40,7 @@ package struct PartEntry: Hashable, Sendable {
         }
     }
 
-    /// Reads what `text` writes; `nil` for anything else.
+    /// Parses `text`; `nil` for any other form.
     package init?(text: some StringProtocol) {
         guard !text.isEmpty else {
             self.init()
@@ -60,11 +60,12 @@ package struct PartEntry: Hashable, Sendable {
         }
     }
 
-    /// Every epoch is below it: far above what a part can reach, and what a script's numbers hold exactly.
+    /// The exclusive upper bound of epochs: far above any reachable epoch, and exact in the floating-point numbers of Redis
+    /// scripts.
     package static let highestEpoch: UInt64 = 1 << 52
 }
 
-/// One compare-and-set on the map of parts.
+/// One compare-and-set of a partition's entry.
 package struct PartChange: Hashable, Sendable {
     package var part: Int
     package var from: PartEntry

@@ -1,21 +1,25 @@
-/// Which gateway should have which part: the same answer on every gateway that sees the same register.
+/// The assignment of partitions to gateways.
 ///
-/// Each gateway keeps what it has, up to its share; what nobody has, and what is above a share, goes by rendezvous hashing
-/// to gateways with room. So shares differ by one at most, and no part moves without need.
+/// Every gateway that reads the same register computes the same result.
+///
+/// Each gateway keeps its partitions, up to its share. Partitions without an owner, and those above a share, are placed by
+/// rendezvous hashing on gateways with room. Without pins, shares differ by at most one, and no partition moves unless needed.
 package enum Placement {
     package struct Candidate: Hashable, Sendable {
         package var node: NodeID
-        /// False: it keeps what it has and gets nothing more.
+        /// Whether the node may get more partitions; otherwise it only keeps its own.
         package var mayGain: Bool
         package init(_ node: NodeID, mayGain: Bool = true) { (self.node, self.mayGain) = (node, mayGain) }
     }
 
+    /// Computes the owner of each partition.
+    ///
     /// - Parameters:
-    ///   - holders: who has each part now; `nil`, and a node that is no candidate, counts as nobody.
-    ///   - pins: parts that an operator placed; a pin to a node that is no candidate does not count.
-    ///   - avoided: the node that could not open a part; it gets the part only if there is no other.
-    ///   - candidates: each node once.
-    /// - Returns: a node for each part; `nil` only without candidates.
+    ///   - holders: The current owner of each partition. `nil` and nodes that are not candidates count as no owner.
+    ///   - pins: The partitions placed by an operator. A pin to a node that is not a candidate is ignored.
+    ///   - avoided: The node that failed to open a partition. It gets the partition only if no other node has room.
+    ///   - candidates: The available nodes, each one once.
+    /// - Returns: A node for each partition; `nil` only without candidates.
     package static func targets(
         holders: [NodeID?], pins: [Int: NodeID] = [:], avoided: [Int: NodeID] = [:], candidates: [Candidate]
     ) -> [NodeID?] {
@@ -38,7 +42,7 @@ package enum Placement {
         var shares = self.shares(
             partCount: holders.count, loads: loads, pinnedCounts: pinnedCounts, mayGain: candidates.map(\.mayGain))
         if shares.reduce(0, +) < holders.count {
-            // Nobody may gain and parts are left over: better on an unsteady gateway than on none.
+            // No candidate may gain, and partitions remain. An unsteady owner is better than no owner.
             shares = self.shares(
                 partCount: holders.count, loads: loads, pinnedCounts: pinnedCounts,
                 mayGain: candidates.map { _ in true })
@@ -54,7 +58,7 @@ package enum Placement {
         for part in holders.indices where targets[part] == nil {
             var best: (index: Int, weight: UInt64)?
             for (index, candidate) in candidates.enumerated() where room[index] > 0 {
-                // A node that failed comes behind all others.
+                // The avoided node gets the lowest weight.
                 let weight =
                     avoided[part] == candidate.node ? 0 : weight(candidate.node, part) | 1
                 if best.map({ weight > $0.weight }) ?? true { best = (index, weight) }
@@ -66,10 +70,11 @@ package enum Placement {
         return targets
     }
 
-    /// How many parts each candidate shall have.
+    /// Computes the number of partitions for each candidate.
     ///
-    /// Equal shares; the ones that have more now get the remainder, so that it does not wander. A candidate with more
-    /// pinned parts than its share has those; one that may not gain has no more than it has. The others share the rest.
+    /// Shares are equal. Nodes that have more partitions now get the remainder, so that it does not move. A candidate keeps its
+    /// pinned partitions even above its share. A candidate that may not gain gets at most its current count. The other candidates
+    /// divide the remaining partitions.
     private static func shares(partCount: Int, loads: [Int], pinnedCounts: [Int], mayGain: [Bool]) -> [Int] {
         var shares = Array(repeating: 0, count: loads.count)
         var isFixed = Array(repeating: false, count: loads.count)
@@ -98,7 +103,7 @@ package enum Placement {
         }
     }
 
-    /// How much a part belongs to a node: a number that has nothing to do with any other pair's.
+    /// Returns the rendezvous hash of a node and a partition; the hashes of different pairs are independent.
     package static func weight(_ node: NodeID, _ part: Int) -> UInt64 {
         var word = UInt64(node.number) << 32 | UInt64(truncatingIfNeeded: part)
         word &+= 0x9E37_79B9_7F4A_7C15
@@ -107,7 +112,7 @@ package enum Placement {
         return word ^ word >> 31
     }
 
-    /// The place of a node among all candidates for a part, 0 for the first choice.
+    /// Returns a node's rank among all candidates for a partition; 0 is the first choice.
     package static func rank(of node: NodeID, for part: Int, among candidates: [Candidate]) -> Int {
         let own = weight(node, part)
         return candidates.count { $0.node != node && weight($0.node, part) > own }

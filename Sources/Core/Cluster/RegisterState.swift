@@ -1,20 +1,20 @@
-/// The register's rules over plain memory: what the scripts in Redis do, for tests and the simulation.
+/// An in-memory implementation of the register for tests and the simulation.
 ///
-/// A test holds the scripts to it, step by step.
+/// It follows the same rules as the Redis scripts; a test compares both step by step.
 package struct RegisterState: Sendable {
     package let timing: ClusterTiming
     package private(set) var constants: ClusterConstants?
     private var lastNode: UInt16 = 0
     private var clockFloor: Int64 = 0
     private var version: UInt64 = 0
-    /// The server's time at the last call; a gap tells that the register could not be reached.
+    /// The server time of the last call; a gap shows that the register was unreachable.
     private var lastCall: Int64 = 0
     private var members: [NodeID: Member] = [:]
     private var entries: [PartEntry] = []
     private var drained: Set<NodeID> = []
     private var pins: [Int: NodeID] = [:]
     private var history = ClusterHistory(id: 1, began: 0)
-    /// When each number was given or used last.
+    /// The server time at which each number was last assigned or renewed.
     private var used: [NodeID: Int64] = [:]
 
     package init(timing: ClusterTiming = ClusterTiming()) { self.timing = timing }
@@ -22,7 +22,9 @@ package struct RegisterState: Sendable {
     package var drainedNodes: Set<NodeID> { drained }
     package var pinnedParts: [Int: NodeID] { pins }
 
-    /// Gives a gateway its number; `nonce` is the version after this call if it changes anything, never given twice.
+    /// Assigns a number to a gateway.
+    ///
+    /// `nonce` becomes the version if this call changes anything; it must never repeat.
     package mutating func join(_ request: JoinRequest, now: Int64, nonce: UInt64) throws(RegisterError) -> JoinReply {
         tend(now, nonce)
         if let constants {
@@ -112,7 +114,7 @@ package struct RegisterState: Sendable {
             entries[part].state = .released(heir: nil)
         }
         members[node] = nil
-        // Nothing of a gateway that has left cleanly is under way.
+        // After a clean leave, nothing of the gateway is in flight. Its number can be reused at once.
         used[node] = nil
         forget(node)
         version = nonce
@@ -138,10 +140,10 @@ package struct RegisterState: Sendable {
         version = nonce
     }
 
-    /// Ends leases that have run out.
+    /// Removes members whose leases have expired.
     ///
-    /// Members renew several times a lease. If nobody has called for half of one, the register itself was away, or its
-    /// clock was set: then all leases begin again.
+    /// Members renew several times per lease. Without any call for half a lease, the register itself was unreachable or its clock
+    /// was set. In that case every lease restarts.
     private mutating func tend(_ now: Int64, _ nonce: UInt64) {
         if now < lastCall || now > lastCall + timing.lease / 2 {
             for node in members.keys { members[node]?.leaseEnd = now + timing.lease }
@@ -158,7 +160,7 @@ package struct RegisterState: Sendable {
         for (part, pin) in pins where pin == node { pins[part] = nil }
     }
 
-    /// The next number in the round that rested long enough.
+    /// Returns the next number, in round-robin order, that was unused for `numberRest`.
     private func freeNumber(_ now: Int64) -> NodeID? {
         for step in 1...NodeID.range.upperBound {
             guard let node = NodeID((lastNode + step - 1) % NodeID.range.upperBound + 1) else { return nil }

@@ -1,20 +1,20 @@
-// Group commit. Loops hand over the byte ranges of their batches at the end of a turn; the committer takes what all of
-// them have gathered, writes it with one `pwritev`, syncs it, and tells each shard how far it is. While it syncs the
-// next group gathers. While the process is busy it rests after a small group, so that fewer syncs carry more.
+// Group commit. Each event loop submits the byte ranges of its batches at the end of a turn. The committer writes the batches of
+// all loops with one `pwritev`, syncs, and reports the last durable ticket to each shard. The next group gathers during the sync.
+// While the process is busy, the committer pauses after a small group, so that each sync carries more batches.
 //
-// A group lies in one segment. What does not fit begins the next one.
+// A group lies within one segment. Batches that do not fit begin the next segment.
 
 internal import Glibc
 package import Platform
 internal import Synchronization
 
-/// A part of a batch in a loop's memory, which must stay as it is until the batch's completion.
+/// A part of a batch in a loop's memory; the bytes must stay unchanged until the batch is reported durable.
 package struct BatchPiece {
     package var start: UnsafeMutableRawPointer
     package var byteCount: Int
-    /// The whole record's size on a batch's first piece, which begins with the header; 0 on the others.
+    /// The size of the whole record, on a batch's first piece (which begins with the header); 0 on the other pieces.
     package var recordByteCount: Int
-    /// On the batch's first piece.
+    /// The ticket of the batch, set on its first piece.
     package var ticket: UInt64
 
     @inline(__always)
@@ -24,18 +24,18 @@ package struct BatchPiece {
     }
 }
 
-/// The thread that writes the journal.
+/// The journal's writer, which runs on a thread of its own.
 package final class Committer: @unchecked Sendable {
-    // Sound because what threads share is behind `queue`, `statisticsLock` and atomics, and everything else
-    // (`current`, the scratch arrays) is touched only by the committer thread.
+    // Sound because shared state is behind `queue`, `statisticsLock` and atomics. All other state (`current`, the scratch arrays)
+    // is accessed only by the committer thread.
 
     package enum Durability: Sendable {
-        /// On the disk.
+        /// Acknowledged batches are synced to disk.
         case fsync
-        /// With the operating system: outlasts the process, not the machine.
+        /// Acknowledged batches are in the kernel's page cache: they survive a crash of the process, but not of the machine.
         ///
-        /// The segments say so: after a power failure a start goes on with what was written up to some moment. The
-        /// spiller calls `SegmentLedger.synchronize()` before it gives a segment back.
+        /// The segments record this mode, so that a start after a power failure continues with a prefix of what was written. The
+        /// spiller calls `SegmentLedger.synchronize()` before it recycles a segment.
         case os
     }
 
@@ -44,7 +44,7 @@ package final class Committer: @unchecked Sendable {
         package var smallGroupBatchCount = Limits.smallGroupBatchCount
         package var gatherMicroseconds = Limits.gatherMicroseconds
         package var unawaitedMilliseconds = Limits.unawaitedMilliseconds
-        /// Tests make a write fail with it: called before each group's write with the group's number from 1.
+        /// Injects write failures in tests: called before each group's write with the group's number, counted from 1.
         package var fault: (@Sendable (Int) -> SystemError?)?
         package init() {}
     }
@@ -57,13 +57,13 @@ package final class Committer: @unchecked Sendable {
     private struct Queue: ~Copyable {
         var pieces: [Queued] = []
         var completions: [@Sendable (UInt64) -> Void] = []
-        /// A shard waits for one of the pieces.
+        /// Whether a shard waits for one of the pieces to become durable.
         var isAwaited = false
         var byteCount = 0
         var isClosing = false
         var sealBefore: UInt64?
 
-        /// There is something to do that may not wait for company.
+        /// Whether the queue must be processed without waiting for more batches.
         var isPressing: Bool {
             isAwaited || isClosing || sealBefore != nil || byteCount >= Limits.unawaitedByteCount
         }
@@ -86,7 +86,7 @@ package final class Committer: @unchecked Sendable {
     private let uncommitted = Atomic<Int>(0)
     private let statisticsLock = Lock(JournalStatistics())
 
-    // The committer thread's own.
+    // Accessed only by the committer thread.
     private var current: Current?
     private var last: (generation: UInt64, end: Int) = (0, 0)
     private var lastTickets: [UInt64] = []
@@ -95,13 +95,15 @@ package final class Committer: @unchecked Sendable {
     private var vectors: [UnsafeRawBufferPointer] = []
     private let headerBytes = UnsafeMutableRawBufferPointer.allocate(byteCount: SegmentHeader.byteCount, alignment: 8)
 
-    /// Prepares the committer; `run()` is its thread's body.
+    /// Creates the committer.
+    ///
+    /// Its thread must call `run()`.
     ///
     /// - Parameters:
-    ///   - ledger: where segments come from.
-    ///   - configuration: how and how often to sync.
-    ///   - fatal: called once, on the committer thread, when a write or sync failed; nothing commits after it. The
-    ///     server ends the process with exit code 74.
+    ///   - ledger: The source of segments.
+    ///   - configuration: The durability and the group commit timing.
+    ///   - fatal: Called once, on the committer thread, when a write or sync failed. Nothing commits afterwards. The server ends
+    ///     the process with exit code 74.
     package init(
         ledger: SegmentLedger, configuration: Configuration, fatal: @escaping @Sendable (JournalError) -> Void
     ) {
@@ -110,7 +112,7 @@ package final class Committer: @unchecked Sendable {
 
     deinit { headerBytes.deallocate() }
 
-    /// Adds a shard; `completion` is called on the committer thread with the last ticket that is durable.
+    /// Adds a shard; `completion` is called on the committer thread with the last durable ticket.
     package func register(_ completion: @escaping @Sendable (UInt64) -> Void) -> Int {
         queue.withLock { queue in
             queue.completions.append(completion)
@@ -118,27 +120,29 @@ package final class Committer: @unchecked Sendable {
         }
     }
 
-    /// Bytes handed over and not yet durable.
+    /// The number of bytes submitted or announced and not yet durable.
     package var uncommittedByteCount: Int { uncommitted.load(ordering: .relaxed) }
 
     package var statistics: JournalStatistics { statisticsLock.withLock { $0 } }
 
-    /// The segment that was written last, and where in it everything before is durable; generation 0 before the first one.
+    /// The last written segment and its durable end offset; generation 0 before the first group.
     package var durableEnd: (generation: UInt64, end: Int) {
         statisticsLock.withLock { ($0.lastGeneration, $0.lastEnd) }
     }
 
-    /// Counts bytes that a shard has encoded and will hand over later in its turn; a negative number takes some back.
+    /// Counts bytes that a shard has encoded and will submit later in its turn; a negative number reverses an announcement.
     package func announce(byteCount: Int) { uncommitted.add(byteCount, ordering: .relaxed) }
 
-    /// Hands over batches, whole and in the order of their tickets; never waits for the disk.
+    /// Submits whole batches in ticket order.
+    ///
+    /// Never waits for the disk.
     ///
     /// - Parameters:
-    ///   - pieces: the batches' parts.
-    ///   - shard: whose they are.
-    ///   - byteCount: of their records.
-    ///   - announcedByteCount: those of them that `announce` has counted.
-    ///   - isAwaited: false when nobody waits for them to be durable: they may then take some milliseconds longer.
+    ///   - pieces: The parts of the batches.
+    ///   - shard: The number of the submitting shard.
+    ///   - byteCount: The total size of the batches' records.
+    ///   - announcedByteCount: The part of `byteCount` that `announce` has already counted.
+    ///   - isAwaited: Whether a caller waits for the batches to become durable. If not, they may be delayed by some milliseconds.
     package func submit(
         _ pieces: [BatchPiece], shard: Int, byteCount: Int, announcedByteCount: Int = 0, isAwaited: Bool = true
     ) {
@@ -153,12 +157,12 @@ package final class Committer: @unchecked Sendable {
         if mustWake { queue.signal { _ in } }
     }
 
-    /// Asks for the current segment to be sealed if its first record was written at or before `time`.
+    /// Requests that the current segment is sealed if it was opened at or before `time`.
     package func sealSegment(openedBefore time: UInt64) {
         queue.signal { $0.sealBefore = max($0.sealBefore ?? 0, time) }
     }
 
-    /// The thread's body: runs until `close()` and until everything handed over before it is written.
+    /// Runs the thread's loop until `close()` was called and everything submitted before it is written.
     package func run() {
         var work: [Queued] = []
         var load = ProcessLoad()
@@ -192,12 +196,12 @@ package final class Committer: @unchecked Sendable {
         }
     }
 
-    /// Lets `run()` end once the queue is empty.
+    /// Makes `run()` return once the queue is empty.
     package func close() { queue.signal { $0.isClosing = true } }
 
     // MARK: Writing
 
-    /// Writes `work` in as many groups as it needs segments; true when it was a small one.
+    /// Writes `work` in one group per needed segment; returns true if the total number of batches was small.
     private func write(_ work: [Queued], _ completions: [@Sendable (UInt64) -> Void]) throws(JournalError) -> Bool {
         var next = 0
         var batchCount = 0
@@ -226,7 +230,7 @@ package final class Committer: @unchecked Sendable {
             SealedSegment(generation: segment.generation, lastTickets: lastTickets, openedAt: segment.openedAt))
     }
 
-    /// Writes and syncs as many batches as the segment takes, and tells their shards.
+    /// Writes and syncs as many batches as fit into the segment, and reports them to their shards.
     private func writeGroup(
         _ work: [Queued], from first: Int, _ completions: [@Sendable (UInt64) -> Void]
     ) throws(JournalError) -> (end: Int, batches: Int) {
@@ -234,7 +238,7 @@ package final class Committer: @unchecked Sendable {
         let isFirst = segment.isEmpty
         let writeStart = segment.end
         let groupStart = isFirst ? SegmentHeader.byteCount : segment.end
-        // Moved out for the loop below: each access to a class's own variable is checked at run time.
+        // Moved into a local variable because each access to a class property is checked for exclusivity at run time.
         var vectors: [UnsafeRawBufferPointer] = []
         swap(&vectors, &self.vectors)
         vectors.removeAll(keepingCapacity: true)
@@ -248,7 +252,7 @@ package final class Committer: @unchecked Sendable {
             ).write(to: headerBytes)
             vectors.append(UnsafeRawBufferPointer(headerBytes))
         }
-        // What was not synced is not claimed to have been.
+        // With durability `os` the records must not claim that earlier bytes were synced.
         let syncedEnd = configuration.durability == .fsync ? groupStart : 0
         var end = groupStart
         var next = first
@@ -265,7 +269,7 @@ package final class Committer: @unchecked Sendable {
             next += 1
         }
         guard batches > 0 else {
-            // An empty segment takes every batch that a shard may make (`EmbeddedStore` checks the sizes).
+            // An empty segment has room for every batch that a shard may create (`EmbeddedStore` checks the sizes).
             precondition(!isFirst, "a batch is larger than a segment")
             current = consume segment
             return (first, 0)
@@ -293,7 +297,7 @@ package final class Committer: @unchecked Sendable {
     }
 
     private static func append(_ piece: BatchPiece, to vectors: inout [UnsafeRawBufferPointer]) {
-        // Neighbours in memory, the usual case within one turn, become one vector.
+        // Adjacent pieces, the usual case within one turn, become one vector.
         if let previous = vectors.last, let start = previous.baseAddress, start + previous.count == piece.start {
             vectors[vectors.count - 1] = UnsafeRawBufferPointer(
                 start: start, count: previous.count + piece.byteCount)
@@ -303,7 +307,7 @@ package final class Committer: @unchecked Sendable {
     }
 
     private func complete(_ group: ArraySlice<Queued>, _ completions: [@Sendable (UInt64) -> Void]) {
-        // A shard's pieces stand in the order of its tickets, so from the back its first is its last.
+        // A shard's pieces are in ticket order, so a backward search finds its last ticket first.
         for index in isUntold.indices { isUntold[index] = true }
         while isUntold.count < completions.count { isUntold.append(true) }
         var openCount = completions.count

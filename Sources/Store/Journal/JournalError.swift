@@ -1,10 +1,10 @@
 package import Platform
 
-/// Why the journal cannot be used.
+/// An error that prevents use of the journal.
 package enum JournalError: Error, Equatable, CustomStringConvertible {
     /// A file could not be read, written or synced.
     case system(SystemError)
-    /// Bytes that were synced are gone or changed: the disk, a copy or a person damaged them.
+    /// Synced bytes are missing or changed.
     case damaged(file: String, offset: Int, what: String)
 
     package var description: String {

@@ -1,17 +1,17 @@
-/// What the committer has done since the start; times in microseconds.
+/// Counters of the committer since the start; times in microseconds.
 package struct JournalStatistics: Sendable, Equatable {
     package var batchCount = 0
     package var groupCount = 0
     package var byteCount = 0
-    /// Batches in the largest group.
+    /// The number of batches in the largest group.
     package var largestGroup = 0
-    /// Write and sync of a group, the slowest so far.
+    /// The longest time to write and sync a group.
     package var longestCommit: UInt64 = 0
     package var totalCommitTime: UInt64 = 0
-    /// The last group's segment and end.
+    /// The segment and end offset of the last group.
     package var lastGeneration: UInt64 = 0
     package var lastEnd = 0
-    /// Groups whose write and sync took below 2^(index + 1) µs; the last bucket has all that took longer.
+    /// The number of groups per commit time: bucket `index` counts times below 2^(index + 1) µs, the last one all longer times.
     package var commitTimes = [Int](repeating: 0, count: Limits.histogramBucketCount)
 
     package init() {}

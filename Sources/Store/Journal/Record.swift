@@ -1,22 +1,22 @@
-// How a batch stands in a segment: a header of 32 bytes, then operations, then zeros up to a multiple of eight.
+// The layout of a batch in a segment: a header of 32 bytes, then operations, then zeros up to a multiple of eight.
 //
-// The loop that encodes a batch fills in everything but the generation of the segment, the offset at which the group of
-// this batch begins, and the header's checksum: only the committer knows these. The checksum is seeded with the whole
-// generation, so that what an earlier use of the file left behind never passes. The group's start says what was synced
-// when this record was written: everything before it. With durability `os` nothing was, and it is 0.
+// The loop that encodes a batch fills in all fields except the segment's generation, the group start and the header checksum.
+// Only the committer knows these three fields. The checksum is seeded with the whole generation, so that stale bytes of an
+// earlier use of the file never pass. The group start states that everything before that offset was synced when this record was
+// written. With durability `os` nothing was synced, and the field is 0.
 //
 //     0  body bytes    u32     8  body CRC32C      u32     16  ticket       u64     28  header CRC32C  u32
 //     4  bucket        u16    12  generation, low  u32     24  group start  u32
 //     6  operations    u16
 //
-// An operation has only the fields that it needs; the first byte says which. An owner that is the one of the operation
-// before it in the batch is left out.
+// An operation has only the fields that its flags byte names. The owner is omitted if it equals the owner of the previous
+// operation in the batch.
 //
 //     flags u8 · table u8 · [owner 16] · [item] · [wakeAt] · [alarm of the prior row] · [value bytes] · value
 //     flags: 1–2 kind · 4–8 prior · 16 owner as before · 32 item · 64 wakeAt · 128 alarm of the prior row
 //
-// Numbers of the header and the owner are little-endian, as the machine has them: Longwire runs on little-endian
-// machines only. The other numbers have seven bits a byte, the least first; a ninth byte has eight.
+// The header's numbers and the owner are little-endian, because Longwire runs only on little-endian machines. All other numbers
+// use `PackedNumber`: seven bits a byte, least significant first, and eight bits in a ninth byte.
 
 internal import Platform
 
@@ -30,16 +30,16 @@ package struct RecordHeader: Equatable {
     package var bodyChecksum: UInt32
     package var generation: UInt64
     package var groupStart: Int
-    /// The shard's number of the batch in its run.
+    /// The batch's sequence number within its shard and run.
     package var ticket: UInt64
 
-    /// The space of a batch with `bodyByteCount` bytes of operations.
+    /// Returns the padded size of a batch with `bodyByteCount` bytes of operations.
     @inline(__always) package static func recordByteCount(bodyByteCount: Int) -> Int {
         (byteCount + bodyByteCount + Limits.alignment - 1) & ~(Limits.alignment - 1)
     }
     package var recordByteCount: Int { Self.recordByteCount(bodyByteCount: bodyByteCount) }
 
-    /// Writes what the loop knows.
+    /// Writes the fields that the encoding loop knows.
     package static func write(
         bodyByteCount: Int, bucket: UInt16, operationCount: Int, bodyChecksum: UInt32, ticket: UInt64,
         to header: UnsafeMutableRawPointer
@@ -51,7 +51,7 @@ package struct RecordHeader: Equatable {
         header.storeBytes(of: ticket, toByteOffset: 16, as: UInt64.self)
     }
 
-    /// Writes what the committer knows.
+    /// Writes the fields that the committer knows, and the checksum.
     package static func seal(_ header: UnsafeMutableRawPointer, generation: UInt64, groupStart: Int) {
         header.storeBytes(of: UInt32(truncatingIfNeeded: generation), toByteOffset: 12, as: UInt32.self)
         header.storeBytes(of: UInt32(groupStart), toByteOffset: 24, as: UInt32.self)
@@ -60,11 +60,11 @@ package struct RecordHeader: Equatable {
         header.storeBytes(of: checksum, toByteOffset: 28, as: UInt32.self)
     }
 
-    /// Reads the header at `offset`; `nil` unless it is one of this generation.
+    /// Reads the header at `offset`; `nil` unless it is a valid header of this generation.
     package init?(in bytes: UnsafeRawBufferPointer, at offset: Int, generation: UInt64) {
         guard offset >= 0, bytes.count - offset >= Self.byteCount else { return nil }
         let header = UnsafeRawBufferPointer(rebasing: bytes[offset..<offset + Self.byteCount])
-        // The generation first: cheap, and wrong nearly everywhere in the search behind a damaged record.
+        // Compare the generation first: the check is cheap and fails at nearly every offset of a search behind a damaged record.
         guard header.loadUnaligned(fromByteOffset: 12, as: UInt32.self) == UInt32(truncatingIfNeeded: generation) else {
             return nil
         }
@@ -81,35 +81,34 @@ package struct RecordHeader: Equatable {
     }
 
     package static func seed(generation: UInt64) -> UInt32 {
-        // Neighbouring generations must not give seeds that a few bits of damage can make up for.
+        // Mix the generation, so that a few damaged bits cannot compensate for the seed difference of adjacent generations.
         let mixed = (generation &+ 0x9E37_79B9_7F4A_7C15) &* 0xBF58_476D_1CE4_E5B9
         return UInt32(truncatingIfNeeded: mixed >> 32)
     }
 }
 
-/// One change of one row, as it stands in a batch.
+/// One change of one row in a batch.
 package struct Operation {
     package enum Kind: UInt8 {
-        /// A row's new value.
         case put = 1
         case delete = 2
-        /// Numbers to add to those of a row; the value has the change.
+        /// Adds numbers to those of a row; the value encodes the change.
         case add = 3
     }
 
-    /// What stood under the key before the operation, as far as its writer knew.
+    /// The writer's knowledge of the row before the operation.
     package enum Prior: UInt8 {
-        /// Nothing, in the journal or on the disk.
+        /// No row in the journal or on the disk.
         case nothing = 0
-        /// Perhaps a row in the ordered store, with the alarm `coldAlarm` (0 for none).
+        /// The ordered store may have a row, with the alarm `coldAlarm` (0 for none).
         case maybeCold = 1
-        /// A row of this journal that the ordered store has never had.
+        /// A row of this journal that was never moved to the ordered store.
         case journalOnly = 2
     }
 
     package var kind: Kind
     package var bucket: UInt16
-    /// That of its batch.
+    /// The ticket of the operation's batch.
     package var ticket: UInt64
     package var table: UInt8
     package var prior: Prior
@@ -118,10 +117,10 @@ package struct Operation {
     package var item: UInt64
     package var wakeAt: Int64
     package var coldAlarm: Int64
-    /// Empty for a delete.
+    /// The new value, or the change of an `add`; empty for a delete.
     package var value: UnsafeRawBufferPointer
 
-    /// Calls `visit` for each operation of a body; `false` if the bytes are not what the header's operations fill.
+    /// Calls `visit` for each operation of a body; returns `false` if the bytes do not match the header's operation count.
     package static func readAll(
         in body: UnsafeRawBufferPointer, of header: RecordHeader, _ visit: (Operation) -> Void
     ) -> Bool {
@@ -184,9 +183,9 @@ private struct OperationFlags: OptionSet {
     var prior: Operation.Prior? { Operation.Prior(rawValue: rawValue >> 2 & 3) }
 }
 
-/// An operation's fields before its value, on their way into a batch.
+/// The encoded fields of an operation before its value.
 package struct OperationHeader {
-    /// No header is longer: two bytes, the owner, three numbers and a value's size below 2^28.
+    /// The maximum size in bytes: two bytes, the owner, three numbers and a value size below 2^28.
     package static let largestByteCount = 2 + 16 + 3 * 9 + 4
 
     private let flags: OperationFlags
@@ -227,7 +226,7 @@ package struct OperationHeader {
         self.byteCount = byteCount
     }
 
-    /// Fills exactly `byteCount` bytes; a put's value follows them.
+    /// Writes exactly `byteCount` bytes; the caller appends the value of a put.
     @inline(__always) package func write(to bytes: UnsafeMutableRawPointer) {
         bytes.storeBytes(of: flags.rawValue, as: UInt8.self)
         bytes.storeBytes(of: table, toByteOffset: 1, as: UInt8.self)
@@ -244,7 +243,9 @@ package struct OperationHeader {
     }
 }
 
-/// Numbers of seven bits a byte, the least first; all but the last byte have the top bit; a ninth byte has eight.
+/// Variable-length integers: seven bits a byte, least significant first.
+///
+/// The top bit marks a following byte; a ninth byte has eight bits.
 enum PackedNumber {
     @inline(__always) static func byteCount(_ value: UInt64) -> Int {
         min(9, max(1, (64 - value.leadingZeroBitCount + 6) / 7))
@@ -261,7 +262,7 @@ enum PackedNumber {
         bytes += 1
     }
 
-    /// `nil` when the bytes end within the number.
+    /// Returns `nil` if the bytes end within the number.
     static func read(_ bytes: UnsafeRawBufferPointer, at offset: inout Int) -> UInt64? {
         var value: UInt64 = 0
         for place in 0..<9 {

@@ -1,49 +1,51 @@
-// Reading the journal after a stop, clean or not.
+// Reading the journal after a clean stop or a crash.
 //
-// Segments are read in the order of their generations, records in the order of their bytes, up to the first byte that
-// is not a record of this generation. Usually that is the end. It may also be a torn tail (the machine died during a
-// write; nothing of it was ever answered) or damage to what was synced. These two must not be confused. A start cuts a
-// torn tail off silently. It refuses damage, since to go on would silently lose accepted messages. One of these is
-// damage:
+// Segments are read in the order of their generations, and records in file order, up to the first byte that is not a record of
+// this generation. That byte is usually the end of the journal. Otherwise it is a torn tail or damage to synced data. A torn tail
+// is left by a machine that crashed during a write; no batch in it was acknowledged. A start silently cuts off a torn tail. A
+// start refuses damage, because continuing would silently lose acknowledged messages. Each of these conditions is damage:
 //
-// - A later record of the segment says that its group began behind the mismatch, with everything before it synced.
-// - A later segment says that this one ended elsewhere.
-// - A file is shorter than it was made.
+// - A later record of the segment states that its group began behind the mismatch, after everything before was synced.
+// - A later segment states another end offset for this segment.
+// - A file is shorter than its header states.
 // - A segment between two others is missing.
-// - A segment is of an earlier run than the one before it: a process wrote on after another one had taken over.
+// - A segment belongs to an earlier run than the segment before it: an old process kept writing after a takeover.
 //
-// Segments that were written with durability `os` claim no sync. A power failure may have taken any page of them, early
-// ones and late ones, and kept others. The journal then ends at the first byte that is missing. The segments behind it
-// are discarded, since what they say rests on what is lost.
+// Segments written with durability `os` claim no sync. A power failure may have lost any of their pages and kept later ones. The
+// journal then ends at the first missing byte, and later segments are discarded because they depend on the lost records.
 
 internal import Platform
 
-/// The journal as a start finds it.
+/// The result of reading and checking a journal.
 package struct Recovery {
     package struct Segment: Equatable {
         package var generation: UInt64
-        /// Where its records end.
+        /// The offset at which the records end.
         package var end: Int
         package var batchCount: Int
     }
 
     package let folder: SegmentFolder
-    /// Oldest first.
+    /// The segments to replay, oldest first.
     package private(set) var segments: [Segment] = []
-    /// The torn write behind the last record, if there is one.
+    /// The position of a torn write behind the last record, if any.
     package private(set) var tornTail: (generation: UInt64, offset: Int)?
-    /// Segments behind a loss that was allowed; their records are not replayed.
+    /// Segments behind an allowed loss; their records are not replayed.
     package private(set) var discarded: [UInt64] = []
-    /// What was written behind the place where the journal ends now, as far as it shows.
+    /// The number of bytes written behind the journal's end, up to the last record header that is still readable.
     package private(set) var cutByteCount = 0
-    /// The journal was not synced, so what was cut may have been answered.
+    /// Whether any segment was written without sync, so that the cut bytes may contain acknowledged batches.
     package private(set) var isUnsynced = false
-    /// The run that wrote it (`SegmentHeader.run`): a start empties the journal before it writes, so there is one at most.
+    /// The run that wrote the journal (`SegmentHeader.run`).
+    ///
+    /// A start empties the journal before it writes, so all segments are of one run.
     package private(set) var run: UInt64 = 0
 
-    /// Checks the whole journal and changes nothing.
+    /// Reads and checks the whole journal.
     ///
-    /// - Throws: `.damaged` when synced records are not what they were; `.system` when a file cannot be read.
+    /// Changes nothing on disk.
+    ///
+    /// - Throws: `.damaged` when synced records are missing or changed; `.system` when a file cannot be read.
     package init(folder: SegmentFolder) throws(JournalError) {
         self.folder = folder
         var previous: SegmentHeader?
@@ -59,7 +61,7 @@ package struct Recovery {
                 continue
             }
             guard let header = scan.header else {
-                // Taken from the pool and never written; or its first group was torn.
+                // The segment was taken from the pool and never written, or its first group is torn.
                 segments.append(Segment(generation: generation, end: 0, batchCount: 0))
                 lastExtent = scan.extent
                 continue
@@ -87,18 +89,20 @@ package struct Recovery {
         if discarded.isEmpty, let last = segments.last { cutByteCount = max(0, lastExtent - last.end) }
     }
 
-    /// Frees the segments that are not replayed; before the first of the others is given back.
+    /// Recycles the discarded segments.
     ///
-    /// The newest first: a start that is cut off in between finds the same loss again.
+    /// Call this before any replayed segment is recycled.
+    ///
+    /// The newest segment is recycled first, so that a start that is interrupted in between detects the same loss again.
     package func discard() throws(JournalError) {
         for generation in discarded.reversed() { try folder.recycle(generation) }
     }
 
-    /// Brings the journal to the disk as it was read.
+    /// Syncs the journal's segments before their rows are moved into the database.
     ///
-    /// A process that was killed leaves what it had written and not synced in the kernel's cache, where a start finds it. Were
-    /// its rows moved, family by family, and the power failed in between, some rows of a batch would be there for good and the
-    /// others gone with the journal's tail.
+    /// A killed process leaves unsynced writes in the kernel's page cache, where this start reads them. Rows move to the database
+    /// one column family at a time. A power failure between two families would otherwise keep some rows of a batch and lose the
+    /// others.
     package func synchronize() throws(JournalError) {
         do throws(SystemError) {
             for segment in segments where segment.end > 0 {
@@ -110,9 +114,11 @@ package struct Recovery {
     package var batchCount: Int { segments.reduce(0) { $0 + $1.batchCount } }
     package var byteCount: Int { segments.reduce(0) { $0 + $1.end } }
 
-    /// Calls `visit` for each operation of a segment, in order; values are valid until `file` reads another one.
+    /// Calls `visit` for each operation of a segment, in order.
     ///
-    /// - Throws: `.damaged` when a record passes its checksum and yet makes no sense to this version.
+    /// Values are valid until `file` reads another segment.
+    ///
+    /// - Throws: `.damaged` when a record passes its checksum but cannot be decoded by this version.
     package func replay(
         _ segment: Segment, using file: SegmentBuffer = SegmentBuffer(), _ visit: (Operation) -> Void
     ) throws(JournalError) {
@@ -139,7 +145,7 @@ package struct Recovery {
         var end = 0
         var batchCount = 0
         var isTorn = false
-        /// The end of the last record that shows, whole or not.
+        /// The end offset of the last record whose header is readable, whether or not its body is complete.
         var extent = 0
         var isUnsynced = false
     }
@@ -168,7 +174,7 @@ package struct Recovery {
         }
         scan.extent = scan.end
         scan.isUnsynced = scan.header?.isUnsynced ?? false
-        // Whatever is behind the first mismatch must have been written in the same group as it, unless nothing was synced.
+        // Records behind the first mismatch must belong to the same group as the mismatch, unless nothing was synced.
         var probe = offset + (offset == 0 ? SegmentHeader.byteCount : 0)
         while probe + RecordHeader.byteCount <= file.bytes.count {
             defer { probe += Limits.alignment }
@@ -201,7 +207,7 @@ package struct Recovery {
         return Checksum.crc32c(body) == header.bodyChecksum
     }
 
-    /// A segment that follows another proves that the other one is there, and that it was synced to its end if any was.
+    /// Checks that the previous segment exists and that its records reach the end offset that the next header states.
     private static func check(
         _ last: Segment, _ lastHeader: SegmentHeader?, against next: SegmentHeader, in folder: SegmentFolder
     ) throws(JournalError) {
@@ -219,10 +225,10 @@ package struct Recovery {
     }
 }
 
-/// A segment's bytes, read whole, in memory that the next segment uses again.
+/// A buffer that holds one whole segment and is reused for the next.
 ///
-/// Read and not mapped: a disk that cannot give a page of a mapping ends the process with a signal, where a failed read
-/// says which file it was.
+/// The file is read rather than mapped: a failed page of a mapping would end the process with a signal, while a failed read
+/// reports the file.
 package final class SegmentBuffer {
     private(set) var path = ""
     private(set) var bytes = UnsafeRawBufferPointer(start: nil, count: 0)
@@ -230,7 +236,7 @@ package final class SegmentBuffer {
 
     package init() {}
 
-    /// - Throws: `.system` when the file cannot be read; then there are no bytes.
+    /// - Throws: `.system` when the file cannot be read; `bytes` is then empty.
     func read(_ path: String) throws(JournalError) {
         self.path = path
         bytes = UnsafeRawBufferPointer(start: nil, count: 0)

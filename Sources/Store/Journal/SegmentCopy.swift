@@ -1,21 +1,21 @@
 internal import Platform
 
-/// A segment's header and records, without what follows them: what a backup keeps of the file.
+/// A segment's header and records, without the unused bytes behind them, as a backup stores them.
 package struct SegmentCopy {
     package let generation: UInt64
-    /// Where the segment before it ended, if this run wrote one.
+    /// The previous segment of the same run and its end offset; generation 0 if there was none.
     package let previous: (generation: UInt64, end: Int)
     package let byteCount: Int
     private let buffer: SegmentBuffer
 
-    /// Reads a segment, whose end the committer may be writing; `nil` when it was never written.
+    /// Reads a segment to which the committer may still be appending; `nil` if the segment was never written.
     ///
     /// - Parameters:
-    ///   - path: the file.
-    ///   - generation: the segment's.
-    ///   - end: where its records end, if that is known; otherwise with the last one that is whole.
-    ///   - buffer: lends its memory until it reads another file.
-    /// - Throws: `.damaged` when its records end before `end`; `.system` when the file cannot be read.
+    ///   - path: The segment's file.
+    ///   - generation: The segment's generation.
+    ///   - end: The end offset of the records, if known. Otherwise the copy ends with the last whole record.
+    ///   - buffer: The memory for the bytes, valid until `buffer` reads another file.
+    /// - Throws: `.damaged` when the records end before `end`; `.system` when the file cannot be read.
     package init?(
         _ path: String, generation: UInt64, upTo end: Int?, using buffer: SegmentBuffer
     ) throws(JournalError) {
@@ -45,12 +45,12 @@ package struct SegmentCopy {
         try body(UnsafeRawBufferPointer(rebasing: buffer.bytes[..<byteCount]))
     }
 
-    /// The size that the file of a segment had, by its header; `nil` when that is none of this generation.
+    /// Returns the file size that the segment's header states; `nil` if the header is not of this generation.
     package static func fileByteCount(_ header: UnsafeRawBufferPointer, generation: UInt64) -> Int? {
         SegmentHeader(in: header, generation: generation)?.segmentByteCount
     }
 
-    /// The generation that a segment's name tells.
+    /// Returns the generation in a segment's file name.
     package static func generation(_ name: some StringProtocol) -> UInt64? {
         guard name.hasPrefix("segment-"), name.utf8.count == "segment-".utf8.count + 16 else { return nil }
         return UInt64(name.dropFirst("segment-".utf8.count), radix: 16)

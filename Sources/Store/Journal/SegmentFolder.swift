@@ -1,14 +1,13 @@
-// The folder of segments. A segment in use is named `segment-GENERATION`, one that waits to be used again
-// `free-GENERATION` (that of its last use), one that is being filled with zeros `new-…`. Sixteen hex digits, so that
-// names sort as generations do. Every change of names is synced before anything relies on it.
+// The folder of journal segments. A segment in use is named `segment-GENERATION`. A spare for reuse is named `free-GENERATION`,
+// with the generation of its last use. A file that is being filled with zeros is named `new-…`. Generations have sixteen hex
+// digits, so that names sort in generation order. Every rename is synced to the directory before other code relies on it.
 
 internal import Platform
 
-/// The journal's folder on disk.
 package struct SegmentFolder: Sendable {
     package let path: String
     package let segmentByteCount: Int
-    /// The segments end with their last record, as a backup has them.
+    /// Whether each file ends with its last record, as in a backup.
     package let isTrimmed: Bool
 
     package init(path: String, segmentByteCount: Int = Limits.segmentByteCount, isTrimmed: Bool = false) {
@@ -17,7 +16,7 @@ package struct SegmentFolder: Sendable {
         (self.path, self.segmentByteCount, self.isTrimmed) = (path, segmentByteCount, isTrimmed)
     }
 
-    /// Makes the folder if it is not there and clears away what a crash left half made.
+    /// Creates the folder if it does not exist and removes unfinished `new-` files of a crash.
     package func prepare() throws(JournalError) {
         do throws(SystemError) {
             try FileSystem.createDirectory(path)
@@ -35,7 +34,6 @@ package struct SegmentFolder: Sendable {
     package func segmentPath(_ generation: UInt64) -> String { path + "/" + Self.name("segment", generation) }
     func freePath(_ generation: UInt64) -> String { path + "/" + Self.name("free", generation) }
 
-    /// The generations of the files whose names begin with `prefix`, ascending.
     func generations(_ prefix: String) throws(JournalError) -> [UInt64] {
         do throws(SystemError) {
             return try FileSystem.list(path).compactMap { name in
@@ -45,10 +43,10 @@ package struct SegmentFolder: Sendable {
         } catch { throw .system(error) }
     }
 
-    /// Segments that may hold records, oldest first.
+    /// Returns the generations of segments that may hold records, oldest first.
     package func segments() throws(JournalError) -> [UInt64] { try generations("segment") }
 
-    /// Files of the right size that wait to be used again; others are removed.
+    /// Returns the spare files of the configured size and removes spares of another size.
     func spares() throws(JournalError) -> [UInt64] {
         var spares: [UInt64] = []
         for generation in try generations("free") {
@@ -64,12 +62,12 @@ package struct SegmentFolder: Sendable {
         return spares
     }
 
-    /// Makes a file of zeros, synced, under the name `free-GENERATION`.
+    /// Creates a synced file of zeros under the name `free-GENERATION`.
     ///
-    /// One that is awaited holds up the committer, and with it each publish: its blocks are reserved and not written, which
-    /// costs its syncs something and the wait next to nothing. Any other is written, gently.
+    /// An awaited spare blocks the committer and every publish. Its blocks are therefore only reserved: the creation is fast, but
+    /// later syncs are slower. Other spares are written with throttling (`isGentle`).
     func makeSpare(_ generation: UInt64, isAwaited: Bool) throws(JournalError) {
-        // The committer and the spiller may make one each at the same time.
+        // The committer and the spiller may each create a spare at the same time.
         let draft = path + "/" + Self.name("new", generation)
         do throws(SystemError) {
             do {
@@ -82,14 +80,14 @@ package struct SegmentFolder: Sendable {
             try FileSystem.rename(draft, to: freePath(generation))
             try FileSystem.synchronizeDirectory(path)
         } catch {
-            // Under either name: who tries again uses another number, and would leave one file more each time.
+            // Remove both names: a retry uses another number, so each failed try would leave one more file.
             try? FileSystem.removeFile(draft)
             try? FileSystem.removeFile(freePath(generation))
             throw .system(error)
         }
     }
 
-    /// Gives a spare its new generation and opens it.
+    /// Renames a spare to its new generation and opens it.
     func open(spare: UInt64, as generation: UInt64) throws(JournalError) -> File {
         do throws(SystemError) {
             try FileSystem.rename(freePath(spare), to: segmentPath(generation))
@@ -98,9 +96,12 @@ package struct SegmentFolder: Sendable {
         } catch { throw .system(error) }
     }
 
-    /// Frees a segment: its records will not be replayed again.
+    /// Renames a segment to a spare.
     ///
-    /// Segments are freed oldest first, each synced before the next: a delete must not go before what it deletes.
+    /// Its records will not be replayed again.
+    ///
+    /// Segments are recycled oldest first, each rename synced before the next. Otherwise a delete could vanish before the row
+    /// that it deletes.
     package func recycle(_ generation: UInt64) throws(JournalError) {
         do throws(SystemError) {
             try FileSystem.rename(segmentPath(generation), to: freePath(generation))
@@ -108,7 +109,7 @@ package struct SegmentFolder: Sendable {
         } catch { throw .system(error) }
     }
 
-    /// As `recycle`, for a segment whose bytes are still read under another name.
+    /// Removes a segment in place of `recycle`, because a backup still reads its bytes through a hard link.
     func remove(segment: UInt64) throws(JournalError) {
         do throws(SystemError) {
             try FileSystem.removeFile(segmentPath(segment))
@@ -120,7 +121,7 @@ package struct SegmentFolder: Sendable {
         do throws(SystemError) { try FileSystem.removeFile(freePath(spare)) } catch { throw .system(error) }
     }
 
-    /// The highest generation that a file here has; 0 without files.
+    /// Returns the highest generation of any segment or spare; 0 without files.
     package func highestGeneration() throws(JournalError) -> UInt64 {
         let all = try segments() + generations("free")
         return all.max() ?? 0

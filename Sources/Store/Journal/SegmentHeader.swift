@@ -1,24 +1,24 @@
 internal import Platform
 
-/// The first 64 bytes of a segment, written with its first group.
+/// The first 64 bytes of a segment, written together with its first group of batches.
 ///
-/// It says where the segment before it ended. That closes the one gap that group starts leave: without it the loss of a
-/// segment's last records could not be told from a torn tail. `isUnsynced` says that nobody synced what was written, so
-/// that what is missing is a loss that was allowed, not damage. `run` names the run of the process that wrote it: tickets
-/// count anew in each.
+/// The header records where the previous segment ended. Without that offset, recovery could not distinguish lost records at the
+/// end of the previous segment from a torn tail. `isUnsynced` marks segments that were written without a sync. Missing bytes of
+/// such a segment are an allowed loss, not damage. `run` identifies the process run that wrote the segment, because tickets
+/// restart in each run.
 package struct SegmentHeader: Equatable {
     package static let byteCount = 64
     private static let magic: UInt64 = 0x3130_6C6E_726A_776C  // "lwjrnl01"
 
     var generation: UInt64
-    /// The number of its run and the run's first generation.
+    /// The number of the process run, which is also the first generation of that run.
     var run: UInt64
-    /// The file's whole size; a crash cannot change it, since the file is filled and synced before it is used.
+    /// The size of the whole file; a crash cannot change the size: the file is filled and synced before its first use.
     var segmentByteCount: Int
-    /// The segment written before this one in the same run of the process; 0 if this is the run's first.
+    /// The generation of the previous segment of the same process run; 0 for the first segment of the run.
     var previousGeneration: UInt64
     var previousEnd: Int
-    /// Written with durability `os`: neither this segment's groups nor the end of the one before were synced.
+    /// Whether the segment was written with durability `os`: neither its groups nor the end of the previous segment were synced.
     var isUnsynced = false
 
     package func write(to bytes: UnsafeMutableRawBufferPointer) {
@@ -35,7 +35,7 @@ package struct SegmentHeader: Equatable {
         bytes.storeBytes(of: checksum, toByteOffset: 56, as: UInt32.self)
     }
 
-    /// Reads the header of the segment that its name says is `generation`; `nil` if there is none.
+    /// Reads the header of the segment with this generation; `nil` if the bytes are not a valid header of that generation.
     init?(in bytes: UnsafeRawBufferPointer, generation: UInt64) {
         guard bytes.count >= Self.byteCount, bytes.loadUnaligned(as: UInt64.self) == Self.magic,
             bytes.loadUnaligned(fromByteOffset: 8, as: UInt64.self) == generation

@@ -1,64 +1,62 @@
-// Which segments exist in this run and who has them. The committer takes spares and seals segments, the spiller gives
-// sealed ones back and keeps a spare at hand, so that the committer need not wait for zeros.
+// The segments of this process run and their owners. The committer takes spares and seals segments. The spiller recycles sealed
+// segments and prepares a spare in advance, so that the committer does not wait for zeros to be written.
 
 internal import Platform
 internal import Synchronization
 
-/// A full (or aged) segment: every record in it is synced.
+/// A full or aged segment; every record in it is synced, except with durability `os`.
 package struct SealedSegment: Sendable, Equatable {
     package var generation: UInt64
-    /// The last ticket of each shard in or before this segment.
+    /// The last ticket of each shard in this or an earlier segment.
     package var lastTickets: [UInt64]
-    /// When its first record was written, on the monotonic clock.
+    /// The monotonic time at which the segment was opened, in nanoseconds.
     package var openedAt: UInt64
 }
 
-/// A segment's file on its way to the committer.
+/// An opened segment file, handed to the committer.
 struct TakenSegment: ~Copyable {
     var file: File
     var generation: UInt64
 }
 
-/// The segments of a running journal.
 package final class SegmentLedger: Sendable {
     private struct State: ~Copyable {
         var sealed: [SealedSegment] = []
         var spares: [UInt64] = []
-        /// Taken, and not known to be on the disk whole; the last one may be the committer's.
+        /// Segments that were taken and are not known to be synced; the last one may be the committer's current segment.
         var unsynced: [UInt64] = []
         var nextGeneration: UInt64
         var nextSpareName: UInt64
-        /// A backup reads them: they are removed in place of being written anew.
+        /// Segments that a backup reads; they are removed rather than reused.
         var pinned: Set<UInt64> = []
         var isOpen = true
         var wakeCount = 0
     }
 
     package let folder: SegmentFolder
-    /// The number of this run, higher in each, and its first generation.
+    /// The number of this process run, higher than all earlier runs; it is also the run's first generation.
     package let run: UInt64
     private let state: Monitor<State>
     private let segmentsInUse = Atomic<Int>(0)
 
-    /// Takes over a prepared folder without segments that may hold records.
+    /// Takes over a prepared folder that has no segments with records.
     ///
     /// - Parameters:
-    ///   - folder: where the segments are; spares of another size are removed.
-    ///   - run: above the numbers of all runs before, and above the generations of all files there.
+    ///   - folder: The folder of the segments. Spares of another size are removed.
+    ///   - run: A number above those of all earlier runs and above the generations of all existing files.
     /// - Throws: `.system` when the folder cannot be read.
     package init(folder: SegmentFolder, run: UInt64) throws(JournalError) {
         self.folder = folder
         self.run = run
-        // Fresh spares are named by numbers that no segment has had; the generation of a spare's first use is never
-        // below its name.
+        // A new spare is named by a number that no segment had. The generation of its first use is never below that number.
         state = Monitor(State(spares: try folder.spares(), nextGeneration: run, nextSpareName: run))
     }
 
-    /// Bytes of the segments that hold or may hold records which a start would replay.
+    /// The total size of the segments that a start would replay, in bytes.
     package var byteCount: Int { segmentsInUse.load(ordering: .relaxed) * folder.segmentByteCount }
     package var segmentCount: Int { segmentsInUse.load(ordering: .relaxed) }
 
-    /// A file to write next; made on the spot if there is no spare.
+    /// Returns a file to write next; creates one synchronously if there is no spare.
     func takeSegment() throws(JournalError) -> TakenSegment {
         let (generation, spare) = state.withLock { state in
             state.nextGeneration = max(state.nextGeneration, state.nextSpareName)
@@ -69,7 +67,7 @@ package final class SegmentLedger: Sendable {
         if spare == nil { try folder.makeSpare(generation, isAwaited: true) }
         let file = try folder.open(spare: spare ?? generation, as: generation)
         segmentsInUse.add(1, ordering: .relaxed)
-        // Under a heavy load the next spare is needed within a second, and takes half of one to fill: it begins now.
+        // Under heavy load the next spare is needed within a second and takes half a second to fill. Wake the spiller now.
         state.broadcast { state in
             state.unsynced.append(generation)
             state.wakeCount += 1
@@ -84,7 +82,7 @@ package final class SegmentLedger: Sendable {
         }
     }
 
-    /// Makes a spare if there is none; called ahead of need, off the committer.
+    /// Creates a spare if there is none; the spiller calls this in advance.
     package func keepSpare() throws(JournalError) {
         let name: UInt64? = state.withLock { state in
             guard state.spares.isEmpty else { return nil }
@@ -97,13 +95,12 @@ package final class SegmentLedger: Sendable {
         state.withLock { $0.spares.append(name) }
     }
 
-    /// The oldest sealed segment.
     package var oldestSealed: SealedSegment? { state.withLock { $0.sealed.first } }
 
-    /// The one sealed after it.
+    /// The segment sealed after `oldestSealed`.
     package var secondSealed: SealedSegment? { state.withLock { $0.sealed.count > 1 ? $0.sealed[1] : nil } }
 
-    /// Sleeps until something was sealed or `wake()` was called, at most `milliseconds`; false once closed.
+    /// Waits until a segment is sealed or `wake()` is called, at most `milliseconds`; returns false after `close()`.
     package func wait(atMostMilliseconds milliseconds: UInt64) -> Bool {
         state.wait(atMostMilliseconds: milliseconds, while: { $0.isOpen && $0.wakeCount == 0 }) { state in
             state.wakeCount = 0
@@ -111,12 +108,14 @@ package final class SegmentLedger: Sendable {
         }
     }
 
-    /// Brings everything written so far to the disk, where the committer does not do it itself (durability `os`).
+    /// Syncs everything written so far.
     ///
-    /// A row that was replaced or removed leaves with its segment. If a later one, which says so, were lost after that, the
-    /// row would be missing though it is old.
+    /// Needed with durability `os`, where the committer does not sync.
     ///
-    /// - Throws: `.system` when a file cannot be synced; what it holds may be lost.
+    /// Recycling a segment drops rows that a later segment replaced or deleted. If that later segment were lost after the
+    /// recycling, an old row would be missing.
+    ///
+    /// - Throws: `.system` when a file cannot be synced; its content may be lost.
     package func synchronize() throws(JournalError) {
         let (generations, sealed) = state.withLock { state in
             (state.unsynced, Set(state.sealed.map(\.generation)))
@@ -129,18 +128,18 @@ package final class SegmentLedger: Sendable {
         state.withLock { state in state.unsynced.removeAll { generations.contains($0) && sealed.contains($0) } }
     }
 
-    /// Keeps what segments hold from being overwritten; called where no segment is given back meanwhile.
+    /// Protects segments from reuse while a backup reads them; call only while no segment is being recycled.
     package func pin(_ generations: [UInt64]) { state.withLock { $0.pinned.formUnion(generations) } }
 
-    /// Ends what `pin` began, for all of them.
+    /// Ends the protection by `pin` for all segments.
     package func unpinAll() { state.withLock { $0.pinned.removeAll() } }
 
     package func wake() { state.broadcast { $0.wakeCount += 1 } }
     package func close() { state.broadcast { $0.isOpen = false } }
 
-    /// Gives back the oldest sealed segment, whose rows are safe elsewhere or gone.
+    /// Recycles the oldest sealed segment, whose rows are now stored elsewhere or deleted.
     ///
-    /// - Parameter limit: spares beyond it are removed, so that a burst's segments do not stay for ever.
+    /// - Parameter limit: The number of spares to keep. Surplus spares of a burst are removed.
     /// - Throws: `.system` when the file could not be renamed; the segment is then still the oldest.
     package func recycleOldest(keepingSpares limit: Int) throws(JournalError) {
         guard let oldest = oldestSealed else { return }

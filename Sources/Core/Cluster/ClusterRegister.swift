@@ -1,6 +1,6 @@
 /// The settings shared by all gateways of a cluster, created by the first gateway that joins.
 package struct ClusterConstants: Hashable, Sendable {
-    /// The format of the keys and records in Redis; a gateway joins only a cluster of its own format.
+    /// The format of the keys and records in Redis; a gateway joins only a cluster of the same format.
     package var format: Int
     package var partCount: Int
     /// The key that signs the tokens of the push API, 32 bytes.

@@ -24,7 +24,7 @@ package struct BatchPiece {
     }
 }
 
-/// The journal's writer, which runs on a thread of its own.
+/// The writer of the journal, on a dedicated thread.
 package final class Committer: @unchecked Sendable {
     // Sound because shared state is behind `queue`, `statisticsLock` and atomics. All other state (`current`, the scratch arrays)
     // is accessed only by the committer thread.

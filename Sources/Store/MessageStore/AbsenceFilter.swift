@@ -1,10 +1,9 @@
-// Which request ids the ordered store may hold: a chain of Bloom filters for each period, each twice as large as the
-// one before, so that few ids need little memory and many keep the rate of false answers. An owner is a digest: its two
-// words are the two hashes.
+// Bloom filters of the request ids in the ordered store. Each period has a chain of filters, each twice the size of the previous
+// one. Few ids thus need little memory, and many ids do not raise the false-positive rate. The owner of a request row is a
+// digest, so its two words serve as the two hashes.
 
 internal import Delivery
 
-/// One period's filters.
 private struct PeriodFilter: ~Copyable {
     private static let probeCount: UInt64 = 6
     private static let firstByteCount = 16 << 10
@@ -16,7 +15,7 @@ private struct PeriodFilter: ~Copyable {
     deinit { for filter in filters { filter.bits.deallocate() } }
 
     mutating func insert(_ key: StoreKey) {
-        // Ten bits a key.
+        // Ten bits per key.
         if filters.last.map({ $0.count * 10 >= $0.wordCount * 64 }) ?? true {
             let wordCount = (filters.last.map { $0.wordCount * 2 } ?? Self.firstByteCount / 8)
             let bits = UnsafeMutablePointer<UInt64>.allocate(capacity: wordCount)
@@ -47,7 +46,7 @@ private struct PeriodFilter: ~Copyable {
     }
 }
 
-/// A shard's knowledge of the request ids that it has sent to the ordered store since the start.
+/// The request ids that a shard has sent to the ordered store since the start.
 struct AbsenceFilter: ~Copyable {
     private final class Entry {
         let period: Int64
@@ -56,7 +55,7 @@ struct AbsenceFilter: ~Copyable {
     }
 
     private var entries: [Entry] = []
-    /// The bound was met: some ids went unrecorded in this period and those before it.
+    /// The newest period with unrecorded ids, because the memory bound was reached; earlier periods are incomplete, too.
     private var incompleteUpTo = Int64.min
 
     init() {}
@@ -72,10 +71,10 @@ struct AbsenceFilter: ~Copyable {
         entry.filter.insert(key)
     }
 
-    /// Forgets periods that the store has dropped.
+    /// Removes periods that the store has dropped.
     mutating func drop(before period: Int64) { entries.removeAll { $0.period < period } }
 
-    /// False when the id is certainly not in a period since `oldest`.
+    /// Returns false if the id is certainly in no period from `oldest` on.
     func mayContain(_ key: StoreKey, oldest: Int64) -> Bool {
         if incompleteUpTo >= oldest { return true }
         for entry in entries where entry.filter.mayContain(key) { return true }

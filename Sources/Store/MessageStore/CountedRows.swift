@@ -1,10 +1,8 @@
-// Rows of counts. A batch writes what it adds to them and not the rows themselves. A loop keeps the sums in memory. The
-// spiller writes them when it moves the segment of the first change that the disk has not. A start adds up what the
-// journal has.
+// Counter rows. A batch journals only the change of a counter row. The loop keeps the sums in memory. The spiller writes a sum
+// when it moves the segment of the first change that is not on disk. A start adds up the changes in the journal.
 //
-// A segment is replayed as a whole, and a row on the disk may hold changes of segments that are still there. So the
-// stored row names the last batch that it holds, by the number of the run and the shard's ticket. A start passes over
-// every change up to that batch.
+// A segment is replayed as a whole, and a row on disk may already include changes of segments that still exist. The stored row
+// therefore names its last included batch by run number and shard ticket. A start skips every change up to that batch.
 //
 //     ticket u64 · counts · run u64          ticket 0: no run follows (a row that was copied)
 
@@ -12,15 +10,15 @@ internal import Delivery
 internal import Journal
 internal import Wire
 
-/// The last batch whose changes a row of counts holds.
+/// The last batch that a counter row includes.
 struct CountStamp: Equatable {
-    /// `SegmentHeader.run`; tickets count anew in each.
+    /// The run (`SegmentHeader.run`), because tickets restart in each run.
     var run: UInt64
     var ticket: Ticket
 
     static let byteCount = 8
 
-    /// A stored row's counts and stamp, if it has one.
+    /// Splits a stored row into its counts and its stamp, if any.
     static func read(_ stored: UnsafeRawBufferPointer) -> (value: UnsafeRawBufferPointer, stamp: CountStamp?) {
         let ticket = stored.loadUnaligned(as: UInt64.self)
         let start = KeyCoding.rowPrefixByteCount
@@ -35,9 +33,9 @@ struct CountStamp: Equatable {
     }
 }
 
-/// Where the rows are that a replay finds, each with its prefix and its stamp.
+/// The stored rows for a replay, each with prefix and stamp.
 protocol StoredRows: AnyObject {
-    /// Lends the bytes of a row as they are stored; does not call `body` for a row that is not there.
+    /// Passes the stored bytes of a row to `body`; does not call `body` if there is no row.
     func withStored(_ key: StoreKey, _ body: (UnsafeRawBufferPointer) -> Void) throws(StoreError)
 }
 
@@ -50,17 +48,17 @@ extension RowDatabase: StoredRows {
     }
 }
 
-/// The rows of counts of a journal that is replayed; the starting thread's own.
+/// The counter rows of a journal replay, used by the starting thread only.
 ///
-/// They stay in memory for the whole replay, one for each bucket, app and day that the journal names.
+/// The rows stay in memory for the whole replay. There is one for each bucket, app and day in the journal.
 struct CountReplay: ~Copyable {
     private struct Row {
         let key: StoreKey
-        /// `nil`: there is none, or it was deleted.
+        /// `nil` if the row does not exist or was deleted.
         var value: [UInt8]?
-        /// The value has the form that changes are added to.
+        /// Whether the value has the current layout, so that changes can be added.
         var isCurrent = false
-        /// What the disk has already; changes up to it are passed over.
+        /// The last batch that the stored row includes; changes up to it are skipped.
         var known: Ticket = 0
         var last: Ticket = 0
         var isChanged = false
@@ -71,20 +69,22 @@ struct CountReplay: ~Copyable {
     private var rows: [Row] = []
     private var places: [StoreKey: Int] = [:]
     private var changed: [Int] = []
-    /// A change could not be read.
+    /// Whether a change could not be decoded.
     private(set) var isDamaged = false
 
     init(_ stored: any StoredRows, run: UInt64) { (self.stored, self.run) = (stored, run) }
 
-    /// Takes one operation, in the order of the journal.
+    /// Applies one operation.
     ///
-    /// - Throws: `.database` when the row on the disk cannot be read.
+    /// Call in journal order.
+    ///
+    /// - Throws: `.database` when the stored row cannot be read.
     mutating func take(_ operation: Operation, _ key: StoreKey) throws(StoreError) {
         let place: Int
         if let known = places[key] {
             place = known
         } else {
-            // The disk has what it had before the replay: the writing thread got nothing of this row yet.
+            // The disk still has the row's state before the replay, because no change of the row was passed to the writer yet.
             rows.append(try load(key))
             place = rows.count - 1
             places[key] = place
@@ -107,7 +107,7 @@ struct CountReplay: ~Copyable {
                 rows[place].value = CountersRow.current(rows[place].value, key)
                 rows[place].isCurrent = true
             }
-            // In place: a journal may have a change for each message.
+            // Add in place: a journal may have a change for each message.
             rows[place].value?.withUnsafeMutableBytes { change.add(to: $0) }
         }
     }
@@ -123,7 +123,7 @@ struct CountReplay: ~Copyable {
         return row
     }
 
-    /// The rows that changed since the last call, with the memory that holds their values.
+    /// Returns the rows changed since the last call, and the memory that holds their values.
     mutating func takeChanged() -> (rows: [SpilledRow], memory: CountedMemory) {
         let memory = CountedMemory(byteCount: changed.reduce(0) { $0 + (rows[$1].value?.count ?? 0) })
         var spilled: [SpilledRow] = []
@@ -141,9 +141,9 @@ struct CountReplay: ~Copyable {
     }
 }
 
-/// The values of rows of counts on their way to the writing thread.
+/// The values of counter rows that were passed to the writing thread.
 final class CountedMemory: @unchecked Sendable {
-    // Sound because one thread fills it and then hands it over.
+    // Sound because one thread fills it before another one receives it.
     private let bytes: UnsafeMutableRawBufferPointer
     private var used = 0
 

@@ -1,17 +1,16 @@
-// Cold reads. A reader thread knows only the disk; the reply is made here, on the loop, by laying young rows over what
-// it found.
+// Reads of cold rows. A reader thread sees only the disk. The shard's loop merges young rows into the reader's result.
 //
-// One thing could go wrong: a row that was young when the reader looked (so the disk did not have it) and that has left
-// memory by the time of the reply. Therefore rows stay in memory, though spilled, until every read that was under way
-// when the loop learned of the spill has been answered. Epochs count that: each batch of cooled rows begins a new one.
+// A race must be avoided: a row is young and not on disk when the reader looks, and has left memory by the time of the reply.
+// Spilled rows therefore stay in memory until every read that was in flight when the loop was notified of the spill has been
+// answered. Epochs track these reads: each batch of spilled rows begins a new epoch.
 //
-// A read that begins after that does not keep such rows in memory. So the disk, which has them by then, is asked for every row
-// that is with the spiller (`staysInMemory`).
+// A read that begins later does not hold such rows in memory. It reads every row that is with the spiller from the disk, which
+// has the row by then (`staysInMemory`).
 
 package import Delivery
 package import Wire
 
-/// Reads under way by the epoch in which they were asked for.
+/// The number of reads in flight, by the epoch in which they began.
 struct ReadEpochs {
     private var current: UInt64 = 0
     private var oldest: UInt64 = 0
@@ -41,7 +40,7 @@ struct ReadEpochs {
         return current
     }
 
-    /// Whether every read of this epoch and those before it has ended.
+    /// Returns whether every read of this and earlier epochs has ended.
     func isOver(_ epoch: UInt64) -> Bool { oldest > epoch }
 }
 
@@ -57,16 +56,16 @@ extension EmbeddedShardStore {
         return lastToken
     }
 
-    /// Whether memory will still know the row at the reply of a read that begins now (see the epochs).
+    /// Returns whether the row will still be in memory at the reply of a read that begins now.
     private func staysInMemory(_ key: StoreKey) -> Bool {
-        // Whether a logged row is with the spiller is not known.
+        // The log does not record which of its rows are with the spiller.
         guard !key.table.isLogged, let number = index.find(key) else { return false }
         return !index[number].pointee.isCollected
     }
 
     package func requestAlarms(_ request: AlarmRequest) -> ReadToken {
         lastToken += 1
-        // One at a time, since each begins where the one before it ended.
+        // Requests run one at a time, because each continues where the previous one ended.
         if isReadingAlarms {
             waitingAlarmRequests.append((lastToken, request))
         } else {
@@ -82,7 +81,7 @@ extension EmbeddedShardStore {
     }
     package func recallAlarms(of group: AlarmGroup, in bucket: Bucket) { clock.recall(group, bucket) }
 
-    /// While a request for alarms is under way there is no use in another one.
+    /// The next alarm time; no alarm is reported while a request is in flight.
     package var nextAlarm: Int64 { isReadingAlarms ? .max : clock.next }
 
     private func startAlarmRead(token: ReadToken, _ request: AlarmRequest) {
@@ -93,14 +92,16 @@ extension EmbeddedShardStore {
 
     private func send(_ operation: ReadOperation) { rows.submit(operation) }
 
-    /// Takes readers' answers one by one, each made only when the one before it was acted on: what that changed must show.
+    /// Processes replies one by one.
+    ///
+    /// Each reply is built only after the observer has handled the previous one, so that it reflects those changes.
     func deliver(_ operations: [ReadOperation]) {
         for operation in operations {
             if let reply = finish(operation) { observer?.storeReplied(reply) }
         }
     }
 
-    /// Makes a reply of a reader's answer, or asks for more and returns `nil`.
+    /// Builds the reply, or resubmits the operation for more rows and returns `nil`.
     private func finish(_ operation: ReadOperation) -> StoreReply? {
         if let work = operation.alarms { return finishAlarms(work, operation) }
         if let failure = operation.failure {
@@ -127,7 +128,7 @@ extension EmbeddedShardStore {
 
     // MARK: Merging
 
-    /// `nil` when the disk must be asked for more: all that came is deleted or was not counted far enough.
+    /// Returns `nil` if more rows must be read: all rows so far are deleted, or too few were measured.
     private func merge(_ part: ReadOperation.Part, _ operation: ReadOperation) -> StoreReadResult? {
         switch part.request {
         case .get(let key):
@@ -188,7 +189,7 @@ extension EmbeddedShardStore {
         }
     }
 
-    /// Visits what the partition holds now, in item order, as far as the part's rows tell about the disk.
+    /// Visits the partition's current rows in item order, as far as the cold rows are known.
     private func visitRows(
         _ part: ReadOperation.Part, from start: StoreKey,
         _ visit: (StoreKey, Int64, UnsafeRawBufferPointer, UInt32?) -> Bool
@@ -220,7 +221,7 @@ extension EmbeddedShardStore {
         }
     }
 
-    /// A young row for a reply, which may outlive it.
+    /// Copies a young row for a reply, which may outlive the row.
     private func keep(_ number: UInt32, _ operation: ReadOperation) -> StoredRow {
         let slot = index[number]
         let location = ValueLocation(
@@ -233,7 +234,7 @@ extension EmbeddedShardStore {
     private func finishAlarms(_ work: ReadOperation.AlarmWork, _ operation: ReadOperation) -> StoreReply {
         clock.finish(work)
         if !work.stale.isEmpty { rows.dropStale(work.stale) }
-        // A young row has its alarm with Delivery, or had it cleared.
+        // Delivery handles the alarms of young rows.
         for left in work.left where index.find(left.alarm.key) == nil {
             clock.leave(left.alarm, in: left.group, until: left.until)
         }
@@ -242,7 +243,7 @@ extension EmbeddedShardStore {
         }
         let rows = work.rows.filter { row in
             guard index.find(row.key) == nil else { return false }
-            // A young successor is not on the disk yet.
+            // A young successor is not on disk yet, so the reader could not find it.
             return work.request.successor(of: row.key, row.value).map { index.find($0) == nil } ?? true
         }.map { StoredRow(key: $0.key, wakeAt: $0.wakeAt, value: $0.value) }
         epochs.end(operation.epoch)

@@ -1,16 +1,16 @@
 internal import Delivery
 
-/// The rows of the highest keys among those that it is given, a bounded number of them.
+/// A bounded collection of the rows with the highest keys.
 struct HighestRows {
     private let limit: Int
     private var rows: [(key: StoreKey, stored: [UInt8])] = []
 
     init(limit: Int) { self.limit = max(0, limit) }
 
-    /// Takes a row as the disk has it, with the prefix of its value.
+    /// Adds a stored row, including the prefix of its value.
     mutating func add(_ key: StoreKey, _ stored: some Sequence<UInt8>) {
         rows.append((key, Array(stored)))
-        // Sorted once for many rows: a device may have all traces of its bucket.
+        // Sort once for many rows: a device may have all traces of its bucket.
         if rows.count >= 2 * limit + 64 { trim() }
     }
 
@@ -19,7 +19,7 @@ struct HighestRows {
         if rows.count > limit { rows.removeLast(rows.count - limit) }
     }
 
-    /// The rows, highest first, kept as long as the operation.
+    /// Returns the rows, highest first; their values live as long as the operation.
     mutating func taken(_ operation: ReadOperation) -> [ColdRow] {
         trim()
         return rows.compactMap { key, stored in

@@ -1,19 +1,19 @@
-// RocksDB's list of tables (the MANIFEST) behind its last whole record. RocksDB syncs each record before anything relies on
-// it, and reads a list that ends early. A power failure may also leave a hole: a later sector of the record that was being
-// written is there and an earlier one is not. RocksDB takes that for damage and does not open.
+// Repair of a torn end of RocksDB's MANIFEST. RocksDB syncs each record before it relies on the record, and accepts a manifest
+// that ends early. A power failure may also leave a hole: a later sector of the last record is on disk, and an earlier one is
+// not. RocksDB reports such a hole as corruption and does not open.
 
 internal import Platform
 
 enum ManifestTail {
-    /// RocksDB's log format: blocks of `blockByteCount` bytes; a record's header is checksum, length and type.
+    /// RocksDB's log format: blocks of `blockByteCount` bytes, and record headers of checksum, length and type.
     private static let (blockByteCount, headerByteCount) = (32_768, 7)
     private static let sectorByteCount = 512
-    /// A record that a power failure tore is the last one; more than this is not looked through.
+    /// The maximum size of a torn tail; a longer tail is not examined.
     private static let tailLimit = 1 << 20
 
-    /// Cuts a torn record off the list that CURRENT names.
+    /// Truncates a torn last record of the manifest that CURRENT names.
     ///
-    /// - Returns: how many bytes went.
+    /// - Returns: The number of removed bytes.
     static func cut(_ folder: String) throws(StoreError) -> Int {
         do throws(SystemError) {
             let name = String(decoding: try FileSystem.read(folder + "/CURRENT").filter { $0 > 32 }, as: UTF8.self)
@@ -28,10 +28,10 @@ enum ManifestTail {
         } catch { throw StoreError(error) }
     }
 
-    /// Where the last whole record ends, if a torn one is behind it and nothing else.
+    /// Returns the end of the last whole record if only a torn record follows; otherwise `nil`.
     ///
-    /// Torn is only what has a sector of zeros, as one that was never written has: a sector that was written and has
-    /// changed since is damage, which is not ours to cut.
+    /// A torn record contains a sector of zeros that was never written. A sector that was written and then changed is damage,
+    /// which must not be removed.
     static func tornAt(_ bytes: UnsafeRawBufferPointer) -> Int? {
         var (offset, whole) = (0, 0)
         while let record = record(bytes, offset) {
@@ -41,7 +41,7 @@ enum ManifestTail {
         guard whole < bytes.count, bytes.count - whole <= tailLimit, hasLostSector(bytes, from: whole) else {
             return nil
         }
-        // A later record that is whole was written after this one was synced.
+        // A later whole record proves that this one was synced before it.
         for later in max(offset + 1, whole + 1)..<bytes.count where record(bytes, later) != nil { return nil }
         return whole
     }
@@ -54,7 +54,7 @@ enum ManifestTail {
         let length = Int(bytes[start + 4]) | Int(bytes[start + 5]) << 8
         let type = bytes[start + 6]
         let end = start + headerByteCount + length
-        // Whole, first, middle, last.
+        // The record types full, first, middle and last.
         guard (1...4).contains(type), end <= bytes.count,
             start % blockByteCount + headerByteCount + length <= blockByteCount
         else { return nil }

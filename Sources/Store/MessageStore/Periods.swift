@@ -1,13 +1,12 @@
 internal import Delivery
 
-/// What request and trace rows lie in until they are dropped together: a column family.
+/// A time span of request or trace rows, stored in one column family and dropped as a whole.
 ///
-/// Request ids and traces have periods of their own, so that many traces cost no request id. A period is closed when it is
-/// four hours old or has its share of the budget; the one after it begins at that moment. A day after that every row in it
-/// is older than rows are kept.
+/// Request ids and traces have separate periods, so that many traces do not displace request ids. A period ends after four hours
+/// or when it has used its share of the budget; the next one begins at that time. One day later every row in it is expired.
 struct Period: Hashable, Sendable {
     enum Kind: String, Sendable, CaseIterable {
-        /// What makes a publish idempotent, and which message a single push became.
+        /// Rows that make a publish idempotent or map a single push to its message.
         case requests
         case traces
 
@@ -15,12 +14,12 @@ struct Period: Hashable, Sendable {
     }
 
     var kind: Kind
-    /// Periods in the order in which they were written.
+    /// The sequence number of the period; both kinds share one sequence.
     var number: Int64
-    /// Gateway time in milliseconds; `undated` when it was not known.
+    /// The gateway time in milliseconds; `undated` if unknown.
     ///
-    /// No row written before a later period of the kind began is in that one. So the successor's begin is the end of a
-    /// period: one whose date is wrong ends with the next one all the same.
+    /// A period gets no rows after the next period of its kind has begun. The end of a period is therefore the begin of its
+    /// successor. A period with a wrong date still ends with the next one.
     var begin: Int64
 
     static let undated = Int64.max
@@ -31,7 +30,7 @@ struct Period: Hashable, Sendable {
 
     init(_ kind: Kind, number: Int64, begin: Int64) { (self.kind, self.number, self.begin) = (kind, number, begin) }
 
-    /// The period that a column family's name tells; `nil` for other families.
+    /// Parses a column family's name; `nil` for other families.
     init?(name: String) {
         let words = name.split(separator: "-", maxSplits: 2, omittingEmptySubsequences: false)
         guard words.count == 3, let kind = Kind(rawValue: String(words[0])), let number = Int64(words[1]),
@@ -40,16 +39,16 @@ struct Period: Hashable, Sendable {
         self.init(kind, number: number, begin: begin)
     }
 
-    /// Whether a period takes no more rows, since it is old enough or its begin lies ahead of the clock.
+    /// Returns whether the period takes no more rows: it is old enough, too large, or begins in the future.
     func isFull(now: Int64, byteCount: Int, budget: Int) -> Bool {
         begin > now || now - begin >= Limits.periodMilliseconds || byteCount >= budget / Limits.periodsInBudget
     }
 }
 
 extension [Period] {
-    /// When the last row of the period at `index` was written at the latest; `nil` while it takes rows.
+    /// Returns the latest time at which the period at `index` can have got a row; `nil` while it takes rows.
     ///
-    /// The earliest date of a later one: where dates disagree, the clock was wrong when the later ones of them were given.
+    /// The result is the earliest begin of a later period. Dates that are out of order stem from a wrong clock.
     func end(at index: Int) -> Int64? {
         let kind = self[index].kind
         let later = self[(index + 1)...].filter { $0.kind == kind }

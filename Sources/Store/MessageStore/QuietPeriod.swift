@@ -1,21 +1,22 @@
 internal import Platform
 
-/// Gives memory back to the system when a burst is over.
+/// Returns free memory to the system after a burst.
 ///
-/// After a storm of Hellos or a spill the allocator keeps free memory between pieces that stay, and the database keeps what
-/// was read once. Both serve the next burst; if none comes for a while, they are memory that idle connections pay for. While
-/// work goes on nothing is done, so that nobody waits for it.
+/// After many Hellos or a spill, the allocator keeps free memory and the database keeps cached blocks. Both serve the next burst.
+/// Without one they only increase the cost of idle connections. Nothing is released during load, so that no request waits for it.
 struct QuietPeriod {
     private var disturbedAt: UInt64?
     private var readCount = 0
     private var hasCache = false
 
-    /// Rows were moved: there will be something to give back.
+    /// Notes that rows were moved, which leaves memory to release.
     mutating func isDisturbed(at now: UInt64) { disturbedAt = now }
 
-    /// To be called about twice a second, by the spiller's thread.
+    /// Releases memory after a quiet period.
     ///
-    /// `isWriting`: something is on its way to the disk now; a process that serves many messages seldom has nothing there.
+    /// The spiller's thread calls this about twice a second.
+    ///
+    /// `isWriting` is true while bytes are being committed. It postpones the release.
     mutating func look(at database: RowDatabase, now: UInt64, isWriting: Bool) {
         if isWriting, disturbedAt != nil { disturbedAt = now }
         if database.readCount != readCount {

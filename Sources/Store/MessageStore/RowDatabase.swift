@@ -1,8 +1,8 @@
-// RocksDB, wrapped. Only the spiller's thread writes (and the start, before there are threads); readers read.
+// A wrapper of RocksDB. The spiller's thread is the only writer, apart from the start. Reader threads read.
 //
-// Rows come in as sorted files, never through a memtable, so there is no write-ahead log to sync: what an ingestion
-// has taken in is on disk. Column families: `rows`, `alarms`, `start` (the tables that a start reads whole, which it would
-// otherwise have to look for among all messages), and one for each `Period` whose request or trace rows are still kept.
+// Rows are ingested as sorted files and bypass the memtable. Ingested rows are durable, so there is no write-ahead log to sync.
+// The column families are `rows`, `alarms`, `start` (tables that a start reads completely, kept apart from messages), and one for
+// each live `Period` of request or trace rows.
 
 internal import CRocksDB
 internal import Delivery
@@ -10,28 +10,26 @@ internal import Platform
 internal import Synchronization
 internal import Wire
 
-/// A column family; readers may hold one while it is dropped.
+/// A column family; readers may hold a reference while it is dropped.
 final class ColumnFamily: @unchecked Sendable {
-    // Sound because RocksDB's handles may be used from any thread, and this one is destroyed with its last reference.
+    // Sound because RocksDB's handles may be used from any thread, and the handle is destroyed with the last reference.
     let name: String
     let handle: OpaquePointer
     init(name: String, handle: OpaquePointer) { (self.name, self.handle) = (name, handle) }
     deinit { rocksdb_column_family_handle_destroy(handle) }
 }
 
-/// A family of request and trace rows.
 struct EphemeralFamily: Sendable {
     var period: Period
     var family: ColumnFamily
 }
 
-/// The ordered store on disk.
 final class RowDatabase: @unchecked Sendable {
     // Sound because RocksDB is safe to use from several threads, `ephemeral` is behind a lock, and `close()` is called
     // once no thread uses the object any more.
 
     let path: String
-    /// Bytes of a torn record that the opening cut off the list of tables.
+    /// The number of bytes of a torn record that the opening removed from the manifest.
     let cutByteCount: Int
     private let database: OpaquePointer
     private let settings: DatabaseSettings
@@ -39,10 +37,10 @@ final class RowDatabase: @unchecked Sendable {
     private var alarmsFamily: ColumnFamily?
     private var startFamily: ColumnFamily?
     private let ephemeral: Lock<[EphemeralFamily]>
-    /// The highest number that a period has had.
+    /// The highest period number used so far.
     private let lastPeriod = Atomic<Int64>(0)
     private var isOpen = true
-    /// Looks into the database so far.
+    /// The number of lookups and iterators so far.
     private let reads = Atomic<Int>(0)
 
     var readCount: Int { reads.load(ordering: .relaxed) }
@@ -50,26 +48,28 @@ final class RowDatabase: @unchecked Sendable {
     var rows: ColumnFamily { rowsFamily.unsafelyUnwrapped }
     var alarms: ColumnFamily { alarmsFamily.unsafelyUnwrapped }
     var start: ColumnFamily { startFamily.unsafelyUnwrapped }
-    /// Where the rows of a table lie that is not ephemeral.
+    /// Returns the column family of a table that is not ephemeral.
     func family(of table: StoreKey.Table) -> ColumnFamily { table.isReadAtStart ? start : rows }
-    /// Oldest first.
+    /// The families of all periods, oldest first.
     var ephemeralFamilies: [EphemeralFamily] { ephemeral.withLock { $0 } }
-    /// Those in which rows of the table may lie, oldest first.
+    /// Returns the families that may have rows of an ephemeral table, oldest first.
     func families(of table: StoreKey.Table) -> [EphemeralFamily] {
         let kind = Period.Kind(of: table)
         return ephemeral.withLock { $0.filter { $0.period.kind == kind } }
     }
-    /// The period that takes rows of the kind; `nil` before the first.
+    /// Returns the current period of a kind; `nil` before the first one.
     func newestPeriod(_ kind: Period.Kind) -> EphemeralFamily? {
         ephemeral.withLock { $0.last { $0.period.kind == kind } }
     }
 
+    /// Opens the database.
+    ///
     /// - Parameters:
-    ///   - path: the database's folder.
-    ///   - cacheByteCount: memory for blocks.
-    ///   - openFileLimit: files that are kept open.
-    ///   - isReadOnly: nothing in the folder changes; then the database must be there.
-    /// - Throws: what RocksDB said.
+    ///   - path: The database's folder.
+    ///   - cacheByteCount: The size of the block cache.
+    ///   - openFileLimit: The maximum number of open files.
+    ///   - isReadOnly: Whether nothing in the folder may change. The database must then exist.
+    /// - Throws: RocksDB's error.
     init(
         path: String, cacheByteCount: Int, openFileLimit: Int = Limits.openFileCount, isReadOnly: Bool = false
     ) throws(StoreError) {
@@ -84,7 +84,7 @@ final class RowDatabase: @unchecked Sendable {
             var error: UnsafeMutablePointer<CChar>?
             let list = rocksdb_list_column_families(settings.options, path, &count, &error)
             if let error {
-                // Even a failure gives a list, an empty one.
+                // RocksDB returns an empty list even on failure.
                 if let list { rocksdb_list_column_families_destroy(list, 0) }
                 throw StoreError(opening: path, message: take(error))
             }
@@ -133,7 +133,7 @@ final class RowDatabase: @unchecked Sendable {
         lastPeriod.store(max(0, all.map(\.period.number).max() ?? 0), ordering: .relaxed)
     }
 
-    /// Closes the database; handles go first, since Debian's build asserts that none is left.
+    /// Closes the database; handles are destroyed first, because Debian's build asserts that none is left.
     func close() {
         guard isOpen else { return }
         isOpen = false
@@ -148,7 +148,7 @@ final class RowDatabase: @unchecked Sendable {
 
     // MARK: Reading
 
-    /// Looks a key up and lends its stored bytes; `nil` when it is not there.
+    /// Passes the stored bytes of a key to `body`; `nil` if the key does not exist.
     func get<Result>(
         _ key: UnsafeRawBufferPointer, in family: ColumnFamily, _ body: (UnsafeRawBufferPointer) -> Result
     ) throws(StoreError) -> Result? {
@@ -164,13 +164,13 @@ final class RowDatabase: @unchecked Sendable {
         return body(UnsafeRawBufferPointer(start: bytes, count: count))
     }
 
-    /// Visits the entries from `start` on that share its first bytes, until `body` returns false or there is none.
+    /// Visits entries from `start` on, until `body` returns false or the prefix ends.
     ///
     /// - Parameters:
-    ///   - start: where to begin.
-    ///   - prefixCount: how many of its bytes all of them begin with.
-    ///   - family: where to look.
-    ///   - body: gets key and value, valid during the call.
+    ///   - start: The first key.
+    ///   - prefixCount: The number of leading bytes of `start` that all visited keys share.
+    ///   - family: The column family.
+    ///   - body: Called with key and value, which are valid during the call.
     /// - Throws: `.database` when a block cannot be read.
     func scan(
         from start: UnsafeRawBufferPointer, prefixCount: Int, in family: ColumnFamily,
@@ -184,7 +184,7 @@ final class RowDatabase: @unchecked Sendable {
         }
     }
 
-    /// Visits the rows of a table in one bucket, as long as `body` says so; it gets key and stored bytes, valid in the call.
+    /// Visits a table's rows in one bucket until `body` returns false; the stored bytes are valid during the call.
     func visit(
         _ table: StoreKey.Table, of bucket: UInt16, in family: ColumnFamily,
         _ body: (StoreKey, UnsafeRawBufferPointer) throws(StoreError) -> Bool
@@ -200,7 +200,7 @@ final class RowDatabase: @unchecked Sendable {
         }
     }
 
-    /// Visits everything that a family has under the first two bytes of a bucket, whatever it is.
+    /// Visits all entries of a bucket, even those that are not valid rows.
     func visitAll(
         of bucket: UInt16, in family: ColumnFamily, _ body: (UnsafeRawBufferPointer, UnsafeRawBufferPointer) -> Void
     ) throws(StoreError) {
@@ -217,20 +217,18 @@ final class RowDatabase: @unchecked Sendable {
         return rocksdb_create_iterator_cf(database, options, family.handle)
     }
 
-    /// Bytes of blocks, indexes and filters in memory.
+    /// The memory of cached blocks, indexes and filters.
     var cachedByteCount: Int { settings.cachedByteCount }
 
-    /// Frees the cache, as far as no open table needs it.
+    /// Frees the cache, except the parts pinned by open tables.
     func emptyCache() { settings.emptyCache() }
 
-    /// Whether a family has no entry at all.
     func isEmpty(_ family: ColumnFamily) throws(StoreError) -> Bool {
         let iterator = try DatabaseIterator(self, family, prefix: EmptyCollection())
         try iterator.seekToFirst()
         return iterator.current == nil
     }
 
-    /// Bytes of a family's files.
     func fileByteCount(_ family: ColumnFamily) -> Int {
         var value: UInt64 = 0
         guard
@@ -241,7 +239,7 @@ final class RowDatabase: @unchecked Sendable {
 
     // MARK: Writing
 
-    /// Takes in sorted, synced files; they are moved.
+    /// Ingests sorted, synced files; the files are moved.
     func ingest(_ files: [String], into family: ColumnFamily) throws(StoreError) {
         let copies = files.map { strdupe($0) }
         defer { for copy in copies { copy.deallocate() } }
@@ -256,9 +254,9 @@ final class RowDatabase: @unchecked Sendable {
         rocksdb_sstfilewriter_create(settings.environmentOptions, settings.options)
     }
 
-    /// Begins the next period of a kind; only the thread that writes calls it.
+    /// Begins the next period of a kind; only the writing thread may call this.
     func beginPeriod(_ kind: Period.Kind, at time: Int64) throws(StoreError) -> EphemeralFamily {
-        // Counted on after a failure, too: half made, its name may be taken.
+        // The number is not reused after a failure: a half-made family may exist under its name.
         let number = lastPeriod.add(1, ordering: .relaxed).newValue
         let period = Period(kind, number: number, begin: time)
         let new = EphemeralFamily(period: period, family: try makeFamily(period.name, settings.ephemeralOptions))
@@ -266,7 +264,7 @@ final class RowDatabase: @unchecked Sendable {
         return new
     }
 
-    /// Drops a period with all its rows; a reader at work in it finishes unharmed.
+    /// Drops a period with all rows; concurrent readers finish normally.
     func dropEphemeral(_ period: Period) throws(StoreError) {
         let found: ColumnFamily? = ephemeral.withLock { families in
             guard let index = families.firstIndex(where: { $0.period == period }) else { return nil }
@@ -289,7 +287,7 @@ final class RowDatabase: @unchecked Sendable {
         }
     }
 
-    /// Removes keys whose loss in a crash does no harm.
+    /// Deletes keys without a write-ahead log; a crash may undo the deletions.
     func deleteLoosely(_ keys: [[UInt8]], in family: ColumnFamily) throws(StoreError) {
         let options: OpaquePointer = rocksdb_writeoptions_create()
         defer { rocksdb_writeoptions_destroy(options) }
@@ -303,26 +301,26 @@ final class RowDatabase: @unchecked Sendable {
         }
     }
 
-    /// Makes a folder that has the database as it is now: links to its files, and a list of them.
+    /// Makes a checkpoint: a folder with hard links to the current files, and a manifest.
     ///
-    /// - Parameter folder: on the same file system; it must not be there, and the one above it must.
-    /// - Throws: what RocksDB said.
+    /// - Parameter folder: A folder on the same file system. It must not exist; its parent must exist.
+    /// - Throws: RocksDB's error.
     func makeCheckpoint(_ folder: String) throws(StoreError) {
         let checkpoint = try call("rocksdb checkpoint", "make a checkpoint", path) { error in
             rocksdb_checkpoint_object_create(database, &error)
         }
         guard let checkpoint else { throw StoreError(operation: "make a checkpoint", message: "no reason given") }
         defer { rocksdb_checkpoint_object_destroy(checkpoint) }
-        // What is in memory goes to a file first, since it has no log of RocksDB's.
+        // A log size of 0 flushes the memtable first, because no write-ahead log covers it.
         try call("rocksdb checkpoint files", "make a checkpoint", path) { error in
             rocksdb_checkpoint_create(checkpoint, folder, 0, &error)
         }
     }
 
-    /// Lets RocksDB merge files in its own threads and time; until then it leaves them all as they are.
+    /// Enables RocksDB's background compaction, which is off until then.
     ///
-    /// A process that was killed under load leaves merging to be done, which would take half of the machine from the start
-    /// of the next one.
+    /// A process that was killed under load leaves pending compactions. They would take half of the machine right after the next
+    /// start.
     func startCompacting() throws(StoreError) {
         settings.allowCompaction()
         for family in [rows, alarms, start] + ephemeralFamilies.map(\.family) {
@@ -338,9 +336,9 @@ final class RowDatabase: @unchecked Sendable {
         }
     }
 
-    /// Marks the files of a family for compaction, in RocksDB's own threads and time.
+    /// Marks a family's files for background compaction.
     ///
-    /// The collector of deletions marks only files that RocksDB writes itself, not ingested ones.
+    /// RocksDB's deletion collector marks only files that RocksDB writes itself, not ingested ones.
     func suggestCompaction(_ family: ColumnFamily) throws(StoreError) {
         let low = [CChar](repeating: 0, count: 1)
         let high = [CChar](repeating: -1, count: 40)
@@ -350,27 +348,27 @@ final class RowDatabase: @unchecked Sendable {
         }
     }
 
-    /// Compacts a family now, on the calling thread.
+    /// Compacts a family synchronously on the calling thread.
     func compact(_ family: ColumnFamily) {
         rocksdb_compact_range_cf(database, family.handle, nil, 0, nil, 0)
     }
 }
 
-/// A cursor over those entries of a family whose keys begin with the same bytes, as they were when the cursor was made.
+/// A cursor over a snapshot of the entries with a common key prefix.
 ///
-/// RocksDB itself knows where they begin and end: it would step over everything that was deleted behind the last of them,
-/// and that may be any number of rows until their files are merged.
+/// The bounds are passed to RocksDB. Without them it would step over all deleted entries behind the last one, possibly very many
+/// until compaction.
 struct DatabaseIterator: ~Copyable {
     private let raw: OpaquePointer
     private let options: OpaquePointer
-    /// The prefix and its successor; RocksDB reads them as long as the cursor is there.
+    /// The prefix and its successor; RocksDB reads them while the iterator exists.
     private let bounds: UnsafeMutablePointer<CChar>
     private let path: String
 
     init(_ database: RowDatabase, _ family: ColumnFamily, prefix: some Collection<UInt8>) throws(StoreError) {
         try planned("rocksdb iterator", "read", database.path)
         let options: OpaquePointer = rocksdb_readoptions_create()
-        // Within a partition the filters say which files need no look; across partitions they cannot.
+        // Prefix filters can skip files only for seeks within one partition.
         if prefix.count == KeyCoding.partitionByteCount {
             rocksdb_readoptions_set_prefix_same_as_start(options, 1)
         } else {
@@ -384,7 +382,7 @@ struct DatabaseIterator: ~Copyable {
                 end[index] = CChar(bitPattern: byte)
             }
             rocksdb_readoptions_set_iterate_lower_bound(options, bounds, prefix.count)
-            // The first key behind all that begin so; behind bytes of ones alone there is none.
+            // The upper bound is the first key behind the prefix. A prefix of 0xFF bytes has no upper bound.
             var count = prefix.count
             while count > 0, end[count - 1] == -1 { count -= 1 }
             if count > 0 {
@@ -422,7 +420,7 @@ struct DatabaseIterator: ~Copyable {
         try check()
     }
 
-    /// Key and value under the cursor, valid until it moves; `nil` past the end.
+    /// The key and value under the cursor, valid until it moves; `nil` past the end.
     var current: (key: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer)? {
         guard rocksdb_iter_valid(raw) != 0 else { return nil }
         var (keyCount, valueCount) = (0, 0)
@@ -441,7 +439,7 @@ struct DatabaseIterator: ~Copyable {
     }
 }
 
-/// Writes one sorted file for ingestion; keys in strictly ascending order.
+/// Writes one sorted file for ingestion; keys must be strictly ascending.
 struct SortedFileWriter: ~Copyable {
     let path: String
     private let raw: OpaquePointer
@@ -476,13 +474,13 @@ struct SortedFileWriter: ~Copyable {
         entryCount += 1
     }
 
-    /// Ends and syncs the file.
+    /// Finishes and syncs the file.
     func finish() throws(StoreError) {
         try call("rocksdb finish file", "write", path) { error in rocksdb_sstfilewriter_finish(raw, &error) }
     }
 }
 
-/// Calls RocksDB, and throws what it says of a failure, or what a test planned.
+/// Calls RocksDB; throws RocksDB's error or a fault that a test injected.
 @inline(__always)
 private func call<Result>(
     _ name: StaticString, _ operation: String, _ path: String, _ body: (inout UnsafeMutablePointer<CChar>?) -> Result
@@ -498,7 +496,7 @@ private func characters(_ bytes: UnsafeRawBufferPointer) -> UnsafePointer<CChar>
     bytes.baseAddress?.assumingMemoryBound(to: CChar.self)
 }
 
-/// Fails if a test planned so (`FaultPlan`); nothing in a release build.
+/// Throws if a test injected a fault (`FaultPlan`); compiled out of release builds.
 @inline(__always)
 private func planned(_ call: StaticString, _ operation: String, _ path: String) throws(StoreError) {
     #if DEBUG

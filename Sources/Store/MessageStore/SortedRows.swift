@@ -1,44 +1,43 @@
-// Rows between memory and the database: dealt out to the families they belong to, and sorted.
+// Rows between memory and the database: grouped by column family and sorted.
 
 internal import Delivery
 internal import Wire
 
-/// One row or removal on its way into the ordered store.
+/// A row or deletion to be written to the ordered store.
 struct SpilledRow: @unchecked Sendable {
-    // Sound because the shard keeps the value's block until the spiller gives the row back.
+    // Sound because the shard keeps the value's block until the spiller returns the row.
     var key: StoreKey
     /// `nil` for a removal.
     var value: UnsafeRawBufferPointer?
     var wakeAt: Int64
-    /// The alarm of what the ordered store may hold under the key; 0 for none.
+    /// The alarm that the ordered store may have for the key; 0 for none.
     var coldAlarm: Int64
-    /// The shard's own: where the row stands in its index, and which of its versions this is; a logged row's number.
+    /// The shard's slot and version of the row; the two halves of a logged row's number.
     var slot: UInt32
     var version: UInt32
     var block: UInt32
-    /// Of a row of counts: the last batch whose changes it holds; 0 for other rows.
+    /// The last batch that a counter row includes; 0 for other rows.
     var countedUpTo: Ticket = 0
 }
 
-/// Rows by the family they belong to, each in the order they were written.
+/// Rows by column family, each in the order in which they were written.
 struct RowGroups {
-    /// Messages, devices and what belongs to them.
+    /// Rows of messages, devices and related tables.
     private(set) var rows: [SpilledRow] = []
-    /// What a start reads whole.
+    /// Rows of the tables that a start reads completely.
     private(set) var start: [SpilledRow] = []
     private(set) var requests: [SpilledRow] = []
     private(set) var traces: [SpilledRow] = []
 
     var count: Int { rows.count + start.count + requests.count + traces.count }
 
-    /// Empty, with room for as many as `other` has.
+    /// Creates an empty value with the capacity of `other`.
     init(asManyAs other: RowGroups = RowGroups(of: [])) {
         rows.reserveCapacity(other.rows.count)
         requests.reserveCapacity(other.requests.count)
         traces.reserveCapacity(other.traces.count)
     }
 
-    /// The rows of each shard, in the order they were written.
     init(of parts: [[SpilledRow]]) {
         let count = parts.reduce(0) { $0 + $1.count }
         func ephemeralCount(_ kind: Period.Kind) -> Int {
@@ -66,24 +65,27 @@ struct RowGroups {
     }
 }
 
-/// Rows in the order of their keys; of several with one key the last one written comes last.
+/// Rows in key order.
 ///
-/// What is sorted is sixteen bytes for each row, not the rows, which are six times as large.
+/// Versions of one key stay in write order, the newest last.
+///
+/// The sort moves places of sixteen bytes rather than rows, which are six times as large.
 struct SortedRows {
     private struct Place {
-        /// The first eight bytes of the key.
         var prefix: UInt64
         var index: Int
     }
 
-    /// The mark of a row that was the first ever under its key, in `SpilledRow.version`.
+    /// The value of `SpilledRow.version` for the first row ever written under its key.
     static let brandNew: UInt32 = 1
 
     private let rows: [SpilledRow]
     private var places: [Place]
 
-    /// `rows` in the order they were written; with `droppingShortLived`, those that begin with a brand-new row and end with
-    /// a removal are left out: they never reach the database.
+    /// Sorts `rows`, which are in write order.
+    ///
+    /// `droppingShortLived` removes keys whose versions begin with a brand-new row and end with a deletion: these rows need not
+    /// reach the database.
     init(_ rows: [SpilledRow], droppingShortLived: Bool) {
         self.rows = rows
         places = []
@@ -124,13 +126,12 @@ struct SortedRows {
     var isEmpty: Bool { places.isEmpty }
     var indices: Range<Int> { places.indices }
     subscript(position: Int) -> SpilledRow { rows[places[position].index] }
-    /// True for the newest row of its key.
+    /// Returns whether the row is the newest of its key.
     func isLast(_ position: Int) -> Bool {
         position + 1 == places.count || self[position + 1].key != self[position].key
     }
 }
 
-/// Sorted rows by the family they belong to.
 struct SortedRowGroups {
     let rows: SortedRows
     let start: SortedRows

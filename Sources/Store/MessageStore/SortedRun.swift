@@ -1,15 +1,14 @@
-// Rows on their way into the ordered store: sorted, written to files, ingested. Files lie in their own folder, which is
-// emptied at each start; a crash before or between ingestions repeats the whole run from the journal.
+// Writes rows to the ordered store through sorted files. The files lie in a separate folder that each start empties. A crash
+// before or between ingestions repeats the whole run from the journal.
 
 internal import Delivery
 internal import Platform
 
-/// Brings rows into the database.
 struct SortedRun {
     let database: RowDatabase
-    /// Where files are made, on the database's file system.
+    /// The folder of the files, on the database's file system.
     let folder: String
-    /// Of the journal whose rows these are (`SegmentHeader.run`).
+    /// The run of the journal that the rows belong to (`SegmentHeader.run`).
     let run: UInt64
 
     struct Outcome {
@@ -22,18 +21,20 @@ struct SortedRun {
         }
     }
 
-    /// Ingests rows, durable on return; of several with one key the last one counts.
+    /// Ingests rows, durable on return.
+    ///
+    /// The last of several rows with one key is stored.
     ///
     /// - Parameters:
-    ///   - groups: sorted; request and trace rows go to the newest periods of their kinds.
-    ///   - now: gateway time, with which a first period begins; `Period.undated` if it is not known.
-    /// - Returns: what went in.
-    /// - Throws: `.diskFull`, `.database`; some families may have taken their part, and a repetition is harmless.
+    ///   - groups: The sorted rows. Request and trace rows go to the newest periods of their kinds.
+    ///   - now: The gateway time at which a first period begins; `Period.undated` if unknown.
+    /// - Returns: The number of rows and deletions.
+    /// - Throws: `.diskFull`, `.database`. Some families may have been ingested; the call can be repeated.
     func ingest(_ groups: SortedRowGroups, now: Int64) throws(StoreError) -> Outcome {
         var outcome = Outcome()
         if !groups.rows.isEmpty {
             outcome += try write(groups.rows, name: "rows.sst", into: database.rows)
-            // After the rows: an alarm without its row would be dropped as stale, a row without its alarm would sleep.
+            // Ingest alarms after their rows: an alarm without a row is dropped as stale, so the row would have no alarm.
             try ingestAlarms(of: groups.rows)
         }
         if !groups.start.isEmpty { outcome += try write(groups.start, name: "start.sst", into: database.start) }
@@ -75,7 +76,7 @@ struct SortedRun {
             }
             let most = KeyCoding.rowPrefixByteCount + value.count + CountStamp.byteCount
             if most > scratch.count {
-                // Beyond the bound for values: the shard has told of it, and what was written is kept.
+                // The value exceeds the size bound. The shard has reported this, and the written value is kept.
                 scratch.deallocate()
                 scratch = .allocate(byteCount: most, alignment: 8)
             }
@@ -100,7 +101,7 @@ struct SortedRun {
         for index in rows.indices {
             let row = rows[index]
             if row.coldAlarm != 0 { changes.append((Alarm(wakeAt: row.coldAlarm, key: row.key), false)) }
-            // An older version's alarm may have reached the disk in a run that a crash cut off.
+            // An interrupted run may have written the alarm of an older version.
             if row.value != nil, row.wakeAt != 0 {
                 changes.append((Alarm(wakeAt: row.wakeAt, key: row.key), rows.isLast(index)))
             }

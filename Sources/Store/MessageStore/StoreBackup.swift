@@ -1,4 +1,4 @@
-// A backup: a folder with what a store's folder has, each file whole or trimmed, and a list of them.
+// Layout of a backup folder: the files of a store's folder, some trimmed, and a list of them.
 //
 //     BACKUP/unfinished  there while it is being made, and after a process that was killed
 //     BACKUP/manifest    written last: the files with their sizes and digests, and a digest of the list itself
@@ -6,28 +6,28 @@
 //     BACKUP/rows/       RocksDB
 //     BACKUP/journal/    segments, each up to its last record: what follows is zeros, or left from an earlier use
 //
-// Of a running store: between two spills the spiller makes a checkpoint of the database and links to the segments. No
-// segment was given back in between. So the two agree, as after a crash at that moment. What the links show is copied
-// afterwards, while all goes on: a segment that is given back meanwhile is removed and not written anew.
+// A running store is backed up between two spills. The spiller makes a checkpoint of the database and hard links to the segments.
+// No segment is recycled in between, so both are consistent, as after a crash at that moment. The linked files are then copied
+// while the store keeps working. A segment that is released during the copy is removed rather than reused.
 
 internal import Cryptography
 internal import Journal
 internal import Platform
 
-/// What a backup has, as its manifest says.
+/// The content of a backup's manifest.
 package struct StoreBackup: Sendable {
     package struct Entry: Sendable, Equatable {
-        /// Below the backup's folder.
+        /// The path relative to the backup's folder.
         package var path: String
         package var byteCount: Int
-        /// SHA-256, 64 hex digits.
+        /// The SHA-256 digest, 64 hex digits.
         package var digest: String
     }
 
     package var entries: [Entry] = []
-    /// Milliseconds since 1970; 0 if that was not known.
+    /// The time of the backup in milliseconds since 1970; 0 if unknown.
     package var madeAt: Int64 = 0
-    /// How long the spiller stood still for it; publishes went on.
+    /// The time for which the backup blocked the spiller; publishes were not blocked.
     package var heldMicroseconds: UInt64 = 0
 
     package var byteCount: Int { entries.reduce(0) { $0 + $1.byteCount } }
@@ -35,7 +35,7 @@ package struct StoreBackup: Sendable {
     static func manifest(of folder: String) -> String { folder + "/manifest" }
     static func mark(of folder: String) -> String { folder + "/unfinished" }
 
-    /// Whether a folder is a backup, or was to become one.
+    /// Returns whether the folder is a complete or unfinished backup.
     package static func isBackup(_ folder: String) -> Bool {
         FileSystem.exists(manifest(of: folder)) || FileSystem.exists(mark(of: folder))
     }
@@ -51,9 +51,9 @@ package struct StoreBackup: Sendable {
         return text + "list \(SHA256.digest(Array(text.utf8)).hex)\n"
     }
 
-    /// Reads a backup's list, and not its files.
+    /// Reads a backup's manifest, but not the listed files.
     ///
-    /// - Throws: `.backup` for a folder that is none, one that is not whole, and a list that was changed.
+    /// - Throws: `.backup` if the folder is not a backup, the backup is incomplete, or the manifest was changed.
     package init(of folder: String) throws(StoreError) {
         guard !FileSystem.exists(Self.mark(of: folder)) else {
             throw .backup(what: "the backup \(folder) is not whole: it did not end; remove it and make another one")
@@ -87,7 +87,7 @@ package struct StoreBackup: Sendable {
         }
     }
 
-    /// A name, or one in one of the two folders.
+    /// Accepts a file name, or a file name in `rows` or `journal`.
     private static func isPath(_ path: Substring) -> Bool {
         let parts = path.split(separator: "/", omittingEmptySubsequences: false)
         guard let name = parts.last, !name.isEmpty, !name.hasPrefix(".") else { return false }
@@ -98,9 +98,9 @@ package struct StoreBackup: Sendable {
 
     // MARK: Reading
 
-    /// Reads every file and compares it with the list.
+    /// Reads every file and compares it with the manifest.
     ///
-    /// - Throws: `.backup` that names the first file that is gone or changed; `.system` when one cannot be read.
+    /// - Throws: `.backup` with the first missing or changed file; `.system` when a file cannot be read.
     package func verify(_ folder: String) throws(StoreError) {
         for entry in entries {
             let path = folder + "/" + entry.path
@@ -123,7 +123,7 @@ package struct StoreBackup: Sendable {
         }
     }
 
-    /// Lends a file piece by piece, each with its place; what it has.
+    /// Passes a file to `body` in pieces with their offsets; returns the file's size and digest.
     private static func read(
         _ path: String, _ body: (UnsafeRawBufferPointer, Int) throws(SystemError) -> Void
     ) throws(SystemError) -> (byteCount: Int, digest: String) {
@@ -146,14 +146,14 @@ package struct StoreBackup: Sendable {
 
     // MARK: Writing
 
-    /// Makes a backup of a folder on which no process works.
+    /// Makes a backup of a stopped store.
     ///
     /// - Parameters:
-    ///   - folder: a store's.
-    ///   - target: must not be there.
-    ///   - time: now, in milliseconds since 1970.
-    /// - Returns: what it has.
-    /// - Throws: what the store would say at a start, `.backup` for the target, `.diskFull`; the target is gone then.
+    ///   - folder: The store's folder.
+    ///   - target: The backup's folder, which must not exist.
+    ///   - time: The current time in milliseconds since 1970.
+    /// - Returns: The manifest.
+    /// - Throws: Errors of a store's start, `.backup` for the target, `.diskFull`. The target is removed on failure.
     package static func make(of folder: String, at target: String, time: Int64) throws(StoreError) -> StoreBackup {
         guard FileSystem.exists(folder + "/format") else { throw .backup(what: "there is no store in \(folder)") }
         guard !isBackup(folder) else { throw .isBackup(folder: folder) }
@@ -171,18 +171,18 @@ package struct StoreBackup: Sendable {
             segments: journal.segments.filter { $0.end > 0 }.map { ($0.generation, $0.end) }, time: time)
     }
 
-    /// Copies everything, reads it again and compares, and ends with the list.
+    /// Copies all files, verifies them, and writes the manifest last.
     ///
     /// - Parameters:
-    ///   - target: is made.
-    ///   - folder: has the small files.
-    ///   - rows: the database.
-    ///   - journal: the segments' folder.
-    ///   - segments: those to copy, oldest first; where one ends, if that is known.
-    ///   - time: see `make`.
-    ///   - isCancelled: asked between files.
-    /// - Returns: what it has.
-    /// - Throws: see `make`; the target is gone then.
+    ///   - target: The folder to create.
+    ///   - folder: The folder with the store's small files.
+    ///   - rows: The database's folder.
+    ///   - journal: The segments' folder.
+    ///   - segments: The generations to copy, oldest first, each with its end offset if known.
+    ///   - time: See `make`.
+    ///   - isCancelled: Called between files.
+    /// - Returns: The manifest.
+    /// - Throws: See `make`; the target is removed on failure.
     static func write(
         _ target: String, from folder: String, rows: String, journal: String, segments: [(UInt64, Int?)], time: Int64,
         isCancelled: () -> Bool = { false }
@@ -223,13 +223,13 @@ package struct StoreBackup: Sendable {
             } catch { throw StoreError(error) }
             return backup
         } catch {
-            // Half a backup would take the room that may be what was missing.
+            // An incomplete backup would occupy disk space that may be needed.
             try? FileSystem.removeTree(target)
             throw error
         }
     }
 
-    /// Files of the store's folder itself, but for what belongs to a process or to a copy.
+    /// Accepts the files directly in the store's folder, except those of a running process or a copy.
     private static func isKept(_ name: String, in folder: String) -> Bool {
         name != "lock" && name != "copying" && !name.hasSuffix(".new") && !FileSystem.isDirectory(folder + "/" + name)
     }
@@ -253,7 +253,7 @@ package struct StoreBackup: Sendable {
                     let segment = try SegmentCopy(
                         journal + "/" + name, generation: generation, upTo: end, using: buffer)
                 else { continue }
-                // Otherwise the restored journal would be refused as damaged; it is better known now.
+                // Detect this gap now: a start on the restored journal would refuse it as damage.
                 if let last, segment.previous.generation == last.generation, segment.previous.end != last.end {
                     throw .damaged(
                         file: journal + "/" + SegmentFolder.name("segment", last.generation), offset: last.end,
@@ -276,14 +276,16 @@ package struct StoreBackup: Sendable {
 
     // MARK: Restoring
 
-    /// Makes a store of a backup, and marks it: no gateway starts on it before `EmbeddedStore.endCopy`.
+    /// Restores a store from a backup and marks it.
+    ///
+    /// No gateway starts on it before `EmbeddedStore.endCopy`.
     ///
     /// - Parameters:
-    ///   - backup: its folder.
-    ///   - folder: is empty or not there.
-    /// - Returns: what it has.
-    /// - Throws: `.backup` when the backup is damaged or the folder has something, and then the folder is as it was; `.inUse`;
-    ///   what writing met, and then the folder is marked.
+    ///   - backup: The backup's folder.
+    ///   - folder: An empty or missing folder.
+    /// - Returns: The manifest.
+    /// - Throws: `.backup` when the backup is damaged or the folder is not empty, `.inUse`; the folder is then unchanged. Errors
+    ///   of writing leave the folder marked.
     package static func restore(_ backup: String, to folder: String) throws(StoreError) -> StoreBackup {
         let list = try StoreBackup(of: backup)
         try list.verify(backup)
@@ -317,7 +319,7 @@ package struct StoreBackup: Sendable {
         let file = try File(path: folder + "/" + entry.path, mode: .createNew)
         let name = entry.path.split(separator: "/").last ?? ""
         if let generation = SegmentCopy.generation(name) {
-            // As the committer has them: it writes into room that is there already.
+            // Restore the full segment size: a start checks it, because the committer writes into preallocated space.
             let head = UnsafeMutableRawBufferPointer.allocate(byteCount: 4096, alignment: 8)
             defer { head.deallocate() }
             let count = try File(path: source, mode: .read).read(into: head, at: 0)
@@ -337,17 +339,17 @@ package struct StoreBackup: Sendable {
 }
 
 extension EmbeddedStore {
-    /// Makes a backup while the store works.
+    /// Makes a backup while the store is running.
     ///
-    /// Everything that was durable when the call began is in it, and perhaps some of what came meanwhile.
+    /// The backup contains everything that was durable when the call began, and possibly some later writes.
     ///
     /// - Parameters:
-    ///   - target: must not be there; the folder above it must.
-    ///   - isCancelled: asked now and then.
-    /// - Returns: what it has.
-    /// - Throws: `.backup`, `.diskFull`, and what reading met; the target is gone then, and the store as it was.
+    ///   - target: The backup's folder. It must not exist; its parent must exist.
+    ///   - isCancelled: Called repeatedly.
+    /// - Returns: The manifest.
+    /// - Throws: `.backup`, `.diskFull` and read errors. The target is removed on failure; the store is not affected.
     package func backUp(to target: String, isCancelled: () -> Bool) throws(StoreError) -> StoreBackup {
-        // Before the spiller waits for anything.
+        // Check this before waiting for the spiller.
         guard !FileSystem.exists(target) else {
             throw .backup(what: "\(target) is there already: name a folder that is not")
         }
@@ -374,7 +376,7 @@ extension EmbeddedStore {
         return backup
     }
 
-    /// Links to all that the store is made of at one moment; on the spiller's thread.
+    /// Links to all files of the store at one moment; runs on the spiller's thread.
     private func freeze(
         _ staging: String
     ) throws(StoreError) -> (segments: [(UInt64, Int?)], microseconds: UInt64) {
@@ -385,7 +387,7 @@ extension EmbeddedStore {
             try FileSystem.createDirectory(staging + "/journal")
         } catch { throw StoreError(error) }
         try database.makeCheckpoint(staging + "/rows")
-        // After the checkpoint: rows of later batches may be in neither, or in the journal alone.
+        // Read the durable end after the checkpoint. Rows of later batches are then in neither copy, or in the journal only.
         let durable = committer.durableEnd
         do throws(JournalError) {
             let generations = try ledger.folder.segments().filter { $0 <= durable.generation }

@@ -1,15 +1,14 @@
 internal import Platform
 
-/// The number of this owner of a folder, above those of all owners before it; the last one taken is in the file `epoch`.
+/// The folder's owner number, stored in the file `epoch` and increased by each owner.
 ///
-/// The number is not in the journal's folder: an operator may move that away, and rows in the database keep the numbers of
-/// runs.
+/// The file is outside the journal's folder: an operator may move that folder away, while rows in the database still name runs.
 enum StoreEpoch {
     private static let prefix = "longwire epoch "
-    /// No folder is opened that often; what is above was not written by a store.
+    /// The upper bound of valid numbers; a higher number was not written by a store.
     private static let largest: UInt64 = 1 << 62
 
-    /// Whether a number was ever taken.
+    /// Returns whether the folder has ever had an owner.
     static func exists(in folder: String) -> Bool { FileSystem.exists(path(folder)) }
 
     private static func path(_ folder: String) -> String { folder + "/epoch" }
@@ -17,10 +16,10 @@ enum StoreEpoch {
     /// Takes the next number, durable on return.
     ///
     /// - Parameters:
-    ///   - folder: the store's.
-    ///   - generation: the highest that a file of the journal has. A folder without the file `epoch` has numbers up to it.
-    /// - Returns: the number.
-    /// - Throws: `.unknownEpoch` for a file that says something else, and what reading or writing it met.
+    ///   - folder: The store's folder.
+    ///   - generation: The highest generation of the journal's files. Numbers up to it are used.
+    /// - Returns: The number.
+    /// - Throws: `.unknownEpoch` for an invalid file, or an error of reading or writing the file.
     static func take(of folder: String, above generation: UInt64) throws(StoreError) -> UInt64 {
         let path = path(folder)
         do throws(SystemError) {
@@ -30,7 +29,7 @@ enum StoreEpoch {
                 guard let number = number(text) else { throw SystemError(operation: "epoch", subject: path, code: 0) }
                 last = number
             } catch {
-                // Any other failure hides a number.
+                // Any other failure may hide a number.
                 guard error.isNotFound else { throw error }
             }
             let next = max(last, generation) + 1

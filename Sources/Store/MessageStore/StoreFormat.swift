@@ -1,16 +1,15 @@
 internal import Platform
 
-/// The version of a store's folder: what its file `format` says.
+/// The format version of a store's folder, read from its file `format`.
 struct StoreFormat {
-    /// The version of what this code reads and writes.
     static let current = 1
     private static let prefix = "longwire store "
 
     let found: Int
 
-    /// Reads the version; a new folder gets the current one.
+    /// Reads the version, and writes the current one into a new folder.
     ///
-    /// - Throws: `.unknownFormat`, `.missingFormat`, `.newerFormat`, or what reading the file met.
+    /// - Throws: `.unknownFormat`, `.missingFormat`, `.newerFormat`, or an error of reading the file.
     init(of folder: String) throws(StoreError) {
         let path = folder + "/format"
         do throws(SystemError) {
@@ -18,8 +17,8 @@ struct StoreFormat {
             do throws(SystemError) {
                 bytes = try FileSystem.read(path)
             } catch {
-                // Only a file that is certainly not there may be written: any other failure hides a version. It is the first
-                // file of a new folder, so beside a database or a journal it was lost.
+                // Write the file only if it certainly does not exist; any other failure may hide a version. The format file is
+                // the first file of a new folder, so it is lost if a database or a journal exists.
                 guard error.isNotFound else { throw error }
                 guard !FileSystem.exists(folder + "/rows"), !FileSystem.exists(folder + "/journal") else {
                     throw SystemError(operation: "missing", subject: path, code: 0)

@@ -1,21 +1,19 @@
-// A store's folder as it lies there, read and not changed. A start moves the journal into the database and goes by what it
-// finds; here both are read side by side, and what is wrong is told in place of being refused.
+// Read-only inspection of a store's folder. A start would move the journal into the database and refuse damage. The inspection
+// reads both side by side and reports damage.
 //
-// A bucket after the other: everything that belongs to a device lies in one, so what is in memory is one bucket's rows and
-// what the journal has.
+// Buckets are read one at a time, because all rows of a device lie in one bucket. Memory holds the rows of one bucket and the
+// journal.
 
 package import Delivery
 internal import Journal
 internal import Platform
 internal import Wire
 
-/// The folder of a gateway that is stopped; no gateway starts on it meanwhile.
+/// The folder of a stopped gateway; the lock prevents a gateway from starting on it during the inspection.
 package final class StoreInspection {
-    /// What is wrong, and in which part of the store.
     package struct Damage: Sendable {
         package enum Kind: String, Sendable { case format, journal, database, row, alarm, queue }
         package var kind: Kind
-        /// A file, or a row.
         package var place: String
         package var what: String
 
@@ -24,54 +22,53 @@ package final class StoreInspection {
         }
     }
 
-    /// A row with what the journal made of it.
+    /// A row after the journal's changes.
     package struct Row {
         package var key: StoreKey
         package var wakeAt: Int64
         package var value: [UInt8]
-        /// It has an alarm, and the index has none.
+        /// Whether the row's alarm is missing from the alarm index.
         package var lacksAlarm = false
     }
 
-    /// What the journal has.
     package struct Log: Sendable {
         package var segmentCount = 0
         package var recordCount = 0
         package var recordByteCount = 0
-        /// Of a write that never ended, behind the last whole record.
+        /// Bytes of an incomplete write behind the last whole record.
         package var cutByteCount = 0
         package var isUnsynced = false
     }
 
     private struct Young {
         var wakeAt: Int64
-        /// `nil`: deleted.
+        /// `nil` if the row was deleted.
         var value: [UInt8]?
     }
 
     package let folder: String
     package private(set) var format = 0
     package private(set) var log = Log()
-    /// What the opening met.
+    /// The damage found while opening.
     package private(set) var damages: [Damage] = []
-    /// Entries of the index that no row needs any more; a gateway drops them by and by.
+    /// Entries of the alarm index that no row needs; a running gateway removes them over time.
     package private(set) var staleAlarmCount = 0
     private var database: RowDatabase?
     private var young: [UInt16: [StoreKey: Young]] = [:]
     private let lock: LockFile?
     private let isBackup: Bool
 
-    /// Takes the folder and reads its journal.
+    /// Locks the folder and reads its journal.
     ///
     /// - Parameters:
-    ///   - folder: a gateway's `store.path`, or a backup.
-    ///   - isRestoring: the folder is marked, and that is as it should be.
-    /// - Throws: `.inUse`, and what says that this is no store of a format that this version reads.
+    ///   - folder: A gateway's `store.path`, or a backup.
+    ///   - isRestoring: Whether the mark of an unfinished copy is expected.
+    /// - Throws: `.inUse`, or an error if the folder is not a store of a readable format.
     package init(folder: String, isRestoring: Bool = false) throws(StoreError) {
         self.folder = folder
         isBackup = StoreBackup.isBackup(folder)
         if isBackup {
-            // It does not change, and its disk may not let it.
+            // A backup does not change, and its disk may be read-only.
             lock = nil
             do throws(StoreError) {
                 try StoreBackup(of: folder).verify(folder)
@@ -113,7 +110,7 @@ package final class StoreInspection {
 
     private func readJournal() throws(StoreError) {
         guard FileSystem.exists(folder + "/journal") else { return }
-        // Each segment says its own size.
+        // The segment size is not needed here: each header states it.
         let journal: Recovery
         do throws(JournalError) {
             journal = try Recovery(folder: SegmentFolder(path: folder + "/journal", isTrimmed: isBackup))
@@ -141,12 +138,12 @@ package final class StoreInspection {
 
     // MARK: Rows
 
-    /// The rows of a bucket, in no order.
+    /// Returns the rows of a bucket as a start would find them, in no order.
     ///
     /// - Parameters:
-    ///   - bucket: which.
-    ///   - tell: gets what cannot be read; the other rows come all the same.
-    /// - Returns: what a start would find.
+    ///   - bucket: The bucket's index.
+    ///   - tell: Called for each unreadable item. Readable rows are returned nevertheless.
+    /// - Returns: The rows with the journal's changes applied.
     package func rows(of bucket: UInt16, _ tell: (Damage) -> Void) -> [Row] {
         let young = young[bucket] ?? [:]
         var rows: [Row] = []

@@ -1,7 +1,7 @@
 internal import Glibc
 package import Platform
 
-/// A thread that can stand in an array until it is joined.
+/// A thread handle that can be stored in an array and joined once.
 package final class JoinableThread {
     private var thread: Thread?
 
@@ -15,13 +15,13 @@ package final class JoinableThread {
     }
 }
 
-/// The last words of a process that cannot go on.
+/// Output and exit of a process with a failed store.
 enum StandardError {
     static func write(_ text: String) {
-        // The process is about to end, and must end though nobody reads it.
+        // The write is bounded, because the process must exit even if stderr is blocked.
         _ = BoundedWriter.write(text, to: STDERR_FILENO, atMostMilliseconds: 1_000)
     }
 
-    /// Ends the process at once: destructors and other threads must not touch a store that has failed.
+    /// Exits immediately; destructors and other threads must not touch a failed store.
     static func exit(code: CInt) -> Never { _exit(code) }
 }

@@ -1,30 +1,29 @@
-// Young rows that are written once and hardly ever looked up: how messages ended, and which message a single push became.
-// There is one for each message that passes, so here a row costs one place at the end of a page and the head of its
-// bucket's chain: no hash table, no neighbours, no memory that has grown cold. A lookup follows its bucket's chain.
+// Young rows that are written once and rarely read: message outcomes, and the message ids of single pushes. Each message adds one
+// such row. A row therefore costs only one entry at the end of a page and an update of its bucket's chain head, without a hash
+// table. A lookup follows the bucket's chain.
 
 internal import Delivery
 internal import Wire
 
 extension StoreKey.Table {
-    /// Rows of these tables are in the log; the others, and requests, which each push looks up, are in the index.
+    /// Whether rows of the table are kept in the log; all other tables are kept in the index.
     var isLogged: Bool { self == .trace }
 }
 
-/// One row of the log.
 struct LoggedRow {
     var ownerHigh: UInt64
     var ownerLow: UInt64
     var ticket: UInt64
-    /// The number of the row before it in its bucket's chain, plus one; 0 ends the chain.
+    /// The number of the previous row in the bucket's chain, plus one; 0 ends the chain.
     var before: UInt64
     var block: UInt32
     var offset: UInt32
     var byteCount: UInt32
     var bucket: UInt16
-    /// `none` for a row that has left; the chain still leads through it.
+    /// The table, or `none` for a removed row, which stays in the chain.
     var table: UInt8
 
-    /// No table's raw value.
+    /// A value that is not the raw value of any table.
     static let none: UInt8 = 0
 
     var key: StoreKey {
@@ -32,22 +31,21 @@ struct LoggedRow {
     }
 }
 
-/// A shard's logged rows, by the numbers in which they came; numbers are never used again.
+/// A shard's logged rows, by insertion number; numbers are never reused.
 struct YoungLog: ~Copyable {
     private static let pageShift: UInt64 = 11
     private static let pageSize = 1 << 11
 
     private struct Page {
         var rows: UnsafeMutablePointer<LoggedRow>
-        /// Rows in it that have not left.
+        /// The number of rows in the page that were not removed.
         var liveCount: Int
     }
 
     private var pages: [Page] = []
     private var spare: UnsafeMutablePointer<LoggedRow>?
-    /// The first page's number.
     private var firstPage: UInt64 = 0
-    /// The next row's number, and the first that the spiller has not been given.
+    /// The next row's number, and the first number that was not yet given to the spiller.
     private var end: UInt64 = 0
     private var firstUncollected: UInt64 = 0
     /// The newest row of each bucket, plus one.
@@ -69,7 +67,7 @@ struct YoungLog: ~Copyable {
         pages[Int((number >> Self.pageShift) - firstPage)].rows + Int(number & UInt64(Self.pageSize - 1))
     }
 
-    /// Adds a row; of several with one key the newest is found.
+    /// Appends a row; a lookup finds the newest of several rows with one key.
     mutating func append(_ key: StoreKey, ticket: UInt64, at location: ValueLocation) {
         if end >> Self.pageShift == firstPage + UInt64(pages.count) {
             pages.append(Page(rows: spare ?? .allocate(capacity: Self.pageSize), liveCount: 0))
@@ -87,10 +85,10 @@ struct YoungLog: ~Copyable {
         count += 1
     }
 
-    /// The newest row of a key.
+    /// Returns the newest row of a key.
     func find(_ key: StoreKey) -> ValueLocation? {
         var next = heads[Int(key.bucket.index)]
-        // Rows that have left with their page end every chain that leads to them.
+        // A chain ends where its rows were freed with their page.
         while next > firstPage << Self.pageShift {
             let row = self[next - 1]
             if row.pointee.ownerLow == key.ownerLow, row.pointee.ownerHigh == key.ownerHigh,
@@ -104,7 +102,7 @@ struct YoungLog: ~Copyable {
         return nil
     }
 
-    /// Visits the rows of a table in a bucket, newest first.
+    /// Visits a bucket's rows of a table, newest first.
     func visit(_ table: StoreKey.Table, of bucket: Bucket, _ body: (StoreKey, ValueLocation) -> Void) {
         var next = heads[Int(bucket.index)]
         while next > firstPage << Self.pageShift {
@@ -119,14 +117,14 @@ struct YoungLog: ~Copyable {
         }
     }
 
-    /// The next row for the spiller, oldest first; `nil` when all up to `ticket` have been given.
+    /// Returns the next row for the spiller, oldest first; `nil` if all rows up to `ticket` were returned.
     mutating func collect(upTo ticket: UInt64) -> UInt64? {
         guard firstUncollected < end, self[firstUncollected].pointee.ticket <= ticket else { return nil }
         defer { firstUncollected += 1 }
         return firstUncollected
     }
 
-    /// Forgets a collected row; its place goes with its page.
+    /// Removes a collected row; its memory is freed with its page.
     mutating func remove(_ number: UInt64) {
         let row = self[number]
         precondition(number < firstUncollected && row.pointee.table != LoggedRow.none, "no such row to forget")

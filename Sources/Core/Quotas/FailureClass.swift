@@ -1,15 +1,15 @@
 package import Delivery
 
-/// Where on its way a message failed and why, in the classes of Getui's `failed_detail`.
+/// The stage and the reason of a failed message, in the classes of Getui's `failed_detail`.
 package struct FailureClass: Hashable, Comparable, Sendable {
-    /// From the request to something that can be delivered; from there to having been sent; from there to having
-    /// arrived.
+    /// The stage of delivery: from the request to a deliverable message (`ts`), until the message was sent (`rs`), until it
+    /// arrived (`sf`).
     package enum Stage: String, Sendable, CaseIterable { case ts, rs, sf }
 
     package var stage: Stage
-    /// True for the vendor's channel.
+    /// Whether the message used the vendor's channel.
     package var isVendor: Bool
-    /// Getui's number.
+    /// Getui's code.
     package var code: Int
 
     package init(stage: Stage, isVendor: Bool, code: Int) {
@@ -22,9 +22,9 @@ package struct FailureClass: Hashable, Comparable, Sendable {
         return left.code < right.code
     }
 
-    /// Sorts everything that did not arrive: expired, overflowed, and failed by its reason.
+    /// Counts the expired, overflowed and failed messages of a task by class.
     ///
-    /// What was collapsed, revoked or stopped was not wanted any more and is no failure.
+    /// Collapsed, revoked and stopped messages are not failures, because they were no longer wanted.
     package static func sort(_ totals: TaskTotals) -> [FailureClass: Int] {
         var sorted: [FailureClass: Int] = [:]
         func add(_ stage: Stage, isVendor: Bool, _ code: Int, _ count: Int) {

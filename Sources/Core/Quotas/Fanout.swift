@@ -6,7 +6,7 @@ package struct ListTarget: Sendable, Equatable {
     package var cid: DeviceID
     package var bucket: Bucket
     package var digest: UInt64
-    /// The tail of the msgId that a revoke withdraws there; 0 for an ordinary message.
+    /// The tail of the msgId that a revoke withdraws; 0 for an ordinary message.
     package var revokedDigest: UInt64 = 0
 
     package init(cid: DeviceID, bucket: Bucket, digest: UInt64) {
@@ -14,18 +14,20 @@ package struct ListTarget: Sendable, Equatable {
     }
 }
 
-/// One loop's part of a list: the content shared by all, and the devices that live there.
+/// One loop's part of a list: the shared content, and the devices of that loop.
 ///
-/// Immutable, so that it may cross to another loop as it is: nothing is copied for a device.
+/// It is immutable, so that it can be passed to another loop without copying anything per device.
 package final class Fanout: Sendable {
     package let task: TaskID
     package let app: AppKey
     package let createdAt: GatewayTime
     package let content: MessageContent
-    /// Bulk jobs lease after those of single pushes, and a missing token ends a message rather than the call.
+    /// Whether the list is a bulk push.
+    ///
+    /// Its jobs are leased after those of single pushes, and a missing token ends the message rather than the call.
     package let isBulk: Bool
     package let route: UInt64
-    /// Each with its place in the call.
+    /// The devices, each with its index in the call.
     package let targets: [(place: Int, target: ListTarget)]
 
     package init(
@@ -36,10 +38,10 @@ package final class Fanout: Sendable {
         (self.isBulk, self.route, self.targets) = (isBulk, route, targets)
     }
 
-    /// Calls `body` with each device's command; its pointers die when `body` returns.
+    /// Calls `body` with each device's command, whose pointers are valid only during the call.
     package func forEach(_ body: (PublishCommand) -> Void) { forEach(in: targets.indices, body) }
 
-    /// The same for some of its devices; `part` lies within `targets.indices`.
+    /// Calls `body` for some of the devices; `part` must be within `targets.indices`.
     package func forEach(in part: Range<Int>, _ body: (PublishCommand) -> Void) {
         for (place, target) in targets[part] {
             var address = MessageContent.Target(
@@ -53,7 +55,7 @@ package final class Fanout: Sendable {
     }
 }
 
-/// A list call on its way: deals devices to loops and gathers what became of them.
+/// A list call in progress: it distributes devices to loops and collects their outcomes.
 package struct ListRun {
     package private(set) var outcomes: [PublishOutcome?]
     package private(set) var missing: Int
@@ -63,7 +65,7 @@ package struct ListRun {
         missing = count
     }
 
-    /// One fan-out for each loop that has any of the devices: one message between loops for each.
+    /// Returns one fan-out for each loop with devices, so that each loop receives one message.
     package static func deal(
         _ targets: [ListTarget], task: TaskID, app: AppKey, createdAt: GatewayTime, content: MessageContent,
         isBulk: Bool, route: UInt64, loopCount: Int
@@ -80,7 +82,7 @@ package struct ListRun {
         }
     }
 
-    /// - Returns: true when this was the last one; a second answer for a place is passed over.
+    /// - Returns: Whether this was the last outcome. A second outcome for the same index is ignored.
     package mutating func take(_ place: Int, _ outcome: PublishOutcome) -> Bool {
         guard outcomes.indices.contains(place), outcomes[place] == nil else { return false }
         outcomes[place] = outcome

@@ -1,13 +1,14 @@
 package import Delivery
 package import Wire
 
-/// Lists on their way into one loop's shard: dealt in portions, as far as the store has room.
+/// Lists waiting for one loop's shard.
 ///
-/// The apps take turns.
-/// A whole list at once would encode megabytes before anybody looks at the store's bound; a list that the bound cuts in
-/// half would be refused for the rest of its devices, though a moment later there is room.
+/// They are published in portions while the store has space, round-robin over the apps.
+///
+/// A whole list at once would encode megabytes before the store's bound is checked. If the bound were reached in the middle of a
+/// list, its remaining devices would be refused, although there is space shortly afterwards.
 package struct FanoutQueue {
-    /// Some of one list's devices, to be published now.
+    /// Some of a list's devices, to be published now.
     package struct Portion {
         package let fanout: Fanout
         package let part: Range<Int>
@@ -15,7 +16,7 @@ package struct FanoutQueue {
         package func forEach(_ body: (PublishCommand) -> Void) { fanout.forEach(in: part, body) }
     }
 
-    /// Devices of one portion: the most that is encoded between two looks at the store's bound.
+    /// The number of devices in a portion; it limits the bytes encoded between two checks of the store's bound.
     package static let portionCount = 32
 
     private struct Entry {
@@ -24,11 +25,11 @@ package struct FanoutQueue {
         let deadline: UInt64
     }
 
-    /// One app's lists, which take turns among themselves.
+    /// One app's lists, served round-robin.
     private struct AppLists {
         let app: AppKey
         private var entries: [Entry] = []
-        /// Those before it are gone: taking one moves the others only now and then.
+        /// The index of the first remaining entry; removing entries in batches avoids moving the array for each one.
         private var head = 0
         var targetCount = 0
 
@@ -56,21 +57,21 @@ package struct FanoutQueue {
         }
     }
 
-    /// Of the devices that may wait, an app has at most this part.
+    /// The divisor of the device limit that gives one app's maximum.
     package static let sharesOfLimit = 4
 
     private let targetLimit: Int
-    /// Apps with lists that wait, in the order of their turns.
+    /// Apps with queued lists, in the order of their turns.
     private var queues: [AppLists] = []
-    /// Devices that still wait.
+    /// The number of queued devices.
     package private(set) var targetCount = 0
 
-    /// - Parameter targetLimit: devices that may wait; each costs about a hundred bytes. One list is always taken.
+    /// - Parameter targetLimit: The maximum of queued devices, at about a hundred bytes each. The first list is always accepted.
     package init(targetLimit: Int) { self.targetLimit = targetLimit }
 
     package var isEmpty: Bool { queues.isEmpty }
 
-    /// Lets a list wait for its portions until `deadline`; false when too many devices wait, of its app or of all.
+    /// Queues a list until `deadline`; returns false if the app or all apps together have too many queued devices.
     package mutating func append(_ fanout: Fanout, deadline: UInt64) -> Bool {
         let count = fanout.targets.count
         let place = queues.firstIndex { $0.app == fanout.app }
@@ -87,8 +88,9 @@ package struct FanoutQueue {
         return true
     }
 
-    /// The next portion of the first app that `mayTake` lets: the app stands behind the others from then on, and what is
-    /// left of the list behind the app's other lists.
+    /// Returns the next portion of the first app that `mayTake` accepts.
+    ///
+    /// The app then moves to the end of the queue, and the rest of its list moves behind its other lists.
     package mutating func popPortion(where mayTake: (AppKey) -> Bool = { _ in true }) -> Portion? {
         guard let place = queues.firstIndex(where: { mayTake($0.app) }) else { return nil }
         var queue = queues.remove(at: place)
@@ -102,7 +104,7 @@ package struct FanoutQueue {
         return Portion(fanout: entry.fanout, part: part)
     }
 
-    /// Takes out what has waited until its deadline.
+    /// Removes lists whose deadline has passed, and returns their remaining devices.
     package mutating func popOverdue(now: UInt64) -> [Portion] {
         var overdue: [Portion] = []
         for place in queues.indices {

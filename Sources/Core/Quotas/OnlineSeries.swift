@@ -1,6 +1,6 @@
 package import Delivery
 
-/// How many devices of one app were connected, a point each ten minutes, for a day.
+/// The number of connected devices of one app over a day, with a point every ten minutes.
 package struct OnlineSeries: Sendable, Equatable {
     package static let step: Int64 = 600_000
     package static let pointCount = 144
@@ -8,12 +8,12 @@ package struct OnlineSeries: Sendable, Equatable {
     package private(set) var points: [(time: GatewayTime, count: Int)] = []
     package init() {}
 
-    /// The time of the point that `now` belongs to.
+    /// Returns the time of the point to which `now` belongs.
     package static func place(_ now: GatewayTime) -> GatewayTime { now / step * step }
 
-    /// Adds or replaces a point; points older than a day leave.
+    /// Adds or replaces a point, and removes points older than a day.
     ///
-    /// - Returns: the times of those that left.
+    /// - Returns: The times of the removed points.
     package mutating func note(_ count: Int, at time: GatewayTime) -> [GatewayTime] {
         points.removeAll { $0.time == time }
         let place = points.firstIndex { $0.time > time } ?? points.count
@@ -24,7 +24,7 @@ package struct OnlineSeries: Sendable, Equatable {
         return left
     }
 
-    /// Forgets points of more than a day ago, whose app may have none that follow; returns their times.
+    /// Removes points older than a day even if no new point follows; returns their times.
     package mutating func takeOld(now: GatewayTime) -> [GatewayTime] {
         let oldest = Self.place(now) - Self.step * Int64(Self.pointCount)
         let left = points.filter { $0.time <= oldest }.map(\.time)

@@ -1,27 +1,28 @@
-// What an app has queued at all gateways of a cluster, as each of them learns it some times a second.
+// The queued messages of apps over all gateways of a cluster, exchanged several times a second.
 
 internal import Delivery
 package import Wire
 
-/// What an app has accepted and not ended in the parts of one gateway, or of several.
+/// The holdings of an app: messages accepted and not ended, in the partitions of one or several gateways.
 ///
-/// A part without bucket 0 counts less what was accepted before yesterday, so one gateway's number may be negative; the sum of all is right.
+/// A partition without bucket 0 does not count messages accepted before yesterday, so one gateway's number may be negative. The
+/// sum of all gateways is correct.
 package struct AppQueue: Sendable, Equatable, Codable {
     package var app: AppKey
     package var count: Int
-    /// Bytes that these messages count.
+    /// The bytes of these messages.
     package var bytes: Int
-    /// Bytes that the app has on disk besides (`RetainedBytes`).
+    /// The app's other bytes on disk (`RetainedBytes`).
     package var retainedBytes: Int
     package init(app: AppKey, count: Int, bytes: Int = 0, retainedBytes: Int = 0) {
         (self.app, self.count, self.bytes, self.retainedBytes) = (app, count, bytes, retainedBytes)
     }
 
-    /// Numbers of many gateways can be added up, whichever gateway sent them.
+    /// Whether the numbers of many gateways can be added safely, whichever gateway sent them.
     package var isSound: Bool {
         Self.bounds ~= count && Self.bounds ~= bytes && Self.bounds ~= retainedBytes
     }
-    /// The nearest one that is sound.
+    /// The nearest value in the valid range.
     fileprivate var bounded: AppQueue {
         AppQueue(
             app: app, count: Self.bounded(count), bytes: Self.bounded(bytes),
@@ -37,41 +38,44 @@ package struct AppQueue: Sendable, Equatable, Codable {
     }
 }
 
-/// What the owner of part 0 knows of all gateways' queues.
+/// The holdings of all gateways, on the owner of partition 0.
 package struct QueueLedger: Sendable {
     private struct Told: Sendable {
         var queues: [AppKey: AppQueue]
         var at: Int64
     }
 
-    /// One that is silent for so long has left: its parts are at others, who tell of them.
+    /// The time without a report after which a gateway is removed; its partitions are then reported by others.
     package static let silenceMilliseconds: Int64 = 5_000
-    /// How often each tells: what another knows of it is twice as old at most, and the way.
+    /// The interval of reports; a gateway's knowledge is at most twice as old, plus the network delay.
     package static let exchangeMilliseconds: UInt64 = 250
-    /// After which all that there are have told a gateway that counts anew: some of them are on the way to it with the last question.
+    /// The time after which every gateway has reported to a new ledger, including those that were still sending to the previous
+    /// one.
     package static let beginMilliseconds: Int64 = 1_000
-    /// Apps that one gateway tells of, at most.
+    /// The maximum number of apps in one report.
     package static let appLimit = 4_096
-    /// Gateways that are counted, at most: as many as a cluster has numbers for (`NodeID.range`).
+    /// The maximum number of counted gateways, which is the number of node numbers (`NodeID.range`).
     package static let gatewayLimit = 1_023
 
     private var gateways: [Int: Told] = [:]
-    /// When the first of these told.
+    /// The time of the first report.
     private var beganAt: Int64 = 0
 
     package init() {}
 
-    /// Takes what a gateway has, and answers what the others have of the same apps.
+    /// Stores a gateway's holdings, and returns the holdings of all others for the same apps.
     ///
-    /// A gateway beyond `gatewayLimit` gets its answer and is not counted.
+    /// A gateway beyond `gatewayLimit` gets a reply, but is not counted.
     ///
-    /// - Returns: `nil` while gateways may not have told yet: a sum without them would let the asker pass the quota by all that they have.
+    /// - Returns: The sums; `nil` while some gateways may not have reported yet. A sum without them would let the caller exceed
+    ///   the quota by their holdings.
     package mutating func take(_ queues: [AppQueue], of node: Int, now: Int64) -> [AppQueue]? {
         gateways = gateways.filter { now - $0.value.at < Self.silenceMilliseconds }
         if gateways.isEmpty { beganAt = now }
         gateways[node] = nil
         let answer = queues.map { queue -> AppQueue in
-            // Each number is bounded, and so are the gateways: the sum fits. Who asks refuses one that is not sound.
+            // The numbers and the gateways are bounded, so the sum cannot overflow. The receiver rejects values that are not
+            // sound.
             var sum = AppQueue(app: queue.app, count: 0)
             for told in gateways.values { if let queue = told.queues[queue.app] { sum += queue } }
             return sum.bounded

@@ -1,27 +1,27 @@
-// What an app may have and do in all, beside its rates by the minute and by the day: so that one app does not crowd out others.
+// The quotas of apps: limits of holdings and of rates per second, which keep one app from displacing others.
 
 internal import Delivery
 package import Wire
 
-/// What is bound.
+/// A quota of an app.
 ///
-/// A case's name is its key in the configuration and on the page of an app, and what refusals and metrics name. A new one is a line here,
-/// and what the compiler then asks for: what it counts.
+/// A case's name is its key in the configuration, on an app's page, in refusals and in metrics. A new case also needs the code
+/// that counts it; the compiler reports the places.
 package enum Quota: Int, Sendable, CaseIterable {
-    /// Devices connected at once.
+    /// Concurrently connected devices.
     case devices
-    /// Messages that calls and frames ask for, one for each device named, whether or not they are accepted.
+    /// Messages requested by calls and frames, one for each named device, whether or not they are accepted.
     case publishesPerSecond
-    /// Bodies of these calls.
+    /// The bytes of these calls' bodies.
     case requestBytesPerSecond
-    /// Messages that are accepted and have not ended.
+    /// Messages that are accepted and not ended.
     case queuedMessages
-    /// Their bytes, as they count in their devices' queues.
+    /// Their bytes, as counted in the device queues.
     case queuedBytes
-    /// These bytes, and what the app has on disk besides (`RetainedBytes`).
+    /// `queuedBytes`, plus the app's other bytes on disk (`RetainedBytes`).
     case storedBytes
 
-    /// A rate is used up in a moment and there again in the next; the others are numbers of what there is.
+    /// Whether the quota limits a rate per second; all other quotas limit a current amount.
     package var isRate: Bool {
         switch self {
         case .publishesPerSecond, .requestBytesPerSecond: true
@@ -29,7 +29,9 @@ package enum Quota: Int, Sendable, CaseIterable {
         }
     }
 
-    /// What the app has in the store: all gateways of a cluster count together, and no gateway has a share (`QueueLedger`).
+    /// Whether the quota limits the app's data in the store.
+    ///
+    /// Such a quota counts all gateways together and is not split into shares (`QueueLedger`).
     package var isOfStore: Bool {
         switch self {
         case .queuedMessages, .queuedBytes, .storedBytes: true
@@ -37,25 +39,27 @@ package enum Quota: Int, Sendable, CaseIterable {
         }
     }
 
-    /// The largest bound that the configuration takes.
+    /// The maximum configurable value.
     package var largest: Int64 {
         switch self {
         case .devices, .publishesPerSecond, .requestBytesPerSecond, .queuedMessages: 1_000_000_000
-        // Half of what the rows of counts can tell, so that what passes the bound for a moment does not wrap.
+        // Half of the range of a counter row, so that an overrun does not wrap.
         case .queuedBytes: 64 << 30
-        // A sixteenth of what gateways tell each other at most.
+        // A sixteenth of the maximum that gateways report to each other.
         case .storedBytes: 16 << 40
         }
     }
 
-    /// After how long a caller looks again whether there is room, in seconds: queues may be empty in a moment, a day's rows are not.
+    /// The retry delay in seconds after a refusal.
+    ///
+    /// Queues may drain quickly; stored rows take longer.
     fileprivate var roomSeconds: Int { self == .storedBytes ? 60 : 5 }
 
     package var key: String { Self.keys[rawValue] }
     private static let keys = allCases.map { String(describing: $0) }
 }
 
-/// An app's bounds; 0: none.
+/// An app's quotas; 0 means no limit.
 package struct AppQuotas: Sendable, Equatable {
     private var limits = Array(repeating: 0, count: Quota.allCases.count)
 
@@ -67,42 +71,41 @@ package struct AppQuotas: Sendable, Equatable {
     }
 
     package var isEmpty: Bool { limits.allSatisfy { $0 == 0 } }
-    /// Some bound is on what the shards have.
+    /// Whether some quota limits an amount that the shards hold.
     package var boundsHoldings: Bool { Quota.allCases.contains { !$0.isRate && self[$0] > 0 } }
-    /// Some bound is on what all gateways have together.
+    /// Whether some quota limits an amount that all gateways count together.
     package var boundsStore: Bool { Quota.allCases.contains { $0.isOfStore && self[$0] > 0 } }
 }
 
-/// Which bound refused a call, and when to come again.
+/// The quota that refused a call, and the retry delay.
 package struct QuotaRefusal: Error, Sendable, Equatable {
     package var quota: Quota
     package var retryAfterSeconds: Int
-    /// What this gateway of several may grant; `nil`: all of it.
+    /// This gateway's share of the quota; `nil` if the quota is not split.
     package var share: Int?
     package init(quota: Quota, retryAfterSeconds: Int, share: Int? = nil) {
         (self.quota, self.retryAfterSeconds, self.share) = (quota, retryAfterSeconds, share)
     }
 
-    /// For a person.
+    /// The message for the caller.
     package var reason: String {
         let part = share.map { " at this gateway, whose share is \($0)" } ?? ""
         return "the app's quota \(quota.key) is used up\(part), retry in \(retryAfterSeconds) s"
     }
 }
 
-/// One bound of an app, and how much of it is used.
+/// One quota of an app, and its use.
 package struct QuotaUse: Sendable, Equatable {
     package var quota: Quota
     package var limit: Int
-    /// What this gateway of several may grant; `nil`: all of it.
+    /// This gateway's share of the quota; `nil` if the quota is not split.
     package var share: Int?
-    /// Of a rate: in the last whole second.
+    /// The used amount; for a rate: the amount in the last full second.
     package var used: Int
-    /// Refusals since the start.
     package var refused: Int
 }
 
-/// What a part has of an app.
+/// The holdings of an app in one partition.
 package struct QuotaHolding: Sendable, Equatable {
     package var devices: Int
     package var queued: Int
@@ -122,24 +125,28 @@ package struct QuotaHolding: Sendable, Equatable {
     }
 }
 
-/// What the apps with quotas have and do, as one gateway knows it.
+/// The quota use of apps, as one gateway knows it.
 ///
-/// **Rates** are exact over all loops, with a second's worth at once; the last call of a second may ask for more than is left, and the
-/// app pays for it before its next one, for a minute at most. A bound that changes prices anew what is not paid. **Numbers of what
-/// there is** come from the parts, which tell theirs every 50 ms: so a gateway passes such a bound by what all parts accept in that
-/// time. A device is asked about when its Hello comes and again before its Welcome, when the Hellos before it have been settled. Of several gateways each grants an even share, of devices somewhat more, since a
-/// device belongs to one part. What all have queued each learns some times a second (`QueueLedger`), and passes that bound by what all accept until then.
+/// **Rates** are exact over all loops, with a burst of one second's worth. The last call of a second may take more than what is
+/// left. The app then pays the debt before its next call, for one minute at most. A changed limit reprices the debt.
+///
+/// **Amounts** come from the partitions, which report them every 50 ms. A gateway can exceed such a quota by what all partitions
+/// accept in that time. A device is checked at its Hello, and again before its Welcome, after earlier Hellos are settled.
+///
+/// In a cluster each gateway grants an even share. The share of devices is slightly larger, because a device belongs to one
+/// partition. Queued amounts of all gateways are exchanged several times a second (`QueueLedger`). That quota can be exceeded by
+/// what all gateways accept in between.
 package struct QuotaAccounting: Sendable {
-    /// What one app has used; changed where it lies, since each publish of the app counts here.
+    /// The use of one app; it is modified in place, because each publish of the app updates it.
     private struct Use: Sendable {
         struct Tally: Sendable {
-            /// When what was granted is paid for, in nanoseconds of the caller's clock, and the rate that it is paid at.
+            /// The time in nanoseconds at which the granted amount is paid, and the rate at which it is paid.
             var paidAt: Int64 = 0
             var paidWith = 0
-            /// What was granted in this second, and in the one before.
+            /// The granted amount in this second, and in the previous one.
             var granted = 0
             var before = 0
-            /// Refusals since the start, and how many of them were reported.
+            /// The number of refusals since the start, and the number already reported.
             var refused = 0
             var told = 0
         }
@@ -162,7 +169,7 @@ package struct QuotaAccounting: Sendable {
             second = now / 1_000
         }
 
-        /// Prices what is not paid at this rate; says how far ahead of now that is.
+        /// Reprices the debt at this rate; returns its length in nanoseconds.
         mutating func price(_ quota: Quota, at rate: Int, now: Int64) -> Int64 {
             let began = now * 1_000_000
             let (old, paidAt) = (self[quota].paidWith, self[quota].paidAt)
@@ -175,20 +182,20 @@ package struct QuotaAccounting: Sendable {
         }
 
         mutating func grant(_ quota: Quota, _ amount: Int, at rate: Int, now: Int64) {
-            // No call asks for so much that the product would not fit.
+            // The bound prevents an overflow of the product.
             let price = QuotaAccounting.second * Int64(min(amount, 1 << 32)) / Int64(rate)
             let began = now * 1_000_000
             self[quota].paidAt = min(max(self[quota].paidAt, began) + price, began + QuotaAccounting.longestDebt)
             self[quota].granted += amount
         }
 
-        /// Counts amounts of two rates, of which 0 is no bound; or says which of them is used up, and for how many seconds.
+        /// Counts the amounts of two rates (0 means no limit), or returns the exhausted quota and the wait in seconds.
         mutating func take(
             _ first: (quota: Quota, amount: Int, rate: Int), _ second: (quota: Quota, amount: Int, rate: Int),
             now: Int64
         ) -> (Quota, Int)? {
             turn(to: now)
-            // Until less than a second's worth is unpaid of either: the caller is told of the longer wait.
+            // A call is granted if both debts are below one second. A refusal returns the longer wait.
             let one = first.rate > 0 ? wait(first.quota, at: first.rate, now: now) : 0
             let other = second.rate > 0 ? wait(second.quota, at: second.rate, now: now) : 0
             if max(one, other) > 0 {
@@ -201,40 +208,40 @@ package struct QuotaAccounting: Sendable {
             return nil
         }
 
-        /// For how many whole seconds the caller waits; 0: not at all.
+        /// Returns the wait in whole seconds; 0 if the call can proceed.
         private mutating func wait(_ quota: Quota, at rate: Int, now: Int64) -> Int {
             Int(max(0, price(quota, at: rate, now: now)) / QuotaAccounting.second)
         }
     }
 
     private static let second: Int64 = 1_000_000_000
-    /// So long at most an app pays for one call.
+    /// The maximum debt of an app.
     private static let longestDebt = 60 * second
 
     private var uses: [AppKey: Use] = [:]
-    /// What each part has.
+    /// The holdings of each partition.
     private var holdings: [Int: [AppKey: QuotaHolding]] = [:]
-    /// Their sums: each publish looks at them.
+    /// The sums of `holdings`, kept because each publish reads them.
     private var totals: [AppKey: QuotaHolding] = [:]
-    /// The gateways that share the bounds, this one included.
+    /// The number of gateways that share the quotas, including this one.
     package var gatewayCount = 1
-    /// Of several gateways: what the others have queued; nothing of an app that no answer was about.
+    /// The queued amounts of the other gateways; an app without a reply has no entry.
     private var queuedElsewhere: [AppKey: AppQueue] = [:]
-    /// When that was told, in milliseconds of the caller's clock.
+    /// The time of the last reply, in milliseconds of the caller's clock.
     private var heardAt: Int64 = 0
-    /// Parts whose loops tell theirs here.
+    /// Partitions whose loops report to this gateway.
     private var partsHere: Set<Int> = []
-    /// Answers until one holds: after a move a part may stand in the last answer and here, or in neither.
+    /// The number of replies to wait for until one is valid; after a move a partition may be counted by two gateways or by none.
     private var awaitedAnswers = 0
 
     package init() {}
 
-    /// What this gateway grants of a bound.
+    /// Returns the part of a quota that this gateway grants.
     private func share(_ quota: Quota, of quotas: AppQuotas) -> Int {
         let limit = quotas[quota]
         guard gatewayCount > 1, !quota.isOfStore else { return limit }
         let share = (limit + gatewayCount - 1) / gatewayCount
-        // Devices are where their parts are, and no gateway can take them for another.
+        // Devices are bound to their partitions, so no gateway can accept a device of another one.
         return quota == .devices ? min(limit, share + max(4, share / 4)) : share
     }
 
@@ -243,24 +250,24 @@ package struct QuotaAccounting: Sendable {
     }
 
     private func devices(of app: AppKey) -> Int { totals[app]?.devices ?? 0 }
-    /// Below 0 where other gateways' parts count what this one's have ended.
+    /// The holdings on this gateway; negative if its partitions ended messages that other partitions count.
     private func here(_ app: AppKey) -> AppQueue {
         let holding = totals[app] ?? .none
         return AppQueue(
             app: app, count: holding.queued, bytes: holding.queuedBytes, retainedBytes: holding.retainedBytes)
     }
-    /// What the other gateways have, if there are any; `nil`: nothing is known of it.
+    /// The other gateways' holdings; zero without other gateways, `nil` if unknown.
     private func lastWord(of app: AppKey, now: Int64) -> AppQueue? {
         guard gatewayCount > 1 else { return AppQueue(app: app, count: 0) }
         guard awaitedAnswers == 0 else { return nil }
-        // A word that nobody renews would refuse an app for ever whose queues are empty by now.
+        // Ignore a stale reply: it would refuse the app permanently although its queues may have drained.
         return now - heardAt < QueueLedger.silenceMilliseconds ? queuedElsewhere[app] : nil
     }
-    /// How much of such a quota all gateways use; `nil`: not known, or not what the gateway that adds up counts.
+    /// Returns the amount that all gateways use; `nil` if unknown, or if the quota is not counted by the ledger.
     private func used(_ quota: Quota, of app: AppKey, now: Int64) -> Int? {
         guard let elsewhere = lastWord(of: app, now: now) else { return nil }
         let here = here(app)
-        // A part may have ended what another had accepted before a restart.
+        // A partition may have ended messages that another one accepted before a restart.
         let queuedBytes = max(0, here.bytes + elsewhere.bytes)
         switch quota {
         case .queuedMessages: return max(0, here.count + elsewhere.count)
@@ -269,7 +276,7 @@ package struct QuotaAccounting: Sendable {
         case .devices, .publishesPerSecond, .requestBytesPerSecond: return nil
         }
     }
-    /// The same as far as it is known: without the others' word what is here.
+    /// Returns the amount for display; without a valid reply only this gateway's holdings count.
     private func shownUse(_ quota: Quota, of app: AppKey, now: Int64) -> Int {
         if let used = used(quota, of: app, now: now) { return used }
         let here = here(app)
@@ -277,17 +284,17 @@ package struct QuotaAccounting: Sendable {
         return max(0, here.bytes) + (quota == .storedBytes ? max(0, here.retainedBytes) : 0)
     }
 
-    /// What this gateway has of these apps, for the one that adds up.
+    /// Returns this gateway's holdings of the apps, for the report to the ledger.
     package func queues(of apps: [AppKey]) -> [AppQueue] { apps.map(here) }
 
-    /// What the other gateways have; it holds for `QueueLedger.silenceMilliseconds`.
+    /// Stores the other gateways' holdings; they are valid for `QueueLedger.silenceMilliseconds`.
     package mutating func hear(_ elsewhere: [AppQueue], now: Int64) {
         queuedElsewhere = Dictionary(elsewhere.map { ($0.app, $0) }) { $1 }
         heardAt = now
         awaitedAnswers = max(0, awaitedAnswers - 1)
     }
 
-    /// Forgets every other app: one that is made anew under its name begins anew.
+    /// Removes all other apps, so that an app created again under an old name starts at zero.
     package mutating func keep(where isKnown: (AppKey) -> Bool) {
         uses = uses.filter { isKnown($0.key) }
         totals = totals.filter { isKnown($0.key) || $0.value != .none }
@@ -295,9 +302,11 @@ package struct QuotaAccounting: Sendable {
 
     // MARK: Calls
 
-    /// Counts a call that asks for `publishes` messages, unless a bound is used up; then nothing of it is counted.
+    /// Counts a call that requests `publishes` messages, unless a quota is exhausted.
     ///
-    /// The time is in milliseconds of one clock.
+    /// A refused call is not counted.
+    ///
+    /// `now` is in milliseconds of a monotonic clock.
     package mutating func take(
         app: AppKey, publishes: Int, byteCount: Int, quotas: AppQuotas, now: Int64
     ) -> QuotaRefusal? {
@@ -312,23 +321,23 @@ package struct QuotaAccounting: Sendable {
         }
     }
 
-    /// Whether the app has as much in the store as it may; also for a broadcast, which no other bound refuses.
+    /// Refuses a call if a store quota is exhausted; broadcasts are checked by these quotas only.
     package mutating func storeRefusal(app: AppKey, quotas: AppQuotas, now: Int64) -> QuotaRefusal? {
         for quota in Self.quotasOfStore {
             if let refusal = refusal(quota, of: app, quotas, now: now) { return refusal }
         }
         return nil
     }
-    /// In the order in which they refuse: who has several used up is told of the longest wait.
+    /// The quotas in the order of their checks: the one with the longest retry delay first.
     private static let quotasOfStore = Quota.allCases.filter(\.isOfStore).sorted { $0.roomSeconds > $1.roomSeconds }
 
-    /// Whether a device may register that the app does not have yet: one more row that stays.
+    /// Refuses the registration of a new device, which would add a permanent row, if `storedBytes` is exhausted.
     package mutating func registrationRefusal(app: AppKey, quotas: AppQuotas, now: Int64) -> QuotaRefusal? {
         refusal(.storedBytes, of: app, quotas, now: now)
     }
 
     private mutating func refusal(_ quota: Quota, of app: AppKey, _ quotas: AppQuotas, now: Int64) -> QuotaRefusal? {
-        // Without word from the others nothing is known of what there is.
+        // Without a valid reply the total is unknown, so nothing is refused.
         guard quotas[quota] > 0, let used = used(quota, of: app, now: now), used >= quotas[quota] else { return nil }
         uses[app, default: Use()][quota].refused += 1
         return QuotaRefusal(quota: quota, retryAfterSeconds: quota.roomSeconds)
@@ -336,7 +345,7 @@ package struct QuotaAccounting: Sendable {
 
     // MARK: What there is
 
-    /// What a part has now of all apps whose holdings are bound.
+    /// Stores a partition's current holdings of all apps with amount quotas.
     package mutating func note(part: Int, _ holdings: [AppKey: QuotaHolding]) {
         if partsHere.insert(part).inserted { awaitedAnswers = Self.answersAfterMove }
         remove(part)
@@ -344,13 +353,13 @@ package struct QuotaAccounting: Sendable {
         self.holdings[part] = holdings
     }
 
-    /// A part is another gateway's now.
+    /// Removes a partition that moved to another gateway.
     package mutating func forget(part: Int) {
         if partsHere.remove(part) != nil { awaitedAnswers = Self.answersAfterMove }
         remove(part)
     }
 
-    /// The first answer may have what its gateway told last before the move, the second has not.
+    /// The first reply may still include the previous owner's last report; the second one does not.
     private static let answersAfterMove = 2
 
     private mutating func remove(_ part: Int) {
@@ -359,14 +368,14 @@ package struct QuotaAccounting: Sendable {
         }
     }
 
-    /// What a part has connected of an app's by now.
+    /// Updates the number of an app's devices that a partition has connected.
     private mutating func note(part: Int, app: AppKey, connected: Int) {
         let change = connected - (holdings[part]?[app]?.devices ?? 0)
         holdings[part, default: [:]][app, default: .none].devices = connected
         totals[app, default: .none].devices += change
     }
 
-    /// Whether one more device of a part may be welcomed, which has `connected` of the app's.
+    /// Returns whether one more device may be welcomed; `connected` is the partition's current count for the app.
     package mutating func admitsDevice(app: AppKey, part: Int, connected: Int, quotas: AppQuotas) -> Bool {
         guard quotas[.devices] > 0 else { return true }
         note(part: part, app: app, connected: connected)
@@ -375,9 +384,9 @@ package struct QuotaAccounting: Sendable {
         return false
     }
 
-    /// Whether the devices that a part has connected by now are more than may be: others were let in while their Hellos waited.
+    /// Returns whether a partition's device exceeds the quota because other devices were admitted while its Hello was pending.
     ///
-    /// The one that is too many counts no longer: another part's device may have its place.
+    /// The surplus device is no longer counted, so that another partition's device may take its place.
     package mutating func hasSurplusDevice(app: AppKey, part: Int, connected: Int, quotas: AppQuotas) -> Bool {
         guard quotas[.devices] > 0 else { return false }
         note(part: part, app: app, connected: connected)
@@ -389,7 +398,7 @@ package struct QuotaAccounting: Sendable {
 
     // MARK: Figures
 
-    /// Every bound of an app, in order.
+    /// Returns the use of every quota of an app.
     package func usage(of app: AppKey, quotas: AppQuotas, now: Int64) -> [QuotaUse] {
         var use = uses[app] ?? Use()
         use.turn(to: now)
@@ -406,7 +415,7 @@ package struct QuotaAccounting: Sendable {
         }
     }
 
-    /// What was refused since the last call.
+    /// Returns the refusals since the last call.
     package mutating func takeReport() -> [(app: AppKey, quota: Quota, count: Int)] {
         var report: [(app: AppKey, quota: Quota, count: Int)] = []
         for (app, use) in uses {

@@ -1,24 +1,24 @@
-// How often an app may call: counted by the minute and by the day, in UTC.
+// Rate limits of apps, by UTC minute and UTC day.
 
 package import Delivery
 package import Wire
 
-/// What is counted for itself.
+/// A kind of call with a separate count.
 package enum RateKind: Int, CaseIterable, Sendable, Codable {
     /// Authentications, and calls of any kind.
     case authentication = 0, call
-    /// List messages made and calls of `push/list/alias`.
+    /// Created list messages, and calls of `push/list/alias`.
     case list
-    /// Broadcasts to all, and to tags.
+    /// Broadcasts to all devices, and to tags.
     case broadcast, tagBroadcast
     /// Broadcasts to one tag.
     case fastTagBroadcast
-    /// Calls of `receipt`, which devices make.
+    /// Calls of `receipt`, made by devices.
     case receipt
-    /// Calls that give tags to many devices or take them away, and calls that ask for a device's tags.
+    /// Calls that add or remove tags of many devices, and queries of a device's tags.
     case tagChange, tagQuery
 
-    /// Bounded by the day, too, so the day's count must survive a restart.
+    /// Whether a daily limit exists, so that the day's count must survive a restart.
     var isBoundedByDay: Bool {
         switch self {
         case .authentication, .call, .receipt: false
@@ -26,26 +26,26 @@ package enum RateKind: Int, CaseIterable, Sendable, Codable {
         }
     }
 
-    /// The kind whose bound it counts against.
+    /// The kind whose limit applies to this kind.
     var counted: RateKind { self == .tagBroadcast ? .broadcast : self }
 }
 
-/// An app's bounds; 0: none.
+/// An app's limits; 0 means no limit.
 package struct RateLimits: Sendable, Equatable {
-    /// Getui allows 100; its PHP SDK authenticates with every request, so ours is far higher.
+    /// The default is far above Getui's 100, because Getui's PHP SDK authenticates with every request.
     package var authenticationsPerMinute = 60_000
     package var callsPerMinute = 0
-    /// An alert to a million devices brings a million receipts within a few minutes.
+    /// An alert to a million devices causes a million receipts within a few minutes.
     package var receiptsPerMinute = 600_000
-    /// Those from one network address: a tenth, so that no one address uses up what all devices have.
+    /// The limit of one network address: a tenth, so that one address cannot use up the limit of all devices.
     package var receiptsPerMinuteOfNetwork = 60_000
-    /// Getui's.
+    /// Getui's value.
     package var listsPerDay = 2_000_000
     package var listsPerMinute = 0
-    /// Getui's, for `push/all` and `push/tag` together.
+    /// Getui's values, for `push/all` and `push/tag` together.
     package var broadcastsPerMinute = 5
     package var broadcastsPerDay = 100
-    /// For `push/fast_custom_tag` by itself; Getui names codes, but no numbers.
+    /// The limits of `push/fast_custom_tag`; getui documents error codes for them, but no values.
     package var fastTagBroadcastsPerMinute = 5
     package var fastTagBroadcastsPerDay = 100
     package init() {}
@@ -58,7 +58,7 @@ package struct RateLimits: Sendable, Equatable {
         case .broadcast, .tagBroadcast: broadcastsPerMinute
         case .fastTagBroadcast: fastTagBroadcastsPerMinute
         case .receipt: receiptsPerMinute
-        // The operator's limits, the same for all apps.
+        // These limits are set by the operator for all apps.
         case .tagChange, .tagQuery: 0
         }
     }
@@ -73,7 +73,7 @@ package struct RateLimits: Sendable, Equatable {
     }
 }
 
-/// What one kind of call of one app is held to; 0: no bound.
+/// The limits of one kind of call of one app; 0 means no limit.
 package struct RateBound: Sendable, Equatable {
     package var perMinute: Int
     package var perDay: Int
@@ -84,40 +84,41 @@ extension RateLimits {
     package func bound(_ kind: RateKind) -> RateBound { RateBound(perMinute: perMinute(kind), perDay: perDay(kind)) }
 }
 
-/// What every app has used, as one gateway knows it.
+/// The rate limit counts of every app, as one gateway knows them.
 ///
-/// A gateway alone counts exactly. Of several, each counts its own uses and tells the *counter* of them (`RateLedger`, at the
-/// owner of part 0). The counter tells what all have used. Between two such exchanges a gateway grants no more than its share
-/// of what the counter had left. So no call waits for the counter, and all gateways together pass a bound by the shares that
-/// were out when it was reached. An exchange is due after half a share, and at a use a second after the last.
+/// A single gateway counts exactly. In a cluster, each gateway counts its own uses and reports them to the *counter*
+/// (`RateLedger`, on the owner of partition 0). The counter replies with the uses of all gateways. Between two exchanges a
+/// gateway grants at most its share of the remaining uses. No call waits for the counter. All gateways together can exceed a
+/// limit by the shares outstanding when it was reached. An exchange is due after half a share, or at a use one second after the
+/// last exchange.
 package struct RateLimiter: Sendable {
     package enum Verdict: Sendable, Equatable { case granted, minuteExceeded, dayExceeded }
 
-    /// The least share of a gateway that reaches the counter: a caller with a small bound is not refused early.
+    /// The minimum share of a gateway that reaches the counter, so that a small limit is not refused early.
     package static let leastShare = 4
-    /// How old the counter's word may be when a use is granted, without an exchange.
+    /// The age of the last exchange after which a granted use requests another one.
     package static let exchangeMilliseconds: Int64 = 1_000
-    /// Entries of one exchange; the rest comes with the next.
+    /// The maximum number of entries per exchange; the remaining ones follow with the next exchange.
     package static let exchangeLimit = 4_096
 
-    /// The uses of one minute, or one day.
+    /// The uses of one minute or one day.
     private struct Span: Sendable {
-        /// Which one.
+        /// The number of the minute or day since 1970.
         var number: Int64 = 0
-        /// What all gateways had used, as the counter told.
+        /// The uses of all gateways, by the counter's last reply.
         var told = 0
-        /// What this gateway has used since; `sent` of it is on its way to the counter.
+        /// The uses of this gateway since then; `sent` of them are in flight to the counter.
         var own = 0
         var sent = 0
 
         var used: Int { told + own }
 
-        /// Forward only: loops read the time once a turn, so another one may be a moment behind.
+        /// Moves forward only: loops read the time once a turn, so another loop's time may be slightly earlier.
         mutating func turn(to now: Int64) { if now > number { self = Span(number: now) } }
 
         mutating func hear(_ count: RateCount, isAnswer: Bool) {
             if count.span == number {
-                // A counter that has just begun may know less.
+                // A counter that has just started may have a lower count.
                 told = max(told, count.used)
                 if isAnswer { own -= sent }
             }
@@ -128,7 +129,7 @@ package struct RateLimiter: Sendable {
     private struct Use: Sendable {
         var minute = Span()
         var day = Span()
-        /// When these uses last went to the counter.
+        /// The time of the last exchange of these uses.
         var exchangedAt: GatewayTime = 0
 
         mutating func turn(_ now: GatewayTime) {
@@ -138,16 +139,16 @@ package struct RateLimiter: Sendable {
     }
 
     private var uses: [RateKey: Use] = [:]
-    /// The gateways that share the bounds, this one included.
+    /// The number of gateways that share the limits, including this one.
     package var gatewayCount = 1
-    /// The counter could not be reached: an even share is all that this gateway grants until it can.
+    /// Whether the counter is unreachable; this gateway then grants only its even share.
     package private(set) var isCutOff = false
-    /// A use was granted that the counter is to know of soon; `nextExchange` clears it.
+    /// Whether a use was granted that should be reported soon; cleared by `nextExchange`.
     package private(set) var isExchangeDue = false
 
     package init() {}
 
-    /// Counts one use if both bounds allow it; a refused one is not counted.
+    /// Counts one use if both limits allow it; a refused use is not counted.
     package mutating func take(_ kind: RateKind, app: AppKey, bound: RateBound, now: GatewayTime) -> Verdict {
         let key = RateKey(app: app, kind: kind.counted)
         var use = uses[key] ?? Use()
@@ -158,7 +159,7 @@ package struct RateLimiter: Sendable {
         use.day.own += 1
         if gatewayCount > 1, !isCutOff, !isExchangeDue { isExchangeDue = isDue(use, bound, now) }
         uses[key] = use
-        // Told apart in reports; its bound is the other one's.
+        // Count the use also under its own kind, for reports. Only the other kind has a limit.
         if kind != kind.counted {
             let part = RateKey(app: app, kind: kind)
             var use = uses[part] ?? Use()
@@ -174,14 +175,14 @@ package struct RateLimiter: Sendable {
         take(kind, app: app, bound: limits.bound(kind), now: now)
     }
 
-    /// True when a use would be refused; counts nothing.
+    /// Returns whether a use would be refused; counts nothing.
     package func isSpent(_ kind: RateKind, app: AppKey, limits: RateLimits, now: GatewayTime) -> Bool {
         var use = uses[RateKey(app: app, kind: kind.counted)] ?? Use()
         use.turn(now)
         return verdict(use, limits.bound(kind)) != .granted
     }
 
-    /// Uses on the day of `now`, as far as they are known here.
+    /// Returns the known uses on the day of `now`.
     package func usedToday(_ kind: RateKind, app: AppKey, now: GatewayTime) -> Int {
         guard let use = uses[RateKey(app: app, kind: kind)], use.day.number == now / RateCount.day else { return 0 }
         return use.day.used
@@ -189,9 +190,9 @@ package struct RateLimiter: Sendable {
 
     // MARK: The counter
 
-    /// What the counter is to know; empty when there is nothing.
+    /// Returns the reports for the counter; empty if there is nothing to report.
     ///
-    /// Until `learn` or `exchangeFailed` none of it is sent again.
+    /// The same uses are not sent again until `learn` or `exchangeFailed` is called.
     package mutating func nextExchange(now: GatewayTime) -> [RateReport] {
         isExchangeDue = false
         var reports: [RateReport] = []
@@ -215,13 +216,13 @@ package struct RateLimiter: Sendable {
         return reports
     }
 
-    /// The counter has taken what `nextExchange` gave, and tells what all gateways have used.
+    /// Applies the counter's reply to `nextExchange`: the reports were counted.
     package mutating func learn(_ totals: [RateTotal], now: GatewayTime) {
         isCutOff = false
         hear(totals, isAnswer: true, now: now)
     }
 
-    /// The counter was only asked.
+    /// Applies the counter's reply to `question`, which reported no uses.
     package mutating func hear(_ totals: [RateTotal], now: GatewayTime) { hear(totals, isAnswer: false, now: now) }
 
     private mutating func hear(_ totals: [RateTotal], isAnswer: Bool, now: GatewayTime) {
@@ -234,7 +235,7 @@ package struct RateLimiter: Sendable {
         }
     }
 
-    /// What `nextExchange` gave did not reach the counter, or its answer did not come: it is sent again.
+    /// Handles a failed exchange; the uses will be sent again.
     package mutating func exchangeFailed() {
         isCutOff = true
         isExchangeDue = false
@@ -244,7 +245,7 @@ package struct RateLimiter: Sendable {
         }
     }
 
-    /// Asks what all gateways have used of these kinds, and tells of nothing that is used here.
+    /// Returns a query for the uses of all gateways that reports no uses.
     package func question(_ kinds: [RateKind], app: AppKey, now: GatewayTime) -> [RateReport] {
         kinds.map { kind in
             let key = RateKey(app: app, kind: kind)
@@ -256,7 +257,7 @@ package struct RateLimiter: Sendable {
         }
     }
 
-    /// What this gateway may use before the counter's next word.
+    /// Returns the number of uses that this gateway may grant before the next reply.
     private func share(of span: Span, _ limit: Int) -> Int {
         let rest = max(0, limit - span.told)
         guard gatewayCount > 1 else { return rest }
@@ -273,7 +274,7 @@ package struct RateLimiter: Sendable {
 
     private func verdict(_ use: Use, _ bound: RateBound) -> Verdict {
         if bound.perDay > 0, use.day.own >= share(of: use.day, bound.perDay) {
-            // A share that is used up is another one in a moment.
+            // Other gateways have not used their shares yet. A retry after a minute may get a new share.
             return use.day.used >= bound.perDay ? .dayExceeded : .minuteExceeded
         }
         if bound.perMinute > 0, use.minute.own >= share(of: use.minute, bound.perMinute) { return .minuteExceeded }
@@ -281,9 +282,9 @@ package struct RateLimiter: Sendable {
     }
 }
 
-/// What each network address has used of an app's receipts in this minute.
+/// The receipts of an app in this minute, by network address.
 package struct NetworkLimits: Sendable {
-    /// Networks of one minute that are counted; further ones are not.
+    /// The maximum number of counted networks per minute; further ones are not limited.
     package static let networkLimit = 65_536
 
     private struct Key: Hashable, Sendable {
@@ -296,7 +297,7 @@ package struct NetworkLimits: Sendable {
 
     package init() {}
 
-    /// Counts one use; false when the network has had `limit` (0: no bound) in this minute.
+    /// Counts one use; returns false if the network has used `limit` in this minute (0 means no limit).
     package mutating func take(_ network: UInt64, app: AppKey, limit: Int, now: GatewayTime) -> Bool {
         guard limit > 0 else { return true }
         if minute != now / 60_000 {

@@ -1,35 +1,35 @@
 package import Delivery
 
-/// Getui's bounds of a timed push.
+/// Getui's limits of scheduled pushes.
 package enum ScheduleRules {
-    /// A push may wait for seven days, unless the app's configuration says otherwise.
+    /// The default maximum lead of a scheduled push: seven days.
     package static let horizon: Int64 = 7 * 86_400_000
 
     package enum Verdict: Sendable, Equatable {
-        /// Its time is now or past: it goes out at once.
+        /// The time is now or in the last hour: the push is sent immediately.
         case atOnce
         case later(GatewayTime)
         case outOfRange
-        /// Longer ago than a slow call or a badly kept clock explains: another unit, another time zone, or a mistake.
+        /// The time is too far in the past for a slow call or an inaccurate clock; it probably has a wrong unit or time zone.
         case past
     }
 
-    /// How long ago a time may be that means "now".
+    /// The maximum age of a time that still means "now".
     package static let grace: Int64 = 3_600_000
 
-    /// What a `schedule_time` means at `now`.
+    /// Classifies a `schedule_time` at `now`.
     package static func judge(_ time: GatewayTime, now: GatewayTime, horizon: Int64 = horizon) -> Verdict {
         guard time > 0, time <= now + horizon else { return .outOfRange }
         guard time >= now - grace else { return .past }
         return time <= now ? .atOnce : .later(time)
     }
 
-    /// Until when a task takes targets: its TTL from the time it goes out; one without storage, the default.
+    /// Returns how long a task accepts targets: its TTL from the time it is sent, or the default TTL for a task without storage.
     package static func validity(timeToLive: Int64, defaultTimeToLive: Int64) -> Int64 {
         timeToLive > 0 ? timeToLive : defaultTimeToLive
     }
 
-    /// Getui's words for a task's state: an older one and a newer one, whose names differ, too.
+    /// Returns Getui's two status values of a task, from the older and the newer field.
     package static func words(_ record: TaskRecord) -> (status: StaticString?, sendResult: StaticString) {
         switch record.state {
         case .scheduled: (nil, "do_not_send")

@@ -1,27 +1,27 @@
-// A shard's knowledge of cold alarms: for each of its buckets how far they have been reported (the cursor) and when the
-// next one is (the watermark). A row that turns cold with an alarm behind the cursor is remembered by itself (late); it
-// is rare, since Delivery handles young alarms in its own wheel.
+// A shard's state of cold alarms. For each bucket it has a cursor (the last reported alarm) and a watermark (the time of the next
+// alarm). A row may become cold with an alarm behind the cursor. Such late alarms are stored individually. They are rare, because
+// Delivery handles young alarms in a timer wheel.
 //
-// A start knows no watermark and does not wait for them: each bucket is taken for overdue until a reader has looked, some
-// buckets at a time, and only then alarms are taken, those of the most overdue bucket first.
+// At a start the watermarks are unknown. Each bucket counts as overdue until a reader has looked up its first alarm, some buckets
+// at a time. Alarms are then taken from the most overdue bucket first.
 
 internal import Delivery
 internal import Wire
 
 struct AlarmClock: ~Copyable {
-    /// The watermark of a bucket that nobody has looked into.
+    /// The watermark of a bucket that was not read yet.
     private static let unknown: Int64 = 0
 
     private let shardCount: Int
     private let shardIndex: Int
     private var watermarks: [Int64]
     private var cursors: [Alarm?]
-    /// Cold alarms behind their bucket's cursor, and when each is due.
+    /// Cold alarms behind their bucket's cursor, and their due times.
     private var late: [(alarm: Alarm, at: Int64)] = []
     private(set) var next = Int64.max
     private(set) var groups = AlarmGroups()
 
-    /// Without alarms on the disk (`hasAlarms`) nobody needs to look.
+    /// Creates the clock; without alarms on disk (`hasAlarms`), no bucket has to be read.
     init(shardIndex: Int, shardCount: Int, hasAlarms: Bool) {
         (self.shardIndex, self.shardCount) = (shardIndex, shardCount)
         let count = Self.buckets(shardIndex: shardIndex, shardCount: shardCount).count
@@ -34,7 +34,7 @@ struct AlarmClock: ~Copyable {
         stride(from: shardIndex, to: Bucket.count, by: shardCount).map { UInt16($0) }
     }
 
-    /// A row has turned cold.
+    /// Adds the alarm of a row that became cold.
     mutating func add(_ alarm: Alarm) {
         let place = Int(alarm.key.bucket.index) / shardCount
         if let cursor = cursors[place], alarm <= cursor {
@@ -45,7 +45,7 @@ struct AlarmClock: ~Copyable {
         next = min(next, alarm.wakeAt)
     }
 
-    /// A row's alarm is due at another time than the row says.
+    /// Schedules an alarm for another time than its row states.
     mutating func postpone(_ alarm: Alarm, until time: Int64) {
         late.append((alarm, time))
         next = min(next, time)
@@ -53,7 +53,7 @@ struct AlarmClock: ~Copyable {
 
     private func place(of key: StoreKey) -> Int { Int(key.bucket.index) / shardCount }
 
-    /// Takes back an alarm that was reported; it will be reported again with its group.
+    /// Returns a reported alarm to its group; it will be reported again with the group.
     mutating func leave(_ alarm: Alarm, in group: AlarmGroup, until: Int64) {
         groups.add(alarm, to: group, place: place(of: alarm.key), until: until)
     }
@@ -62,12 +62,12 @@ struct AlarmClock: ~Copyable {
         groups.recall(group, place: Int(bucket.index) / shardCount)
     }
 
-    /// What to look at for the alarms that are asked for.
+    /// Creates the scans for a request.
     mutating func makeWork(_ request: AlarmRequest) -> ReadOperation.AlarmWork {
         let time = request.time
         var work = ReadOperation.AlarmWork(request: request, scans: [], late: [])
         if let group = request.group {
-            // A copy, since the loop below changes the groups.
+            // Copied, because `scans` mutates the groups while the closure reads the cursors.
             let cursors = cursors
             work.scans = groups.scans(request, group) { cursors[$0] }
             return work
@@ -89,7 +89,7 @@ struct AlarmClock: ~Copyable {
                     place: place, bucket: UInt16(place * shardCount + shardIndex), cursor: cursors[place],
                     bound: nil, isFirstLook: watermarks[place] == Self.unknown))
         }
-        // Earliest first: with a limit, the most overdue buckets must not wait for the others.
+        // Earliest first, so that a limit does not delay the most overdue buckets.
         work.scans.sort { watermarks[$0.place] < watermarks[$1.place] }
         if work.scans.count > Limits.bucketsPerAlarmRead {
             work.scans.removeLast(work.scans.count - Limits.bucketsPerAlarmRead)
@@ -97,15 +97,15 @@ struct AlarmClock: ~Copyable {
         return work
     }
 
-    /// What a reader found, or found before something could not be read.
+    /// Applies a reader's results, including the partial results of a failed read.
     ///
-    /// The bucket in which that was is asked again later, or no other would get its turn.
+    /// A bucket that could not be read is retried later, so that other buckets get their turn.
     mutating func finish(_ work: ReadOperation.AlarmWork) {
         if let group = work.request.group {
             groups.finish(work, group)
             return
         }
-        // Those that the reader did not come to are still due.
+        // Late alarms that the reader did not reach are still due.
         late.append(contentsOf: work.late.map { ($0, $0.wakeAt) })
         for (alarm, pause) in work.lateAside { late.append((alarm, work.request.time + pause)) }
         for (index, scan) in work.scans.enumerated()

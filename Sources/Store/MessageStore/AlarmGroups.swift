@@ -1,6 +1,5 @@
-// Places of alarms that are past their time and not reported: for each group and bucket the first one, so the
-// memory follows from apps and buckets, not from rows. Looking again means reading the bucket from there up to the
-// bucket's cursor; what else stands in between is passed.
+// Overdue alarms that were not reported. Each group and bucket stores only its first alarm, so memory grows with apps and buckets
+// rather than with rows. A later scan reads the bucket from there to its cursor and skips all other rows in between.
 
 internal import Delivery
 internal import Wire
@@ -9,15 +8,15 @@ struct AlarmGroups: ~Copyable {
     /// A group's alarms of one bucket.
     private struct Entry {
         var first: Alarm
-        /// Not looked at before this, unless it is asked for eagerly.
+        /// The time before which the alarms are only read eagerly.
         var until: Int64
         var isBeingRead = false
-        /// Asked for while it was being read.
+        /// Whether the entry was recalled during its scan.
         var isRecalled = false
-        /// What was given back behind the place that reading has reached: for the next time.
+        /// Alarms returned behind the scan's current position, for the next scan.
         var next: (first: Alarm, until: Int64)?
 
-        /// When it is to be looked at again: a look that finds nothing brings `next` into its place.
+        /// The time of the next scan; a scan that finds nothing replaces the entry with `next`.
         var due: Int64 { min(until, next?.until ?? .max) }
 
         mutating func add(_ alarm: Alarm, until time: Int64) {
@@ -31,10 +30,10 @@ struct AlarmGroups: ~Copyable {
 
     private var groups: [AlarmGroup: [Int: Entry]] = [:]
     private var earliest: [AlarmGroup: Int64] = [:]
-    /// Those that have alarms.
+    /// The groups with alarms.
     private(set) var names: [AlarmGroup] = []
 
-    /// The earliest time at which an alarm of the group is to be looked at; `Int64.max` without any.
+    /// Returns the earliest scan time of the group; `Int64.max` without alarms.
     func next(of group: AlarmGroup) -> Int64 { names.isEmpty ? .max : earliest[group] ?? .max }
 
     mutating func add(_ alarm: Alarm, to group: AlarmGroup, place: Int, until: Int64) {
@@ -44,7 +43,7 @@ struct AlarmGroups: ~Copyable {
         earliest[group] = min(earliest[group] ?? .max, until)
     }
 
-    /// Marks the group's alarms of a place as due to be read.
+    /// Makes the group's alarms of a bucket due immediately.
     mutating func recall(_ group: AlarmGroup, place: Int) {
         guard groups[group]?[place] != nil else { return }
         groups[group]?[place]?.until = 0
@@ -53,7 +52,7 @@ struct AlarmGroups: ~Copyable {
         earliest[group] = 0
     }
 
-    /// What to look at, oldest first.
+    /// Returns the scans to perform, oldest first.
     mutating func scans(_ request: AlarmRequest, _ group: AlarmGroup, bound: (Int) -> Alarm?) -> [AlarmScan] {
         guard var entries = groups[group] else { return [] }
         groups[group] = nil
@@ -71,7 +70,7 @@ struct AlarmGroups: ~Copyable {
         return scans
     }
 
-    /// What came of it.
+    /// Applies the results of the scans.
     mutating func finish(_ work: ReadOperation.AlarmWork, _ group: AlarmGroup) {
         var entries: [Int: Entry] = [:]
         swap(&entries, &groups[group, default: [:]])

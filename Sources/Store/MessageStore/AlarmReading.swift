@@ -1,26 +1,25 @@
-// How a reader looks through the index of cold alarms, whatever engine has it.
+// The reader's scan of the index of cold alarms, common to all engines.
 
 internal import Delivery
 internal import Wire
 
-/// Where cold rows and their alarms are.
+/// A source of cold rows and their alarms.
 protocol AlarmSource: AnyObject {
-    /// Whether this source is the one to read a bucket; others read the rest.
+    /// Returns whether this source reads the bucket.
     func has(_ bucket: UInt16) -> Bool
-    /// A cold row, its value kept by the operation.
+    /// Returns a cold row; the operation owns the value's bytes.
     func row(_ key: StoreKey, _ operation: ReadOperation) throws(StoreError) -> ColdRow?
-    /// The alarms of a bucket in their order, from `first` on.
+    /// Returns a cursor over a bucket's alarms in order, beginning at `first`.
     func cursor(in bucket: UInt16, from first: Alarm?, _ operation: ReadOperation) throws(StoreError) -> any AlarmCursor
 }
 
-/// A place among the alarms of a bucket.
 protocol AlarmCursor: AnyObject {
-    /// `nil` behind the last one.
+    /// The alarm under the cursor; `nil` behind the last one.
     var current: Alarm? { get }
     func advance() throws(StoreError)
 }
 
-/// One look through the alarms that a loop has asked for.
+/// One scan of the alarms that a loop requested.
 struct AlarmReading {
     let source: any AlarmSource
 
@@ -59,7 +58,7 @@ struct AlarmReading {
             work.scans[index].wasRead = true
         }
         work.underWay = nil
-        // Last: one that cannot be read keeps nothing else from its turn.
+        // Read late alarms last, so that an unreadable one does not block the others.
         var place = work.late.count
         while place > 0, work.rows.count < work.request.limit {
             place -= 1
@@ -72,7 +71,7 @@ struct AlarmReading {
         }
     }
 
-    /// Takes a row whose alarm is due, or leaves it to its group.
+    /// Takes a row with a due alarm, or leaves it to its group.
     private func take(
         _ row: ColdRow, _ work: inout ReadOperation.AlarmWork, _ operation: ReadOperation
     ) throws(StoreError) {
@@ -84,7 +83,7 @@ struct AlarmReading {
         }
     }
 
-    /// Takes a row whose alarm is due, unless its successor has the alarm: then the row's own entry is useless for good.
+    /// Reports a row with a due alarm, unless a successor took over the alarm; the row's index entry is then permanently stale.
     private func report(
         _ row: ColdRow, _ work: inout ReadOperation.AlarmWork, _ operation: ReadOperation
     ) throws(StoreError) {
@@ -102,10 +101,10 @@ struct AlarmReading {
         }
     }
 
-    /// Looks at a group's alarms of one bucket again.
+    /// Reads a group's alarms of one bucket again.
     ///
-    /// They stand in the order in which they were due, and their times to be looked at in any: one that is left may have
-    /// another behind it that ends earlier. Only those of strategy 4 have one order for both.
+    /// The alarms are in the order of their due times, which can differ from the order of their times to be read again. Only
+    /// alarms of strategy 4 have the same order for both, so reading can stop at the first one that is left.
     private func readAlarmGroup(
         _ work: inout ReadOperation.AlarmWork, _ index: Int, _ operation: ReadOperation
     ) throws(StoreError) {

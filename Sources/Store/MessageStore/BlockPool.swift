@@ -1,30 +1,30 @@
-// A shard's memory for batches and values. A block is filled from the front and never changed behind; it is reused when
-// it is full, no live row stands in it, and what stands in it is durable (until then the committer reads it).
+// Shard memory for batches and values. A block is filled from the front, and written bytes are not moved. A block is reused once
+// it is full, has no live rows, and its batches are durable (until then the committer reads them).
 
 internal import Delivery
 
-/// One piece of memory and who needs it.
+/// A block of memory and its users.
 struct Block {
     var start: UnsafeMutableRawPointer
     var capacity: Int
     var used: Int
-    /// Rows that stand in it: young ones, and those lent to the spiller.
+    /// The number of rows in the block, including rows lent to the spiller.
     var liveCount: Int
     var isFull: Bool
-    /// The committer may still have to read it.
+    /// Whether the committer may still read the block.
     var isAwaited: Bool
 }
 
 struct BlockPool: ~Copyable {
-    /// Not an array, whose every use would first look whether it is shared.
+    /// A raw buffer, because each mutation of an array would check whether it is uniquely referenced.
     private var blocks: UnsafeMutablePointer<Block>
     private var blockCount = 0
     private var blockCapacity = 64
     private var freeNumbers: [UInt32] = []
     private var spares: [UnsafeMutableRawPointer] = []
-    /// The fewest spares that were there at any time since this was last looked at.
+    /// The lowest number of spares since the last call of `dropUnusedSpares`.
     private var unusedSpareCount = 0
-    /// Full blocks with their last tickets, in the order of these.
+    /// Full blocks with their last tickets, in ticket order.
     private var awaited: [(block: UInt32, ticket: Ticket)] = []
     private var awaitedHead = 0
     private(set) var byteCount = 0
@@ -41,7 +41,7 @@ struct BlockPool: ~Copyable {
     @inline(__always) func used(_ block: UInt32) -> Int { blocks[Int(block)].used }
     @inline(__always) func room(_ block: UInt32) -> Int { blocks[Int(block)].capacity - blocks[Int(block)].used }
 
-    /// Takes the next `byteCount` bytes of a block that has room for them; returns their offset.
+    /// Takes the next `byteCount` bytes of a block with enough room; returns their offset.
     @inline(__always) mutating func advance(_ block: UInt32, by byteCount: Int) -> Int {
         let offset = blocks[Int(block)].used
         blocks[Int(block)].used += byteCount
@@ -52,7 +52,7 @@ struct BlockPool: ~Copyable {
         blocks[Int(block)].used = min((blocks[Int(block)].used + 7) & ~7, blocks[Int(block)].capacity)
     }
 
-    /// An empty block of the usual size, or larger if `byteCount` asks for it.
+    /// Returns an empty block of at least `byteCount` bytes.
     mutating func take(atLeast byteCount: Int, isAwaited: Bool) -> UInt32 {
         let capacity = max(Limits.blockByteCount, (byteCount + 7) & ~7)
         let start: UnsafeMutableRawPointer
@@ -90,7 +90,7 @@ struct BlockPool: ~Copyable {
         if blocks[Int(block)].liveCount == 0 { freeIfDone(block) }
     }
 
-    /// Nothing more goes into the block; its bytes are needed until `ticket` is durable.
+    /// Marks a block as full; its bytes are needed until `ticket` is durable.
     mutating func fill(_ block: UInt32, lastTicket ticket: Ticket) {
         blocks[Int(block)].isFull = true
         if blocks[Int(block)].isAwaited { awaited.append((block, ticket)) } else { freeIfDone(block) }
@@ -112,7 +112,7 @@ struct BlockPool: ~Copyable {
         }
     }
 
-    /// Gives back the spares that nobody has needed since the last call: what a burst filled is not kept for ever.
+    /// Frees the spares that were not needed since the last call, such as those of a burst.
     mutating func dropUnusedSpares() {
         for _ in 0..<min(unusedSpareCount, spares.count) { spares.removeLast().deallocate() }
         unusedSpareCount = spares.count

@@ -1,9 +1,9 @@
 internal import CRocksDB
 
-/// How RocksDB is to work, as its option objects; they live at least as long as the database.
+/// RocksDB's option objects; they must outlive the database.
 final class DatabaseSettings {
     let options: OpaquePointer
-    /// For families whose rows are written once and go with their family.
+    /// The options of families whose rows are written once and dropped with the family.
     let ephemeralOptions: OpaquePointer
     let readOptions: OpaquePointer
     let ingestOptions: OpaquePointer
@@ -31,13 +31,13 @@ final class DatabaseSettings {
         rocksdb_cache_destroy(cache)
     }
 
-    /// Families made from now on merge their files by themselves.
+    /// Enables background compaction for families created from now on.
     func allowCompaction() {
         rocksdb_options_set_disable_auto_compactions(options, 0)
         rocksdb_options_set_disable_auto_compactions(ephemeralOptions, 0)
     }
 
-    /// Frees what the cache holds and no open table pins; it fills again with what is read.
+    /// Frees the cache, except the parts pinned by open tables.
     func emptyCache() {
         rocksdb_cache_set_capacity(cache, 0)
         rocksdb_cache_set_capacity(cache, cacheByteCount)
@@ -45,8 +45,10 @@ final class DatabaseSettings {
 
     var cachedByteCount: Int { rocksdb_cache_get_usage(cache) }
 
-    /// Nothing in such a family is ever superseded, so a compaction only saves lookups in one file more: sorted runs are
-    /// merged by size, many at once, and each row is written about twice in place of five times.
+    /// Creates the options of ephemeral families.
+    ///
+    /// Their rows are never superseded, so compaction only reduces the number of files per lookup. Universal compaction merges
+    /// many files of similar size at once. Each row is written about twice, rather than five times.
     private static func makeEphemeralOptions(from options: OpaquePointer) -> OpaquePointer {
         let ephemeral: OpaquePointer = rocksdb_options_create_copy(options)
         rocksdb_options_set_compaction_style(ephemeral, CInt(rocksdb_universal_compaction))
@@ -69,7 +71,7 @@ final class DatabaseSettings {
         rocksdb_options_set_write_buffer_size(options, Limits.memtableByteCount)
         rocksdb_options_set_max_write_buffer_number(options, 2)
         rocksdb_options_set_max_background_jobs(options, 2)
-        // Until `allowCompaction`.
+        // Disabled until `allowCompaction`.
         rocksdb_options_set_disable_auto_compactions(options, 1)
         rocksdb_options_set_max_open_files(options, CInt(clamping: openFileLimit))
         rocksdb_options_set_target_file_size_base(options, 32 << 20)
@@ -80,7 +82,7 @@ final class DatabaseSettings {
         rocksdb_options_set_level0_stop_writes_trigger(options, Limits.sortedRunCount * 8)
         rocksdb_options_set_compression(options, CInt(rocksdb_no_compression))
         rocksdb_options_set_bytes_per_sync(options, 1 << 20)
-        // Warnings and worse, in few small files.
+        // Log warnings and errors only, in few small files.
         rocksdb_options_set_info_log_level(options, 2)
         rocksdb_options_set_max_log_file_size(options, Limits.infoLogByteCount)
         rocksdb_options_set_keep_log_file_num(options, 2)
@@ -91,7 +93,7 @@ final class DatabaseSettings {
         rocksdb_block_based_options_set_pin_l0_filter_and_index_blocks_in_cache(table, 1)
         rocksdb_block_based_options_set_block_size(table, 8 << 10)
         rocksdb_block_based_options_set_filter_policy(table, rocksdb_filterpolicy_create_bloom_full(10))
-        // The filters know partitions as well as rows: a partition without rows costs no block, whichever way it is asked for.
+        // Filters also cover partition prefixes: a scan of a partition without rows reads no block.
         rocksdb_options_set_prefix_extractor(
             options, rocksdb_slicetransform_create_fixed_prefix(KeyCoding.partitionByteCount))
         rocksdb_options_set_block_based_table_factory(options, table)

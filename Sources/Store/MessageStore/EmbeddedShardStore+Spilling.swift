@@ -1,12 +1,12 @@
-// The loop's part in spilling: it lends rows to the spiller, and forgets them when they are safe. Both go in slices, a
-// few hundred rows a turn, with a post in between, so that messages do not wait for thousands of rows.
+// The loop's part of spilling. The loop lends rows to the spiller, and drops them once they are stored. Both run in slices of a
+// few hundred rows per turn, so that messages do not wait for thousands of rows.
 //
-// Between the two a row may be overwritten or deleted. The slot's version tells: the ordered store then has the older
-// row, the slot (marked as perhaps cold when it was lent) hides it, and a later spill replaces or removes it.
+// A lent row may be overwritten or deleted before it is dropped. The slot's version detects this. The ordered store then has the
+// older row. The slot, marked as possibly cold, hides it, and a later spill replaces or deletes it.
 
 internal import Delivery
 
-/// Rows that are safe in the ordered store and may leave memory once `epoch` is over.
+/// Rows that are stored in the ordered store; they leave memory once `epoch` is over.
 struct CoolingRows {
     var rows: [SpilledRow]
     var period: Int64
@@ -51,7 +51,7 @@ extension EmbeddedShardStore {
                     coldAlarm: slot.pointee.coldAlarm, slot: number, version: slot.pointee.version,
                     block: slot.pointee.block,
                     countedUpTo: slot.pointee.table == StoreKey.Table.counters.rawValue ? lastTicket : 0))
-            // From now on a change must reckon with the row's being, or coming to be, in the ordered store.
+            // Later changes must assume that the ordered store has or will have the row.
             slot.pointee.mayBeCold = true
             slot.pointee.coldAlarm = slot.pointee.wakeAt
             slot.pointee.isCollected = true
@@ -60,10 +60,10 @@ extension EmbeddedShardStore {
         mailbox.wake()
     }
 
-    /// Gives the spiller what was collected, once every change made so far is durable.
+    /// Gives the collected rows to the spiller once every change so far is durable.
     ///
-    /// The segment of a row that was overwritten or deleted is about to go, and the row is not among those collected:
-    /// if the change were lost in a crash after that, the row would be lost with it.
+    /// The collection lacks rows that were overwritten or deleted, and their old segment is about to be recycled. If a crash then
+    /// lost the change, the row would be lost, too.
     func handOver() {
         guard let ticket = handOverAfter, committedTicket >= ticket else { return }
         handOverAfter = nil
@@ -75,7 +75,7 @@ extension EmbeddedShardStore {
     func coolSlice() {
         var budget = owner.sliceRowCount
         while !cooling.isEmpty, epochs.isOver(cooling[0].epoch) {
-            // Taken out by value: an observer may call the store.
+            // Moved out, because an observer may call the store.
             var current = cooling[0]
             cooling[0].rows = []
             while current.next < current.rows.count, budget > 0 {
@@ -102,7 +102,7 @@ extension EmbeddedShardStore {
         if row.value != nil { pool.release(row.block) }
         let slot = index[row.slot]
         guard slot.pointee.version == row.version, slot.pointee.isCollected else {
-            // Superseded meanwhile; but the ordered store does hold rows of the table now.
+            // The row was superseded. The ordered store nevertheless has rows of the table now.
             noteSuperseded(row.key, period: period)
             return
         }

@@ -1,9 +1,8 @@
-// One shard's side of the embedded store. Everything here runs on the shard's loop and touches memory only.
+// One shard's part of the store. All code here runs on the shard's loop and accesses memory only.
 //
-// Batches are encoded where they will be written from: into blocks, as the journal has them. A row of a queue
-// (`message`, `vendorMessage`) is then read from its batch. Rows of the other tables are copied to blocks of their own:
-// they live longer, and one of them would keep a whole block of batches alive. So are those of the log (traces), which
-// leave in the order in which they came.
+// Batches are encoded in the blocks from which the journal writes them. A row of a queue (`message`, `vendorMessage`) is read
+// directly from its batch. Rows of other tables live longer and would each pin a whole block of batches, so they are copied to
+// separate blocks. Logged rows (traces) also have separate blocks, because they leave in insertion order.
 
 package import Delivery
 internal import Journal
@@ -11,9 +10,8 @@ internal import Platform
 internal import Synchronization
 package import Wire
 
-/// The embedded store as one shard sees it; made by `EmbeddedStore.makeShard`.
 package final class EmbeddedShardStore: LoopStore {
-    /// Held until `close()`; a weak reference would make each retain of a loop take the slow path.
+    /// The observer, retained until `close()`; a weak reference would move each retain of the loop to the slow path.
     package var observer: (any ShardStoreObserver)?
 
     let owner: any OverlayOwner
@@ -28,16 +26,16 @@ package final class EmbeddedShardStore: LoopStore {
     private let core: UnsafeMutablePointer<Core>
     var clock: AlarmClock
     private var filter = AbsenceFilter()
-    /// By raw value: the ordered store may have rows of the table.
+    /// Whether the ordered store may have rows of a table, by the table's raw value.
     private var mayBeCold: [Bool]
 
-    // Reads under way, see `EmbeddedShardStore+Reading`.
+    // Reads in flight, see `EmbeddedShardStore+Reading`.
     var lastToken: ReadToken = 0
     var epochs = ReadEpochs()
     var isReadingAlarms = false
     var waitingAlarmRequests: [(token: ReadToken, request: AlarmRequest)] = []
 
-    // Rows on their way out, see `EmbeddedShardStore+Spilling`.
+    // Rows that are being spilled, see `EmbeddedShardStore+Spilling`.
     var content = ShardMailbox.Content()
     var collectUpTo: Ticket?
     var collected: [SpilledRow] = []
@@ -45,16 +43,15 @@ package final class EmbeddedShardStore: LoopStore {
     var cooling: [CoolingRows] = []
     private var isClosed = false
 
-    /// What every batch changes.
+    /// The state that every batch changes.
     ///
-    /// It stands behind a pointer, because each access to a class's own variable is checked at run time for overlaps
-    /// with others: at 90 instructions an access and 45 accesses a message that was more than the work itself.
+    /// The state is behind a pointer, because each access to a class property is checked for exclusivity at run time. At 90
+    /// instructions per check and 45 accesses per message, the checks would cost more than the work.
     private struct Core: ~Copyable {
         var index = YoungIndex()
         var log = YoungLog()
         var pool = BlockPool()
 
-        // The open batch.
         var isBatchOpen = false
         var openBucket: UInt16 = 0
         var batchBlock: UInt32 = 0
@@ -64,16 +61,16 @@ package final class EmbeddedShardStore: LoopStore {
         var firstPiece = 0
         var earlierByteCount = 0
         var operationCount = 0
-        /// The owner of its last operation.
+        /// The owner of the last operation in the batch.
         var ownerHigh: UInt64 = 0
         var ownerLow: UInt64 = 0
-        /// With its header and what fills it up at its end.
+        /// The size of the open batch, including its header and padding.
         var batchByteCount = 0
 
         var seconds: UInt64 = 0
         var pieces: [BatchPiece] = []
         var pieceByteCount = 0
-        /// Those of them that the committer has counted already.
+        /// The part of `pieceByteCount` that the log has already counted.
         var announcedByteCount = 0
         var lastTicket: Ticket = 0
         var submittedTicket: Ticket = 0
@@ -146,7 +143,7 @@ package final class EmbeddedShardStore: LoopStore {
         core.pointee.batchByteCount = Self.recordOverhead
     }
 
-    /// The header, and zeros up to a multiple of eight.
+    /// The header, and up to eight bytes of padding.
     private static let recordOverhead = RecordHeader.byteCount + 8
 
     @discardableResult
@@ -172,7 +169,7 @@ package final class EmbeddedShardStore: LoopStore {
         let value = writeOperation(
             .put, key, former, wakeAt: wakeAt, coldAlarm: coldAlarm(slot, prior), byteCount: byteCount)
         write(value)
-        // What nobody else was lent may be written over: a device's row is written with each change.
+        // A value that was not lent to the spiller may be overwritten. Device rows, for example, are rewritten with each change.
         let isInPlace =
             !slot.pointee.isDeleted && !slot.pointee.isCollected && Int(slot.pointee.byteCount) == byteCount
             && slot.pointee.isRewritten
@@ -225,7 +222,7 @@ package final class EmbeddedShardStore: LoopStore {
         change.write(
             into: writeOperation(.add, key, former, wakeAt: 0, coldAlarm: 0, byteCount: change.byteCount))
         if !slot.pointee.isDeleted, !slot.pointee.isCollected, slot.pointee.byteCount == CountersRow.byteCount {
-            // The sum is to leave with the segment of its first change, so its age stays.
+            // The sum must leave with the segment of its first change, so the row's age does not change.
             change.add(
                 to: UnsafeMutableRawBufferPointer(
                     start: pool.start(slot.pointee.block) + Int(slot.pointee.offset), count: CountersRow.byteCount))
@@ -260,7 +257,7 @@ package final class EmbeddedShardStore: LoopStore {
         enter(slot, prior)
         slot.pointee.isDeleted = true
         slot.pointee.wakeAt = 0
-        // A row that the ordered store has never had is gone without a trace.
+        // A row that the ordered store never had needs no record of its deletion.
         if slot.pointee.mayBeCold { index.touch(number) } else { index.remove(number) }
     }
 
@@ -304,15 +301,17 @@ package final class EmbeddedShardStore: LoopStore {
         core.pointee.pieceByteCount += recordByteCount
         let untold = core.pointee.pieceByteCount - core.pointee.announcedByteCount
         if untold >= Limits.announcedByteCount {
-            // A turn may encode far more than the bound allows: the other loops must see it before the turn ends.
+            // A turn may encode far more than the bound. Other loops must see the bytes before the turn ends.
             log.announce(byteCount: untold)
             core.pointee.announcedByteCount += untold
         }
     }
 
-    /// Hands the turn's batches to the committer; the loop calls it once at the end of each turn.
+    /// Submits the turn's batches to the log.
     ///
-    /// - Parameter awaited: the last ticket that the loop waits for; batches without one may take some milliseconds
+    /// The loop calls this once at the end of each turn.
+    ///
+    /// - Parameter awaited: The last ticket that the loop waits for. Batches that no caller waits for may take some milliseconds
     ///   longer.
     package func turnEnded(awaited: Ticket = .max) {
         precondition(!core.pointee.isBatchOpen, "a batch is open at the end of a turn")
@@ -326,7 +325,7 @@ package final class EmbeddedShardStore: LoopStore {
         core.pointee.announcedByteCount = 0
     }
 
-    /// To be called about once a second.
+    /// Frees unused memory; call about once a second.
     package func secondPassed() {
         core.pointee.seconds &+= 1
         if core.pointee.seconds % Limits.spareSeconds == 0 { pool.dropUnusedSpares() }
@@ -335,11 +334,11 @@ package final class EmbeddedShardStore: LoopStore {
     package var acceptsWrites: Bool { owner.acceptsWrites(beside: untoldByteCount) }
     package var isShortOfRoom: Bool { owner.isShortOfRoom(beside: untoldByteCount) }
 
-    /// Whether a list may go on: lists leave half of the room to single publishes, which cannot wait for any.
+    /// Whether a list may continue; lists leave half of the space to single publishes, which cannot be delayed.
     package var hasRoomForLists: Bool { owner.hasRoomForLists(beside: untoldByteCount) }
     package var isStuck: Bool { owner.isStuck }
 
-    /// What this turn has encoded and the committer does not count yet.
+    /// The bytes encoded in this turn that the log does not count yet.
     private var untoldByteCount: Int { core.pointee.pieceByteCount - core.pointee.announcedByteCount }
 
     @inline(__always) private func check(_ key: StoreKey) {
@@ -351,7 +350,7 @@ package final class EmbeddedShardStore: LoopStore {
 
     private func tell(_ kind: StoreBreach.Kind, _ key: StoreKey) { observer?.storeBreached(StoreBreach(kind, key)) }
 
-    /// What does not fit the open batch goes on in another one.
+    /// Closes the open record and continues the batch in another one.
     private func splitBatch(_ key: StoreKey) {
         tell(
             .longBatch(operationCount: core.pointee.operationCount, byteCount: core.pointee.batchByteCount), key)
@@ -359,7 +358,7 @@ package final class EmbeddedShardStore: LoopStore {
         beginRecord()
     }
 
-    /// Writes an operation's header, and returns the room for its value behind it.
+    /// Writes an operation's header; returns the space for its value.
     @inline(__always) private func writeOperation(
         _ kind: Operation.Kind, _ key: StoreKey, _ prior: Operation.Prior, wakeAt: Int64, coldAlarm: Int64,
         byteCount: Int
@@ -383,7 +382,7 @@ package final class EmbeddedShardStore: LoopStore {
         return UnsafeMutableRawBufferPointer(start: start + header.byteCount, count: byteCount)
     }
 
-    /// Room in the batch, which has room for it, its end included.
+    /// Reserves space in the batch's blocks, including its padding; the caller has checked the batch's size.
     @inline(__always) private func reserve(_ byteCount: Int) -> UnsafeMutableRawPointer {
         core.pointee.batchByteCount += byteCount
         if pool.room(core.pointee.batchBlock) < byteCount + 8 {
@@ -399,12 +398,12 @@ package final class EmbeddedShardStore: LoopStore {
     }
 
     private func changeBatchBlock(atLeast byteCount: Int) {
-        // The open batch's ticket: bytes of it may stand in the block.
+        // Use the open batch's ticket, because some of its bytes may be in the block.
         pool.fill(core.pointee.batchBlock, lastTicket: core.pointee.lastTicket + 1)
         core.pointee.batchBlock = pool.take(atLeast: byteCount, isAwaited: true)
     }
 
-    /// Copies a value to where the longer-lived rows of its kind are.
+    /// Copies a value to a block of longer-lived rows.
     private func keep(_ value: UnsafeRawBufferPointer, in current: inout UInt32) -> ValueLocation {
         let location = makeRoom(value.count, in: &current)
         if let start = value.baseAddress, !value.isEmpty {
@@ -422,11 +421,11 @@ package final class EmbeddedShardStore: LoopStore {
         return ValueLocation(block: current, offset: UInt32(offset), byteCount: UInt32(byteCount))
     }
 
-    /// What stands under a slot's key, as far as the index or else the caller knows.
+    /// Returns what the index knows of the row before the operation, or else the caller's knowledge.
     @inline(__always) private func priorState(
         _ slot: UnsafeMutablePointer<YoungSlot>, _ prior: PriorRow
     ) -> Operation.Prior {
-        // The index knows better than the caller what the ordered store has.
+        // The index is more reliable than the caller about the ordered store's content.
         guard slot.pointee.isNew else { return slot.pointee.mayBeCold ? .maybeCold : .journalOnly }
         return prior == .none ? .nothing : .maybeCold
     }
@@ -436,7 +435,7 @@ package final class EmbeddedShardStore: LoopStore {
         return alarm
     }
 
-    /// What a write does to its slot before the new content is in place.
+    /// Updates a slot before its new value is stored.
     @inline(__always) private func enter(
         _ slot: UnsafeMutablePointer<YoungSlot>, _ prior: PriorRow, keepsPlace: Bool = false
     ) {
@@ -482,23 +481,25 @@ package final class EmbeddedShardStore: LoopStore {
         return !filter.mayContain(key, oldest: rows.oldestRequestPeriod)
     }
 
-    /// A row is in the ordered store alone now.
+    /// Notes that a row is now only in the ordered store.
     func noteCold(_ key: StoreKey, wakeAt: Int64, period: Int64) {
         mayBeCold[Int(key.table.rawValue)] = true
         if key.table == .request { filter.insert(key, period: period) }
         if wakeAt != 0 { clock.add(Alarm(wakeAt: wakeAt, key: key)) }
     }
 
-    /// Young rows and remembered removals.
+    /// The number of young rows and remembered deletions.
     package var youngRowCount: Int { index.slotCount + loggedRows.count }
-    /// Memory of batches and values.
+    /// The memory of batches and values, in bytes.
     package var blockByteCount: Int { pool.byteCount }
 
-    /// Every cold row of a table in this shard's buckets, for the start: before the shard's first write.
+    /// Visits every cold row of a table in this shard's buckets.
+    ///
+    /// Call before the shard's first write.
     ///
     /// - Parameters:
-    ///   - table: not an ephemeral one.
-    ///   - body: gets each row, valid during the call, ordered by key within a bucket.
+    ///   - table: A table that is not ephemeral.
+    ///   - body: Called with each row, ordered by key within a bucket. The row is valid during the call.
     /// - Throws: `.database` when a block cannot be read.
     package func loadAll(table: StoreKey.Table, _ body: (StoredRow) -> Void) throws(StoreError) {
         precondition(core.pointee.lastTicket == 0, "loadAll belongs before the first write")
@@ -508,7 +509,7 @@ package final class EmbeddedShardStore: LoopStore {
 
     // MARK: The loop's turn
 
-    /// On the loop, by the mailbox's post: commits, then replies, then what has cooled.
+    /// Processes the mailbox on the loop: first commits, then replies, then cooled rows.
     func drain() {
         guard !isClosed else { return }
         let committed = mailbox.take(&content)
@@ -536,10 +537,12 @@ package final class EmbeddedShardStore: LoopStore {
         filter.drop(before: rows.oldestRequestPeriod)
     }
 
-    /// Takes the shard out of service on its loop; nothing is delivered to it any more.
+    /// Closes the store on its loop.
     ///
-    /// Batches not handed over by `turnEnded()` are lost, those handed over are written. From here on the store spills
-    /// nothing: the journal alone has this shard's young rows.
+    /// No callbacks arrive afterwards.
+    ///
+    /// Batches that `turnEnded()` has not submitted are lost; submitted ones are written. The store spills no rows of this shard
+    /// afterwards, so only the journal has them.
     package func close() {
         isClosed = true
         log.announce(byteCount: -core.pointee.announcedByteCount)

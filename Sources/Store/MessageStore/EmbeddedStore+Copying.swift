@@ -4,20 +4,22 @@ internal import Platform
 internal import Wire
 
 extension EmbeddedStore {
-    /// The form of the rows that this release writes.
+    /// The format of the rows that this release writes.
     package static var format: Int { StoreFormat.current }
 
     static func copyMark(of folder: String) -> String { folder + "/copying" }
 
-    /// Whether the folder is the target of a copy that has not ended.
+    /// Returns whether the folder is the target of an unfinished copy.
     package static func isUnfinishedCopy(_ folder: String) -> Bool { FileSystem.exists(copyMark(of: folder)) }
 
-    /// Marks the folder as the target of a copy, durably; no gateway starts on it before `endCopy`.
+    /// Marks the folder as the target of a copy, durably.
+    ///
+    /// No gateway starts on it before `endCopy`.
     ///
     /// - Parameters:
-    ///   - folder: a store's.
-    ///   - source: what is copied, for who looks into the file.
-    /// - Throws: what writing the mark came upon.
+    ///   - folder: The store's folder.
+    ///   - source: The copied store, named in the mark for an operator.
+    /// - Throws: An error of writing the mark.
     package static func beginCopy(to folder: String, from source: String) throws(StoreError) {
         do throws(SystemError) {
             try FileSystem.createDirectory(folder)
@@ -25,14 +27,16 @@ extension EmbeddedStore {
         } catch { throw StoreError(error) }
     }
 
-    /// Gives the store a history of its own, and removes the mark: the store is whole.
+    /// Begins a new history and removes the mark.
     ///
-    /// The content may be older than the one that devices and consumers have seen, and its source may go on.
+    /// The store is then complete.
+    ///
+    /// The content may be older than what devices and consumers have seen, and the source may continue independently.
     ///
     /// - Parameters:
-    ///   - folder: a store's.
-    ///   - wall: the wall clock in milliseconds since 1970.
-    /// - Throws: the failure of a write.
+    ///   - folder: The store's folder.
+    ///   - wall: The wall clock in milliseconds since 1970.
+    /// - Throws: An error of writing.
     package static func endCopy(to folder: String, wall: Int64) throws(StoreError) {
         do throws(SystemError) {
             try StoreHistoryFile.renew(folder, wall: wall)
@@ -41,7 +45,7 @@ extension EmbeddedStore {
         } catch { throw StoreError(error) }
     }
 
-    /// Removes what a store has in a folder that no process works on; the number of the next owner stays.
+    /// Removes the content of a stopped store; the owner number in the file `epoch` remains.
     package static func empty(_ folder: String) throws(StoreError) {
         do throws(SystemError) {
             for name in ["spill", "rows", "journal"] { try FileSystem.removeTree(folder + "/" + name) }
@@ -50,12 +54,14 @@ extension EmbeddedStore {
         } catch { throw StoreError(error) }
     }
 
-    /// Lends every row of a table, ordered by key within a bucket: for a copy, before a shard writes anything.
+    /// Visits every row of a table for a copy, ordered by key within a bucket.
+    ///
+    /// Call before a shard writes.
     ///
     /// - Parameters:
-    ///   - table: ephemeral ones as well; these come by period, oldest first.
-    ///   - body: gets each row, valid during the call.
-    /// - Throws: the store's error when a block cannot be read.
+    ///   - table: Any table. Rows of ephemeral tables are visited period by period, oldest first.
+    ///   - body: Called with each row, which is valid during the call.
+    /// - Throws: The store's error when a block cannot be read.
     package func visitRows(of table: StoreKey.Table, _ body: (StoredRow) -> Void) throws(StoreError) {
         let families =
             table.isEphemeral ? database.families(of: table).map(\.family) : [database.family(of: table)]

@@ -1,4 +1,4 @@
-// The store of one process: the journal for the young, RocksDB for what stays.
+// The store of one process: a journal for recent writes, and RocksDB for older rows.
 //
 //     FOLDER/lock      held while a process works here; names it
 //     FOLDER/format    "longwire store N", N the format's version
@@ -9,8 +9,8 @@
 //     FOLDER/spill/    files on their way into RocksDB; emptied at each start
 //     FOLDER/copying   there while the folder is the target of a copy: what it has is not whole
 //
-// Threads: one committer, one spiller, a few readers, all made and joined here. Shards are made before the loops run
-// and closed on their loops before the store is.
+// Threads: one committer, one spiller and some readers, all created and joined here. Shards are created before the loops run.
+// Each is closed on its loop before the store is closed.
 
 package import Delivery
 package import Journal
@@ -18,20 +18,19 @@ internal import Platform
 internal import Synchronization
 internal import Wire
 
-/// A folder with everything that Longwire must not forget, opened by this process alone.
+/// The durable store in a folder, locked by this process.
 package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendable {
-    // Sound because `shards` is behind a lock, `threads` and `lock` are used by the opener only (`open` and `close` are
-    // called by one thread), and the rest is immutable or synchronizes itself.
+    // Sound because `shards` is behind a lock, `threads` and `lock` are used by the opener only (`open` and `close` are called by
+    // one thread), and all other properties are immutable or synchronize themselves.
 
-    /// The version of what this code writes.
     package static let formatVersion = StoreFormat.current
 
-    /// How a store works; the defaults are right for a server.
+    /// The settings of a store; the defaults suit a server.
     package struct Configuration: Sendable {
         package enum Durability: Sendable {
-            /// Accepted means on the disk.
+            /// Acknowledged writes are synced to disk.
             case fsync
-            /// Accepted means with the operating system: outlasts the process, not the machine.
+            /// Acknowledged writes survive a crash of the process, but not of the machine.
             case os
         }
         package var folder: String
@@ -41,55 +40,56 @@ package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendabl
         package var uncommittedByteLimit = Journal.Limits.uncommittedByteCount
         package var youngMilliseconds = Limits.youngMilliseconds
         package var blockCacheByteCount = Limits.blockCacheByteCount
-        /// Files that the ordered store keeps open; a read of another one opens it.
+        /// The maximum number of open files of the ordered store; a read of another file opens it.
         package var openFileLimit = Limits.openFileCount
         package var readerCount = Limits.readerCount
-        /// Disk for request ids and, apart from them, for traces; past it the oldest go before their day is over.
+        /// The disk budgets of request ids and of traces; beyond a budget the oldest rows are dropped before they are a day old.
         package var requestByteLimit = Limits.requestByteCount
         package var traceByteLimit = Limits.traceByteCount
         package var deletionsBeforeCompaction = Limits.deletionsBeforeCompaction
-        /// After a small group the committer rests this long, so that the next one gathers; 0 for no rest.
+        /// The committer's pause after a small group, in which the next group gathers; 0 for no pause.
         package var gatherMicroseconds = Journal.Limits.gatherMicroseconds
-        /// Gateway time in milliseconds, for the age of request and trace rows; `nil` as long as it is not known.
+        /// The gateway time in milliseconds, for the age of request and trace rows; `nil` while unknown.
         ///
-        /// Until it is known no row goes for its age. Called on threads of the store.
+        /// No row is dropped because of its age until the time is known. Called on threads of the store.
         package var now: @Sendable () -> Int64? = { nil }
-        /// The wall clock in milliseconds since 1970, with which a history begins (`StoreHistoryFile`).
+        /// The wall clock in milliseconds since 1970, for the begin of a history (`StoreHistoryFile`).
         package var wall: @Sendable () -> Int64 = { 0 }
-        /// Called on a thread of the store when it cannot go on.
+        /// Called on a thread of the store after an unrecoverable failure.
         ///
-        /// By default it says why on standard error and ends the process with code 74; one that returns leaves a store that commits nothing any more.
+        /// The default prints the error to stderr and exits with code 74. If a replacement returns, the store commits nothing any
+        /// more.
         package var fatal: @Sendable (StoreError) -> Void = EmbeddedStore.exit(because:)
         package var committerFault: (@Sendable (Int) -> SystemFault?)?
         package var spillerTickMilliseconds = Limits.spillerTickMilliseconds
         package var spillFault: (@Sendable (SpillStep) -> Void)?
-        /// Opens the target of a copy that has not ended; otherwise it is refused.
+        /// Whether the folder may be the target of an unfinished copy, which is otherwise refused.
         package var isCopyTarget = false
 
         package init(folder: String) { self.folder = folder }
     }
 
-    /// A failure for tests to inject: the value of `errno`.
+    /// An injected failure for tests: a value of `errno`.
     package struct SystemFault: Sendable {
         package var code: Int32
         package init(code: Int32) { self.code = code }
     }
-    /// The points of a spill at which a test may look or stop.
+    /// The steps of a spill at which a test may inspect or stop the store.
     package enum SpillStep: Sendable { case collected, synchronized, ingested, recycled }
 
-    /// What a start found.
+    /// The results of the recovery at a start.
     package struct RecoveryReport: Sendable, Equatable {
         package var segmentCount = 0
         package var batchCount = 0
         package var byteCount = 0
         package var hadTornTail = false
-        /// What was written behind the place where the journal ends now, as far as it shows, and how many whole segments of it.
+        /// The bytes and whole segments written behind the journal's end, as far as they can be recognized.
         ///
-        /// With durability `fsync` none of it was answered; `isUnsynced` says that it was written with `os`.
+        /// With durability `fsync` none of these bytes were acknowledged. `isUnsynced` means that they were written with `os`.
         package var cutByteCount = 0
         package var discardedSegmentCount = 0
         package var isUnsynced = false
-        /// Bytes of a torn record that were cut off RocksDB's list of tables.
+        /// The number of bytes of a torn record that were removed from RocksDB's manifest.
         package var tableListByteCount = 0
         package var milliseconds = 0
     }
@@ -103,21 +103,21 @@ package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendabl
     package let ledger: SegmentLedger
     package let recovery: RecoveryReport
     package let history: StoreHistory
-    /// Why this start gave the store another history.
+    /// The reason why this start began a new history, if it did.
     package let historyChange: HistoryChange?
     private let hasAlarms: Bool
     private let hasColdRows: (rows: Bool, start: Bool, ephemeral: Bool)
     private let shards = Lock<[ObjectIdentifier: ShardMailbox]>([:])
-    /// Closed shards, kept until the committer has ended: what they handed over is written out of their own memory.
+    /// Closed shards; they must live until the committer has ended, because submitted batches are written from their memory.
     private let retired = Lock<[EmbeddedShardStore]>([])
     private var threads: [JoinableThread] = []
     private var lock: LockFile?
     private var isOpen = true
 
-    /// Opens the folder, made if it is not there, and replays the journal.
+    /// Opens the folder, creates it if needed, and replays the journal.
     ///
-    /// - Parameter configuration: the folder and how to work in it.
-    /// - Throws: every case of `StoreError`; the folder is then as it was, or as a crash at that point would leave it.
+    /// - Parameter configuration: The folder and the settings.
+    /// - Throws: Any `StoreError`. The folder is then unchanged, or in the state of a crash at that point.
     package init(_ configuration: Configuration) throws(StoreError) {
         self.configuration = configuration
         let began = SystemClock.monotonicMilliseconds
@@ -154,10 +154,10 @@ package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendabl
             hasColdRows = (
                 try !database.isEmpty(database.rows), try !database.isEmpty(database.start), hasEphemeral
             )
-            // A start that changes the segments' size removes the files that had the generations.
+            // Read the generations first: a changed segment size removes spare files and their generations.
             let generation: UInt64
             do throws(JournalError) { generation = try folder.highestGeneration() } catch { throw StoreError(error) }
-            // Before the first epoch: a first start that is cut off must leave a new store to the next one.
+            // Open the history before the first epoch is taken. An interrupted first start must still look like a new store.
             (history, historyChange) = try StoreHistoryFile.open(
                 configuration.folder, isNew: generation == 0 && !StoreEpoch.exists(in: configuration.folder),
                 isSynced: configuration.durability == .fsync, wall: configuration.wall)
@@ -224,7 +224,7 @@ package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendabl
         } catch { throw StoreError(error) }
     }
 
-    /// Fails clearly on a full disk: RocksDB, as Debian builds it, ends the process by an assertion instead.
+    /// Throws on a full disk; RocksDB, as Debian builds it, would abort the process by an assertion.
     private static func proveRoom(_ path: String) throws(SystemError) {
         do {
             let file = try File(path: path, mode: .createNew)
@@ -233,10 +233,10 @@ package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendabl
         try FileSystem.removeFile(path)
     }
 
-    /// Removes what a first start left that was cut off while RocksDB made its database.
+    /// Removes a database whose creation was interrupted in the first start.
     ///
-    /// A power failure may keep `CURRENT` and lose the manifest that it names. A store without an epoch, a segment and a table
-    /// was never written to.
+    /// A power failure may keep `CURRENT` and lose the manifest that it names. A store without epoch, segments and tables was
+    /// never written to.
     private static func removeUnfinishedDatabase(_ folder: String) throws(StoreError) {
         do throws(SystemError) {
             let rows = try FileSystem.list(folder + "/rows")
@@ -244,19 +244,19 @@ package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendabl
             guard made.contains(where: { $0 == "CURRENT" || $0.hasPrefix("MANIFEST-") }),
                 !StoreEpoch.exists(in: folder), try !isUsed(folder), !made.contains(where: { $0.hasSuffix(".sst") })
             else { return }
-            // The folder itself may be a link, or another disk.
+            // Keep the folder itself: it may be a symbolic link or a mount point.
             for name in made { try FileSystem.removeTree(folder + "/rows/" + name) }
         } catch { throw StoreError(error) }
     }
 
-    /// Whether the journal has a segment; the first is made once the database is there.
+    /// Returns whether the journal has a segment; the first segment is created after the database.
     private static func isUsed(_ folder: String) throws(SystemError) -> Bool {
         try FileSystem.list(folder + "/journal").contains { $0.hasPrefix("segment-") || $0.hasPrefix("free-") }
     }
 
-    /// Refuses a folder whose database was taken away or has lost its root file.
+    /// Throws if the folder's database was removed or has lost its file `CURRENT`.
     ///
-    /// RocksDB would make a new, empty one in its place and delete the files of the old one.
+    /// RocksDB would create an empty database and delete the old files.
     static func checkDatabaseIsThere(_ folder: String) throws(StoreError) {
         let rows: [String]
         let isUsed: Bool
@@ -286,13 +286,15 @@ package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendabl
 
     // MARK: Shards
 
-    /// Makes the store's side of shard `index` of `count`; before any loop runs, or on the shard's loop.
+    /// Creates shard `index` of `count`.
+    ///
+    /// Call before any loop runs, or on the shard's loop.
     ///
     /// - Parameters:
-    ///   - index: the shard has the buckets whose number leaves this rest when divided by `count`.
-    ///   - count: the same for all shards of a run; free to differ from one run to the next.
-    ///   - post: runs a closure on the shard's loop, soon, in order; called from the store's threads.
-    /// - Returns: the shard, to be closed on its loop before the store is.
+    ///   - index: The shard has the buckets whose index modulo `count` is `index`.
+    ///   - count: The number of shards, constant during a run; it may differ between runs.
+    ///   - post: Runs a closure on the shard's loop, soon and in order. Called from the store's threads.
+    /// - Returns: The shard. It must be closed on its loop before the store is closed.
     package func makeShard(
         index: Int, of count: Int, post: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
     ) -> EmbeddedShardStore {
@@ -327,7 +329,7 @@ package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendabl
         spiller.collected(rows, from: shard.mailbox)
     }
 
-    /// What is left before `acceptsWrites` ends is for those who need little.
+    /// The space left between this bound and `acceptsWrites` is reserved for small writes.
     func isShortOfRoom(beside untoldByteCount: Int) -> Bool {
         committer.uncommittedByteCount + untoldByteCount >= configuration.uncommittedByteLimit / 4
             || ledger.byteCount > configuration.journalByteLimit / 8 * 7
@@ -336,13 +338,13 @@ package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendabl
     package var acceptsWrites: Bool { acceptsWrites(beside: 0) }
     package var isServing: Bool { acceptsWrites }
 
-    /// As a shard sees it that has encoded more than the committer counts yet.
+    /// Includes bytes that a shard has encoded and the committer does not count yet.
     func acceptsWrites(beside untoldByteCount: Int) -> Bool {
         committer.uncommittedByteCount + untoldByteCount < configuration.uncommittedByteLimit
             && ledger.byteCount <= configuration.journalByteLimit
     }
 
-    /// A disk that stands still holds up all loops alike.
+    /// A blocked disk affects all loops in the same way.
     var isStuck: Bool { false }
 
     func hasRoomForLists(beside untoldByteCount: Int) -> Bool {
@@ -350,10 +352,10 @@ package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendabl
             && ledger.byteCount <= configuration.journalByteLimit
     }
 
-    /// How many rows a loop collects or drops for the spiller in one turn.
+    /// The number of rows that a loop collects or drops for the spiller in one turn.
     ///
-    /// The turns of a loaded loop are long and few. While the journal fills, rows must not wait for turns: at its bound all
-    /// publishes would be refused, which costs everybody more than a turn that is some milliseconds longer.
+    /// A loaded loop has few, long turns. While the journal is filling up, rows must not wait for turns: a full journal refuses
+    /// all publishes, which is worse than turns that are some milliseconds longer.
     var sliceRowCount: Int {
         let (filled, bound) = (ledger.byteCount, configuration.journalByteLimit)
         if filled > bound { return Limits.sliceRowCount * 32 }
@@ -362,21 +364,21 @@ package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendabl
 
     // MARK: Operating
 
-    /// Moves everything that is young out of the journal as soon as it can; takes effect in the background.
+    /// Requests that all young rows are moved out of the journal soon, in the background.
     package func requestSpill() { spiller.requestSpill() }
 
-    /// Compacts the ordered store completely, now, on the calling thread: for tests and maintenance.
+    /// Compacts the ordered store completely on the calling thread, for tests and maintenance.
     package func compact() {
         database.compact(database.rows)
         database.compact(database.alarms)
         database.compact(database.start)
     }
 
-    /// Stops: writes what was handed over, ends the threads, closes the files.
+    /// Commits submitted batches, ends the threads and closes the files.
     ///
-    /// The journal stays for the next start.
+    /// The journal remains for the next start.
     ///
-    /// Every shard has been closed on its loop, and no loop calls the store any more.
+    /// Every shard must be closed before. No loop may call the store afterwards.
     package func close() {
         guard isOpen else { return }
         isOpen = false
@@ -386,7 +388,7 @@ package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendabl
         readers.close()
         for thread in threads { thread.join() }
         threads.removeAll()
-        // A stop has the time that a publish has not. If it fails, nothing is lost that was promised.
+        // Sync now, since a stop has time for it. A failure loses nothing that was promised.
         if configuration.durability == .os, (try? ledger.synchronize()) != nil {
             StoreHistoryFile.noteSynced(history, in: configuration.folder)
         }
@@ -409,7 +411,7 @@ extension Committer: DurableLog {
     var batchByteCount: Int { ledger.folder.segmentByteCount - SegmentHeader.byteCount }
 }
 
-/// RocksDB and the threads that read and write it, as a loop's store sees them.
+/// RocksDB and its reader and spiller threads as a loop's store uses them.
 final class EmbeddedRows: OrderedRows {
     private let readers: Readers
     private let spiller: Spiller

@@ -1,8 +1,8 @@
-// At a start: moves the journal into the database, a segment after the other, oldest first.
+// Moves the journal into the database at a start, segment by segment, oldest first.
 //
-// Two threads. The one that starts reads a segment and sorts its rows, a large one's in pieces, while the other one writes
-// the piece before into the database; two buffers go to and fro between them. A segment is given back only when all its rows are
-// durable, so a start that is cut off, or fails, is done again by the next one.
+// Two threads share the work. The starting thread reads a segment and sorts its rows, large segments in pieces. The other thread
+// writes the previous piece into the database. Two buffers alternate between them. A segment is recycled only when all of its
+// rows are durable, so an interrupted start is repeated by the next one.
 
 internal import Delivery
 internal import Journal
@@ -10,16 +10,15 @@ internal import Platform
 internal import Wire
 
 final class JournalReplay: @unchecked Sendable {
-    // Sound because `belt` is a monitor, `run` and `journal` are values that nobody changes, and a piece belongs to one
-    // thread at a time.
+    // Sound because `belt` is a monitor, `run` and `journal` are immutable values, and one thread at a time owns a piece.
 
     private struct Piece {
         var rows: SortedRowGroups
-        /// The rows' values lie in it.
+        /// The memory of the rows' values.
         var buffer: SegmentBuffer
-        /// So do those of its rows of counts.
+        /// The memory of the counter rows' values.
         var memory: CountedMemory
-        /// The segment that ends with this piece, if it does.
+        /// The segment that ends with this piece, if any.
         var ended: UInt64?
     }
 
@@ -34,18 +33,15 @@ final class JournalReplay: @unchecked Sendable {
     private let run: SortedRun
     private let belt: Monitor<Belt>
 
-    /// - Parameters:
-    ///   - journal: as it was found.
-    ///   - run: brings rows into the database.
     init(_ journal: Recovery, into run: SortedRun) {
         (self.journal, self.run) = (journal, run)
         belt = Monitor(Belt(free: [SegmentBuffer(), SegmentBuffer()]))
     }
 
-    /// Moves everything, durable on return.
+    /// Moves all rows, durable on return.
     ///
-    /// - Throws: `.damagedJournal` for a record that is whole and yet makes no sense to this version, `.diskFull`, `.database`
-    ///   and `.system`; what came before the failure may have been moved.
+    /// - Throws: `.damagedJournal` for a valid record that this version cannot decode, `.diskFull`, `.database` and `.system`.
+    ///   Rows before the failure may have been moved.
     func perform() throws(StoreError) {
         do throws(JournalError) { try journal.discard() } catch { throw StoreError(error) }
         guard !journal.segments.isEmpty else { return }
@@ -58,7 +54,7 @@ final class JournalReplay: @unchecked Sendable {
         do throws(StoreError) { try read() } catch { failure = error }
         belt.broadcast { $0.isOver = true }
         writer.join()
-        // The writer's concerns an earlier segment.
+        // A failure of the writer concerns an earlier segment, so it takes precedence.
         if let failure = belt.withLock({ $0.failure }) ?? failure { throw failure }
     }
 
@@ -77,7 +73,7 @@ final class JournalReplay: @unchecked Sendable {
         }
     }
 
-    /// The rows of a segment; hands over what gets too many.
+    /// Collects the rows of a segment; passes them on in pieces of limited size.
     private func collect(
         _ segment: Recovery.Segment, _ buffer: SegmentBuffer, _ groups: inout RowGroups, _ counts: inout CountReplay
     ) throws(StoreError) {
@@ -98,7 +94,7 @@ final class JournalReplay: @unchecked Sendable {
         for row in rows { groups.append(row) }
         let piece = Piece(
             rows: SortedRowGroups(groups, droppingShortLived: true), buffer: buffer, memory: memory, ended: ended)
-        // The next piece has about as many.
+        // Reserve as much memory as the previous piece used.
         groups = RowGroups(asManyAs: groups)
         belt.wait(while: { $0.ready != nil && $0.failure == nil }) { $0.ready = piece }
         belt.broadcast { _ in }
@@ -109,7 +105,7 @@ final class JournalReplay: @unchecked Sendable {
     private func write() {
         do throws(StoreError) {
             while let piece = next() {
-                // The time is known only when the rows that tell it are here.
+                // The gateway time is unknown before the rows are loaded.
                 _ = try run.ingest(piece.rows, now: Period.undated)
                 guard let ended = piece.ended else { continue }
                 do throws(JournalError) {
@@ -122,7 +118,7 @@ final class JournalReplay: @unchecked Sendable {
         }
     }
 
-    /// The next piece; `nil` when there will be none.
+    /// Returns the next piece; `nil` after the last one.
     private func next() -> Piece? {
         let piece: Piece? = belt.wait(while: { $0.ready == nil && !$0.isOver }) { belt in
             defer { belt.ready = nil }
@@ -134,9 +130,9 @@ final class JournalReplay: @unchecked Sendable {
 }
 
 extension Recovery {
-    /// Adds a segment's changes of counts to `counts`, and gives all other rows to `row`.
+    /// Adds a segment's counter changes to `counts`, and passes all other rows to `row`.
     ///
-    /// - Throws: `.damagedJournal` for a record that makes no sense to this version.
+    /// - Throws: `.damagedJournal` for a record that this version cannot decode.
     func replay(
         _ segment: Segment, using buffer: SegmentBuffer, _ counts: inout CountReplay,
         _ row: (Operation, StoreKey, inout CountReplay) -> Void
@@ -165,7 +161,7 @@ extension Recovery {
 }
 
 extension Operation {
-    /// `nil` when the table or the bucket is none that this version knows.
+    /// The row's key; `nil` if this version does not know the table or the bucket.
     var storeKey: StoreKey? {
         guard let bucket = Bucket(exactly: UInt64(bucket)), let table = StoreKey.Table(rawValue: table) else {
             return nil

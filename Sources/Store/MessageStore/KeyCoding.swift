@@ -1,6 +1,6 @@
-// Keys as RocksDB sorts them. A row's key is `StoreKey`'s stored form; an alarm's is bucket, time, row's key.
+// Keys in RocksDB's sort order. A row's key is `StoreKey`'s stored form. An alarm's key is bucket, time and the row's key.
 //
-// A stored row is its alarm (8 bytes, little-endian) and the value.
+// A stored row consists of its alarm time (8 bytes, little-endian) and its value.
 
 internal import Delivery
 internal import Wire
@@ -19,7 +19,7 @@ enum KeyCoding {
         bytes.storeBytes(of: key.item.bigEndian, toByteOffset: 19, as: UInt64.self)
     }
 
-    /// `nil` when the bytes are no key that this version knows.
+    /// Returns `nil` if the bytes are not a key of this version.
     static func readKey(_ bytes: UnsafeRawBufferPointer) -> StoreKey? {
         guard bytes.count == rowKeyByteCount,
             let bucket = Bucket(exactly: UInt64(UInt16(bigEndian: bytes.loadUnaligned(as: UInt16.self)))),
@@ -31,9 +31,9 @@ enum KeyCoding {
             item: UInt64(bigEndian: bytes.loadUnaligned(fromByteOffset: 19, as: UInt64.self)))
     }
 
-    /// Splits a stored row into its alarm's time and its value; `nil` for bytes that are no row.
+    /// Splits a stored row into its alarm time and value; `nil` if the bytes are too short.
     ///
-    /// In tables without alarms the time may be something of the store's own.
+    /// In tables without alarms the time field may have another meaning.
     static func row(_ key: StoreKey, _ stored: UnsafeRawBufferPointer) -> StoredRow? {
         guard stored.count >= rowPrefixByteCount else { return nil }
         guard key.table != .counters else {
@@ -58,11 +58,11 @@ enum KeyCoding {
         return Alarm(wakeAt: Int64(bitPattern: order ^ 1 << 63), key: key)
     }
 
-    /// Unsigned numbers that sort as the signed times do.
+    /// Maps signed times to unsigned numbers in the same order.
     private static func order(_ time: Int64) -> UInt64 { UInt64(bitPattern: time) ^ 1 << 63 }
 }
 
-/// A cold row's alarm; alarms of a bucket sort by time, then key.
+/// The alarm of a cold row; alarms of a bucket sort by time, then by key.
 struct Alarm: Comparable, Sendable {
     var wakeAt: Int64
     var key: StoreKey
@@ -79,6 +79,6 @@ extension StoreKey {
         ownerLow == other.ownerLow && ownerHigh == other.ownerHigh && bucket == other.bucket && table == other.table
     }
 
-    /// Rows that Delivery keeps locations and deadlines of, so that it must be told when they turn cold.
+    /// Whether Delivery stores locations and deadlines of the row and must be notified when the row becomes cold.
     var isReportedWhenCooled: Bool { table.hasAlarms }
 }

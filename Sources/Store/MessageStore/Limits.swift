@@ -1,180 +1,196 @@
 internal import Delivery
 internal import Journal
 
-/// The bounds of this module, each with its reason.
 package enum Limits {
-    /// The journal's segments for its bound: eight of them at least, so that the spiller can free one while others are
-    /// written, and none smaller than the largest batch.
+    /// Returns the segment size for a journal bound.
+    ///
+    /// The journal has at least eight segments, so that the spiller can free one while others are written. A segment is never
+    /// smaller than the largest batch.
     package static func segmentByteCount(journalByteLimit: Int) -> Int {
         let smallest = StoreBounds.smallestBatchByteCount + 64
         return min(Journal.Limits.segmentByteCount, max(smallest, journalByteLimit / 8 & ~4_095))
     }
 
-    /// Bytes encoded and not yet synced: no more than the journal has room for while it is being emptied.
+    /// Returns the bound of encoded, unsynced bytes: a quarter of the journal, the space that is free while it is being emptied.
     package static func uncommittedByteCount(journalByteLimit: Int) -> Int { journalByteLimit / 4 }
-    /// A block of a shard's memory.
+    /// The size of a block of shard memory.
     ///
-    /// A row that stays pins its block, so blocks are small; yet a turn's batches should
-    /// stand in one, so that they are one piece of the write.
+    /// A live row pins its block, so blocks are small. A turn's batches should fit into one block, so that they form one piece of
+    /// the write.
     static let blockByteCount = 64 << 10
-    /// Bytes that a shard encodes before the committer counts them: one shared number is changed for some thousand rows.
+    /// The number of bytes that a shard encodes before the shared counter is updated, about a thousand rows.
     static let announcedByteCount = 256 << 10
-    /// Free blocks kept for reuse, a shard: what a busy turn and its commit need.
+    /// The number of free blocks kept per shard: enough for a busy turn and its commit.
     static let spareBlockCount = 64
-    /// Spares that nobody has needed for so long go back to the system.
+    /// The time after which unneeded spare blocks are returned to the system.
     static let spareSeconds: UInt64 = 10
-    /// Without a read and a spill for so long the process is calm; longer than spares stay.
+    /// The time without reads and spills after which memory is released; it exceeds `spareSeconds`.
     static let calmSeconds: UInt64 = 20
-    /// A cache of this size is not worth emptying.
+    /// The cache size below which the cache is not emptied.
     static let keptCacheByteCount = 4 << 20
-    /// Journal on disk before spilling is forced: bounds memory, disk and the time of a start.
+    /// The journal size on disk that bounds memory, disk space and start time.
     package static let journalByteCount = 512 << 20
-    /// Spilling by bound begins at this share of it, so that the bound itself is met only when the disk falls behind.
+    /// The share of the journal bound at which spilling starts, so that only a slow disk lets the journal reach the bound.
     static let spillShare = 0.75
-    /// Rows older than this leave for the ordered store: most messages are long gone by then.
+    /// The age at which rows move to the ordered store; most messages have been deleted by then.
     package static let youngMilliseconds: UInt64 = 60_000
-    /// RocksDB's cache of blocks, indexes and filters; all its read memory is in it.
+    /// The size of RocksDB's cache for blocks, indexes and filters; all of its read memory is in this cache.
     package static let blockCacheByteCount = 64 << 20
-    /// Nothing goes through memtables but a few deletes of stale alarms.
+    /// The memtable size; only some deletions of stale alarms use memtables.
     static let memtableByteCount = 1 << 20
-    /// What must be free on the disk at a start: more than opening the ordered store writes.
+    /// The disk space that must be free at a start, more than opening the ordered store writes.
     static let roomByteCount = 1 << 20
-    /// RocksDB's own log of events.
+    /// The size of RocksDB's event log.
     static let infoLogByteCount = 1 << 20
-    /// Files of the ordered store that stay open.
     package static let openFileCount = 512
-    /// Reader threads: a cold read is one or two seeks; more threads than disks can seek gain nothing.
+    /// The number of reader threads.
+    ///
+    /// A cold read takes one or two seeks; more threads than parallel seeks do not help.
     package static let readerCount = 2
-    /// Buckets that one read looks into for alarms, so that other reads need not wait long.
+    /// The number of buckets that one read scans for alarms; it bounds the delay of other reads.
     static let bucketsPerAlarmRead = 64
-    /// Alarms that one read looks at, with those that it leaves.
+    /// The number of alarms that one read examines, including those left to their groups.
     static let alarmsPerRead = 2_048
-    /// Alarms of a group that one read of a bucket examines and leaves; the next read continues behind them.
+    /// The number of alarms of a group that one read of a bucket examines and leaves; the next read continues behind them.
     static let leftAlarmsPerRead = 256
-    /// The pause after a read of a whole group, and the addition to it for each alarm that was left.
+    /// The pause after a read of a whole group, and its increase for each alarm that was left.
     static let pilePauseMilliseconds: Int64 = 500
     static let leftAlarmMilliseconds: Int64 = 10
-    /// A bucket whose alarms could not be read is asked again after this.
+    /// The delay before a bucket with unreadable alarms is read again.
     static let alarmRetryMilliseconds: Int64 = 10_000
-    /// Rows of a segment that a start sorts and writes at a time: three times as many are in memory, at 112 bytes each.
+    /// The number of rows that a start sorts and writes at a time.
     ///
-    /// A start that was cut off is repeated over the same pieces, since a row that one of them puts and removes leaves no
-    /// trace: a change of this number is a change of the store's format.
+    /// Three times as many are in memory, at 112 bytes each.
+    ///
+    /// An interrupted start must be repeated over the same pieces, because a row that one piece both puts and deletes is never
+    /// written. A change of this number therefore changes the store's format.
     static let replayedRowCount = 400_000
-    /// Rows that a loop collects or drops for the spiller in one turn, about a tenth of a millisecond's work; more while the
-    /// journal is nearly full (`EmbeddedStore.sliceRowCount`).
+    /// The number of rows that a loop collects or drops for the spiller in one turn, about 0.1 ms of work.
+    ///
+    /// The number rises while the journal is nearly full (`EmbeddedStore.sliceRowCount`).
     static let sliceRowCount = 500
-    /// Request and trace rows live this long after they were written, at least.
+    /// The minimum lifetime of request and trace rows.
     static let ephemeralMilliseconds: Int64 = 24 * 3_600_000
-    /// One column family a period; it is dropped as a whole a day after its end.
+    /// The length of a period; its column family is dropped one day after its end.
     static let periodMilliseconds: Int64 = 4 * 3_600_000
-    /// A period takes no more than this part of its kind's budget (and one spilled segment).
+    /// The number of periods into which a kind's budget is divided.
     ///
-    /// So the spiller drops no more at once where the budget forces it. A kind has at most this number of column
-    /// families, besides those of time.
+    /// A period may exceed its part by one spilled segment.
+    ///
+    /// This bounds the amount dropped at once when the budget is exceeded. A kind has at most this number of column families, in
+    /// addition to those that ended by time.
     static let periodsInBudget = 16
-    /// Spilled files of rows before they are merged into the first level: each overlaps all of it, so that merging few at a
-    /// time writes the level again and again; a lookup asks the filter of each.
-    static let sortedRunCount: Int32 = 16
-    /// The first level's size, about that of the files that are merged into it.
-    static let levelBaseByteCount: UInt64 = 1 << 30
-    /// RocksDB merges nothing for so long after a start, unless rows come that need it.
-    static let quietStartSeconds: UInt64 = 20
-    /// Sorted files of a period before some are merged: a lookup asks the filter of each.
-    static let ephemeralRunCount: Int32 = 16
-    /// Request ids on disk, all periods together; past it the oldest period goes early.
+    /// The number of spilled files that are merged into the first level at once.
     ///
-    /// A single push with a request id takes about 220 bytes of it: 28 hours of 770 a second.
+    /// Each file overlaps the whole level, so merging few files rewrites the level more often. A lookup checks the filter of each
+    /// file.
+    static let sortedRunCount: Int32 = 16
+    /// The size of the first level, about that of the files that are merged into it.
+    static let levelBaseByteCount: UInt64 = 1 << 30
+    /// The time after a start without compaction, unless new rows need it.
+    static let quietStartSeconds: UInt64 = 20
+    /// The number of a period's files before some are merged; a lookup checks the filter of each file.
+    static let ephemeralRunCount: Int32 = 16
+    /// The disk budget of request ids.
+    ///
+    /// Beyond it the oldest period is dropped early.
+    ///
+    /// A single push with a request id takes about 220 bytes: enough for 28 hours at 770 pushes a second.
     package static let requestByteCount = 16 << 30
-    /// The same for traces; one takes 190 to 350 bytes.
+    /// The disk budget of traces; a trace takes 190 to 350 bytes.
     package static let traceByteCount = 4 << 30
-    /// A shard's filter of request ids, all periods together: at ten bits an id about 13 million of them.
+    /// The memory of a shard's filters for request ids: about 13 million ids at ten bits each.
     static let filterByteCount = 16 << 20
-    /// Deletes that reached the ordered store before it is told to compact their range.
+    /// The number of deletions in the ordered store after which it is compacted.
     package static let deletionsBeforeCompaction = 20_000
-    /// Segment files kept for reuse.
+    /// The number of spare segment files.
     static let spareSegmentCount = 2
-    /// The spiller looks after ages and periods this often.
+    /// The spiller's interval for checks of age and periods.
     static let spillerTickMilliseconds: UInt64 = 500
-    /// What has to run between two spills waits for one of them, which a full disk may hold up.
+    /// The timeout of a task that runs between two spills; a full disk may block a spill.
     static let taskMilliseconds: UInt64 = 60_000
-    /// A backup copies files in pieces of this size.
+    /// The read size of a backup's file copy.
     static let backupPieceByteCount = 1 << 20
 
     // MARK: Redis
 
-    /// A batch of the log, its headers included: as the largest segment of the embedded engine takes one.
+    /// The maximum size of a log batch, headers included; it equals the embedded engine's bound.
     static let logBatchByteCount = (8 << 20) - 64
-    /// Publishes are refused once a group has been on its way to Redis for so long.
+    /// The commit time after which a group counts as stuck and publishes are refused.
     static let stuckMilliseconds: UInt64 = 1_000
-    /// One try of a commit: a server that has not answered by then counts as gone.
+    /// The timeout of one commit attempt.
     static let commitMilliseconds = 2_500
-    /// Within it, how long a server waits for its replicas before it says how many have it.
+    /// The time within a commit attempt that a server waits for its replicas.
     static let replicaMilliseconds = 500
-    /// Lanes that share the parts of one server out.
+    /// The number of lanes that share the partitions of one server.
     static let commitLanesOfServer = 1
-    /// Calls of small groups that a lane has under way at most, each over a connection of its own.
+    /// The maximum number of concurrent calls for small groups of a lane, each on a separate connection.
     ///
-    /// What gathers meanwhile shares the next one. A server syncs for each call that comes alone, so fewer calls cost it less
+    /// Groups that gather during a call share the next one. A server syncs once per separate call, so fewer calls cost it less
     /// (docs/use/Cluster.md, "Speed").
     static let callsOfLane = 2
-    /// Calls of a lane that carry one large group, beside those.
+    /// The maximum number of additional concurrent calls of a lane that carry one large group each.
     static let largeCallsOfLane = 6
-    /// What one call takes, but for one group that is larger: a server reads so much of a connection in a turn, and syncs
-    /// after each turn.
+    /// The maximum size of a call, unless it carries one larger group.
+    ///
+    /// A server reads this much from a connection in one turn and syncs after each turn.
     static let callByteCount = 15 << 10
-    /// Connections without a call are looked at so often: those to servers that have no slots any more end.
+    /// The interval of checks that close idle connections to servers without slots.
     static let idlePipeMilliseconds: UInt64 = 5_000
-    /// Groups of one log on their way.
+    /// The maximum number of groups of one log in flight.
     static let groupsOfLog = 2
-    /// Another group may follow when those before it are together not larger than this: a server needs several turns for
-    /// more, and the one that follows might overtake them.
+    /// The maximum size of the groups in flight before another one may follow.
+    ///
+    /// A server needs several turns for more bytes, so the next group might overtake them.
     static let leadingGroupsByteCount = 12 << 10
-    /// First bytes of a group that the one behind it looks for: the first record's header, with epoch, number, ticket and
-    /// checksum, which nobody else can know.
+    /// The number of leading bytes that identify the previous group: its first record's header with epoch, number, ticket and
+    /// checksum, which no other program can know.
     static let groupStartByteCount = 64
-    /// Lanes for servers, those of servers that have gone included.
+    /// The maximum number of server lanes, including those of servers that left the cluster.
     static let laneCount = 512
-    /// Trouble with commits that goes on is reported this often.
+    /// The minimum interval between reports of commit failures.
     static let reportMilliseconds: UInt64 = 5_000
-    /// A span of the log ends at this size.
+    /// The maximum size of a log span.
     static let spanByteCount = 4 << 20
-    /// One collection of rows from an overlay comes from spans of about this size.
+    /// The approximate log size covered by one collection of rows from an overlay.
     static let spillByteCount = 64 << 20
-    /// Rows and bytes of one call of the script that writes rows: some milliseconds of a server's time.
+    /// The maximum of rows and bytes per call of the batch script, some milliseconds of server time.
     static let rowsPerBatch = 1_000
     static let rowBatchByteCount = 512 << 10
-    /// Batches of several groups that are sent together.
+    /// The size of the batches of several groups that are sent together.
     static let rowWriteByteCount = 4 << 20
-    /// Rows of one reply when all of a store are copied: some megabytes if each is as large as a row can be.
+    /// The number of rows in one reply while a store is copied: some megabytes at the maximum row size.
     static let copiedRowsPerPage = 200
-    /// A spill that failed is tried again after this.
+    /// The retry delay after a failed spill.
     static let spillRetryMilliseconds: UInt64 = 500
-    /// A takeover's pieces of log between two writes of rows, and its pages.
+    /// The sizes of a takeover's log pieces, each written to rows at once, and of its log pages.
     static let replayPieceRowCount = 100_000
     static let replayPieceByteCount = 32 << 20
     static let replayPageEntryCount = 1_024
     static let replayPageByteCount = 4 << 20
-    /// Reads that one round trip carries at first.
+    /// The maximum number of reads in one first round trip.
     static let readsPerRound = 64
-    /// A round trip of reads whose time is nearly over is given this much all the same: enough for a server that answers.
+    /// The minimum timeout of a read round trip whose deadline is near; it suffices for a server that answers.
     static let shortestReadMilliseconds: UInt64 = 250
-    /// Alarms of a server that does not answer are asked for again after this.
+    /// The delay before the alarms of an unresponsive server are read again.
     static let silentAlarmMilliseconds: Int64 = 1_000
-    /// Members of an index, and rows, that are asked for at a time.
+    /// The page sizes of reads from an index, of rows and of alarms.
     static let rowsPerPage = 512
     static let rowsPerRead = 64
     static let alarmsPerPage = 128
-    /// Request ids and traces of this time go together, a day after its end, or before where their bytes are too many.
+    /// The length of a period of request ids or traces.
+    ///
+    /// A period is dropped a day after its end, or earlier if its kind exceeds its budget.
     static let redisPeriodMilliseconds: Int64 = 4 * 3_600_000
-    /// What a server needs for a field of a large hash, beside its key and value.
+    /// A server's overhead for a field of a large hash, in addition to key and value.
     static let redisFieldByteCount = 64
-    /// Shares of the servers' memory that request ids and traces take at most, whatever their bounds in bytes are.
+    /// The maximum shares (one eighth, one sixteenth) of server memory for request ids and for traces, whatever their byte
+    /// budgets.
     static let redisRequestShare = 8
     static let redisTraceShare = 16
-    /// A part looks for periods that are over this often, and ends this number at a time.
+    /// The interval of a partition's search for expired periods, and the number of periods that one search drops.
     static let housekeepingMilliseconds: UInt64 = 5_000
     static let periodsPerTurn = 8
-    /// Publishes are refused while a server's memory is filled beyond this share: what is left is for acks.
+    /// The share of a server's memory beyond which publishes are refused; the remainder is reserved for acks.
     static let redisMemoryShare = 0.9
 }

@@ -1,6 +1,8 @@
-/// A hash table of slot numbers with open addressing; keys stay in the slots.
+/// A hash table of slot numbers with open addressing.
 ///
-/// It is split into 64 parts by the hash, each of which grows and shrinks by itself: no single put pays for moving everything.
+/// The keys are stored in the slots.
+///
+/// The hash selects one of 64 parts, which grow and shrink independently. No single insertion has to move all entries.
 struct OpenTable: ~Copyable {
     private struct Part {
         var entries: UnsafeMutablePointer<UInt64>  // hash in the high half, slot + 1 in the low half; 0 is empty
@@ -31,7 +33,7 @@ struct OpenTable: ~Copyable {
         return entries
     }
 
-    /// The slot with this hash for which `matches` is true.
+    /// Returns the slot with this hash for which `matches` returns true.
     @inline(__always) func find(_ hash: UInt64, _ matches: (UInt32) -> Bool) -> UInt32? {
         let part = parts + Int(hash >> 58)
         let tag = hash & 0xFFFF_FFFF
@@ -47,7 +49,7 @@ struct OpenTable: ~Copyable {
         }
     }
 
-    /// Adds a slot that is not in the table.
+    /// Inserts a slot that is not in the table.
     @inline(__always) mutating func insert(_ hash: UInt64, _ slot: UInt32) {
         let part = parts + Int(hash >> 58)
         if (part.pointee.count + 1) * 10 > (part.pointee.mask + 1) * 7 {
@@ -72,7 +74,7 @@ struct OpenTable: ~Copyable {
         old.deallocate()
     }
 
-    /// Takes out a slot that is in the table.
+    /// Removes a slot that is in the table.
     @inline(__always) mutating func remove(_ hash: UInt64, _ slot: UInt32) {
         let part = parts + Int(hash >> 58)
         let (entries, mask) = (part.pointee.entries, part.pointee.mask)
@@ -82,7 +84,7 @@ struct OpenTable: ~Copyable {
             precondition(entries[hole] != 0, "the slot is not in the table")
             hole = (hole + 1) & mask
         }
-        // Close the gap, so that no tombstones gather: move back whatever may stand nearer to its home.
+        // Close the gap by moving entries back toward their home position, so that no tombstones are needed.
         var position = hole
         while true {
             position = (position + 1) & mask

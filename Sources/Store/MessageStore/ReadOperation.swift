@@ -1,72 +1,71 @@
-// A request on its way to a reader thread and back. It belongs to one thread at a time: the loop fills in what to read,
-// a reader adds what the disk has, the loop merges young rows over it, and the reply keeps it for its bytes' sake.
+// A read that travels to a reader thread and back. One thread at a time owns it. The loop fills in the request, a reader adds
+// rows from disk, and the loop merges young rows. The reply keeps the operation alive because it owns the bytes.
 
 internal import Delivery
 
-/// A row as the disk has it.
+/// A row read from disk.
 struct ColdRow {
     var key: StoreKey
     var wakeAt: Int64
     var value: UnsafeRawBufferPointer
 }
 
-/// A bucket whose alarms are wanted, and what came of it.
+/// The scan of one bucket for alarms, with its results.
 struct AlarmScan {
-    /// Its place among the shard's buckets.
+    /// The bucket's index among the shard's buckets.
     var place: Int
     var bucket: UInt16
-    /// The last alarm looked at; of a group, the first one to look at.
+    /// The last alarm that was read; for a group: the first alarm to read.
     var cursor: Alarm?
-    /// Of a group: the last alarm to look at.
+    /// For a group: the last alarm to read.
     var bound: Alarm?
-    /// Only the first alarm is asked for, and no row.
+    /// Whether only the time of the first alarm is requested, without rows.
     var isFirstLook: Bool
-    /// The first one behind `cursor`; of a group, when to look at `rest`.
+    /// The time of the first alarm behind `cursor`; for a group: the time at which to read `rest`.
     var nextAlarm = Int64.max
     /// The alarm at which the next read of the group continues.
     var rest: Alarm?
-    /// Of a group: the first alarm that was looked at and left, when the earliest of them is to be looked at again, how many.
+    /// For a group: the first alarm that was left, the earliest time to read one of them again, and their number.
     var left: (first: Alarm, until: Int64, count: Int)?
     var wasRead = false
-    /// Not readable now: the pause in milliseconds before it is asked for again.
+    /// The pause in milliseconds before an unreadable bucket is read again.
     var aside: Int64?
 
     var isOpen: Bool { !wasRead && aside == nil }
 }
 
-/// An entry of the alarm family that no row needs.
+/// An entry of the alarm index that no row needs.
 struct StaleAlarm {
     var alarm: Alarm
-    /// The row that has taken the alarm over; `nil`: the alarm's row is gone or has another one.
+    /// The row that took over the alarm; `nil` if the alarm's row is deleted or has another alarm.
     var successor: StoreKey?
 }
 
 final class ReadOperation: @unchecked Sendable {
-    // Sound because it is handed from thread to thread through locked queues and used by one at a time.
+    // Sound because it is passed between threads through locked queues and used by one thread at a time.
 
     struct Part {
         var request: StoreRead
         var rows: [ColdRow] = []
-        /// Nothing more on the disk: the partition ended, or memory knew the answer.
+        /// Whether the disk has no more rows, or memory had the answer.
         var isComplete = false
     }
 
     struct AlarmWork {
         let request: AlarmRequest
         var scans: [AlarmScan]
-        /// Alarms that became cold behind their bucket's cursor.
+        /// Alarms of rows that became cold behind their bucket's cursor.
         var late: [Alarm]
         var stale: [StaleAlarm] = []
         var rows: [ColdRow] = []
-        /// Due, and left to a group.
+        /// Due alarms that were left to a group.
         var left: [(alarm: Alarm, group: AlarmGroup, until: Int64)] = []
-        /// Due again at another time than the row's: at the end of a message whose job's row cannot be read.
+        /// Alarms due again at another time than their row's: at the end of a message whose job row cannot be read.
         var postponed: [(alarm: Alarm, until: Int64)] = []
-        /// Of `late`, not readable now, each with the pause in milliseconds before it is looked at again.
+        /// Unreadable alarms of `late`, each with the pause in milliseconds before the next read.
         var lateAside: [(alarm: Alarm, pause: Int64)] = []
-        /// Alarms looked at.
         var count = 0
-        /// Which of `scans` is being read.
+        /// The index of the scan that is being read.
         var underWay: Int?
 
         var hasRoom: Bool { rows.count < request.limit && count < Limits.alarmsPerRead }
@@ -78,11 +77,11 @@ final class ReadOperation: @unchecked Sendable {
     var parts: [Part]
     var alarms: AlarmWork?
     var failure: String?
-    /// Engines that ask servers: which of `parts` no server was asked for since the loop handed them over, and until when
-    /// a server is waited for, in the network's milliseconds.
+    /// For engines that query servers: the indexes of `parts` that no server was asked for yet, and the deadline for a server's
+    /// reply in the network's milliseconds.
     var unread: [Int] = []
     var deadline: UInt64 = .max
-    /// A stepped engine has tried it once.
+    /// Whether a stepped engine has tried the operation once.
     var hasBegun = false
     private var buffers: [UnsafeMutableRawBufferPointer] = []
     private var bufferUsed = 0
@@ -94,7 +93,7 @@ final class ReadOperation: @unchecked Sendable {
 
     deinit { for buffer in buffers { buffer.deallocate() } }
 
-    /// Keeps a copy of `bytes` until the operation is released.
+    /// Copies `bytes` to memory that is freed with the operation.
     func keep(_ bytes: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
         guard !bytes.isEmpty else { return UnsafeRawBufferPointer(start: nil, count: 0) }
         if buffers.last.map({ $0.count - bufferUsed < bytes.count }) ?? true {

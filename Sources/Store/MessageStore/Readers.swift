@@ -1,10 +1,8 @@
-// The threads that read the ordered store for the loops.
-
 internal import Delivery
 internal import Platform
 internal import Wire
 
-/// A queue of reads and what its threads do with one.
+/// The queue and threads that read the ordered store for the loops.
 final class Readers: Sendable {
     private struct Queue: ~Copyable {
         var operations: [ReadOperation] = []
@@ -23,7 +21,7 @@ final class Readers: Sendable {
 
     func close() { queue.broadcast { $0.isOpen = false } }
 
-    /// A reader thread's body.
+    /// Runs the loop of a reader thread.
     func run() {
         while true {
             let operation: ReadOperation? = queue.wait(while: { $0.isOpen && $0.head == $0.operations.count }) {
@@ -95,7 +93,7 @@ final class Readers: Sendable {
         return nil
     }
 
-    /// The traces that match, from all periods.
+    /// Returns the matching traces of all periods.
     private func traces(
         of bucket: Bucket, _ limit: Int, _ matches: (StoreKey, UnsafeRawBufferPointer) -> Bool,
         _ operation: ReadOperation
@@ -117,7 +115,7 @@ final class Readers: Sendable {
         }
     }
 
-    /// Reads on where the part's rows end, up to the bounds, at least one row.
+    /// Continues a scan behind the part's last row, up to the limits; reads at least one row.
     private func scan(
         _ part: inout ReadOperation.Part, _ first: StoreKey, _ rowLimit: Int, _ byteLimit: Int,
         _ operation: ReadOperation, isValueNeeded: Bool
@@ -155,7 +153,7 @@ final class Readers: Sendable {
             if isValueNeeded {
                 if let row = Self.row(key, stored, operation) { rows.append(row) }
             } else if stored.count >= KeyCoding.rowPrefixByteCount {
-                // Only the count of the bytes is of interest: the pointer is never followed.
+                // Only the byte count is used; the pointer is never dereferenced.
                 let value = UnsafeRawBufferPointer(start: keyStart, count: stored.count - KeyCoding.rowPrefixByteCount)
                 rows.append(ColdRow(key: key, wakeAt: 0, value: value))
             }
@@ -165,7 +163,7 @@ final class Readers: Sendable {
         part.isComplete = isComplete
     }
 
-    /// Every cold row of a table in `buckets`, for the start.
+    /// Visits every cold row of a table in `buckets`; used at the start.
     func loadAll(
         table: StoreKey.Table, buckets: [UInt16], _ body: (StoredRow) -> Void
     ) throws(StoreError) {
@@ -181,7 +179,7 @@ final class Readers: Sendable {
     }
 }
 
-/// The database as it is looked through for alarms.
+/// The alarms and rows of the database.
 private final class DatabaseAlarms: AlarmSource {
     private let readers: Readers
 

@@ -2,28 +2,28 @@ internal import Delivery
 internal import Platform
 internal import Synchronization
 
-/// What other threads have for a shard; one post to its loop for however much has gathered.
+/// A queue from the store's threads to a shard; everything queued before the loop drains it shares one post.
 final class ShardMailbox: @unchecked Sendable {
-    // Sound because `content` is a lock, the two atomics are atomics, and `shard` is set before the mailbox is shared and
-    // afterwards read and cleared on the shard's loop only (the posted closure runs there).
+    // Sound because `content` is a lock, the two atomics are atomics, and `shard` is set before the mailbox is shared and later
+    // read and cleared only on the shard's loop, where the posted closure runs.
 
     struct CooledRows {
         var rows: [SpilledRow]
-        /// The number of the period that request ids among them went to.
+        /// The number of the period that the request ids went to.
         var period: Int64
     }
 
     struct Content {
         var replies: [ReadOperation] = []
         var cooled: [CooledRows] = []
-        /// The spiller wants the rows up to this ticket.
+        /// The ticket up to which the spiller requests rows.
         var collect: Ticket?
     }
 
-    /// Whom a post is for; apart from the mailbox, so that the one closure that is posted does not hold it.
+    /// The target of a post; it is a separate object, so that the posted closure does not retain the mailbox.
     private final class Addressee: @unchecked Sendable {
-        // Sound as `shard` below is. Not weak: that would make each retain and release of the shard, many a message, take
-        // the slow path. It never dangles: a shard may not die before `close()`, which clears it.
+        // Sound as `shard` below is. A weak reference would move each retain and release of the shard to the slow path, many per
+        // message. The reference never dangles: a shard must not be deallocated before `close()`, which clears it.
         unowned(unsafe) var shard: EmbeddedShardStore?
     }
 
@@ -33,7 +33,7 @@ final class ShardMailbox: @unchecked Sendable {
         set { addressee.shard = newValue }
     }
     private let post: @Sendable (@escaping @Sendable () -> Void) -> Void
-    /// Made once: a closure for each post would be an allocation for each commit.
+    /// Created once, because a closure for each post would cost an allocation per commit.
     private let drainShard: @Sendable () -> Void
     private let content = Lock(Content())
     private let committedTicket = Atomic<UInt64>(0)
@@ -45,7 +45,7 @@ final class ShardMailbox: @unchecked Sendable {
     }
 
     func committed(upTo ticket: Ticket) {
-        // Releasing: the loop that sees the ticket may reuse the memory that the committer has finished with.
+        // Release ordering: a loop that reads the ticket may reuse the memory that the committer has finished with.
         committedTicket.store(ticket, ordering: .releasing)
         wake()
     }
@@ -55,21 +55,21 @@ final class ShardMailbox: @unchecked Sendable {
         wake()
     }
 
-    /// Posts unless a post is under way already.
+    /// Posts to the loop unless a post is already pending.
     func wake() {
         guard !isArmed.exchange(true, ordering: .acquiringAndReleasing) else { return }
         post(drainShard)
     }
 
-    /// Forgets what will not be taken any more: replies in it hold the mailbox, and so themselves.
+    /// Discards the content; queued replies retain the mailbox, which would otherwise be a retain cycle.
     func discard() {
         var left = Content()
         content.withLock { swap(&$0, &left) }
     }
 
-    /// On the loop: everything so far; what comes later posts anew.
+    /// Takes the content and the committed ticket; runs on the loop.
     func take(_ content: inout Content) -> Ticket {
-        // Disarmed before the content is read: whatever comes after that read posts again.
+        // Disarm before reading the content: anything added after the read then posts again.
         _ = isArmed.exchange(false, ordering: .acquiringAndReleasing)
         self.content.withLock { swap(&$0, &content) }
         return committedTicket.load(ordering: .acquiring)

@@ -1,9 +1,9 @@
-// The spiller moves what stays from the journal to the ordered store, one segment at a time, oldest first. It asks each
-// shard for the rows that are not yet deleted, sorts and ingests them, tells the shards, and gives the segment back. Of
-// most segments few rows are left.
+// The spiller moves remaining rows from the journal to the ordered store, one segment at a time, oldest first. It requests each
+// shard's live rows, sorts and ingests them, notifies the shards, and recycles the segment. Most segments have few live rows
+// left.
 //
-// It is the only thread that writes to RocksDB while the server runs, and so it also drops old periods, cleans up stale
-// alarms and asks for compactions.
+// It is the only thread that writes to RocksDB while the server runs. It therefore also drops old periods, removes stale alarms
+// and requests compactions.
 
 internal import Delivery
 internal import Journal
@@ -11,23 +11,25 @@ internal import Platform
 internal import Synchronization
 
 final class Spiller: @unchecked Sendable {
-    // Sound because `state` is a monitor, the counters are atomics, and everything else is the spiller thread's own.
+    // Sound because `state` is a monitor, the counters are atomics, and all other state is accessed by the spiller thread only.
 
     private struct State: ~Copyable {
         var mailboxes: [(number: Int, mailbox: ShardMailbox)] = []
-        /// Shards that have not answered the current collection.
+        /// The shards that have not answered the current request for rows.
         var missing: Set<ObjectIdentifier> = []
         var collected: [(mailbox: ShardMailbox, rows: [SpilledRow])] = []
         var stale: [StaleAlarm] = []
         var isOpen = true
-        /// A shard has gone and taken its memory along: from now on the journal alone has its rows, and stays.
+        /// Whether a shard was closed and took its memory along.
+        ///
+        /// Only the journal has its rows then, so nothing is spilled any more.
         var hasLostShard = false
-        /// How often everything was to be spilled, and how many of these requests have met an empty journal.
+        /// The number of requests to spill everything, and how many of them were completed.
         var spillRequests = 0
         var spillsDone = 0
         var lastFailure: String?
         var failureCount = 0
-        /// What is to run between two segments, and the number of the last one that has.
+        /// The task to run between two segments, and the number of the last completed one.
         var task: (number: UInt64, body: @Sendable () -> Void)?
         var lastTask: UInt64 = 0
         var lastTaskDone: UInt64 = 0
@@ -47,7 +49,7 @@ final class Spiller: @unchecked Sendable {
     private var isCompacting = false
     private let openedAt = SystemClock.monotonicNanoseconds
     private var calm = QuietPeriod()
-    /// The segment whose rows the shards are looking for while the one before it is written.
+    /// The segment whose rows the shards collect while the previous segment is written.
     private var asked: UInt64?
 
     init(
@@ -99,10 +101,12 @@ final class Spiller: @unchecked Sendable {
         ledger.wake()
     }
 
-    /// Runs `body` on the thread that writes to the database, between two segments: nothing is spilled, dropped or given
-    /// back meanwhile.
+    /// Runs `body` on the spiller's thread between two segments.
     ///
-    /// - Returns: false when the thread did not come to it in time, or the store closes; `body` does not run then.
+    /// Nothing is spilled, dropped or recycled during the call.
+    ///
+    /// - Returns: False if the thread did not start `body` before the timeout, or if the store closes. `body` does not run in
+    ///   that case.
     func runBetweenSegments(_ body: @escaping @Sendable () -> Void) -> Bool {
         let number: UInt64? = state.withLock { state in
             guard state.task == nil, state.isOpen else { return nil }
@@ -146,7 +150,7 @@ final class Spiller: @unchecked Sendable {
         do throws(StoreError) {
             while ledger.wait(atMostMilliseconds: configuration.spillerTickMilliseconds) {
                 runTask()
-                // A missing spare only costs the committer time; if the disk is full it will say so itself.
+                // A missing spare only delays the committer. On a full disk the committer reports the error.
                 do throws(JournalError) { try ledger.keepSpare() } catch { note(StoreError(error)) }
                 let (requests, isSpillingAll) = state.withLock { ($0.spillRequests, $0.spillRequests > $0.spillsDone) }
                 let now = SystemClock.monotonicNanoseconds
@@ -156,11 +160,11 @@ final class Spiller: @unchecked Sendable {
                     guard try spill(segment, isSpillingAll, now) else { break }
                     calm.isDisturbed(at: SystemClock.monotonicNanoseconds)
                     runTask()
-                    // Under a load that does not end there is always another segment.
+                    // Under continuous load this loop does not end, so the housekeeping also runs here.
                     try keepHouse(now)
                 }
-                // A request that came meanwhile is for what was written meanwhile; what the committer still has to write
-                // has no segment yet.
+                // Complete only the requests that were read before. Bytes that the committer still has to write are not in a
+                // segment yet.
                 if committer.uncommittedByteCount == 0, ledger.segmentCount == 0 {
                     state.withLock { $0.spillsDone = requests }
                 }
@@ -172,25 +176,25 @@ final class Spiller: @unchecked Sendable {
         }
     }
 
-    /// `earlier` segments are gone by then.
+    /// Returns whether the segment must be spilled, assuming that `earlier` segments were already recycled.
     private func isDue(_ segment: SealedSegment, _ isSpillingAll: Bool, _ now: UInt64, earlier: Int = 0) -> Bool {
         let byteCount = ledger.byteCount - earlier * ledger.folder.segmentByteCount
         return isSpillingAll || segment.openedAt + configuration.youngMilliseconds * 1_000_000 <= now
             || Double(byteCount) > Double(configuration.journalByteLimit) * Limits.spillShare
     }
 
-    /// Moves one segment's rows; false when the store closes meanwhile.
+    /// Moves one segment's rows; returns false if the store closes.
     private func spill(_ segment: SealedSegment, _ isSpillingAll: Bool, _ now: UInt64) throws(StoreError) -> Bool {
         if asked != segment.generation, !ask(segment) { return false }
         asked = nil
         guard let parts = answers() else { return false }
-        // The shards look for the next segment's rows while this one's are written: both take about as long.
+        // The shards collect the next segment's rows while these rows are written. Both take about as long.
         if let next = ledger.secondSealed, isDue(next, isSpillingAll, now, earlier: 1), ask(next) {
             asked = next.generation
         }
         configuration.spillFault?(.collected)
-        // What the shards did not give was replaced or removed by later segments: those must be there once this one is gone,
-        // and before the database has rows that are newer than what the journal would end with.
+        // Rows that the shards did not return were replaced or deleted by later segments. Those segments must be durable before
+        // this segment is recycled, and before the database gets rows newer than the durable end of the journal.
         if configuration.durability == .os {
             do throws(JournalError) { try ledger.synchronize() } catch { throw StoreError(error) }
         }
@@ -206,8 +210,8 @@ final class Spiller: @unchecked Sendable {
                 deletionsSinceCompaction += outcome.deletionCount
                 break
             } catch {
-                // A full disk may get room again: nothing is lost meanwhile, the journal has it all, and new
-                // publishes are refused once it is at its bound.
+                // Retry on a full disk, which may get free space again. Nothing is lost: the journal has the rows, and a full
+                // journal refuses new publishes.
                 guard case .diskFull = error else { throw error }
                 note(error)
                 guard ledger.wait(atMostMilliseconds: configuration.spillerTickMilliseconds) else { return false }
@@ -226,7 +230,7 @@ final class Spiller: @unchecked Sendable {
         return true
     }
 
-    /// Asks every shard for its live rows of the segment; false when one of them is gone.
+    /// Requests the segment's live rows from every shard; returns false if a shard was closed.
     private func ask(_ segment: SealedSegment) -> Bool {
         let asked: [(number: Int, mailbox: ShardMailbox)]? = state.withLock { state in
             guard !state.hasLostShard else { return nil }
@@ -242,7 +246,7 @@ final class Spiller: @unchecked Sendable {
         return true
     }
 
-    /// The rows of the segment that was asked for; `nil` when the store closes meanwhile.
+    /// Returns the requested rows; `nil` if the store closes.
     private func answers() -> [(mailbox: ShardMailbox, rows: [SpilledRow])]? {
         var parts: [(mailbox: ShardMailbox, rows: [SpilledRow])] = []
         let isWhole: Bool = state.wait(while: { $0.isOpen && !$0.missing.isEmpty }) { state in
@@ -278,20 +282,20 @@ final class Spiller: @unchecked Sendable {
             try closeFullPeriods()
             try dropPeriods()
         } catch {
-            // As for a spill: there may be room again later.
+            // Retry later, as for a spill.
             guard case .diskFull = error else { throw error }
             note(error)
         }
     }
 
-    /// Begins a new period in place of each that takes no more rows.
+    /// Begins a new period for each kind whose current period takes no more rows.
     private func closeFullPeriods() throws(StoreError) {
         guard let now = configuration.now() else { return }
         for kind in [Period.Kind.requests, .traces] {
             let budget = kind == .requests ? configuration.requestByteLimit : configuration.traceByteLimit
             guard let newest = run.database.newestPeriod(kind) else { continue }
             let byteCount = run.database.fileByteCount(newest.family)
-            // One that has no rows may be as old as it likes, but not younger than the clock.
+            // An empty period may be old, but must not begin in the future.
             guard byteCount > 0 || newest.period.begin > now,
                 newest.period.isFull(now: now, byteCount: byteCount, budget: budget)
             else { continue }
@@ -308,7 +312,7 @@ final class Spiller: @unchecked Sendable {
             byteCounts[family.period.kind, default: 0] += run.database.fileByteCount(family.family)
         }
         for (index, period) in periods.enumerated() {
-            // The one that takes rows has no end and stays.
+            // The current period has no end and is kept.
             guard let end = periods.end(at: index) else { continue }
             let isOver = now - end >= Limits.ephemeralMilliseconds
             let isOverBudget: Bool =
@@ -327,7 +331,7 @@ final class Spiller: @unchecked Sendable {
         }
     }
 
-    /// Removes alarms that no row needs; looked at again here, where nothing can change in between.
+    /// Removes stale alarms; each one is checked again, because nothing can change during the check on this thread.
     private func cleanAlarms() throws(StoreError) {
         let stale = state.withLock { state in
             var stale: [StaleAlarm] = []
@@ -348,7 +352,7 @@ final class Spiller: @unchecked Sendable {
         try run.database.deleteLoosely(keys, in: run.database.alarms)
     }
 
-    /// Whether the row that has taken over an alarm is there and can be read; it stays as long as the alarm's row.
+    /// Returns whether the row that took over an alarm exists and is readable; it is kept as long as the alarm's row.
     private func isReadable(_ successor: StoreKey) throws(StoreError) -> Bool {
         let found = try look(at: successor) { stored in
             stored.count >= KeyCoding.rowPrefixByteCount
@@ -368,7 +372,7 @@ final class Spiller: @unchecked Sendable {
         return try run.database.get(UnsafeRawBufferPointer(bytes), in: run.database.family(of: key.table), body)
     }
 
-    /// Once there is more to merge than the start found, or a while after the start.
+    /// Starts compaction after the first spill, or some time after the start.
     private func startCompacting(_ now: UInt64) throws(StoreError) {
         guard !isCompacting, spilledRowCount > 0 || now > openedAt + Limits.quietStartSeconds * 1_000_000_000 else {
             return
@@ -377,7 +381,7 @@ final class Spiller: @unchecked Sendable {
             try run.database.startCompacting()
             isCompacting = true
         } catch {
-            // As for a spill: there may be room again later.
+            // Retry later, as for a spill.
             guard case .diskFull = error else { throw error }
             note(error)
         }

@@ -1,144 +1,152 @@
-// An engine of the store, in parts that can be replaced one by one.
+// The replaceable parts of a storage engine.
 //
-// Towards the gateway it is a `StoreEngine`, which makes a `LoopStore` for each loop. Delivery sees a loop's store as a
-// `ShardStore` and knows no engine. Inside, a loop's store is a young overlay in memory (`EmbeddedShardStore`), over a
-// durable log (`DurableLog`) and ordered rows (`OrderedRows`). The embedded engine has the journal for a log and RocksDB
-// for rows; another engine brings its own two and keeps the overlay.
+// The gateway uses a `StoreEngine`, which creates a `LoopStore` for each loop. Delivery uses a loop's store as a `ShardStore` and
+// does not depend on an engine. A loop's store consists of a young overlay in memory (`EmbeddedShardStore`), a durable log
+// (`DurableLog`) and ordered rows (`OrderedRows`). The embedded engine uses the journal as log and RocksDB for rows. Other
+// engines replace both and keep the overlay.
 //
-// An engine has an epoch: the number of this owner of the store, above those of all owners before it. The log writes it
-// with its batches: the journal once for a segment (`SegmentHeader.run`), since no segment has batches of two owners. The
-// folder's lock keeps a second owner out, and a start refuses segments whose owners do not follow each other (`Recovery`).
+// An engine has an epoch: the number of this owner of the store, higher than those of all earlier owners. The log records it with
+// its batches. The journal records it once per segment (`SegmentHeader.run`), because a segment has batches of one owner only.
+// The folder's lock excludes a second owner, and a start refuses segments of runs in the wrong order (`Recovery`).
 
 package import Delivery
 internal import Journal
 
-/// What every engine of the store has, however its loops' stores come and go; any thread may ask it.
+/// The operations of every engine; may be called from any thread.
 package protocol StoreService: AnyObject, Sendable {
-    /// False while a bound refuses new publishes.
+    /// Whether new publishes are accepted; false while a bound is exceeded.
     var acceptsWrites: Bool { get }
-    /// False while no part of the store is of use: this process is better left alone.
+    /// Whether any part of the store works; false if traffic should go to another process.
     var isServing: Bool { get }
-    /// A snapshot.
+    /// A snapshot of the metrics.
     var statistics: StoreStatistics { get }
 
-    /// Moves everything that is young to the ordered rows as soon as it can; takes effect in the background.
+    /// Requests that all young rows move to the ordered rows soon, in the background.
     func requestSpill()
 
-    /// Stops: what was handed over is durable afterwards, as far as the engine can reach its servers; every loop's store
-    /// has been closed.
+    /// Stops the engine.
+    ///
+    /// Submitted batches are then durable if the engine can reach its servers. Every loop's store must be closed before.
     func close()
 }
 
-/// A message store whose loops all stand in one process for as long as it is open.
+/// A message store whose loops all run in one process.
 package protocol StoreEngine: StoreService {
-    /// The number of this owner; every owner before it had a lower one.
+    /// The number of this owner, higher than those of all earlier owners.
     var epoch: UInt64 { get }
 
-    /// Makes one loop's side of the store; before any loop runs, or on that loop.
+    /// Creates one loop's store.
+    ///
+    /// Call before any loop runs, or on that loop.
     ///
     /// - Parameters:
-    ///   - index: the loop has the buckets whose number leaves this rest when divided by `count`.
-    ///   - count: the same for all loops of a run; free to differ from one run to the next.
-    ///   - post: runs a closure on the loop, soon, in order; called from the store's threads.
-    /// - Returns: the loop's store, to be closed on its loop before the engine is.
+    ///   - index: The loop has the buckets whose index modulo `count` is `index`.
+    ///   - count: The number of loops, constant during a run; it may differ between runs.
+    ///   - post: Runs a closure on the loop, soon and in order. Called from the store's threads.
+    /// - Returns: The loop's store. It must be closed on its loop before the engine is closed.
     func makeLoopStore(
         index: Int, of count: Int, post: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
     ) -> any LoopStore
 }
 
-/// One loop's side of a store: Delivery's seam, and what the loop itself calls.
+/// One loop's store: Delivery's interface, and the calls of the loop.
 package protocol LoopStore: ShardStore {
-    /// Whether a list may go on: lists leave part of the room to single publishes, which cannot wait for any.
+    /// Whether a list may continue; lists leave space to single publishes, which cannot be delayed.
     var hasRoomForLists: Bool { get }
-    /// The log has stood still for a while: what is written now may wait for long.
+    /// Whether the log has been blocked for some time, so that new writes may be delayed.
     var isStuck: Bool { get }
-    /// Young rows and remembered removals.
+    /// The number of young rows and remembered deletions.
     var youngRowCount: Int { get }
-    /// Memory of batches and values.
+    /// The memory of batches and values, in bytes.
     var blockByteCount: Int { get }
 
-    /// Every row of a table in the loop's buckets, for the start: before the loop's first write.
+    /// Visits every row of a table in the loop's buckets.
+    ///
+    /// Call before the loop's first write.
     ///
     /// - Parameters:
-    ///   - table: not an ephemeral one.
-    ///   - body: gets each row, valid during the call, ordered by key within a bucket.
-    /// - Throws: the store's error when rows cannot be read.
+    ///   - table: A table that is not ephemeral.
+    ///   - body: Called with each row, ordered by key within a bucket. The row is valid during the call.
+    /// - Throws: The store's error when rows cannot be read.
     func loadAll(table: StoreKey.Table, _ body: (StoredRow) -> Void) throws(StoreError)
 
-    /// Hands the turn's batches to the log; the loop calls it once at the end of each turn.
+    /// Submits the turn's batches to the log.
     ///
-    /// - Parameter awaited: the last ticket that the loop waits for; batches without one may take some milliseconds
+    /// The loop calls this once at the end of each turn.
+    ///
+    /// - Parameter awaited: The last ticket that the loop waits for. Batches that no caller waits for may take some milliseconds
     ///   longer.
     func turnEnded(awaited: Ticket)
 
-    /// To be called about once a second.
+    /// Frees unused memory; call about once a second.
     func secondPassed()
 
-    /// Takes the store out of service on its loop; nothing is delivered to it any more.
+    /// Closes the store on its loop; no callbacks arrive afterwards.
     func close()
 }
 
 extension LoopStore {
-    /// As `turnEnded(awaited:)`, with everything awaited.
+    /// Ends the turn with every batch awaited.
     package func turnEnded() { turnEnded(awaited: .max) }
 }
 
-/// What makes batches durable, in the order in which a loop hands them over.
+/// A log that makes batches durable in the order of submission.
 protocol DurableLog: AnyObject, Sendable {
-    /// See `StoreEngine.epoch`; every batch is written under it.
+    /// The epoch of this owner (`StoreEngine.epoch`), recorded with every batch.
     var epoch: UInt64 { get }
-    /// The bytes that one batch may have, its headers included.
+    /// The maximum size of one batch, its headers included.
     var batchByteCount: Int { get }
-    /// Bytes handed over, or announced, and not yet durable.
+    /// The number of bytes submitted or announced and not yet durable.
     var uncommittedByteCount: Int { get }
 
-    /// Adds a loop; `completion` is called on the log's thread with the last ticket that is durable.
+    /// Adds a loop; `completion` is called on the log's thread with the last durable ticket.
     func register(_ completion: @escaping @Sendable (UInt64) -> Void) -> Int
 
-    /// Counts bytes that a loop has encoded and will hand over later in its turn; a negative number takes some back.
+    /// Counts bytes that a loop has encoded and will submit later in its turn; a negative number reverses an announcement.
     func announce(byteCount: Int)
 
-    /// Takes batches, whole and in the order of their tickets; never waits for the disk.
+    /// Submits whole batches in ticket order.
+    ///
+    /// Never waits for the disk.
     ///
     /// - Parameters:
-    ///   - pieces: the batches' parts, which stay in place until their completion.
-    ///   - shard: the loop's number, from `register`.
-    ///   - byteCount: of their records.
-    ///   - announcedByteCount: those of them that `announce` has counted.
-    ///   - isAwaited: false when nothing waits for them: they may then take some milliseconds longer.
+    ///   - pieces: The batches' parts. Their memory must stay unchanged until completion.
+    ///   - shard: The loop's number, from `register`.
+    ///   - byteCount: The total size of the batches' records.
+    ///   - announcedByteCount: The part of `byteCount` that `announce` has already counted.
+    ///   - isAwaited: Whether a caller waits for the batches. If not, they may take some milliseconds longer.
     func submit(_ pieces: [BatchPiece], shard: Int, byteCount: Int, announcedByteCount: Int, isAwaited: Bool)
 }
 
-/// Rows that have left memory, in the order of their keys, and their alarms.
+/// The rows that have left memory, in key order, and their alarms.
 protocol OrderedRows: AnyObject, Sendable {
-    /// Asks for rows or alarms; the answer comes to the operation's mailbox.
+    /// Reads rows or alarms; the result is put into the operation's mailbox.
     func submit(_ operation: ReadOperation)
 
-    /// See `LoopStore.loadAll`.
     func loadAll(
         table: StoreKey.Table, buckets: [UInt16], _ body: (StoredRow) -> Void
     ) throws(StoreError)
 
-    /// Notes entries of the alarm index that no row needs, to be removed.
+    /// Queues stale entries of the alarm index for removal.
     func dropStale(_ alarms: [StaleAlarm])
 
-    /// True when every request id here was written since the start, so that the overlay's filter knows all of them.
+    /// Whether every stored request id was written since the start, so that the overlay's filter knows all of them.
     var hasOnlyKnownRequests: Bool { get }
-    /// The oldest period of request ids that is kept.
+    /// The oldest retained period of request ids.
     var oldestRequestPeriod: Int64 { get }
 }
 
-/// What holds a loop's overlay: the room that all loops share, and the way of rows out of memory.
+/// The owner of a loop's overlay; it provides the space shared by all loops and moves rows out of memory.
 protocol OverlayOwner: AnyObject, Sendable {
     func acceptsWrites(beside untoldByteCount: Int) -> Bool
     func isShortOfRoom(beside untoldByteCount: Int) -> Bool
     func hasRoomForLists(beside untoldByteCount: Int) -> Bool
     var isStuck: Bool { get }
-    /// How many rows a loop collects or drops in one turn.
+    /// The number of rows that a loop collects or drops in one turn.
     var sliceRowCount: Int { get }
 
-    /// Takes the rows that were asked for, oldest first.
+    /// Takes the requested rows, oldest first.
     func collected(_ rows: [SpilledRow], from shard: EmbeddedShardStore)
-    /// The overlay is out of service: the log alone has its young rows from now on.
+    /// Takes over a closed overlay; from then on only the log has its young rows.
     func retire(_ shard: EmbeddedShardStore)
 }

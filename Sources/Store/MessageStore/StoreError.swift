@@ -1,47 +1,45 @@
 internal import Journal
 internal import Platform
 
-/// Why the store cannot be opened or go on.
+/// An error that prevents opening or using the store.
 ///
-/// Each description says what, where and what to do.
+/// Each description states the cause, the place and the remedy.
 package enum StoreError: Error, Equatable, CustomStringConvertible {
-    /// Another process works on the folder.
+    /// Another process has locked the folder.
     case inUse(folder: String, process: Int32?)
-    /// The folder was written by a later version.
+    /// The folder has a newer format.
     case newerFormat(folder: String, found: Int, supported: Int)
-    /// The folder has a format file that no version wrote.
+    /// The format file is invalid.
     case unknownFormat(file: String)
-    /// The folder has a database or a journal and no format file.
+    /// The folder has a database or a journal, but no format file.
     case missingFormat(file: String)
-    /// The folder has an epoch file that no version wrote.
+    /// The epoch file is invalid.
     case unknownEpoch(file: String)
-    /// Synced bytes of the journal are gone or changed.
+    /// Synced bytes of the journal are missing or changed.
     case damagedJournal(file: String, offset: Int, what: String)
-    /// Files of the ordered store are gone or changed.
+    /// Files of the ordered store are missing or changed.
     case damagedDatabase(folder: String, what: String)
-    /// No room on the disk.
     case diskFull(what: String)
-    /// The folder or a file in it may not be written.
+    /// The folder or a file in it is not writable.
     case notWritable(what: String)
-    /// Any other failed system call.
     case system(what: String)
-    /// RocksDB refused.
+    /// RocksDB returned an error.
     case database(operation: String, what: String)
-    /// A part of the store on Redis has an owner with this epoch, or had one.
+    /// A partition of the store on Redis has or had an owner with this epoch.
     case epochTaken(part: Int, epoch: UInt64)
-    /// An entry of a part's log on Redis is not what was written.
+    /// An entry of a partition's log on Redis was changed.
     case damagedLog(stream: String, entry: String, what: String)
-    /// Another program's entry, in a log on Redis, keeps every owner out; `mending`: the commands to run.
+    /// Another program's entry in a log on Redis blocks every owner; `mending` contains the commands to run.
     case foreignEntry(stream: String, entry: String, mending: String)
-    /// A row on Redis is not what was written.
+    /// A row on Redis is invalid.
     case damagedRow(place: String, what: String)
-    /// The folder is the target of a copy that did not end.
+    /// The folder is the target of an unfinished copy.
     case unfinishedCopy(folder: String)
-    /// A server does not answer, or answers with an error.
+    /// A server does not answer, or returns an error.
     case redis(what: String)
-    /// The folder is a backup, and not a store.
+    /// The folder is a backup rather than a store.
     case isBackup(folder: String)
-    /// A backup cannot be made, read or restored; the text says why, and what to do.
+    /// A backup cannot be made, read or restored; the text states the reason and the remedy.
     case backup(what: String)
 
     package var description: String {
@@ -116,9 +114,9 @@ package enum StoreError: Error, Equatable, CustomStringConvertible {
         }
     }
 
-    /// What came of opening the database in `folder`.
+    /// Maps RocksDB's error of opening the database in `folder`.
     init(opening folder: String, message: String) {
-        // A file that the manifest names and that is not there reads as a failed call.
+        // A missing file that the manifest names is reported as a failed system call.
         if message.hasPrefix("Corruption") || message.contains("No such file") || message.hasPrefix("Invalid argument")
         {
             self = .damagedDatabase(folder: folder, what: message)
@@ -127,7 +125,7 @@ package enum StoreError: Error, Equatable, CustomStringConvertible {
         }
     }
 
-    /// RocksDB tells causes only in words.
+    /// Maps a RocksDB error by its text, since no error code is available.
     init(operation: String, message: String) {
         self =
             if message.contains("No space left") {

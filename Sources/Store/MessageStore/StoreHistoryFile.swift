@@ -2,46 +2,48 @@ internal import Cryptography
 package import Delivery
 internal import Platform
 
-/// Why a start gave a store another history: its content may be older than what devices and consumers have seen.
+/// The reason for a new history: the content may be older than what devices and consumers have seen.
 package enum HistoryChange: String, Sendable {
-    /// The folder is a copy of another one, made without `longwire`.
+    /// The folder was copied without `longwire`.
     case copied
-    /// The machine failed while the store did not sync its commits (durability `os`).
+    /// The machine failed while commits were not synced (durability `os`).
     case machineFailed
-    /// An operator emptied the file or removed it, or it is damaged.
+    /// An operator emptied or removed the file, or it is damaged.
     case asked
 }
 
-/// The file `history` of a store's folder: the store's history, and how to find out that the content is older.
+/// The file `history` of a store's folder.
+///
+/// It contains the store's history and detects content that was rolled back.
 ///
 ///     longwire history ID:BEGAN BIRTH BOOT
 ///
-/// BIRTH is when this file was made, in nanoseconds: a copy of the folder has a file that was made later. Each start makes
-/// the file anew, so an earlier copy that is written over the folder names another birth than the file that it fills. BOOT is
-/// the boot in which commits go unsynced, or `-`.
+/// BIRTH is the file's creation time in nanoseconds; the file in a copied folder was created later. Each start creates the file
+/// anew. An older copy written over the folder thus names another BIRTH than the file's creation time. BOOT is the boot id during
+/// unsynced commits, or `-`.
 enum StoreHistoryFile {
     private static let prefix = "longwire history "
 
     struct Content: Equatable {
         var history: StoreHistory
-        /// 0 on a file system that does not keep it.
+        /// The creation time; 0 on a file system without creation times.
         var birth: Int64 = 0
         var boot = "-"
     }
 
     static func path(_ folder: String) -> String { folder + "/history" }
 
-    /// Reads the file at a start, and gives the store another history if its content may be older.
+    /// Reads the file at a start, and begins a new history if the content may be older.
     ///
     /// The file is durable on return.
     ///
     /// - Parameters:
-    ///   - folder: the store's, locked by this process.
-    ///   - isNew: no process has written to the store before.
-    ///   - isSynced: commits of this run are synced.
-    ///   - wall: the wall clock in milliseconds since 1970; the beginning of a history has no other use than to be later.
-    /// - Returns: the history in force, and why it is another one than before.
-    /// - Throws: what reading or writing the file met.
+    ///   - folder: The store's folder, locked by this process.
+    ///   - isNew: Whether no process has written to the store before.
+    ///   - isSynced: Whether commits of this run are synced.
+    ///   - wall: The wall clock in milliseconds since 1970. The begin of a history only has to be later than earlier ones.
+    /// - Returns: The current history, and the reason if it is new.
+    /// - Throws: An error of reading or writing the file.
     static func open(
         _ folder: String, isNew: Bool, isSynced: Bool, wall: () -> Int64
     ) throws(StoreError) -> (StoreHistory, HistoryChange?) {
@@ -74,16 +76,16 @@ enum StoreHistoryFile {
         } catch { throw StoreError(error) }
     }
 
-    /// The kernel's id of this boot; without it every start counts as another boot.
+    /// Returns the kernel's boot id; without it every start counts as another boot.
     private static func boot() -> String { SystemClock.bootID ?? "unknown-\(SecureRandom.word())" }
 
-    /// Notes that all commits are synced: the store has been closed.
+    /// Records that all commits are synced; called when the store is closed.
     static func noteSynced(_ history: StoreHistory, in folder: String) {
-        // Otherwise the next boot begins a history without need.
+        // A failed write only causes an unneeded new history at the next boot.
         try? write(history, to: folder, boot: "-")
     }
 
-    /// Gives a folder another history; for what makes a store of a copy.
+    /// Begins a new history in a folder that becomes a store by copying.
     static func renew(_ folder: String, wall: Int64) throws(SystemError) {
         let earlier = try read(folder).flatMap { content($0.text) }
         try write(successor(of: earlier?.history, wall), to: folder, boot: "-")
@@ -131,9 +133,9 @@ enum StoreHistoryFile {
 }
 
 extension StoreHistory {
-    /// The key that signs tokens of the push API, made of the stored one.
+    /// Returns the signing key of the push API's tokens, derived from the stored key.
     ///
-    /// An older store does not know which tokens were revoked since: after its content went back no earlier token counts.
+    /// After a rollback the store may have lost token revocations. The derived key therefore invalidates all earlier tokens.
     package func tokenKey(_ stored: [UInt8]) -> [UInt8] {
         guard hasGoneBack else { return stored }
         return SHA256.digest(Array("longwire tokens \(self) ".utf8) + stored).bytes

@@ -1,53 +1,53 @@
 internal import Journal
 
-/// The store in numbers, for metrics; times in microseconds, counts since the start.
+/// Metrics of the store: times in microseconds, counters since the start.
 package struct StoreStatistics: Sendable, Equatable {
-    /// What is kept of request ids, or of traces.
+    /// The retention of request ids or of traces.
     package struct Retention: Sendable, Equatable {
-        /// Size of the files, and what it may come to before the oldest go early.
+        /// The size of the files, and the budget beyond which the oldest rows are dropped early.
         package var byteCount = 0
         package var byteLimit = 0
-        /// The age of the oldest row, as the begin of its period tells it; 0 if there is none or the time is not known.
+        /// The age of the oldest row, derived from the begin of its period; 0 if there is none or the time is unknown.
         package var milliseconds: Int64 = 0
-        /// Periods that went before their rows were a day old.
+        /// The number of periods dropped before their rows were a day old.
         package var cutCount = 0
-        /// How long the youngest row of the last such period was kept.
+        /// The age of the youngest row in the last such period.
         package var cutMilliseconds: Int64 = 0
         package init() {}
     }
 
-    /// Why a store on Redis refuses writes, with the servers; `nil` where it does not, and for an embedded one.
+    /// The reason why a store on Redis refuses writes, with the servers; `nil` if it accepts writes or is embedded.
     package var refusalReason: String?
     package var batchCount = 0
     package var groupCount = 0
-    /// Batches in the largest group.
+    /// The number of batches in the largest group.
     package var largestGroup = 0
     package var journalWrittenByteCount = 0
     package var longestCommit: UInt64 = 0
     package var totalCommitTime: UInt64 = 0
-    /// Groups whose write and sync took below 2^(index + 1) µs; the last one has all that took longer.
+    /// The number of groups per commit time: bucket `index` counts times below 2^(index + 1) µs, the last one all longer times.
     package var commitTimes: [Int] = []
     package var uncommittedByteCount = 0
-    /// Segments that a start would replay, and their size.
+    /// The number and size of the segments that a start would replay.
     package var segmentCount = 0
     package var journalByteCount = 0
     package var spilledRowCount = 0
     package var spilledDeletionCount = 0
-    /// Size of RocksDB's files.
+    /// The size of RocksDB's files.
     package var rowFileByteCount = 0
     package var ephemeralFileByteCount = 0
-    /// What the primaries of Redis use and may use, all together; 0 without Redis, and without a bound.
+    /// The memory use and memory limit of all Redis primaries together; the limit is 0 if a primary has none.
     package var redisByteCount = 0
     package var redisByteLimit = 0
     package var requests = Retention()
     package var traces = Retention()
-    /// Why the spiller is waiting, or waited last: a full disk.
+    /// The reason why the spiller is or was blocked: a full disk.
     package var lastSpillFailure: String?
-    /// Attempts to spill, or to make room for it, that failed and will be repeated.
+    /// The number of failed attempts to spill or to make space for spilling; they are retried.
     package var spillFailureCount = 0
-    /// Of a store on Redis: commits that were tried again.
+    /// For a store on Redis: the number of retried commits.
     package var failedCommitCount = 0
-    /// Of a store on Redis: round trips of cold reads, as `commitTimes`.
+    /// For a store on Redis: round trips of cold reads, in the buckets of `commitTimes`.
     package var readTimes: [Int] = []
     package var totalReadTime: UInt64 = 0
 
@@ -55,7 +55,7 @@ package struct StoreStatistics: Sendable, Equatable {
 }
 
 extension EmbeddedStore {
-    /// A snapshot; from any thread.
+    /// A snapshot of the metrics; may be read from any thread.
     package var statistics: StoreStatistics {
         let journal = committer.statistics
         var result = StoreStatistics()
@@ -100,11 +100,11 @@ extension EmbeddedStore {
     }
 }
 
-/// Periods that went before their rows were a day old, because their budget was used up.
+/// Periods dropped before their rows were a day old, because their budget was exceeded.
 struct EarlyDrops: Sendable {
     private(set) var requestCount = 0
     private(set) var traceCount = 0
-    /// How long the youngest row of the last such period was kept.
+    /// The age of the youngest row in the last such period.
     private(set) var requestMilliseconds: Int64 = 0
     private(set) var traceMilliseconds: Int64 = 0
 

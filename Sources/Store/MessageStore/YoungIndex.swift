@@ -1,29 +1,28 @@
-// What a shard knows of the rows in the journal. A slot a row, in pages that never move, and a hash table from keys to
-// slots. The tables with items have a list of each partition in item order. One list has all slots by age: the
-// spiller's to-do list.
+// The index of a shard's rows in the journal. It has slots in pages that never move, and a hash table from keys to slots. In
+// tables with items, each partition has a list of its slots in item order. Two lists order all slots by age for the spiller.
 //
-// A slot is *live* or *deleted* (the disk may still hold the row, so its absence must be remembered). It leaves when its
-// row, or its removal, has reached the ordered store, or when a row that was never there is deleted.
+// A slot is *live* or *deleted*. A deleted slot records a deletion while the disk may still have the row. A slot is freed once
+// the row or deletion is in the ordered store, or when a row that was never there is deleted.
 
 internal import Delivery
 internal import Wire
 
-/// No slot, no partition.
+/// The index that means no slot or no partition.
 let noSlot = UInt32.max
 
-/// One young row, or the memory of its removal.
+/// One young row, or the record of its deletion.
 struct YoungSlot {
     var ownerHigh: UInt64
     var ownerLow: UInt64
     var item: UInt64
     var wakeAt: Int64
-    /// The alarm that the ordered store has under the key, as far as known; 0 for none.
+    /// The known alarm of the key in the ordered store; 0 for none.
     var coldAlarm: Int64
     var ticket: UInt64
     var block: UInt32
     var offset: UInt32
     var byteCount: UInt32
-    /// Counts every change of the slot, its reuse included.
+    /// A counter of the slot's changes, including its reuse.
     var version: UInt32
     var ageBefore: UInt32
     var ageAfter: UInt32
@@ -34,12 +33,12 @@ struct YoungSlot {
     var table: UInt8
     var isDeleted: Bool
     var mayBeCold: Bool
-    /// With the spiller, so not in the list by age.
+    /// Whether the row was lent to the spiller and is therefore not in an age list.
     var isCollected: Bool
-    /// Freshly made by `findOrInsert`.
+    /// Whether `findOrInsert` just created the slot.
     var isNew: Bool
 
-    /// Devices and counts are changed again and again; other rows once or a few times.
+    /// Whether rows of the table are rewritten often: devices and counters.
     var isRewritten: Bool {
         table == StoreKey.Table.device.rawValue || table == StoreKey.Table.counters.rawValue
     }
@@ -56,7 +55,7 @@ private struct Partition {
     var ownerLow: UInt64
     var first: UInt32
     var last: UInt32  // while free: the next free partition
-    /// Where the last slot was linked, or one beside it.
+    /// The slot of the last insertion or its neighbor: the start of the next search.
     var hand: UInt32
     var bucket: UInt16
     var table: UInt8
@@ -71,7 +70,7 @@ struct YoungIndex: ~Copyable {
     private static let pageShift: UInt32 = 11
     private static let pageSize = 1 << 11
 
-    /// Slots that never move; without memory while no slot of it is used.
+    /// A page of slots that never move; a page without used slots has no memory.
     private struct Page {
         var slots: UnsafeMutablePointer<YoungSlot>?
         var free = noSlot
@@ -89,13 +88,14 @@ struct YoungIndex: ~Copyable {
     private var freePartition = noSlot
     private var slotTable = OpenTable()
     private var partitionTable = OpenTable()
-    /// Two lists by age: one of the rows that are written over and over (devices, counters), one of the others.
+    /// Two age lists: one for rows that are rewritten often (devices, counters), and one for all others.
     ///
-    /// A row that moves to its list's end touches both neighbours, which are cold memory unless they were written lately, too.
+    /// Moving a row to the end of its list accesses both neighbors, which are in cold memory unless they were also written
+    /// recently.
     private var rewritten = AgeList()
     private var others = AgeList()
     private(set) var slotCount = 0
-    /// A secret: owners may derive from a peer's bytes, and a peer must not choose keys that collide.
+    /// A secret hash seed: owners may derive from a peer's bytes, and a peer must not be able to choose colliding keys.
     private let seed = UInt64.random(in: 0...(.max))
 
     init() {}
@@ -144,7 +144,7 @@ struct YoungIndex: ~Copyable {
 
     func find(_ key: StoreKey) -> UInt32? { find(key, Self.slotHash(key, partitionHash(key))) }
 
-    /// The slot of a key, made if there is none (then `isNew` is set).
+    /// Returns the slot of a key; creates one with `isNew` if there is none.
     mutating func findOrInsert(_ key: StoreKey) -> UInt32 {
         let ofPartition = partitionHash(key)
         let hash = Self.slotHash(key, ofPartition)
@@ -163,7 +163,6 @@ struct YoungIndex: ~Copyable {
         return index
     }
 
-    /// Forgets a slot.
     mutating func remove(_ index: UInt32) {
         let slot = self[index]
         unlinkAge(index)
@@ -200,7 +199,7 @@ struct YoungIndex: ~Copyable {
             pages[page].nextOpen = openPage
             openPage = UInt32(page)
         }
-        // The first of the open pages stays, so that steady work asks for no memory.
+        // Keep the first open page, so that steady work allocates no memory.
         if pages[page].usedCount == 0, openPage != UInt32(page) { releasePage(page) }
     }
 
@@ -220,13 +219,13 @@ struct YoungIndex: ~Copyable {
             slots[offset].ageAfter = offset + 1 < Self.pageSize ? first + UInt32(offset) + 1 : noSlot
             slots[offset].version = firstVersion
         }
-        // No slot of this page's number has the version of one that was there before.
+        // Versions start higher for each page, so that a reused page number never repeats a slot's version.
         firstVersion &+= 1_000_003
         pages[page] = Page(slots: slots, free: first, usedCount: 0, nextOpen: openPage, isOpen: true)
         return UInt32(page)
     }
 
-    /// Gives an empty page's memory back: after a storm of registrations nearly all of it is empty.
+    /// Frees an empty page; after many registrations nearly all pages are empty.
     private mutating func releasePage(_ page: Int) {
         var previous = openPage
         while pages[Int(previous)].nextOpen != UInt32(page) { previous = pages[Int(previous)].nextOpen }
@@ -238,14 +237,14 @@ struct YoungIndex: ~Copyable {
 
     // MARK: Age
 
-    /// A row whose last change is not after `ticket`; `noSlot` when all are younger.
+    /// Returns a row whose last change is not after `ticket`; `noSlot` if all rows are younger.
     func oldest(upTo ticket: UInt64) -> UInt32 {
         if others.oldest != noSlot, self[others.oldest].pointee.ticket <= ticket { return others.oldest }
         if rewritten.oldest != noSlot, self[rewritten.oldest].pointee.ticket <= ticket { return rewritten.oldest }
         return noSlot
     }
 
-    /// Makes a slot the youngest.
+    /// Moves a slot to the young end of its age list.
     mutating func touch(_ index: UInt32) {
         let isRewritten = self[index].pointee.isRewritten
         var list = isRewritten ? rewritten : others
@@ -253,7 +252,6 @@ struct YoungIndex: ~Copyable {
         if isRewritten { rewritten = list } else { others = list }
     }
 
-    /// Takes a slot out of its list by age.
     mutating func unlinkAge(_ index: UInt32) {
         let isRewritten = self[index].pointee.isRewritten
         var list = isRewritten ? rewritten : others
@@ -288,7 +286,7 @@ struct YoungIndex: ~Copyable {
 
     // MARK: Partitions
 
-    /// The first slot of `key`'s partition with an item at or after `key.item`, deleted ones included.
+    /// Returns the first slot of `key`'s partition with an item at or after `key.item`, including deleted slots.
     func firstSlot(from key: StoreKey) -> UInt32 {
         guard key.hasItems else { return find(key) ?? noSlot }
         guard let found = findPartition(key, partitionHash(key)) else { return noSlot }
@@ -306,10 +304,10 @@ struct YoungIndex: ~Copyable {
         }
     }
 
-    /// Puts a slot in its place.
+    /// Inserts a slot into its partition's list.
     ///
-    /// Sequences grow, so the place is nearly always the end. What ends in order leaves removals in front of many rows: each
-    /// is looked for from the one before it.
+    /// Sequence numbers grow, so the place is nearly always the end. Messages that end in order leave deletions in front of many
+    /// rows; each search starts at the previous insertion.
     private mutating func link(_ index: UInt32, _ hash: UInt64, _ key: StoreKey) {
         let slot = self[index]
         guard let found = findPartition(key, hash) else {
@@ -331,13 +329,13 @@ struct YoungIndex: ~Copyable {
         if after == noSlot { partition(found).pointee.last = index } else { self[after].pointee.itemBefore = index }
     }
 
-    /// The slot behind which an item belongs; `noSlot`: at the front.
+    /// Returns the slot behind which an item belongs; `noSlot` for the front.
     private func place(of item: UInt64, in partition: UnsafePointer<Partition>) -> UInt32 {
         let last = partition.pointee.last
         guard self[last].pointee.item > item else { return last }
         var before = partition.pointee.hand
         if self[before].pointee.item <= item {
-            // Not beyond the last one, whose item is greater.
+            // The loop ends before the last slot, whose item is greater.
             var next = self[before].pointee.itemAfter
             while self[next].pointee.item <= item { (before, next) = (next, self[next].pointee.itemAfter) }
             return before

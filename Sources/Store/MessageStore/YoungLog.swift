@@ -1,6 +1,6 @@
-// Young rows that are written once and rarely read: message outcomes, and the message ids of single pushes. Each message adds one
-// such row. A row therefore costs only one entry at the end of a page and an update of its bucket's chain head, without a hash
-// table. A lookup follows the bucket's chain.
+// Young rows that are written once and rarely read: traces, which record how messages ended. Each message adds one. A row costs
+// only one entry at the end of a page and an update of its bucket's chain head, without a hash table. A lookup follows the
+// bucket's chain.
 
 internal import Delivery
 internal import Wire

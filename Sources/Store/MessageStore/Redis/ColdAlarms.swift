@@ -1,28 +1,28 @@
-// Alarms of cold rows: the sorted sets of a part's groups, bucket by bucket.
-
 internal import Delivery
 internal import Redis
 internal import Wire
 
-/// A part's alarms as a reader looks through them: in pages, whose rows are read together.
+/// The alarms of a partition's cold rows, read from sorted sets; the rows of a page of alarms are read together.
 final class RedisAlarms: AlarmSource {
     private let part: RedisPart
     private let request: AlarmRequest
     private let client: RedisClient
     private let context: LogContext
     private var rows: [StoreKey: [UInt8]?] = [:]
-    /// Keys of the present page, whose rows are read with the first of them that is asked for.
+    /// The keys of the current page; all their rows are read with the first requested one.
     private var page: [StoreKey] = []
     private let isMine: (Bucket) -> Bool
-    /// A server did not answer in time.
+    /// Whether a server did not answer in time.
     private(set) var isCutOff = false
 
+    /// Creates a source.
+    ///
     /// - Parameters:
-    ///   - part: whose alarms.
-    ///   - request: what was asked for.
-    ///   - client: the reading thread's.
-    ///   - context: what the engine shares.
-    ///   - isMine: which buckets are read here.
+    ///   - part: The partition.
+    ///   - request: The loop's request.
+    ///   - client: The reading thread's client.
+    ///   - context: The engine's shared state.
+    ///   - isMine: Returns whether this source reads the bucket.
     init(
         _ part: RedisPart, _ request: AlarmRequest, _ client: RedisClient, _ context: LogContext,
         isMine: @escaping (Bucket) -> Bool
@@ -37,7 +37,7 @@ final class RedisAlarms: AlarmSource {
         if rows[key] == nil {
             let isOfPage = page.contains(key)
             try fetch(isOfPage ? page : [key])
-            // The rows that may have taken these alarms over are asked for next.
+            // Prefetch the rows that may have taken over these alarms.
             if isOfPage { try fetchSuccessors() }
         }
         guard case .some(.some(let stored)) = rows[key] else { return nil }
@@ -71,7 +71,7 @@ final class RedisAlarms: AlarmSource {
             requests.append(RedisRequest(RowReading.value(keys.rows, key), slot: keys.slot))
         }
         for (key, reply) in zip(known, try run(requests)) {
-            // What is no row and no absence of one must not make an alarm useless.
+            // If a row can be neither read nor ruled out, its alarm stays scheduled.
             guard reply.bytes != nil || reply.isNone else {
                 throw .redis(what: reply.fault?.text ?? "a row that is no bytes")
             }
@@ -111,7 +111,7 @@ final class RedisAlarms: AlarmSource {
             prefix = [UInt8(bucket >> 8), UInt8(bucket & 0xFF)]
             keys = source.part.keys(of: self.bucket)
             last = first.map { KeyCoding.bytes($0) } ?? prefix
-            // A bucket that nobody has looked into yet is asked for its first alarm only.
+            // For a bucket that was not read yet, only the first alarm is requested.
             try read(isExclusive: false, count: first == nil ? 1 : Limits.alarmsPerPage)
         }
 
@@ -138,7 +138,7 @@ final class RedisAlarms: AlarmSource {
                     throw .redis(what: "alarms that are not in order")
                 }
                 isLastPage = list.count < count
-                // Behind them, even if this version can read none of them.
+                // Continue behind this page even if this version can decode none of its alarms.
                 if let end = names.last { (last, isExclusive) = (end, true) }
                 alarms = names.compactMap { name in name.withUnsafeBytes { KeyCoding.readAlarm($0) } }
                     .filter { $0.key.bucket == bucket }

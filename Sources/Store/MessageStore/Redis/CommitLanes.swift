@@ -1,11 +1,11 @@
-// The threads that commit. A lane serves logs whose streams one server has. It has several calls under way, each over a
-// connection of its own: what one or more logs have gathered, then one wait for the server's replicas. While all its
-// connections are busy, the next groups gather. So the cost of a commit is shared, and few groups wait for another one's
-// replicas. What a log may have under way, and why its order holds, is at the head of `RedisLog.swift`.
+// The threads that commit. A lane serves the logs whose streams are on one server. It has several calls in flight, each on a
+// separate connection. A call carries groups of one or more logs, then one wait for the server's replicas. While all connections
+// are busy, the next groups gather. The cost of a commit is thus shared, and few groups wait for the replicas of another one. The
+// comment in `RedisLog.swift` explains which groups of a log may be in flight and why their order is kept.
 //
-// Each server has lanes of its own, made when the first log needs them. A server that stands still holds up nobody else.
-// Redis serves a connection one read at a time, and syncs after each turn in which something was written. So small groups
-// share a call, and a large one has its own.
+// Each server has separate lanes, created for the first log that needs them, so a blocked server does not delay others. Redis
+// serves a connection one read at a time and syncs after each turn with a write. Small groups therefore share a call, and a large
+// group has a separate one.
 
 internal import Journal
 internal import Platform
@@ -13,8 +13,8 @@ internal import Redis
 internal import Synchronization
 
 final class CommitLanes: @unchecked Sendable {
-    // Sound because everything is a constant, and a lane locks what it shares.
-    /// One is the parts' whose numbers leave its place as remainder.
+    // Sound because all properties are constants, and a lane locks its shared state.
+    /// The lane columns; a partition uses the column with index `part % columns.count`.
     private let columns: [ServerLanes<CommitLane>]
     private let cluster: RedisCluster
 
@@ -29,15 +29,17 @@ final class CommitLanes: @unchecked Sendable {
         }
     }
 
-    /// Gives a log that no lane has to the lane of its server; unless pressed it waits some milliseconds for company.
+    /// Passes a log without a lane to the lane of its server.
+    ///
+    /// If its batches are not urgent, they wait some milliseconds for others.
     func schedule(_ log: RedisLog) { lane(of: log).adopt(log) }
 
-    /// Without a map the lane of no server asks for it.
+    /// Returns the lane of the log's server; without a slot map this is the lane for no server, which requests a map.
     func lane(of log: RedisLog) -> CommitLane { column(of: log).lane(of: cluster.primary(of: log.slot)) }
 
     private func column(of log: RedisLog) -> ServerLanes<CommitLane> { columns[log.part % columns.count] }
 
-    /// Each lane does what it can do now, on the calling thread.
+    /// Runs one turn of each lane on the calling thread.
     func step() -> Bool {
         var hasWorked = false
         for column in columns { for lane in column.all where lane.step() { hasWorked = true } }
@@ -49,25 +51,25 @@ final class CommitLanes: @unchecked Sendable {
 }
 
 final class CommitLane: ServerLane, @unchecked Sendable {
-    // Sound because `state` is a lock, and everything else is the lane thread's own.
+    // Sound because `state` is a lock, and all other state is accessed by the lane's thread only.
 
     private struct State: ~Copyable {
-        /// Logs with news.
+        /// Logs with new batches.
         var ready: [RedisLog] = []
-        /// What they have may wait for company.
+        /// Logs whose batches may wait for others.
         var late: [RedisLog] = []
         var isOpen = true
-        /// The thread sleeps, and has to be woken.
+        /// Whether the thread is sleeping and must be woken.
         var isAsleep = false
 
-        /// Whether the thread is to be woken for what was put here.
+        /// Returns whether the thread must be woken for new work.
         mutating func wakes() -> Bool {
             defer { isAsleep = false }
             return isAsleep
         }
     }
 
-    /// A call under way.
+    /// A call in flight.
     private struct Call {
         struct Part {
             let log: RedisLog
@@ -78,7 +80,7 @@ final class CommitLane: ServerLane, @unchecked Sendable {
         var byteCount = 0
         var wanted = 0
 
-        /// The steps' commands, then the wait.
+        /// Returns the commands of the steps, followed by the wait for replicas.
         func commands(_ wait: RedisCommand) -> [RedisCommand] {
             var commands: [RedisCommand] = []
             for part in parts { commands.append(contentsOf: part.step.commands) }
@@ -91,17 +93,17 @@ final class CommitLane: ServerLane, @unchecked Sendable {
     private let state = Lock(State())
     private let poller: RedisPoller
     private lazy var client = RedisClient(context.cluster)
-    /// Connections without a call.
+    /// Connections without a call in flight.
     private var idle: [RedisPipe] = []
-    /// When they are looked at next, and whether something came on one.
+    /// The time of the next check of idle connections, and whether one of them became readable.
     private var tidyAt: UInt64 = 0
     private var hasIdleNews = false
     private var calls: [Call] = []
-    /// Logs that have something to send, in the order in which they came.
+    /// Logs with something to send, in order of arrival.
     private var wanting: [RedisLog] = []
-    /// When those that wait for company have waited long enough.
+    /// The time at which delayed batches must be sent.
     private var lateAt: UInt64?
-    /// Logs whose last try failed, and when to try again.
+    /// Logs whose last attempt failed, and the time of the retry.
     private var blocked: [RedisLog] = []
     private var retryAt: UInt64 = 0
     private var pause = Redis.Limits.retryMilliseconds
@@ -114,17 +116,17 @@ final class CommitLane: ServerLane, @unchecked Sendable {
 
     // MARK: From any thread
 
-    /// Takes a log that no other lane has.
+    /// Takes over a log that no other lane has.
     func adopt(_ log: RedisLog) { schedule(log, isPressing: log.pass(to: self)) }
 
-    /// A log of this lane has news; unless pressed it waits some milliseconds for company.
+    /// Queues a log of this lane; if it is not urgent, it waits some milliseconds for other logs.
     func schedule(_ log: RedisLog, isPressing: Bool) {
         let wakes = state.withLock { state in
             if isPressing {
                 state.ready.append(log)
             } else {
                 state.late.append(log)
-                // The first one sets the time for all.
+                // The first delayed log sets the time for all.
                 guard state.late.count == 1 else { return false }
             }
             return state.wakes()
@@ -165,7 +167,7 @@ final class CommitLane: ServerLane, @unchecked Sendable {
         state.withLock { $0.isAsleep = false }
     }
 
-    /// Does what can be done without waiting; false at the end.
+    /// Does everything that is possible without waiting; returns false after the lane is closed.
     private func turn() -> Bool {
         guard take() else { return false }
         tidy()
@@ -175,7 +177,7 @@ final class CommitLane: ServerLane, @unchecked Sendable {
         return true
     }
 
-    /// Ends connections without a call that their server has ended, or whose server has no slots any more.
+    /// Closes idle connections that the server has closed or whose server has no slots.
     private func tidy() {
         let now = context.now
         guard hasIdleNews || now >= tidyAt else { return }
@@ -183,14 +185,14 @@ final class CommitLane: ServerLane, @unchecked Sendable {
         guard !idle.isEmpty else { return }
         let addresses = context.cluster.primaries.map(\.address)
         idle.removeAll { pipe in
-            // Without a map nobody knows.
+            // Without a slot map the connections are kept.
             guard pipe.isBroken || !addresses.isEmpty && !addresses.contains(pipe.address) else { return false }
             pipe.close()
             return true
         }
     }
 
-    /// One turn without a thread; whether there was something to do.
+    /// Runs one turn without a thread; returns whether there was work.
     func step() -> Bool {
         guard turn() else { return false }
         let isBusy = !calls.isEmpty
@@ -198,7 +200,7 @@ final class CommitLane: ServerLane, @unchecked Sendable {
         return isBusy
     }
 
-    /// Takes the logs that have news; false when the lane is closed.
+    /// Takes the queued logs; returns false after the lane is closed.
     private func take() -> Bool {
         let now = context.now
         let isStepped = context.configuration.isStepped
@@ -213,7 +215,7 @@ final class CommitLane: ServerLane, @unchecked Sendable {
             }
             return state.isOpen
         }
-        // What another lane has by now, that one looks after.
+        // A log that moved to another lane is served there.
         for log in ready where log.belongs(to: self) { want(log) }
         for log in late where log.belongs(to: self) {
             log.isDue = true
@@ -250,19 +252,19 @@ final class CommitLane: ServerLane, @unchecked Sendable {
         client.close()
     }
 
-    /// Ends a lane that has no thread.
+    /// Ends a lane without a thread.
     func finish() { end() }
 
     // MARK: Sending
 
-    /// Sends what the logs have, as far as there are connections.
+    /// Sends the groups of the logs while there are free connections.
     private func dispatch() {
         guard !wanting.isEmpty else { return }
         let logs = wanting
         wanting.removeAll(keepingCapacity: true)
         var drafts: [RedisAddress: Call] = [:]
         var failures: [RedisAddress: RedisError] = [:]
-        // One that was blocked meanwhile has its pause first.
+        // A log that was blocked in the meantime must wait for its retry.
         for log in logs where log.place == .wanting {
             log.place = .none
             guard let address = address(of: log, &failures) else { continue }
@@ -303,9 +305,10 @@ final class CommitLane: ServerLane, @unchecked Sendable {
         for draft in drafts.values where !draft.parts.isEmpty { send(draft) }
     }
 
-    /// A connection for a call that begins with a group of `byteCount` bytes; `nil` while no other call may begin.
+    /// Returns a connection for a call that begins with a group of `byteCount` bytes; `nil` while the maximum number of calls is
+    /// in flight.
     private func pipe(to address: RedisAddress, for byteCount: Int) throws(RedisError) -> RedisPipe? {
-        // Large ones have places of their own: none stands before the others.
+        // Large calls have separate slots, so that they do not delay small ones.
         let isLarge = byteCount > Limits.callByteCount
         let count = calls.count { $0.pipe.address == address && ($0.byteCount > Limits.callByteCount) == isLarge }
         guard count < (isLarge ? Limits.largeCallsOfLane : Limits.callsOfLane) else { return nil }
@@ -328,13 +331,13 @@ final class CommitLane: ServerLane, @unchecked Sendable {
         max(context.configuration.minReplicas, context.cluster.replicaCount(of: address))
     }
 
-    /// The server of a log that may send; `nil` when it may not, or not here.
+    /// Returns the server for a log that may send now; `nil` if it may not, or if another lane serves it.
     private func address(of log: RedisLog, _ failures: inout [RedisAddress: RedisError]) -> RedisAddress? {
         if log.isOver {
             if log.isDrained { log.abandon() }
             return nil
         }
-        // It comes back when its calls have ended.
+        // The log is queued again when its calls have ended.
         if log.isHalted, !log.isDrained { return nil }
         guard let address = context.cluster.primary(of: log.slot) else {
             askForMap()
@@ -345,7 +348,7 @@ final class CommitLane: ServerLane, @unchecked Sendable {
             fail([log], error)
             return nil
         }
-        // The slot has another server now: its lane goes on.
+        // The slot has moved to another server, whose lane takes over the log.
         let lane = context.lanes.lane(of: log)
         guard lane === self else {
             if log.isDrained { lane.adoptPressed(log) }
@@ -378,7 +381,7 @@ final class CommitLane: ServerLane, @unchecked Sendable {
         schedule(log, isPressing: true)
     }
 
-    /// Asks the stream what it has; false when the part is lost.
+    /// Reads the stream's tail; returns false if the partition is lost.
     private func verify(_ log: RedisLog) throws(RedisError) -> Bool {
         let tail = try LogReading.tail(of: log.key, slot: log.slot, log.lookAtAll, by: client)
         var isForeign = false
@@ -394,7 +397,6 @@ final class CommitLane: ServerLane, @unchecked Sendable {
 
     // MARK: Replies
 
-    /// Takes the replies that have come.
     private func advance() {
         let before = calls
         calls.removeAll(keepingCapacity: true)
@@ -424,7 +426,7 @@ final class CommitLane: ServerLane, @unchecked Sendable {
                 if isDurable {
                     log.complete(upTo: step.number)
                 } else if let fault = wait.fault {
-                    // A server that is a replica now answers with an error: what it wrote may be gone.
+                    // A server that became a replica replies with an error. Its writes may be lost.
                     log.doubt(step.number)
                     log.needsPause = true
                     trouble(.refused(address, fault))
@@ -432,7 +434,7 @@ final class CommitLane: ServerLane, @unchecked Sendable {
                     isShort = true
                 }
             case .old: break
-            // A cover found nothing: the server lost it, and may lose it again.
+            // The entry was missing: the server lost it, and may lose it again.
             case .again: log.needsPause = true
             case .elsewhere(let reply): redirect(log, reply, from: address)
             case .streamLost:
@@ -450,7 +452,7 @@ final class CommitLane: ServerLane, @unchecked Sendable {
                 at: address)
         }
         if isShort {
-            // The wait itself took its time; the map tells whether a replica is gone for good.
+            // The wait already took its time. The map shows whether a replica has left permanently.
             askForMap()
             let primary = client.cluster.primaries.first { $0.address == address }
             report(
@@ -464,9 +466,9 @@ final class CommitLane: ServerLane, @unchecked Sendable {
         goOn(call)
     }
 
-    /// The replies of a call are lost.
+    /// Handles a call whose replies were lost.
     private func lose(_ call: Call, _ error: RedisError) {
-        // A server that has restarted, or a network that forgot, has ended the others, too.
+        // A restarted server or a network failure has probably closed the idle connections, too.
         for pipe in idle where pipe.address == call.pipe.address { pipe.close() }
         idle.removeAll { $0.address == call.pipe.address }
         for part in call.parts {
@@ -477,7 +479,7 @@ final class CommitLane: ServerLane, @unchecked Sendable {
         goOn(call)
     }
 
-    /// The logs of a call may have more to do now.
+    /// Queues the logs of a finished call again.
     private func goOn(_ call: Call) {
         for part in call.parts {
             let log = part.log
@@ -491,7 +493,7 @@ final class CommitLane: ServerLane, @unchecked Sendable {
         }
     }
 
-    /// Follows MOVED by the map, and notes ASK for when the log's calls have ended.
+    /// Handles a redirect: MOVED updates the map; ASK is stored until the log's calls have ended.
     private func redirect(_ log: RedisLog, _ reply: RedisReply, from address: RedisAddress) {
         guard let (target, isAsking) = client.redirect(reply, from: address), let target else {
             askForMap()
@@ -501,9 +503,9 @@ final class CommitLane: ServerLane, @unchecked Sendable {
         if isAsking { log.asking = target }
     }
 
-    /// Sends a log's groups to the server that its slot is on the way to, one after the other.
+    /// Sends a log's groups one by one to the server that its slot is migrating to.
     private func ask(_ target: RedisAddress, for log: RedisLog) {
-        // What gathers meanwhile waits for the next turn: the other logs' replies are read in between.
+        // Batches that gather now wait for the next turn, so that replies of other logs are read in between.
         var isGathering = true
         while let step = log.next(isGathering: isGathering) {
             isGathering = false
@@ -565,7 +567,7 @@ final class CommitLane: ServerLane, @unchecked Sendable {
         }
     }
 
-    /// Trouble that goes on is told of now and then.
+    /// Reports an event, at most once per interval for continuing failures.
     private func report(_ event: RedisEngine.Event) {
         let now = context.now
         if let lastReported, now < lastReported + Limits.reportMilliseconds { return }

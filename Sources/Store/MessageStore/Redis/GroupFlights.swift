@@ -1,54 +1,53 @@
-// The groups of a log that are on their way: what was sent, what is known of it, and what may be sent next. The rules and
-// why they hold stand at the head of `RedisLog.swift`.
+// The groups of a log in flight: their state, and what may be sent next. The comment in `RedisLog.swift` explains the rules.
 
 internal import Delivery
 internal import Journal
 internal import Redis
 
-/// One log's groups from the oldest that is not reported durable on; plain values, no calls.
+/// One log's groups from the oldest that is not reported durable; it is plain state without I/O.
 struct GroupFlights {
     enum State: Equatable {
-        /// It is not in the stream, or was not when this was asked last.
+        /// The group is not in the stream, or was not at the last check.
         case unsent
-        /// A call with it is under way.
+        /// A call with the group is in flight.
         case sent
-        /// It is in the stream; its own call did not reach enough replicas.
+        /// The group is in the stream; its own call did not reach enough replicas.
         case stored
-        /// The stream's last id has to tell.
+        /// The stream's last id must be read to find out.
         case unknown
     }
 
     struct Group {
         var state = State.unsent
-        /// The entry's; it never has another one.
+        /// The entry's number, which never changes.
         let number: UInt64
-        /// An append of it, in the form that was right when it was made.
+        /// The append command, in the form that was valid when it was created.
         fileprivate(set) var command: RedisCommand
         fileprivate(set) var form: Form
-        /// Its first bytes, by which the group behind it knows it.
+        /// The first bytes, by which the script for the next group recognizes this one.
         let start: [UInt8]
         let lastTicket: Ticket
         let byteCount: Int
         let batchCount: Int
-        /// In the network's milliseconds.
+        /// The begin of the commit, in the network's milliseconds.
         let began: UInt64
     }
 
-    /// How an entry is appended.
+    /// The form of an append.
     enum Form: Equatable {
-        /// All before it is reported durable.
+        /// Every earlier entry is reported durable.
         case first
-        /// The same, into a stream that is not there any more.
+        /// As `first`, but creates the stream, because it was lost.
         case makingStream
-        /// Only behind the entry before it.
+        /// Appends only behind the previous entry.
         case chained
     }
 
-    /// Part of a call.
+    /// The contribution of one group to a call.
     struct Step {
         enum Kind: Equatable {
             case append
-            /// The group is in the stream: a look at it and a write, for a wait to speak for it.
+            /// The group is in the stream; a read and a write make the following wait cover it.
             case cover
         }
         let kind: Kind
@@ -56,19 +55,19 @@ struct GroupFlights {
         let commands: [RedisCommand]
     }
 
-    /// What a step's replies say.
+    /// The result of a step.
     enum Outcome: Equatable {
         /// The group is in the stream of this server.
         case stored
-        /// A later group was durable before: so was this one.
+        /// A later group was reported durable before, and therefore this one, too.
         case old
-        /// To be sent again, and not by the group's own fault.
+        /// The step must be repeated, for a reason unrelated to the group.
         case again
-        /// The slot is elsewhere, or its keys are on their way.
+        /// The slot is on another server or is migrating.
         case elsewhere(RedisReply)
-        /// The stream is not there any more.
+        /// The stream does not exist any more.
         case streamLost
-        /// Later.
+        /// The step must be repeated later.
         case blocked(RedisFault)
     }
 
@@ -77,14 +76,14 @@ struct GroupFlights {
     private let epoch: UInt64
     private(set) var groups: [Group] = []
     private(set) var nextNumber: UInt64
-    /// Steps of calls under way.
+    /// The number of steps in flight.
     private(set) var stepCount = 0
-    /// Something went wrong: nothing more is sent before all steps under way have ended.
+    /// Whether an error occurred; nothing more is sent until all steps in flight have ended.
     private(set) var isHalted = false
-    /// The stream is gone, and is to be made anew.
+    /// Whether the stream was lost and must be created again.
     private(set) var makesStream = false
     private var byteCount = 0
-    /// A server did not have the script.
+    /// Whether the script's source must be sent, because a server did not have it.
     private var sendsSource = false
 
     init(key: [UInt8], slot: Int, epoch: UInt64, nextNumber: UInt64) {
@@ -97,14 +96,14 @@ struct GroupFlights {
 
     // MARK: Sending
 
-    /// Whether one more group may be made.
+    /// Whether another group may be added.
     var hasRoom: Bool {
         guard let last = groups.last else { return !isHalted }
         return !isHalted && last.state != .unsent && groups.count < Limits.groupsOfLog
             && byteCount <= Limits.leadingGroupsByteCount
     }
 
-    /// Makes a group of records that are sealed with `nextNumber`.
+    /// Adds a group of records that are sealed with `nextNumber`.
     mutating func add(
         _ pieces: [BatchPiece], byteCount: Int, batchCount: Int, lastTicket: Ticket, began: UInt64
     ) {
@@ -126,7 +125,7 @@ struct GroupFlights {
         nextNumber += 1
     }
 
-    /// An append up to its last word, the bytes.
+    /// Returns an append command without its last argument, the bytes.
     private func head(_ form: Form, _ number: UInt64, behind previous: Group?) -> RedisCommand {
         var command: RedisCommand
         switch form {
@@ -141,17 +140,17 @@ struct GroupFlights {
         return command
     }
 
-    /// What `next` would send, in bytes; `nil` for nothing.
+    /// The size of what `next` would send, in bytes; `nil` if there is nothing to send.
     var nextByteCount: Int? {
         guard !isHalted else { return nil }
         if let group = groups.first(where: { $0.state == .unsent }) { return group.byteCount }
         return needsCover ? 256 : nil
     }
 
-    /// All are in the stream, and nothing under way will say that replicas have them.
+    /// Whether all groups are in the stream and no call in flight will confirm their replicas.
     private var needsCover: Bool { stepCount == 0 && !groups.isEmpty && groups.allSatisfy { $0.state == .stored } }
 
-    /// What is to be sent next.
+    /// Returns the next step to send.
     mutating func next() -> Step? {
         guard !isHalted else { return nil }
         if let place = groups.firstIndex(where: { $0.state == .unsent }) {
@@ -177,7 +176,7 @@ struct GroupFlights {
         return look
     }
 
-    /// Asks for the entries of all groups.
+    /// A read of all groups' entries.
     var lookAtAll: RedisCommand { look(groups.first?.number ?? nextNumber, groups.last?.number ?? nextNumber) }
 
     private mutating func reform(_ place: Int, _ form: Form) {
@@ -189,14 +188,14 @@ struct GroupFlights {
 
     // MARK: Replies
 
-    /// Takes the replies to a step; a wait's is not among them.
+    /// Applies the replies to a step, without the reply to the wait.
     mutating func take(_ step: Step, _ replies: ArraySlice<RedisReply>) -> Outcome {
         stepCount -= 1
         guard let place = groups.firstIndex(where: { $0.number == step.number }) else { return .old }
         for reply in replies {
             guard let fault = reply.fault else { continue }
             isHalted = true
-            // A group to be covered is in the stream as before.
+            // A group that is being covered is in the stream as before.
             let isAppend = step.kind == .append
             switch fault.kind {
             case .moved, .ask:
@@ -210,7 +209,7 @@ struct GroupFlights {
                 if isAppend { groups[place].state = .unsent }
                 return .blocked(fault)
             default:
-                // Another id stands there, most of the time, or none does: the stream's last one tells.
+                // The id is usually in use by another entry, or the previous entry is missing. The stream's last id shows which.
                 groups[place].state = .unknown
                 return fault.code == RedisScripts.apart ? .again : .blocked(fault)
             }
@@ -231,25 +230,25 @@ struct GroupFlights {
         return .stored
     }
 
-    /// A step's replies were lost, or say nothing that counts.
+    /// Handles a step whose replies were lost or are inconclusive.
     mutating func lose(_ step: Step) {
         stepCount -= 1
         doubt(step.number)
     }
 
-    /// Whether a group is in a stream that will last has to be asked.
+    /// Marks a group as unknown: its presence in the surviving stream must be checked.
     mutating func doubt(_ number: UInt64) {
         guard let place = groups.firstIndex(where: { $0.number == number }) else { return }
         (groups[place].state, isHalted) = (.unknown, true)
     }
 
-    /// Sending goes on; all steps have ended, and nothing is unknown.
+    /// Resumes sending; all steps must have ended, and no group may be unknown.
     mutating func resume() {
         precondition(isDrained && !hasUnknown, "a log goes on while it is not known what was written")
         isHalted = false
     }
 
-    /// Whether the stream's entry of a group's number is what the group sent.
+    /// Returns whether the stream's entry with the group's number has the group's bytes.
     private func isThere(_ group: Group, in entries: [RedisReply]) -> Bool {
         let id = "\(epoch)-\(group.number)"
         guard let entry = entries.first(where: { $0.array?.first?.text == id })?.array, entry.count == 2,
@@ -258,25 +257,25 @@ struct GroupFlights {
         return bytes.count == group.byteCount && group.command.ends(in: bytes)
     }
 
-    /// The first group up to a number, the stream's last, whose entry is another one or is gone.
+    /// Returns the first group, up to the stream's last number, whose entry differs or is missing.
     func firstForeign(upTo reached: UInt64, in entries: [RedisReply]) -> UInt64? {
         groups.first { $0.number <= reached && !isThere($0, in: entries) }?.number
     }
 
-    /// The stream has the groups' entries up to a number, which a group has or had; nothing is under way.
+    /// Sets the states by the stream's last number, which must be a number of this log; no step may be in flight.
     mutating func settle(reached: UInt64) {
         precondition(reached < nextNumber, "no group has that number")
         for place in groups.indices { groups[place].state = groups[place].number <= reached ? .stored : .unsent }
         (makesStream, isHalted) = (false, false)
     }
 
-    /// There is no stream; nothing is under way.
+    /// Sets the states for a lost stream; no step may be in flight.
     mutating func settleWithoutStream() {
         for place in groups.indices { groups[place].state = .unsent }
         (makesStream, isHalted) = (true, false)
     }
 
-    /// A group is durable, and so is each before it: hands them out, the oldest first.
+    /// Removes and returns the groups up to a durable one, oldest first.
     mutating func complete(upTo number: UInt64) -> ArraySlice<Group> {
         let count = groups.firstIndex { $0.number > number } ?? groups.count
         let done = groups[..<count]
@@ -285,7 +284,7 @@ struct GroupFlights {
         return done
     }
 
-    /// Forgets all groups; returns their size.
+    /// Removes all groups; returns their size.
     mutating func drop() -> Int {
         defer { (groups, byteCount, stepCount, isHalted) = ([], 0, 0, false) }
         return byteCount

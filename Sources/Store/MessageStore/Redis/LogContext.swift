@@ -1,37 +1,35 @@
-// What counts for all parts of an engine on Redis: its bytes on their way, its room, its figures.
-
 internal import Journal
 internal import Platform
 internal import Redis
 internal import Synchronization
 
-/// What the logs and lanes of an engine share.
+/// The state shared by all logs and lanes of an engine: limits, bytes in flight and metrics.
 final class LogContext: @unchecked Sendable {
-    // Sound because everything is a constant, an atomic or behind a lock; `lanes` is set before any other thread exists.
+    // Sound because all properties are constants, atomics or behind locks; `lanes` is set before any other thread exists.
     let cluster: RedisCluster
     let configuration: RedisEngine.Configuration
-    /// Bytes handed over to logs and not yet durable.
+    /// The bytes submitted to logs and not yet durable.
     let uncommitted = Atomic<Int>(0)
-    /// Those of them whose logs stand still: they refuse publishes themselves, and are not to stop the others.
+    /// The part of `uncommitted` in stuck logs; these logs refuse publishes themselves and must not block the others.
     let stalled = Atomic<Int>(0)
-    /// Bytes of entries that rows do not have yet.
+    /// The bytes of log entries that are not yet stored as rows.
     let logBytes = Atomic<Int>(0)
     let statistics = Lock(JournalStatistics())
     /// Round trips of cold reads; a batch is one request.
     let reads = Lock(JournalStatistics())
-    /// Commits that were refused or got no reply, and were tried again.
+    /// The number of commits that failed and were retried.
     let failedCommits = Atomic<Int>(0)
     let spilledRows = Atomic<Int>(0)
     let spilledDeletions = Atomic<Int>(0)
-    /// The description of a server whose memory is full; empty: there is none.
+    /// The description of a server whose memory is full; empty if none is.
     let filledMemory = Lock("")
-    /// `filledMemory` names one; for the path of a publish.
+    /// Whether `filledMemory` names a server, for the publish path.
     let isMemoryFilled = Atomic<Bool>(false)
-    /// The servers' settings under which accepted messages may be lost; empty: none.
+    /// The servers' settings under which accepted messages may be lost; empty if there are none.
     let wrongSettings = Lock("")
-    /// `wrongSettings` has some; for the path of a publish.
+    /// Whether `wrongSettings` is not empty, for the publish path.
     let hasWrongSettings = Atomic<Bool>(false)
-    /// What all primaries use and may use; 0 where one of them has no bound.
+    /// The memory use and limit of all primaries together; the limit is 0 if a primary has none.
     let memory = Lock<(usedByteCount: Int, byteLimit: Int)>((0, 0))
     let earlyDrops = Lock(EarlyDrops())
     private let failures = Lock<(last: String?, count: Int)>((nil, 0))
@@ -57,7 +55,7 @@ final class LogContext: @unchecked Sendable {
 
     // MARK: Room
 
-    /// Bytes that request ids or traces may take, all parts together.
+    /// Returns the maximum bytes of request ids or traces, over all partitions.
     func retentionLimit(_ kind: Period.Kind) -> Int {
         let limit = kind == .traces ? configuration.traceByteLimit : configuration.requestByteLimit
         let memory = memory.withLock { $0.byteLimit }
@@ -65,7 +63,7 @@ final class LogContext: @unchecked Sendable {
         return min(limit, memory / (kind == .traces ? Limits.redisTraceShare : Limits.redisRequestShare))
     }
 
-    /// Bytes on their way, without those of logs that stand still.
+    /// The bytes in flight, without those of stuck logs.
     private var moving: Int { uncommitted.load(ordering: .relaxed) - stalled.load(ordering: .relaxed) }
 
     func acceptsWrites(beside untoldByteCount: Int) -> Bool {
@@ -74,7 +72,7 @@ final class LogContext: @unchecked Sendable {
             && !isMemoryFilled.load(ordering: .relaxed) && !hasWrongSettings.load(ordering: .relaxed)
     }
 
-    /// Which bound of the gateway is reached; empty: none.
+    /// The exceeded bound of the gateway; empty if there is none.
     var fullBound: String {
         if logBytes.load(ordering: .relaxed) > configuration.logByteLimit {
             return "limits.journalBytes is reached: rows wait until a server takes them"
@@ -83,7 +81,7 @@ final class LogContext: @unchecked Sendable {
             ? "limits.uncommittedBytes is reached: Redis is slower than the publishes" : ""
     }
 
-    /// What is left before `acceptsWrites` ends is for those who need little.
+    /// The space left between this bound and `acceptsWrites` is reserved for small writes.
     func isShortOfRoom(beside untoldByteCount: Int) -> Bool {
         moving + untoldByteCount >= configuration.uncommittedByteLimit / 4
             || logBytes.load(ordering: .relaxed) > configuration.logByteLimit / 8 * 7

@@ -1,15 +1,15 @@
 internal import Redis
 
-/// What a stream says of itself.
+/// Reads of a log stream's last id and of suspicious entries.
 enum LogReading {
-    /// The last id that a stream has given, trimmed entries included; `nil` without a stream.
+    /// Returns the last id that a stream assigned, even to a trimmed entry; `nil` without a stream.
     static func lastID(of key: [UInt8], slot: Int, by client: RedisClient) throws(RedisError) -> LogID? {
         try tail(of: key, slot: slot, nil, by: client).last
     }
 
-    /// The last id, and what the same server answers to a look at entries after it.
+    /// Returns the last id, and the same server's reply to a read of later entries.
     ///
-    /// A successor may begin and trim meanwhile: the id is asked for again behind the look, and tells of that.
+    /// A successor may fence and trim in between, so the id is read again afterwards.
     static func tail(
         of key: [UInt8], slot: Int, _ look: RedisCommand?, by client: RedisClient
     ) throws(RedisError) -> (last: LogID?, entries: [RedisReply]) {
@@ -26,7 +26,7 @@ enum LogReading {
         return (last, entries)
     }
 
-    /// The id in a reply to `XINFO STREAM`; `nil` without a stream.
+    /// Parses the reply to `XINFO STREAM`; `nil` without a stream.
     private static func id(_ reply: RedisReply, at address: RedisAddress) throws(RedisError) -> LogID? {
         if let fault = reply.fault {
             if fault.text.contains("no such key") { return nil }
@@ -38,19 +38,19 @@ enum LogReading {
         return id
     }
 
-    /// Whether a stream's last entry, behind those of an owner, is none that a gateway can have written.
+    /// Returns whether a stream's last entry, above the owner's epoch, cannot have been written by a gateway.
     ///
-    /// A successor claims its epoch in the register before it fences. So an epoch that nobody claimed is another program's,
-    /// unless the bytes are a group's: a group is nobody's to remove, whatever became of the register.
+    /// A successor claims its epoch in the register before it fences. An unclaimed epoch therefore stems from another program,
+    /// unless the entry contains a valid group. A valid group must never be removed, whatever the register's state.
     ///
     /// - Parameters:
-    ///   - id: the last one of the stream, above the owner's.
-    ///   - key: the stream's.
-    ///   - slot: the key's.
-    ///   - claimed: asks for the highest epoch that the register knows for the part; `nil` when it does not tell.
-    ///   - client: for the question to the stream.
-    /// - Returns: false when there is an owner of that epoch, or may be one.
-    /// - Throws: when the stream's server does not answer.
+    ///   - id: The stream's last id, above the owner's.
+    ///   - key: The stream's key.
+    ///   - slot: The key's slot.
+    ///   - claimed: Returns the highest epoch that the register has for the partition; `nil` if the register does not answer.
+    ///   - client: The client for reading the stream.
+    /// - Returns: False if an owner of that epoch exists or may exist.
+    /// - Throws: When the stream's server does not answer.
     static func isForeign(
         _ id: LogID, of key: [UInt8], slot: Int, claimed: () -> UInt64?, by client: RedisClient
     ) throws(RedisError) -> Bool {
@@ -64,16 +64,17 @@ enum LogReading {
             if name == "b", let bytes = fields[1].bytes, bytes.withUnsafeBytes({ LogEntry.begins($0, id) }) {
                 return false
             }
-            // Neither a group nor a fence as we know them; a successor of a later release may have claimed it.
+            // The entry is neither a group nor a fence of this release. A successor of a later release may have claimed the
+            // epoch.
             if name != "f", name != "w" { return claimed().map { $0 < id.epoch } ?? true }
         }
-        // Of a fence, and of an entry that is gone, the epoch alone tells.
+        // For a fence or a removed entry, only the epoch can be checked.
         return claimed().map { $0 < id.epoch } ?? false
     }
 }
 
 extension LogReading {
-    /// The entries of a stream that no owner can follow, and the highest epoch below theirs.
+    /// Returns the entries whose epochs no owner can exceed, and the highest epoch below them.
     static func beyondEpochs(
         of key: [UInt8], slot: Int, by client: RedisClient
     ) throws(RedisError) -> (entries: [LogID], epochBelow: UInt64) {
@@ -84,9 +85,9 @@ extension LogReading {
             return (attempt.replies[0].array ?? []).compactMap { $0.array?.first?.text.flatMap { LogID($0) } }
         }
         let limit = LogID(epoch: RedisEngine.epochLimit - 1, number: 0)
-        // Of more than that the next error tells.
+        // Sixteen entries suffice: any further ones are reported by the next error.
         let beyond = try entries(from: limit, before: "+", 16)
-        // The rights that a gateway needs have no look from the end.
+        // Binary search, because a gateway's ACL does not include `XREVRANGE`.
         var (low, high) = (UInt64(0), limit.epoch)
         while low + 1 < high {
             let middle = low + (high - low) / 2
@@ -97,31 +98,31 @@ extension LogReading {
     }
 }
 
-/// What an operator does about an entry of another program.
+/// Instructions for an operator about an entry of another program.
 enum LogMending {
-    /// The commands that let a part open again.
+    /// Returns the commands after which the partition can be opened again.
     ///
     /// - Parameters:
-    ///   - stream: the log's key.
-    ///   - entry: the foreign one.
-    ///   - epoch: no owner so far had a higher one, and no entry that stays.
-    ///   - others: more entries that nobody can follow.
-    /// - Returns: a clause for the operator's log; what is in single quotes stays in them in a shell, too.
+    ///   - stream: The log's key.
+    ///   - entry: The foreign entry.
+    ///   - epoch: The highest epoch of any owner so far and of any remaining entry.
+    ///   - others: Further entries that no owner can follow.
+    /// - Returns: A clause for the operator's log. Single-quoted text can be pasted into a shell.
     static func advice(_ stream: [UInt8], _ entry: LogID, after epoch: UInt64, others: [LogID] = []) -> String {
         let name = String(decoding: stream, as: UTF8.self)
         guard entry.isBeyondEpochs else { return "remove the entry with XDEL \(name) \(entry)" }
         let more = others.isEmpty ? "" : " and \(others.map(\.description).joined(separator: ", "))"
-        // Above all that gateways wrote, and below the next owner's first.
+        // An id above all entries of gateways, and below the first entry of the next owner.
         let last = LogID(epoch: epoch, number: .max)
         return "copy the log without the entry\(more) with EVAL '\(copyScript)' 2 \(name) \(name):copy \(last) \(entry)"
     }
 
-    /// Puts a copy of a log in its place, which has the entries up to an id, and that one as its last.
+    /// Replaces a log by a copy of its entries up to an id, with that id as the last one.
     ///
-    /// A stream remembers its last id, and from Redis 7.2 on also the highest one that an XDEL took away. `XSETID` sets
-    /// neither back below it, and a new stream has neither. Arguments: the log, a key of its slot, the id, and the last id
-    /// that the log has now. With another last id, or with entries of a later owner, nothing is changed: it is one line,
-    /// without quotes, for operators to paste, also when it is too late.
+    /// A stream stores its last id, and since Redis 7.2 also the highest id removed by XDEL. `XSETID` cannot set the last id
+    /// below these, but a new stream has neither. Arguments: the log, a temporary key of the same slot, the new last id, and the
+    /// current last id of the log. Nothing is changed if the last id differs or if entries of a later owner exist. The script is
+    /// one line without quotes, so that operators can paste it safely at any time.
     static let copyScript = [
         "local k,c,l,r=KEYS[1],KEYS[2],ARGV[1],redis.call",
         "local x=r([[XINFO]],[[STREAM]],k)",
@@ -138,6 +139,6 @@ enum LogMending {
 }
 
 extension LogID {
-    /// No gateway has such an epoch, or none could follow it.
+    /// Whether no gateway can have this epoch, or no higher epoch could follow.
     var isBeyondEpochs: Bool { epoch >= RedisEngine.epochLimit - 1 }
 }

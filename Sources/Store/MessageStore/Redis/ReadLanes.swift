@@ -1,10 +1,9 @@
-// Cold reads: a few threads for each server. A thread takes what has gathered and asks for all of it at once, then for what
-// the answers lead to, and so on.
+// Cold reads, with some threads for each server. A thread takes all queued reads and sends their commands together, round by
+// round.
 //
-// A lane asks its own server only. A read of several servers goes from lane to lane, and a look for alarms does so, too:
-// what one server holds up is what only that server has. A read is given up once its server has not answered for
-// `readMilliseconds`, from the question on, whatever waits before it in the lane. Alarms of a server that is known to be
-// silent are not waited for at all: they are set aside for a moment.
+// A lane queries only its own server. A read of several servers, and a scan for alarms, moves from lane to lane, so a blocked
+// server delays only its own data. A read fails once its server has not answered for `readMilliseconds`, counted from the first
+// request even while the read is queued. Alarms of a server that is known to be silent are postponed.
 
 internal import Delivery
 internal import Journal
@@ -22,15 +21,15 @@ extension StoreRead {
     }
 }
 
-/// An operation and whose it is.
 private struct LaneWork {
     let operation: ReadOperation
     let part: RedisPart
 }
 
-/// The reads of all parts: those of one server's rows by threads of their own.
+/// The reads of all partitions, served by separate threads for each server.
 final class RedisReaders: @unchecked Sendable {
-    // Sound because `lanes` is set before any other thread exists and locks what it shares, and the rest are constants.
+    // Sound because `lanes` is set before any other thread exists and locks its shared state, and all other properties are
+    // constants.
     private lazy var lanes = ServerLanes(
         named: "redis reader", threadCount: context.configuration.readerCount,
         isStepped: context.configuration.isStepped
@@ -48,17 +47,17 @@ final class RedisReaders: @unchecked Sendable {
         pass(LaneWork(operation: operation, part: part))
     }
 
-    /// How long a server is waited for that is asked now.
+    /// The deadline of a read that begins now.
     fileprivate var deadline: UInt64 { context.now + UInt64(context.configuration.readMilliseconds) }
 
-    /// Gives an operation to the next server that it has to ask, or back to its loop.
+    /// Passes an operation to the lane of the next server, or back to its loop.
     fileprivate func pass(_ work: LaneWork) {
         let operation = work.operation
         if operation.alarms != nil { setAside(work) }
         if operation.failure == nil, case .lane(let server) = next(work) {
             return lanes.lane(of: server).submit(work)
         }
-        // Until then the loop asks for alarms outside this group.
+        // The failure makes the loop request alarms outside this group until the server answers.
         if let alarms = operation.alarms, alarms.request.group != nil,
             alarms.scans.contains(where: { $0.aside ?? 0 > 0 })
         {
@@ -67,7 +66,7 @@ final class RedisReaders: @unchecked Sendable {
         operation.mailbox.put { $0.replies.append(operation) }
     }
 
-    /// The server that has a bucket's rows; `nil` while no map names one.
+    /// Returns the server of a bucket's rows; `nil` while the slot map names none.
     fileprivate func server(of bucket: Bucket, _ part: RedisPart) -> RedisAddress? {
         part.keys(of: bucket).flatMap { context.cluster.primary(of: $0.slot) }
     }
@@ -77,7 +76,7 @@ final class RedisReaders: @unchecked Sendable {
         case loop
     }
 
-    /// Where there is something left to read, servers that answer first.
+    /// Returns the next lane; servers that answer come first.
     private func next(_ work: LaneWork) -> Stop {
         var silent: RedisAddress?
         for bucket in unreadBuckets(work) {
@@ -100,14 +99,14 @@ final class RedisReaders: @unchecked Sendable {
 
     // MARK: Alarms that cannot be read now
 
-    /// Leaves out what servers have that do not answer.
+    /// Postpones the alarms of silent servers.
     private func setAside(_ work: LaneWork) {
         setAsideAlarms(work.operation) { bucket in
             self.server(of: bucket, work.part).map(context.cluster.isSilent) ?? false
         }
     }
 
-    /// Leaves out the alarms of some buckets: they are asked for again in a moment.
+    /// Postpones the alarms of some buckets.
     fileprivate func setAsideAlarms(_ operation: ReadOperation, of isMeant: (Bucket) -> Bool) {
         guard var alarms = operation.alarms else { return }
         operation.alarms = nil
@@ -136,16 +135,16 @@ final class RedisReaders: @unchecked Sendable {
     func close() { lanes.close() }
 }
 
-/// The queue of reads of one server, and what its threads do.
+/// The queue of reads for one server, and its threads' work.
 private final class ReadLane: ServerLane, @unchecked Sendable {
-    // Sound because `queue` is a monitor and the rest are constants; `stepper` is used where there is no thread.
+    // Sound because `queue` is a monitor and all other properties are constants; `stepper` is used only without threads.
 
     private struct Queue: ~Copyable {
         var work: [LaneWork] = []
         var isOpen = true
     }
 
-    /// `nil`: everything is read here, wherever it is.
+    /// The lane's server; `nil` for the lane that reads from all servers.
     private let server: RedisAddress?
     private unowned let readers: RedisReaders
     private let context: LogContext
@@ -175,7 +174,7 @@ private final class ReadLane: ServerLane, @unchecked Sendable {
 
     func step() -> Bool {
         guard let taken = take(isWaiting: false), !taken.isEmpty else { return false }
-        // The world's clock may have gone on by any span before it let this run: a read's time begins with the first try.
+        // In a simulation the clock may have advanced by any span before this step, so the timeout begins with the first attempt.
         for work in taken where !work.operation.hasBegun {
             (work.operation.hasBegun, work.operation.deadline) = (true, readers.deadline)
         }
@@ -183,7 +182,7 @@ private final class ReadLane: ServerLane, @unchecked Sendable {
         return true
     }
 
-    /// What has gathered: reads of rows as far as one round takes them, or one look for alarms; `nil` at the end.
+    /// Takes the queued reads of rows for one round, or one scan for alarms; `nil` after the end.
     private func take(isWaiting: Bool) -> [LaneWork]? {
         queue.wait(while: { isWaiting && $0.isOpen && $0.work.isEmpty }) { queue in
             guard queue.isOpen else { return nil }
@@ -215,7 +214,7 @@ private final class ReadLane: ServerLane, @unchecked Sendable {
             return false
         }
         guard let earliest = live.map(\.operation.deadline).min() else { return }
-        // Those that are due first set the time; not below a span in which a server can answer.
+        // The earliest deadline limits the round trip, but leaves enough time for a server to answer.
         var deadline = max(earliest, began + Limits.shortestReadMilliseconds)
         let former = live.map(\.operation.parts)
         var round = Round()
@@ -236,7 +235,7 @@ private final class ReadLane: ServerLane, @unchecked Sendable {
             } catch {
                 return giveUp(live, former, error)
             }
-            // The server answers: what it leads to has its own time.
+            // The server answered, so its next round gets a new deadline.
             deadline = readers.deadline
             for work in live { work.operation.deadline = deadline }
             round = next
@@ -244,7 +243,7 @@ private final class ReadLane: ServerLane, @unchecked Sendable {
         for work in live { readers.pass(work) }
     }
 
-    /// Ends the reads whose time is over; the others are tried again.
+    /// Fails the reads whose deadline has passed, and queues the others again.
     private func giveUp(_ live: [LaneWork], _ former: [[ReadOperation.Part]], _ error: RedisError) {
         let now = context.now
         var again: [LaneWork] = []
@@ -276,7 +275,7 @@ private final class ReadLane: ServerLane, @unchecked Sendable {
             do throws(StoreError) { try AlarmReading(source: source).perform(&alarms, operation) } catch {
                 failure = error
             }
-            // What cannot be read is asked for later, and keeps nothing else waiting.
+            // Postpone an unreadable bucket, so that it does not delay the others.
             let failed = alarms.underWay
             alarms.underWay = nil
             if failure != nil, !source.isCutOff, let failed {

@@ -1,8 +1,8 @@
-// The store of several gateways: logs and rows in Redis (`RedisKeys`). A process opens the parts that it owns, one by one,
-// at any time, and closes them again; each part has a log, an overlay and rows of its own.
+// The store of a cluster of gateways: logs and rows in Redis (`RedisKeys`). A process opens and closes the partitions that it
+// owns one by one, at any time. Each open partition has a log, an overlay and rows.
 //
-// Threads: for each server a lane that commits and some readers; workers that move rows out of memory; a watch that asks
-// the servers how full they are. Their number does not depend on that of the parts.
+// Threads: for each server one commit lane and some readers; workers that move rows out of memory; a watch that monitors the
+// servers' memory and settings. The number of threads does not depend on the number of partitions.
 
 internal import Delivery
 internal import Journal
@@ -10,75 +10,77 @@ internal import Platform
 package import Redis
 internal import Synchronization
 
-/// The store on Redis, as far as this process has a share in it.
+/// This process's access to the store on Redis.
 package final class RedisEngine: StoreService, @unchecked Sendable {
-    // Sound because `parts` is a lock, `threads` is used by the opener only (`init` and `close` are called by one thread),
-    // and the rest is immutable or synchronizes itself.
+    // Sound because `parts` is a lock, `threads` is used by the opener only (`init` and `close` are called by one thread), and
+    // all other properties are immutable or synchronize themselves.
 
-    /// How the engine works; the defaults are right for a server.
+    /// The settings of the engine; the defaults suit a server.
     package struct Configuration: Sendable {
-        /// The cluster's name, which all keys begin with.
+        /// The cluster's name, the prefix of all keys.
         package var name = "longwire"
-        /// Replicas that must have a write, whatever the cluster's map says; the map may ask for more.
+        /// The minimum number of replicas that must confirm a write; the slot map may require more.
         package var minReplicas = 1
-        /// Bytes handed over and not yet durable, all parts together; past it publishes are refused.
+        /// The maximum of bytes submitted and not yet durable, over all partitions; beyond it publishes are refused.
         package var uncommittedByteLimit = Journal.Limits.uncommittedByteCount
-        /// Bytes of log that rows do not have yet, all parts together.
+        /// The maximum of log bytes that are not yet stored as rows, over all partitions.
         package var logByteLimit = Limits.journalByteCount
-        /// Request ids, all parts of the cluster together; past it the oldest go before they are a day old.
+        /// The budget of request ids over the whole cluster; beyond it the oldest are dropped before they are a day old.
         package var requestByteLimit = Limits.requestByteCount
-        /// The same for traces.
+        /// The budget of traces over the whole cluster.
         package var traceByteLimit = Limits.traceByteCount
-        /// Rows older than this leave memory and log.
+        /// The age at which rows leave memory and log.
         package var youngMilliseconds = Limits.youngMilliseconds
-        /// Publishes are refused while a server's memory is filled beyond this share of its `maxmemory`.
+        /// The share of a server's `maxmemory` beyond which publishes are refused.
         package var memoryShare = Limits.redisMemoryShare
-        /// Threads that read, for each server.
+        /// The number of reader threads per server.
         package var readerCount = Limits.readerCount
         package var workerCount = 2
-        /// One entry of the log, unless a single batch is larger.
+        /// The maximum size of a log entry, unless a single batch is larger.
         package var entryByteLimit = 1 << 20
-        /// A command that moves or replays rows is tried for so long.
+        /// The timeout of a command that moves or replays rows.
         package var rowsMilliseconds = 15_000
-        /// A cold read is tried for so long; then its command fails with a retryable error.
+        /// The timeout of a cold read; its command then fails with a retryable error.
         package var readMilliseconds = 2_000
-        /// Alarms of a server that does not answer are asked for again after this; 0 asks again and again, for tests.
+        /// The delay before the alarms of an unresponsive server are read again; 0 retries without a delay, for tests.
         package var silentAlarmMilliseconds = Limits.silentAlarmMilliseconds
-        /// A part that is closed waits for so long until what was handed over is durable.
+        /// The maximum time that closing a partition waits for submitted batches to become durable.
         package var flushMilliseconds: UInt64 = 5_000
         package var tickMilliseconds = Limits.spillerTickMilliseconds
         package var watchMilliseconds: UInt64 = 1_000
-        /// The servers' settings are read again after this, and those of a new server at once.
+        /// The interval of checks of the servers' settings; the settings of a new server are checked at once.
         package var settingsMilliseconds: UInt64 = 60_000
-        /// Without threads: `step` does what they would do, for tests.
+        /// Whether the engine has no threads; `step` then does their work, for tests.
         package var isStepped = false
-        /// Gateway time in milliseconds, for the age of request and trace rows; `nil` as long as it is not known.
+        /// The gateway time in milliseconds, for the age of request and trace rows; `nil` while unknown.
         package var now: @Sendable () -> Int64? = { nil }
-        /// The highest epoch that a gateway has claimed for a part, asked anew; `nil` when nothing tells.
+        /// Returns the highest epoch that a gateway has claimed for a partition; `nil` if the register does not answer.
         ///
-        /// A thread of the store that finds a higher epoch in the part's log asks it, and waits.
+        /// Called and awaited by a thread of the store that finds a higher epoch in the partition's log.
         package var claimedEpoch: @Sendable (_ part: Int) -> UInt64? = { _ in nil }
-        /// Has the history of the whole store end, since something durable is gone; from any thread.
+        /// Requests a new history of the whole store, because durable data was lost.
         ///
-        /// Calls `done` once, at any time: with true when another history is written down, so that the end of this process
-        /// does not undo it. With false when it will not be.
+        /// Called from any thread.
+        ///
+        /// The callee calls `done` once, at any time: with true when the new history is stored durably, with false if that
+        /// failed.
         package var renewHistory: @Sendable (_ done: @escaping @Sendable (_ isRenewed: Bool) -> Void) -> Void = {
             $0(true)
         }
-        /// What an operator should know; called on threads of the store.
+        /// Reports an event for the operator; called on threads of the store.
         package var report: @Sendable (Event) -> Void = { _ in }
 
-        /// What a span of the log takes in; a sixteenth of the age at which it leaves.
+        /// The time span of one log span: a sixteenth of the age at which rows leave the log.
         var spanMilliseconds: UInt64 { max(1, youngMilliseconds / 16) }
 
         package init() {}
     }
 
-    /// Why this process does not have a part any more.
+    /// The reason why this process no longer owns a partition.
     package enum Loss: Sendable, Equatable, CustomStringConvertible {
-        /// Another owner of a higher epoch has begun to write.
+        /// A successor with a higher epoch has fenced the log.
         case fenced(part: Int, epoch: UInt64, successor: UInt64)
-        /// Another program has written an entry to the part's log, or removed one.
+        /// Another program has written or removed an entry of the partition's log.
         case foreignEntry(part: Int, epoch: UInt64, entry: String)
 
         package var description: String {
@@ -91,31 +93,29 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
         }
     }
 
-    /// What an operator should know of the store on Redis.
+    /// An event of the store on Redis for the operator.
     package enum Event: Sendable, Equatable, CustomStringConvertible {
-        /// Nothing commits for now; tried again.
+        /// Commits fail at the moment and are retried.
         case commitFailed(reason: String)
-        /// A write is at its primary, and not at enough replicas.
-        ///
-        /// `replicas`: those that the map names for it.
+        /// A write has reached its primary, but not enough replicas; `replicas` are those in the slot map.
         case waitingForReplicas(server: String, wanted: Int, replicas: [String])
-        /// Entries that were reported durable are gone: a failover to a replica that did not have them.
+        /// Durable entries were lost in a failover to a replica that did not have them.
         case entriesLost(part: Int, from: String, through: String)
-        /// A part's whole log is gone.
+        /// A partition's whole log was lost.
         case streamLost(part: Int, from: String)
-        /// A takeover finds rows of an owner without an entry in the log.
+        /// A takeover found rows of an owner whose entries are missing in the log.
         case logIsOlder(part: Int, last: String, epoch: UInt64)
-        /// A takeover finds entries missing between two others.
+        /// A takeover found a gap between two log entries.
         case entriesMissing(part: Int, after: String, before: String)
-        /// Another program has written to a part's log, or removed an entry; `mending`: the commands to run.
+        /// Another program has written or removed an entry of a partition's log; `mending` contains the commands to run.
         case foreignEntry(part: Int, stream: String, entry: String, mending: String)
-        /// Memory is filled beyond its share, or no more.
+        /// A server's memory use has exceeded its share, or has fallen below it again.
         case memoryFilled(server: String, usedByteCount: Int, byteLimit: Int)
         case memoryFreed
         /// Servers have settings under which an accepted message may be lost; publishes are refused.
         case settingsWrong(String)
         case settingsRight
-        /// Rows could not leave memory; tried again.
+        /// Rows could not be moved out of memory; the move is retried.
         case spillFailed(reason: String)
 
         package var description: String {
@@ -149,15 +149,14 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
         }
     }
 
-    /// A part that is open here.
     package struct OpenPart: @unchecked Sendable {
-        // Sound because the store is made before anybody has the value, and afterwards used on its loop only.
+        // Sound because the store is created before the value is shared, and is used only on its loop afterwards.
 
         /// The store, to be used and closed on its loop.
         package let store: any LoopStore
         package let part: Int
         package let epoch: UInt64
-        /// Entries of the log that were moved to rows, and their bytes.
+        /// The number and size of the log entries that were moved to rows.
         package let replayedEntryCount: Int
         package let replayedByteCount: Int
     }
@@ -172,15 +171,16 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
     private var threads: [JoinableThread] = []
     private var isOpen = true
 
-    /// The parts that are open, by number.
     private final class PartTable: Sendable {
         let parts = Lock<[Int: RedisPart]>([:])
         var all: [RedisPart] { parts.withLock { $0.values.sorted { $0.part < $1.part } } }
     }
 
-    /// Starts the engine's threads; no server is asked yet.
+    /// Starts the engine's threads.
     ///
-    /// - Throws: `.system` when a thread cannot be made.
+    /// No server is contacted yet.
+    ///
+    /// - Throws: `.system` when a thread cannot be created.
     package init(_ cluster: RedisCluster, _ configuration: Configuration) throws(StoreError) {
         (self.cluster, self.configuration) = (cluster, configuration)
         let context = LogContext(cluster, configuration)
@@ -207,23 +207,23 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
 
     // MARK: Parts
 
-    /// Epochs are below it: scripts compare them as floating-point numbers.
+    /// The exclusive upper bound of epochs: scripts compare them as floating-point numbers.
     package static let epochLimit: UInt64 = 1 << 52
 
-    /// Opens a part: fences its owner before, moves what that one's log has into rows, and makes a store for it.
+    /// Opens a partition: fences the previous owner, moves its log into rows, and creates a store.
     ///
-    /// Blocks until that is done, as long as the log is: not to be called on a loop.
+    /// Blocks until the whole log is moved. Must not be called on a loop.
     ///
     /// - Parameters:
-    ///   - part: the part has the buckets whose number leaves this rest when divided by `count`.
-    ///   - count: the number of parts, a power of two up to 256, and the same for ever.
-    ///   - epoch: the number of this owner, above 0 and above those of all owners before it.
-    ///   - post: runs a closure on the store's loop, soon, in order; called from the engine's threads.
-    ///   - onLost: called once, on a thread of the engine, when another owner has the part. Nothing more commits then; the
-    ///     store is to be closed on its loop, and the part with `closePart`.
-    /// - Returns: the part with its store.
-    /// - Throws: `.epochTaken` when there is an owner of that epoch or a higher one, `.damagedLog` when the log has
-    ///   bytes that are not what was written, `.redis` when servers do not answer in time. The part has no owner then.
+    ///   - part: The partition's number. It has the buckets whose index modulo `count` is `part`.
+    ///   - count: The number of partitions, a power of two up to 256. It can never change.
+    ///   - epoch: The number of this owner, above 0 and above those of all earlier owners.
+    ///   - post: Runs a closure on the store's loop, soon and in order. Called from the engine's threads.
+    ///   - onLost: Called once, on a thread of the engine, when another owner has the partition. Nothing commits afterwards. The
+    ///     store must be closed on its loop, and the partition with `closePart`.
+    /// - Returns: The partition with its store.
+    /// - Throws: `.epochTaken` if an owner of that or a higher epoch exists, `.damagedLog` if the log contains invalid bytes,
+    ///   `.redis` if servers do not answer in time. The partition then has no owner.
     package func openPart(
         _ part: Int, of count: Int, epoch: UInt64, post: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void,
         onLost: @escaping @Sendable (Loss) -> Void
@@ -251,19 +251,20 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
             replayedByteCount: findings.replayedByteCount)
     }
 
-    /// Ends a part whose store has been closed on its loop; a later owner replays what its log has.
+    /// Closes a partition whose store has been closed on its loop.
     ///
-    /// Blocks for `flushMilliseconds` at most, while Redis does not take what was handed over.
+    /// A later owner replays its log.
     ///
-    /// - Parameter part: one that is open here.
-    /// - Returns: true when all that was handed over is durable.
+    /// Blocks for at most `flushMilliseconds` while Redis does not accept the submitted batches.
+    ///
+    /// - Parameter part: The number of an open partition.
+    /// - Returns: Whether all submitted batches are durable.
     @discardableResult
     package func closePart(_ part: Int) -> Bool {
         guard let open = parts.parts.withLock({ $0.removeValue(forKey: part) }) else { return true }
         return open.close(flushMilliseconds: configuration.flushMilliseconds)
     }
 
-    /// The parts that are open here.
     package var openParts: [Int] { parts.all.map(\.part).sorted() }
 
     // MARK: Operating
@@ -272,13 +273,13 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
         context.acceptsWrites(beside: 0) && parts.all.allSatisfy { !$0.log.isStuck }
     }
 
-    /// One server that stands still, or a filled memory, is the same for every gateway: what else they have goes on.
+    /// Whether some partition works; a full memory does not count, because it affects all gateways equally.
     package var isServing: Bool {
         let parts = parts.all
         return parts.isEmpty || parts.contains { !$0.log.isStuck }
     }
 
-    /// Whether a part is open here whose log takes writes, as far as is known; false when no server answers.
+    /// Whether an open partition's log accepts writes, as far as is known; false if no server answers.
     package var hasWorkingPart: Bool {
         let primaries = cluster.primaries
         return !primaries.allSatisfy { cluster.isSilent($0.address) }
@@ -300,13 +301,13 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
         if configuration.isStepped { spiller.finish() }
     }
 
-    /// What a thread of the engine does in one turn.
+    /// The work of one kind of engine thread.
     package enum Step: Sendable, CaseIterable { case commit, read, moveRows, watch }
 
-    /// Does what the threads of a kind would do now, on the calling thread; for an engine without threads.
+    /// Does one turn of a kind of thread on the calling thread, for an engine without threads.
     ///
-    /// - Parameter step: whose turn it is.
-    /// - Returns: whether there was something to do.
+    /// - Parameter step: The kind of thread.
+    /// - Returns: Whether there was work.
     package func step(_ step: Step) -> Bool {
         precondition(configuration.isStepped, "this engine has threads")
         switch step {
@@ -323,7 +324,7 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
         }
     }
 
-    /// A snapshot; from any thread.
+    /// A snapshot of the metrics; may be read from any thread.
     package var statistics: StoreStatistics {
         let log = context.statistics.withLock { $0 }
         var result = StoreStatistics()
@@ -351,7 +352,7 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
         return result
     }
 
-    /// The reason for refused publishes, with the servers that have not answered.
+    /// The reason for refused publishes, with the unresponsive servers.
     private var refusalReason: String? {
         var reasons = [context.wrongSettings.withLock { $0 }, context.filledMemory.withLock { $0 }]
         var stuck: [String: [Int]] = [:]
@@ -367,13 +368,13 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
         return told.isEmpty ? nil : told.joined(separator: "; ")
     }
 
-    /// Of the parts that are open here.
+    /// Returns the retention of the open partitions.
     private func retention(_ kind: Period.Kind, _ cutCount: Int, _ cutAge: Int64) -> StoreStatistics.Retention {
         var retention = StoreStatistics.Retention()
         var oldest: Int64?
         let open = parts.all
         for part in open {
-            // This gateway's share of what all may take.
+            // This gateway's share of the cluster's budget.
             retention.byteLimit += context.retentionLimit(kind) / max(1, part.partCount)
             for (period, byteCount) in part.retainedByteCounts where period.kind == kind {
                 retention.byteCount += byteCount
@@ -399,9 +400,9 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
         client.close()
     }
 
-    /// The settings of all servers that durability depends on, read once a minute and when a server joins the map.
+    /// The check of all servers' durability settings, once a minute and when a server joins the slot map.
     private struct SettingsWatch {
-        /// The findings at each server of the map; a server that does not answer keeps its last ones.
+        /// The findings by server; a server that does not answer keeps its last ones.
         private var problems: [RedisAddress: [RedisProblem]] = [:]
         private var lookedAt: UInt64?
 
@@ -427,14 +428,14 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
         }
     }
 
-    /// Asks one of the primaries that were silent; readers and workers go by the answer (`RedisCluster.isSilent`).
+    /// Sends PING to one of the silent primaries; readers and workers use the result (`RedisCluster.isSilent`).
     private static func probe(_ context: LogContext, _ client: RedisClient) {
         guard let server = context.cluster.silentPrimaries.first else { return }
-        // The client notes what comes of it.
+        // The client records the result.
         _ = try? client.exchange([RedisCommand("PING")], at: server, timeoutMilliseconds: Redis.Limits.mapMilliseconds)
     }
 
-    /// Asks each server how full it is.
+    /// Reads the memory use of each server.
     private static func look(_ context: LogContext, _ client: RedisClient) {
         do throws(RedisError) { try client.askForMap() } catch { return }
         var filled: (server: String, used: Int, limit: Int)?
@@ -452,7 +453,7 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
                     }
                     guard server == primary.address, let text = replies[1].text else { continue }
                     let information = RedisInformation(text)
-                    // Sums of all servers stay numbers.
+                    // The bounds keep the sums from overflowing.
                     guard let used = information.number("used_memory"), let limit = information.number("maxmemory"),
                         0..<1 << 52 ~= used, 0..<1 << 52 ~= limit
                     else { continue }

@@ -1,4 +1,4 @@
-// What stands where in Redis. NAME is the cluster's name.
+// The keys in Redis. NAME is the cluster's name.
 //
 //     {lw:NAME:p<part>}:log      stream: the log of a part; ids are `epoch-number`
 //         f   the entry with which an owner of that epoch began (number 0)
@@ -11,20 +11,19 @@
 //     {lw:NAME:g<group>}:a       sorted set, all scores 0: alarms (bucket, time, key), so that their order is the bytes'
 //     {lw:NAME:g<group>}:e<letter><period>   hash: request ids (`r`) or traces (`t`) of a period
 //
-// The keys of a group share a slot, and so a script may touch them together.
+// All keys of a group share a slot, so that a script can access them together.
 
 internal import Delivery
 internal import Redis
 internal import Wire
 
-/// The place of an entry in a part's log.
+/// The id of an entry in a partition's log.
 struct LogID: Comparable, Sendable, CustomStringConvertible {
     var epoch: UInt64
     var number: UInt64
 
     init(epoch: UInt64, number: UInt64) { (self.epoch, self.number) = (epoch, number) }
 
-    /// Reads `epoch-number`.
     init?(_ text: String) {
         let parts = text.split(separator: "-", omittingEmptySubsequences: false)
         guard parts.count == 2, let epoch = UInt64(parts[0]), let number = UInt64(parts[1]) else { return nil }
@@ -38,17 +37,18 @@ struct LogID: Comparable, Sendable, CustomStringConvertible {
     }
 }
 
-/// How many groups the buckets are dealt to; part of the stored form.
+/// The number of groups that the buckets are divided into, which is part of the stored format.
 enum RedisGroups {
     static let count = 256
 
     static func group(of bucket: Bucket) -> Int { Int(bucket.index) % count }
 
-    /// The groups of a part; a group lies in one part, since the number of parts divides that of groups.
+    /// Returns the groups of a partition.
+    ///
+    /// A group lies in one partition, because the number of partitions divides the number of groups.
     static func groups(part: Int, of partCount: Int) -> [Int] { Array(stride(from: part, to: count, by: partCount)) }
 }
 
-/// The keys of one group.
 struct GroupKeys: Sendable {
     let group: Int
     let slot: Int
@@ -73,7 +73,7 @@ struct GroupKeys: Sendable {
     static func log(_ name: String, part: Int) -> [UInt8] { Array("{lw:\(name):p\(part)}:log".utf8) }
 }
 
-/// Some hours of request ids or traces, by gateway time: a hash of each group, which goes as a whole.
+/// A time span of request ids or traces, in gateway time: one hash for each group, dropped as a whole.
 struct RedisPeriod: Hashable, Sendable, CustomStringConvertible {
     var kind: Period.Kind
     var number: Int64
@@ -84,7 +84,7 @@ struct RedisPeriod: Hashable, Sendable, CustomStringConvertible {
         self.init(kind, number: max(0, time) / Limits.redisPeriodMilliseconds)
     }
 
-    /// Reads a field of the group's marks: `pr123`.
+    /// Parses a field of the group's marks, such as `pr123`.
     init?(field: String) {
         guard field.hasPrefix("p"), let number = Int64(field.dropFirst(2)), Self.numbers.contains(number) else {
             return nil
@@ -96,17 +96,17 @@ struct RedisPeriod: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// All that gateway time can reach: their ends are times, too.
+    /// The valid period numbers; the bound keeps the end times in range.
     private static let numbers: Range<Int64> = 0..<1 << 32
 
     var description: String { "\(kind == .traces ? "t" : "r")\(number)" }
     var field: String { "p\(self)" }
-    /// Every row in it is older than rows are kept, from this time on.
+    /// The time at which all rows of the period are expired.
     var end: Int64 { (number + 1) * Limits.redisPeriodMilliseconds + Limits.ephemeralMilliseconds }
 }
 
 extension StoreKey.Table {
-    /// Tables that are read in the order of their keys; of the others single rows are looked up.
+    /// Whether rows of the table are read in key order; in other tables only single rows are looked up.
     var isIndexed: Bool { hasItems || isReadAtStart }
 }
 

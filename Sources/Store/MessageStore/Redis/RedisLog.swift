@@ -1,41 +1,41 @@
-// The log of a part: a Redis stream. An entry is a group commit, its id `epoch-number`. The server refuses an id that is
+// The log of a partition: a Redis stream. An entry is a group commit with the id `epoch-number`. The server refuses an id that is
 // not above the last one, so a successor's first entry fences this owner.
 //
-// Several groups of a log may be on their way, each in a call of its own and over a connection of its own: a server that
-// has come to a `WAIT` runs nothing more of that connection. So calls may run in any order, one may be refused and the next
-// one not, and replies may be lost in the middle. What keeps the order:
+// Several groups of a log may be in flight, each in a separate call on a separate connection, because a server that processes a
+// `WAIT` blocks that connection. Calls may therefore run in any order, one may be refused and the next one accepted, and any
+// reply may be lost. These rules keep the order:
 //
-// 1. A number has the same bytes for ever: a group that is sent again has the number that it had. So a copy that a server
-//    comes to late changes nothing: its id is there already, or it brings what is wanted.
-// 2. A group goes in only behind the one before it. The oldest that is not reported durable is sent as it is: all before
-//    it was durable. Each later one is sent by a script which looks for the entry before it, and adds this one in the same
-//    step (`RedisScripts.appendBehind`). A refusal of one group, for want of memory, in a moved slot, of a server that
-//    starts, thus refuses all behind it, on whatever server and connection. So the groups that a stream has are a run
-//    from the oldest on, without a gap. The entry before one that is on its way may be trimmed, when it was reported and has
-//    become rows: then the later one is refused, its log drains, and it goes again as the oldest.
-// 3. A call ends with `WAIT`, which speaks for the writes of its own connection before it. When the append of group n and
-//    that wait succeed, the server's data had all groups up to n when the append ran (2), and enough replicas have taken
-//    over as much. So n and all before it are durable, whatever became of their own calls, and are reported in order. A
-//    wait says nothing of a group that was sent later.
-// 4. What a lost reply was, the stream's last id tells: groups up to it are in the stream, the others are not (2).
-// 5. A group that is in the stream, but for which no wait speaks, gets a `cover`: a look whether it is there, then a write
-//    of a key of its slot, then a wait. It was there before the write, so the wait speaks for it (3).
-// 6. Another program may write an entry with a number that a group has, or remove one. So a number alone proves nothing, and
-//    each of the rules looks at bytes. The script compares size and first bytes of the entry before (2): they are the first
-//    record's header, which nobody else can know. What stands up to the last id is compared whole with each group's
-//    bytes (4), and so is what a cover finds (5). A difference ends this ownership (`giveUp`): nothing is reported.
+// 1. A number always has the same bytes: a group that is sent again keeps its number. A late copy of a call changes nothing: its
+//    id exists already, or it appends what is wanted.
+// 2. A group is appended only behind the previous one. The oldest group that is not reported durable is sent unconditionally,
+//    because all earlier entries are durable. Each later group is sent by a script that checks the previous entry and appends in
+//    the same step (`RedisScripts.appendBehind`). If one group is refused, for example for lack of memory, because its slot moved
+//    or because its server is starting, all later ones are refused on every server and connection. The groups in a stream are
+//    therefore a run from the oldest one without a gap. The entry before a group in flight may be trimmed if it was reported and
+//    is stored as rows. In that case the later group is refused, the log drains, and the group is sent again as the oldest.
+// 3. A call ends with `WAIT`, which covers earlier writes of the same connection. If the append of group n and this wait succeed,
+//    the server had all groups up to n when the append ran (2), and enough replicas have received as much. Group n and all
+//    earlier ones are thus durable, whatever happened to their own calls, and are reported in order. A wait does not cover a
+//    group that was sent later.
+// 4. If a reply is lost, the stream's last id decides: groups up to it are in the stream, later ones are not (2).
+// 5. A group in the stream that no wait covers gets a `cover`: a read that checks its entry, then a write to a key of its slot,
+//    then a wait. The entry existed before the write, so the wait covers it (3).
+// 6. Another program may write an entry with a group's number, or remove one. A number alone therefore proves nothing, and each
+//    rule compares bytes. The script compares size and first bytes of the previous entry (2). These bytes are its first record's
+//    header, which no other program can know. All entries up to the last id are compared completely with the groups' bytes (4),
+//    as is the entry that a cover reads (5). Any difference ends this ownership (`giveUp`), and nothing is reported.
 //
-// A group's states (`GroupFlights.State`):
+// The states of a group (`GroupFlights.State`):
 //
-//     unsent    it is not in the stream; it is sent next                                      → sent
-//     sent      a call with it is under way        → done; stored (the wait did not reach enough replicas); unsent (refused
-//               for a passing reason); unknown (the reply was lost, or its id or the one before it was not as expected)
-//     stored    it is in the stream; a later group's wait speaks for it, or a cover           → done, unknown
-//     unknown   when nothing is under way any more, the stream's last id and entries are asked for
-//                                                                                             → unsent, stored, fenced
+//     unsent    not in the stream; sent next                                             → sent
+//     sent      a call with the group is in flight        → durable; stored (the wait did not reach enough replicas); unsent
+//               (refused temporarily); unknown (a lost reply, or an unexpected id of this or the previous entry)
+//     stored    in the stream; covered by a later group's wait or by a cover             → durable, unknown
+//     unknown   after all calls have ended, the stream's last id and entries are read    → unsent, stored, fenced
 //
-// After a refusal or a loss nothing more of the log is sent until all its calls have ended: then all is known, and what is
-// not in the stream goes again. The lane of the slot's server (`CommitLanes`) does this; one lane at a time has a log.
+// After a refusal or a lost reply, nothing more of the log is sent until all its calls have ended. The state of every group is
+// known then, and the groups that are not in the stream are sent again. The lane of the slot's server (`CommitLanes`) does this.
+// Only one lane at a time serves a log.
 
 internal import Delivery
 internal import Journal
@@ -43,36 +43,35 @@ internal import Platform
 internal import Redis
 internal import Synchronization
 
-/// What a log has that rows do not have yet, from one entry to another.
+/// A range of log entries that are not yet stored as rows.
 struct LogSpan: Sendable {
     var lastNumber: UInt64
     var lastTicket: Ticket
     var byteCount: Int
-    /// In the network's milliseconds.
+    /// The time of the first group's commit, in the network's milliseconds.
     var openedAt: UInt64
 }
 
 final class RedisLog: DurableLog, @unchecked Sendable {
-    // Sound because what threads share is behind `queue`, `ledger` and atomics, and what is the lane's own belongs to the
-    // queue's `owner`; lanes hand a log over through locked lists.
+    // Sound because shared state is behind `queue`, `ledger` and atomics. All other state belongs to the lane in the queue's
+    // `owner`; lanes pass a log through locked lists.
 
     private struct Queue: ~Copyable {
         var pieces: [BatchPiece] = []
         var byteCount = 0
         var isAwaited = false
-        /// A lane has the log, or is to take it.
+        /// Whether a lane has the log or will take it.
         var isScheduled = false
-        /// The lane that has it.
         var owner: CommitLane?
-        /// Nothing more is taken: the part is lost, or closed.
+        /// Whether the partition is lost or closed, so that nothing more is accepted.
         var isOver = false
         var isEncoding = false
         var completion: (@Sendable (UInt64) -> Void)?
 
-        /// What waits may not wait longer.
+        /// Whether the queued batches must not wait any longer.
         var isPressing: Bool { isAwaited || byteCount >= Journal.Limits.unawaitedByteCount }
 
-        /// Hands out the first batches, as many as one entry takes, at least one; what is left is for the next entry.
+        /// Takes the first batches that fit into one entry, at least one.
         mutating func take(_ work: inout [BatchPiece], upTo byteLimit: Int) {
             var taken = 0
             var end = pieces.count
@@ -93,7 +92,7 @@ final class RedisLog: DurableLog, @unchecked Sendable {
             }
         }
 
-        /// Forgets what was not sent, and returns its size.
+        /// Removes unsent batches; returns their size.
         mutating func drop() -> Int {
             defer { byteCount = 0 }
             pieces.removeAll()
@@ -111,35 +110,37 @@ final class RedisLog: DurableLog, @unchecked Sendable {
     private let ledger = Lock<[LogSpan]>([])
     private let uncommitted = Atomic<Int>(0)
     private let logBytes = Atomic<Int>(0)
-    /// When the oldest group on its way began, in the network's milliseconds; 0 when there is none.
+    /// The begin of the oldest commit in flight, in the network's milliseconds; 0 if there is none.
     private let commitBegan = Atomic<UInt64>(0)
     private let isFenced = Atomic<Bool>(false)
-    /// Losses of durable entries that the store's history does not know yet.
+    /// The number of losses of durable entries that the store's history does not record yet.
     private let openLosses = Atomic<Int>(0)
 
-    // The lane's own.
+    // Accessed only by the lane.
     private var flights: GroupFlights
     /// The last entry that was reported durable.
     private var durableNumber: UInt64 = 0
     private var work: [BatchPiece] = []
-    /// What of `uncommitted` does not count for the other logs, because this one stands still.
+    /// The part of `uncommitted` that the engine does not count while this log is stuck.
     private var asideByteCount = 0
-    /// Where the lane has it.
+    /// The list of the lane that contains the log.
     enum Place { case none, wanting, blocked }
     var place = Place.none
-    /// What waits for company has waited long enough.
+    /// Whether delayed batches must be sent now.
     var isDue = false
-    /// Why it is to wait before it goes on.
+    /// Whether the log must pause after a failure.
     var needsPause = false
-    /// A server that has the stream already while its slot is on its way there.
+    /// The server that a migrating slot's stream has already moved to.
     var asking: RedisAddress?
 
+    /// Creates a log.
+    ///
     /// - Parameters:
-    ///   - part: whose log it is; its stream has the fence of `epoch`.
-    ///   - epoch: the owner's.
-    ///   - nextNumber: the first entry's number, above all that the stream has of this epoch.
-    ///   - engine: what all logs share.
-    ///   - onLost: called once, when another owner has the part.
+    ///   - part: The partition. Its stream has the fence of `epoch`.
+    ///   - epoch: The owner's epoch.
+    ///   - nextNumber: The first entry's number, above all of the stream's numbers with this epoch.
+    ///   - engine: The state shared by all logs.
+    ///   - onLost: Called once, when another owner has the partition.
     init(
         part: Int, epoch: UInt64, nextNumber: UInt64, engine: LogContext,
         onLost: @escaping @Sendable (RedisEngine.Loss) -> Void
@@ -182,7 +183,7 @@ final class RedisLog: DurableLog, @unchecked Sendable {
             queue.isScheduled = true
             return .schedule
         }
-        // What becomes of it after the part was lost, its successor knows.
+        // After a loss, the successor decides about these batches.
         if case .over = step { return count(-announcedByteCount) }
         count(byteCount - announcedByteCount)
         switch step {
@@ -194,19 +195,19 @@ final class RedisLog: DurableLog, @unchecked Sendable {
 
     // MARK: For other threads
 
-    /// True when a group has been on its way for too long.
+    /// Whether a commit has taken too long.
     var isStuck: Bool {
         let began = commitBegan.load(ordering: .relaxed)
         return began != 0 && engine.now > began + Limits.stuckMilliseconds
     }
 
     var isLost: Bool { isFenced.load(ordering: .relaxed) }
-    /// Entries that rows do not have yet.
+    /// The size of the entries that are not yet stored as rows.
     var byteCount: Int { logBytes.load(ordering: .relaxed) }
 
     var spans: [LogSpan] { ledger.withLock { $0 } }
 
-    /// Forgets spans up to an entry, which the rows have now.
+    /// Removes the spans up to an entry whose rows are stored.
     func trimmed(upTo number: UInt64) {
         let byteCount = ledger.withLock { spans in
             let count = spans.firstIndex { $0.lastNumber > number } ?? spans.count
@@ -218,23 +219,23 @@ final class RedisLog: DurableLog, @unchecked Sendable {
         engine.logBytes.subtract(byteCount, ordering: .relaxed)
     }
 
-    /// Nothing is queued or on its way.
+    /// Whether nothing is queued or in flight.
     var isIdle: Bool { queue.withLock { !$0.isScheduled && $0.pieces.isEmpty } }
 
-    /// Waits until all that was handed over is durable, at most `milliseconds`; false when it is not.
+    /// Waits until all submitted batches are durable, at most `milliseconds`; returns whether they are.
     func flush(atMostMilliseconds milliseconds: UInt64) -> Bool {
         let owner = queue.withLock { queue in
             queue.isAwaited = true
             return queue.owner
         }
-        // What is queued is scheduled already, perhaps to wait for company.
+        // Queued batches are scheduled already, but may be delayed.
         owner?.schedule(self, isPressing: true)
         return queue.wait(atMostMilliseconds: milliseconds, while: { $0.isScheduled && !$0.isOver }) {
             !$0.isScheduled && !$0.isOver
         }
     }
 
-    /// Takes nothing more, and forgets the memory of what was not sent.
+    /// Stops accepting batches, and releases the memory of unsent ones.
     func end() {
         queue.broadcast { $0.isOver = true }
         let byteCount = queue.wait(while: { $0.isEncoding }) { queue in
@@ -244,7 +245,7 @@ final class RedisLog: DurableLog, @unchecked Sendable {
         count(-byteCount)
     }
 
-    /// Another owner has the part: nothing more commits, and the part's user is told, once.
+    /// Ends this ownership after another owner took over; nothing more commits, and `onLost` is called once.
     func fence(_ loss: RedisEngine.Loss) {
         guard !isFenced.exchange(true, ordering: .acquiringAndReleasing) else { return }
         queue.broadcast { $0.isOver = true }
@@ -257,7 +258,7 @@ final class RedisLog: DurableLog, @unchecked Sendable {
     var isHalted: Bool { flights.isHalted }
     var hasUnknown: Bool { flights.hasUnknown }
 
-    /// A lane has it from now on, and answers whether what waits may wait longer.
+    /// Assigns the log to a lane; returns whether its queued batches are urgent.
     func pass(to lane: CommitLane) -> Bool {
         queue.withLock { queue in
             queue.owner = lane
@@ -267,7 +268,7 @@ final class RedisLog: DurableLog, @unchecked Sendable {
 
     func belongs(to lane: CommitLane) -> Bool { queue.withLock { $0.owner === lane } }
 
-    /// Bytes of what `next` would send, roughly; `nil` for nothing.
+    /// The approximate size of what `next` would send, in bytes; `nil` if there is nothing to send.
     var nextByteCount: Int? {
         if flights.hasRoom {
             let gathered: Int? = queue.withLock { queue in
@@ -279,10 +280,10 @@ final class RedisLog: DurableLog, @unchecked Sendable {
         return flights.nextByteCount
     }
 
-    /// What is to be sent next, after what has gathered became a group.
+    /// Forms a group of the queued batches, and returns the next step to send.
     ///
-    /// - Parameter isGathering: false where only what is a group already may go.
-    /// - Returns: `nil` when nothing is to be sent now.
+    /// - Parameter isGathering: False if only existing groups may be sent.
+    /// - Returns: `nil` if nothing can be sent now.
     func next(isGathering: Bool = true) -> GroupFlights.Step? {
         if isGathering, flights.hasRoom { gather() }
         return flights.next()
@@ -316,13 +317,13 @@ final class RedisLog: DurableLog, @unchecked Sendable {
         flights.add(work, byteCount: byteCount, batchCount: batchCount, lastTicket: lastTicket, began: now)
     }
 
-    /// Nothing of what has gathered became a group, for want of a connection or of an owner: it stands still from now on.
+    /// Starts the stuck timer if queued batches cannot be sent for lack of a connection or a server.
     func noteWait() {
         guard commitBegan.load(ordering: .relaxed) == 0, queue.withLock({ !$0.pieces.isEmpty }) else { return }
         commitBegan.store(max(engine.now, 1), ordering: .relaxed)
     }
 
-    /// A log that stands still takes nothing of the room of the others.
+    /// Excludes a stuck log's bytes from the bound that all logs share.
     func setAside() {
         noteWait()
         let byteCount = isStuck ? max(0, uncommitted.load(ordering: .relaxed)) : 0
@@ -336,22 +337,22 @@ final class RedisLog: DurableLog, @unchecked Sendable {
         asideByteCount = 0
     }
 
-    /// Takes the replies to a step.
+    /// Applies the replies to a step.
     func take(_ step: GroupFlights.Step, _ replies: ArraySlice<RedisReply>) -> GroupFlights.Outcome {
         let outcome = flights.take(step, replies)
-        // What it had is lost, and was not by this gateway's doing.
+        // The stream's entries are lost, through no fault of this gateway.
         if outcome == .streamLost { noteLostStream() }
         return outcome
     }
 
-    /// Of what was durable before the last group that is.
+    /// Whether the loss of entries was already reported since the last durable group.
     private var isLossNoted = false
 
     private func noteLostStream() {
         note(.streamLost(part: part, from: LogID(epoch: epoch, number: 0).description))
     }
 
-    /// Reports that durable entries are gone, and has the store's history end; once.
+    /// Reports a loss of durable entries once, and requests a new history.
     private func note(_ loss: RedisEngine.Event) {
         guard !isLossNoted else { return }
         isLossNoted = true
@@ -362,7 +363,7 @@ final class RedisLog: DurableLog, @unchecked Sendable {
         }
     }
 
-    /// The next entries hide a loss from a successor: they wait until the store's history knows it.
+    /// Further entries would hide the loss from a successor, so they wait until the store's history records it.
     private var mayHideLosses: Bool { openLosses.load(ordering: .acquiring) == 0 }
 
     func lose(_ step: GroupFlights.Step) { flights.lose(step) }
@@ -370,15 +371,15 @@ final class RedisLog: DurableLog, @unchecked Sendable {
     func resume() { flights.resume() }
     var lookAtAll: RedisCommand { flights.lookAtAll }
 
-    /// Takes the stream's last id, `nil` without a stream, and the entries that `lookAtAll` found after it.
+    /// Applies the stream's last id (`nil` without a stream) and the entries that `lookAtAll` read.
     ///
-    /// The log stays halted while the store's history does not know what is lost.
+    /// The log stays halted until the store's history records any loss.
     ///
     /// - Parameters:
-    ///   - lastID: the stream's.
-    ///   - entries: those of the groups.
-    ///   - isForeign: the last id is above this epoch's, and is not a gateway's.
-    /// - Returns: false when the part is lost.
+    ///   - lastID: The stream's last id.
+    ///   - entries: The entries with the groups' numbers.
+    ///   - isForeign: Whether the last id is above this epoch and was not written by a gateway.
+    /// - Returns: False when the partition is lost.
     func take(lastID: LogID?, entries: [RedisReply], isForeign: Bool) -> Bool {
         guard let lastID else {
             noteLostStream()
@@ -391,7 +392,7 @@ final class RedisLog: DurableLog, @unchecked Sendable {
             return false
         }
         let reached = lastID.epoch == epoch ? lastID.number : 0
-        // No group has that number, so no number that the groups have can follow it: a successor's can.
+        // No group has this number, so no group of this owner can be appended after it. A successor's entry can.
         guard reached < flights.nextNumber else { return giveUp(lastID) }
         if let number = flights.firstForeign(upTo: reached, in: entries) {
             return giveUp(LogID(epoch: epoch, number: number))
@@ -406,13 +407,13 @@ final class RedisLog: DurableLog, @unchecked Sendable {
         return true
     }
 
-    /// Whether the stream's last id, above this epoch's, is another program's and not a successor's.
+    /// Returns whether another program, rather than a successor, wrote the last id above this epoch.
     func isForeign(_ last: LogID, by client: RedisClient) throws(RedisError) -> Bool {
         try LogReading.isForeign(
             last, of: key, slot: slot, claimed: { engine.configuration.claimedEpoch(part) }, by: client)
     }
 
-    /// Another program's entry stands where a group or a successor's fence would; always false.
+    /// Ends this ownership because of another program's entry; always returns false.
     @discardableResult
     func giveUp(_ entry: LogID) -> Bool {
         guard !isLost else { return false }
@@ -424,7 +425,7 @@ final class RedisLog: DurableLog, @unchecked Sendable {
         return false
     }
 
-    /// A group is durable, and so is each before it: says so.
+    /// Reports a group and all earlier ones as durable.
     func complete(upTo number: UInt64) {
         let done = flights.complete(upTo: number)
         guard let last = done.last else { return }
@@ -446,7 +447,7 @@ final class RedisLog: DurableLog, @unchecked Sendable {
     }
 
     private func note(_ group: GroupFlights.Group) {
-        // A part that is closed has given its share back.
+        // A closed partition has already returned its share of the bytes.
         guard !isOver else { return }
         logBytes.add(group.byteCount, ordering: .relaxed)
         engine.logBytes.add(group.byteCount, ordering: .relaxed)
@@ -466,7 +467,7 @@ final class RedisLog: DurableLog, @unchecked Sendable {
         }
     }
 
-    /// The lane gives the log back when nothing is on its way or queued; true when it has to keep it.
+    /// Returns an idle log from the lane; returns true if the lane must keep the log.
     func release() -> Bool {
         guard flights.isEmpty else { return true }
         return queue.broadcast { queue in
@@ -476,7 +477,7 @@ final class RedisLog: DurableLog, @unchecked Sendable {
         }
     }
 
-    /// The lane gives up a log that is lost or closed.
+    /// Drops all groups and batches of a lost or closed log.
     func abandon() {
         takeBack()
         count(-flights.drop())
@@ -490,23 +491,25 @@ final class RedisLog: DurableLog, @unchecked Sendable {
     }
 
     var isOver: Bool { queue.withLock { $0.isOver } }
-    /// Whether what waits may not wait longer.
+    /// Whether the queued batches must not wait any longer.
     var isPressing: Bool {
         queue.withLock { $0.isPressing }
     }
 }
 
-/// One entry's bytes: records one after the other, each with its header.
+/// The bytes of one entry: records in sequence, each with its header.
 enum LogEntry {
-    /// What a record's header says of its entry, in the place where the journal has the start of a group.
+    /// Returns the entry's mark in the record headers, stored in the field of the journal's group start.
     static func mark(of number: UInt64) -> Int { Int(number & 0x7FFF_FFFF) }
 
-    /// Whether the bytes begin as a group does that an owner wrote under this id, of whatever release.
+    /// Returns whether the bytes begin with a record that an owner of any release wrote under this id.
     static func begins(_ bytes: UnsafeRawBufferPointer, _ id: LogID) -> Bool {
         RecordHeader(in: bytes, at: 0, generation: id.epoch)?.groupStart == mark(of: id.number)
     }
 
-    /// Calls `visit` for each operation; returns what is wrong with the bytes, `nil` for nothing.
+    /// Calls `visit` for each operation.
+    ///
+    /// Returns a description of damage; `nil` if there is none.
     static func visit(_ bytes: UnsafeRawBufferPointer, _ id: LogID, _ visit: (Operation) -> Void) -> String? {
         var offset = 0
         while offset < bytes.count {

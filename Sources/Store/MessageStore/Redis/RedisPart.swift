@@ -1,4 +1,4 @@
-// One part of the store while this process owns it: its log, its rows, its overlay's way out of memory.
+// An open partition of the store: its log, its rows, and the spilling of its overlay.
 
 internal import Delivery
 internal import Journal
@@ -8,30 +8,29 @@ internal import Synchronization
 internal import Wire
 
 final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
-    // Sound because `state`, `known` and `start` are locks, the numbers are atomics, `batches`, `held`, `trimDue` and
-    // `lastTime` belong to the worker that has the part's turn (`State.isBusy`), and the rest are constants.
+    // Sound because `state`, `known` and `start` are locks, the numbers are atomics, `batches`, `held`, `trimDue` and `lastTime`
+    // belong to the worker that serves the partition (`State.isBusy`), and all other properties are constants.
 
     struct State: ~Copyable {
-        /// A worker has the part.
+        /// Whether a worker is serving the partition.
         var isBusy = false
-        /// It is in the workers' queue.
         var isQueued = false
-        /// What the overlay was asked for and has not given yet.
+        /// The collection requested from the overlay and not returned yet.
         var asked: (number: UInt64, ticket: Ticket)?
-        /// What it gave, to be written.
+        /// The returned collection, to be written.
         var collected: (rows: [SpilledRow], number: UInt64)?
-        /// The last entry of the log whose rows were asked for.
+        /// The last log entry whose rows were requested.
         var lastAsked: UInt64 = 0
         var stale: [StaleAlarm] = []
-        /// Rows wait for a server (`held`), or entries that rows have are in the log still; and when to look again.
+        /// Whether rows wait for a server (`held`) or the log has entries to trim; and the time of the next attempt.
         var isHolding = false
         var holdUntil: UInt64 = 0
-        /// Everything is to leave, whatever its age.
+        /// Whether all rows must be spilled, regardless of their age.
         var isSpillingAll = false
-        /// The overlay has gone and taken its memory along.
+        /// Whether the overlay was closed and took its memory along.
         var isRetired = false
         var isClosing = false
-        /// After a failure, when to try again.
+        /// The time of the next attempt after a failure.
         var retryAt: UInt64 = 0
         var nextHousekeeping: UInt64 = 0
     }
@@ -42,9 +41,9 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
     let context: LogContext
     let mailbox: ShardMailbox
     let batches: RedisRowBatches
-    /// What the overlay gave and some groups do not have yet.
+    /// Rows that the overlay returned and some groups do not have yet.
     private var held = HeldRows()
-    /// Entries up to this one are to leave the log: every group has their rows.
+    /// The log entry up to which every group has its rows, so that the log can be trimmed.
     private var trimDue: UInt64?
     private let readers: RedisReaders
     private let spiller: RedisSpiller
@@ -63,7 +62,7 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
         (self.part, self.partCount, self.log, self.context) = (part, partCount, log, context)
         (self.mailbox, self.readers, self.spiller) = (mailbox, readers, spiller)
         batches = opening.batches
-        // Other groups wait for this one's turn to end.
+        // An unresponsive server must not delay the other groups.
         batches.isImpatient = true
         groupKeys = Dictionary(uniqueKeysWithValues: opening.batches.groups.map { ($0.group, $0) })
         var periods: [Int: Set<RedisPeriod>] = [:]
@@ -80,7 +79,7 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
     private let hasEphemeral: Bool
     private let hasRows: Bool
 
-    /// Whether there may be cold rows of a table.
+    /// Returns whether a table may have cold rows.
     func mayHaveRows(_ table: StoreKey.Table) -> Bool { table.isEphemeral ? hasEphemeral : hasRows }
 
     func keys(of bucket: Bucket) -> GroupKeys? { groupKeys[RedisGroups.group(of: bucket)] }
@@ -98,7 +97,7 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
 
     var sliceRowCount: Int {
         let (filled, bound) = (context.logBytes.load(ordering: .relaxed), context.configuration.logByteLimit)
-        // While rows wait for a server, no haste empties the log.
+        // While rows wait for a server, larger slices would not empty the log.
         if state.withLock({ $0.isHolding }) { return Limits.sliceRowCount }
         if filled > bound { return Limits.sliceRowCount * 32 }
         return Double(filled) > Double(bound) * Limits.spillShare ? Limits.sliceRowCount * 8 : Limits.sliceRowCount
@@ -129,7 +128,7 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
         if let found = start.withLock({ $0.removeValue(forKey: table) }) {
             rows = found
         } else {
-            // What the opening has read for this is given once; a second time is asked for.
+            // The rows that the opening has read are returned once. A second call reads them again.
             let client = RedisClient(context.cluster)
             defer { client.close() }
             let opening = PartOpening(part: part, of: partCount, epoch: log.epoch, context: context, client: client)
@@ -148,7 +147,7 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
     var hasOnlyKnownRequests: Bool { newestUnknown == .min || newestUnknown < oldestRequestPeriod }
     var oldestRequestPeriod: Int64 { oldestPeriodNumber.load(ordering: .relaxed) }
 
-    /// Where a row of an ephemeral table may be, the newest period first.
+    /// Returns the periods that may have a row of an ephemeral table, newest first.
     func periods(of key: StoreKey) -> [RedisPeriod] {
         let kind = Period.Kind(of: key.table)
         let found = known.withLock { $0[RedisGroups.group(of: key.bucket)] ?? [] }
@@ -157,7 +156,7 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
 
     // MARK: Spilling
 
-    /// Whether a worker has something to do for the part now.
+    /// Returns whether a worker has something to do for the partition now.
     func hasWork(_ now: UInt64) -> Bool {
         let spans = log.spans
         return state.withLock { state in
@@ -173,10 +172,10 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
         spiller.enqueue(self)
     }
 
-    /// The last of the spans that are to leave now, as far as one collection takes them.
+    /// Returns the last span to spill now, limited by the size of one collection.
     private func dueSpan(_ spans: [LogSpan], _ now: UInt64, _ state: borrowing State) -> LogSpan? {
         let filled = context.logBytes.load(ordering: .relaxed)
-        // Rows that wait for a server keep the log as it is: what is younger leaves in its time, and not before.
+        // While rows wait for a server, spilling early cannot shrink the log, so younger rows wait for their age.
         let isPressed =
             !state.isHolding && Double(filled) > Double(context.configuration.logByteLimit) * Limits.spillShare
         var byteCount = 0
@@ -192,7 +191,7 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
         return last
     }
 
-    /// A worker's turn: writes what the overlay gave, asks it for more, keeps house.
+    /// Performs a worker's turn: writes collected rows, trims the log, does housekeeping, and requests more rows.
     func work(by client: RedisClient) {
         let now = context.now
         do throws(StoreError) {
@@ -222,7 +221,7 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
         }
     }
 
-    /// A script has found an epoch above this owner's: a successor's, or one that another program wrote.
+    /// Handles a higher epoch that a script reported: a successor's, or one that another program wrote.
     private func yield(to successor: UInt64, by client: RedisClient) {
         do throws(RedisError) {
             if let last = try LogReading.lastID(of: log.key, slot: log.slot, by: client), last.epoch > log.epoch,
@@ -232,12 +231,12 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
                 return
             }
         } catch {
-            // Who it was, the next one to open the part finds out.
+            // The next owner will find out which one it was.
         }
         log.fence(.fenced(part: part, epoch: log.epoch, successor: successor))
     }
 
-    /// Passes what a server's trouble keeps from being done now: others go on, and it is tried again.
+    /// Logs a temporary failure of one server, so that work for other servers continues.
     private func passing(_ error: StoreError) throws(StoreError) {
         if case .epochTaken = error { throw error }
         context.noteSpillFailure(error.description)
@@ -252,7 +251,7 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
         }
     }
 
-    /// The server of a group, and whether it is known not to answer.
+    /// Returns the server of a group, and whether it is known to be silent.
     private func server(of group: Int) -> (address: RedisAddress?, isSilent: Bool) {
         server(ofSlot: groupKeys[group]?.slot ?? log.slot)
     }
@@ -280,7 +279,9 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
         if let ticket { mailbox.put { $0.collect = ticket } }
     }
 
-    /// Writes what is held, server by server: the groups of one that does not answer wait for it, the others do not.
+    /// Writes the held rows, server by server.
+    ///
+    /// Groups of a silent server wait; others do not.
     private func write(by client: RedisClient) throws(StoreError) {
         guard !held.isEmpty else { return }
         var servers: [(address: RedisAddress?, groups: [Int])] = []
@@ -294,7 +295,7 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
             }
         }
         for (address, groups) in servers {
-            // What an earlier one's trouble took so long may have told of this one.
+            // Check again: the server may have been found silent during a previous write.
             guard !(address.map(context.cluster.isSilent) ?? false) else { continue }
             let now = context.configuration.now() ?? lastTime
             lastTime = now
@@ -312,7 +313,7 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
         }
     }
 
-    /// Takes entries off the log whose rows every group has.
+    /// Trims log entries whose rows every group has.
     private func trim(by client: RedisClient) throws(StoreError) {
         if let number = held.takeFinished() { trimDue = number }
         guard let number = trimDue, !server(ofSlot: log.slot).isSilent else { return }
@@ -328,12 +329,12 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
             return context.noteSpillFailure(
                 "the log of part \(part): \(reply.fault?.text ?? "an answer of another form")")
         }
-        // A trim that a failover loses is repeated by a takeover: the rows have it all.
+        // If a failover loses the trim, a takeover repeats it. The rows are already stored.
         trimDue = nil
         log.trimmed(upTo: number)
     }
 
-    /// The time of the last spill, for as long as gateway time is not known.
+    /// The gateway time of the last spill, used while the gateway time is unknown.
     private var lastTime: Int64 = 0
 
     private func notePeriods() {
@@ -347,7 +348,7 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
         retained.withLock { $0 = byteCounts }
     }
 
-    /// Bytes of request ids and traces by period; from any thread.
+    /// The bytes of request ids and traces by period; may be read from any thread.
     var retainedByteCounts: [RedisPeriod: Int] { retained.withLock { $0 } }
 
     private func endPeriods(by client: RedisClient) throws(StoreError) {
@@ -358,9 +359,9 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
         var count = 0
         for group in groupKeys.keys.sorted() {
             for period in batches.periods(of: group) where period.end <= now || early.contains(period) {
-                // Not all at once: other work waits.
+                // Limit the number per turn, so that other work is not delayed.
                 guard count < Limits.periodsPerTurn else { return noteRetention() }
-                // Nor one whose server does not answer.
+                // Skip a silent server.
                 guard !server(of: group).isSilent else { break }
                 known.withLock { _ = $0[group]?.remove(period) }
                 do throws(StoreError) { try batches.end(period, of: group, by: client) } catch { try passing(error) }
@@ -370,13 +371,13 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
         noteRetention()
         let left = batches.ephemeralByteCounts
         for period in early where left[period] == nil {
-            // No row of it is younger than its end.
+            // No row of the period is younger than its end.
             let age = max(0, now - (period.number + 1) * Limits.redisPeriodMilliseconds)
             context.earlyDrops.withLock { $0.note(period.kind, keptMilliseconds: age) }
         }
     }
 
-    /// The oldest periods of a kind, as many as are beyond the part's share of its bytes; never the one that is written to.
+    /// Returns the oldest periods that exceed the partition's share of the budget, never the current one.
     private func periodsOverBudget(_ now: Int64) -> Set<RedisPeriod> {
         var early: Set<RedisPeriod> = []
         let byteCounts = batches.ephemeralByteCounts
@@ -393,7 +394,7 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
         return early
     }
 
-    /// Removes alarms that no row needs, server by server.
+    /// Removes stale alarms, server by server.
     private func clean(_ stale: [StaleAlarm], by client: RedisClient) throws(StoreError) {
         let byServer = Dictionary(grouping: stale) { server(of: RedisGroups.group(of: $0.alarm.key.bucket)).address }
         for (address, entries) in byServer.sorted(by: { $0.value[0].alarm < $1.value[0].alarm }) {
@@ -408,7 +409,7 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
         }
     }
 
-    /// They are looked at again here, where nothing can change in between.
+    /// Checks the alarms again, since nothing can change during this worker's turn, and removes stale ones.
     private func cleanOne(_ stale: [StaleAlarm], by client: RedisClient) throws(StoreError) {
         var wanted: [StoreKey] = []
         for entry in stale {
@@ -428,7 +429,7 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
             let replies = try client.run(
                 requests, deadline: context.now + UInt64(context.configuration.rowsMilliseconds), isImpatient: true)
             for (key, reply) in zip(asked, replies) {
-                // What is no row and no absence of one must not make an alarm useless.
+                // If a row can be neither read nor ruled out, its alarm stays scheduled.
                 guard reply.bytes != nil || reply.isNone else {
                     failure = "a row's read: \(reply.fault?.text ?? "an answer of another form")"
                     continue
@@ -454,7 +455,7 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
 
     // MARK: Closing
 
-    /// Ends the part's work, once its overlay is closed; false when not all that was handed over is durable.
+    /// Closes the partition after its overlay; returns whether all submitted batches are durable.
     func close(flushMilliseconds: UInt64) -> Bool {
         precondition(state.withLock { $0.isRetired }, "close a part's store on its loop before the part")
         let isFlushed = log.flush(atMostMilliseconds: flushMilliseconds)

@@ -1,12 +1,11 @@
-// All rows of a cluster while no gateway works on it: what a copy reads and writes. It goes past logs and overlays: the
-// logs are moved into rows first, and new rows go straight to their groups.
+// Access to all rows of a stopped cluster, for a copy. It bypasses logs and overlays: logs are first moved into rows, and new
+// rows are written directly to their groups.
 
 package import Delivery
 internal import Journal
 package import Redis
 internal import Wire
 
-/// A row to be written.
 package struct WrittenRow: Sendable {
     package var key: StoreKey
     package var wakeAt: Int64
@@ -16,15 +15,15 @@ package struct WrittenRow: Sendable {
     }
 }
 
-/// Confined to one thread; the caller sees to it that no gateway has a part.
+/// Access for one thread; the caller must ensure that no gateway owns a partition.
 package final class RedisRowAccess {
     private let context: LogContext
     private let client: RedisClient
     private let partCount: Int
     private var batches: [RedisRowBatches] = []
-    /// The epoch under which each part was opened.
+    /// The epoch under which each partition was opened.
     package private(set) var epochs: [UInt64] = []
-    /// Called often: the caller keeps what has to be kept alive.
+    /// Called often, so that the caller can renew what must not expire during a long call.
     package var tick: () throws(StoreError) -> Void = {}
 
     package init(_ cluster: RedisCluster, _ configuration: RedisEngine.Configuration, partCount: Int) {
@@ -35,7 +34,7 @@ package final class RedisRowAccess {
 
     package func close() { client.close() }
 
-    /// Whether there is neither a row nor an entry of a log; nothing is changed.
+    /// Returns whether the cluster has neither rows nor log entries; changes nothing.
     package func isEmpty() throws(StoreError) -> Bool {
         for group in 0..<RedisGroups.count {
             try tick()
@@ -51,16 +50,16 @@ package final class RedisRowAccess {
             let command = RedisCommand("XRANGE", key, "-", "+", "COUNT", "64")
             guard let entries = try run([command], slot)[0].array else { continue }
             for entry in entries {
-                // Other entries than these have no rows.
+                // Other entries contain no rows.
                 if entry.array?.last?.array?.first?.text == "b" { return false }
             }
         }
         return true
     }
 
-    /// Fences every owner of before and moves the logs into rows.
+    /// Fences all previous owners and moves their logs into rows.
     ///
-    /// - Parameter floor: the epoch that each part had at last, as far as is known.
+    /// - Parameter floor: The last known epoch of each partition.
     /// - Throws: `.damagedLog`, `.redis`.
     package func open(above floor: [UInt64]) throws(StoreError) {
         epochs = (0..<partCount).map { ($0 < floor.count ? floor[$0] : 0) + 1 }
@@ -84,7 +83,7 @@ package final class RedisRowAccess {
         }
     }
 
-    /// Removes every row; the epochs stay, so that no former owner can write.
+    /// Removes every row; the epochs remain, so that no former owner can write.
     package func clear() throws(StoreError) {
         for batches in batches {
             for keys in batches.groups {
@@ -101,13 +100,13 @@ package final class RedisRowAccess {
                 _ = try run(commands, keys.slot, isDurable: true)
             }
         }
-        // Their periods are to be noted anew.
+        // Open again, to reload the periods.
         try open(above: epochs)
     }
 
-    /// Lends every row once, in no order.
+    /// Visits every row once, in no order.
     ///
-    /// - Throws: `.damagedRow` for one that cannot be read, `.redis`.
+    /// - Throws: `.damagedRow` for an unreadable row, `.redis`.
     package func visit(_ body: (StoredRow) throws -> Void) throws {
         for batches in batches {
             for keys in batches.groups.sorted(by: { $0.group < $1.group }) {
@@ -122,7 +121,7 @@ package final class RedisRowAccess {
     private func scan(
         _ hash: [UInt8], _ keys: GroupKeys, isEphemeral: Bool, _ body: (StoredRow) throws -> Void
     ) throws {
-        // A scan may show a field twice, and one that goes on at another server may miss some.
+        // HSCAN may return a field twice, and may miss some if it continues on another server.
         var seen: Set<StoreKey> = []
         for _ in 0..<Self.scanCount {
             var cursor = "0"
@@ -164,12 +163,14 @@ package final class RedisRowAccess {
         .damagedRow(place: String(decoding: hash, as: UTF8.self), what: what)
     }
 
-    /// Writes rows of any parts, each of which is there once; they are durable on return.
+    /// Writes rows of any partitions, durable on return.
+    ///
+    /// Each key must be written only once.
     ///
     /// - Parameters:
-    ///   - rows: the rows.
-    ///   - now: gateway time, for the periods of request ids and traces.
-    /// - Throws: `.redis`, and `.epochTaken` when a gateway has taken a part.
+    ///   - rows: The rows.
+    ///   - now: The gateway time, for the periods of request ids and traces.
+    /// - Throws: `.redis`, and `.epochTaken` when a gateway has taken over a partition.
     package func write(_ rows: [WrittenRow], now: Int64) throws(StoreError) {
         try tick()
         let byteCount = rows.reduce(0) { $0 + $1.value.count }
@@ -191,7 +192,7 @@ package final class RedisRowAccess {
         }
     }
 
-    /// The time of the servers, in milliseconds since 1970.
+    /// Returns the server's time, in milliseconds since 1970.
     package func time() throws(StoreError) -> Int64 {
         let key = GroupKeys(context.configuration.name, group: 0)
         guard let parts = try run([RedisCommand("TIME")], key.slot)[0].array,

@@ -1,24 +1,23 @@
-// Rows on their way to Redis: each group's rows in batches, each batch one call of a script. Only the thread that has the
-// part's turn writes, and a batch that got no reply is sent again before a later one.
+// Writes of rows to Redis: each group's rows in batches, each batch one script call. Only the thread that serves the partition
+// writes. A batch without a reply is sent again before any later one.
 
 internal import Delivery
 internal import Redis
 internal import Wire
 
-/// The batches of one group, and their numbers.
 struct GroupWriter {
     let keys: GroupKeys
-    /// The last batch that has a number; numbers count anew in each epoch.
+    /// The number of the last batch; numbers restart in each epoch.
     var lastBatch: UInt64 = 0
-    /// The periods that there are, and the bytes of the rows in each, as the server says.
+    /// The existing periods, and the bytes of rows in each as reported by the server.
     var periods: [RedisPeriod: Int] = [:]
-    /// Those of them that the marks name, so that the next owner knows them and they end by themselves.
+    /// The periods recorded in the marks, so that the next owner knows and drops them.
     var marked: Set<RedisPeriod> = []
 }
 
-/// What a batch does, by command and key.
+/// The content of a batch, by command and key.
 private struct BatchBuilder {
-    /// In the order in which the script runs them: what goes before what comes.
+    /// The commands in the order of execution: removals before additions.
     private enum Section: Int, CaseIterable {
         case dropAlarms, dropRows, dropKeys, rows, keys, alarms, requests, traces
 
@@ -32,7 +31,7 @@ private struct BatchBuilder {
         }
     }
 
-    /// Bytes for the periods of request ids and of traces.
+    /// The added bytes of request ids and of traces.
     private var ephemeralByteCounts = (requests: 0, traces: 0)
     private var sections: [[[UInt8]]] = Array(repeating: [], count: Section.allCases.count)
     private(set) var byteCount = 0
@@ -54,7 +53,7 @@ private struct BatchBuilder {
         if row.key.table.isEphemeral {
             let isTrace = Period.Kind(of: row.key.table) == .traces
             add(isTrace ? .traces : .requests, key, stored)
-            // What a server needs for a field of a large hash, beside its bytes.
+            // A server's overhead for a field of a large hash, in addition to its bytes.
             let byteCount = key.count + stored.count + Limits.redisFieldByteCount
             if isTrace { ephemeralByteCounts.traces += byteCount } else { ephemeralByteCounts.requests += byteCount }
             return
@@ -78,7 +77,9 @@ private struct BatchBuilder {
 
     var isEmpty: Bool { rowCount == 0 }
 
-    /// The call of the script, and the periods whose sums it answers; new ones end by themselves if nobody ends them.
+    /// Returns the script call, and the periods whose sums it reports.
+    ///
+    /// A new period gets an expiry time, in case no owner drops it.
     mutating func take(
         _ writer: inout GroupWriter, epoch: UInt64, now: Int64
     ) -> (request: RedisRequest, periods: [RedisPeriod]) {
@@ -105,9 +106,9 @@ private struct BatchBuilder {
             command.append(section.command, places[section.rawValue], sections[section.rawValue].count)
             for argument in sections[section.rawValue] { command.append(argument) }
         }
-        // Until a batch with the period is known to have run.
+        // Set the expiry until a batch with the period is known to have run.
         for (period, _, place) in sums where !writer.marked.contains(period) {
-            // A time from now on: the server's clock need not be the gateway's.
+            // The expiry is relative, because the server's clock may differ from the gateway's.
             let left = max(1, period.end - now) + Limits.redisPeriodMilliseconds
             command.append("PEXPIRE", place, 1, "\(left)")
         }
@@ -116,14 +117,14 @@ private struct BatchBuilder {
     }
 }
 
-/// Writes rows of one part.
+/// The writer of one partition's rows.
 final class RedisRowBatches {
-    // One thread at a time uses it: the one that opens the part, then the one that has the part's turn in the spiller.
+    // Used by one thread at a time: the one that opens the partition, then the worker that serves it.
 
     struct Outcome {
         var rowCount = 0
         var deletionCount = 0
-        /// The period that request ids went to.
+        /// The period that the request ids went to.
         var period: Int64 = 0
     }
 
@@ -132,7 +133,7 @@ final class RedisRowBatches {
     private var writers: [Int: GroupWriter] = [:]
     private let minReplicas: Int
     private let timeoutMilliseconds: Int
-    /// A server that does not answer, or refuses writes for now, is not asked again: the caller has other work.
+    /// Whether to give up at once if a server is silent or refuses writes, because the caller has other work.
     var isImpatient = false
 
     init(part: Int, of partCount: Int, epoch: UInt64, configuration: RedisEngine.Configuration) {
@@ -143,7 +144,7 @@ final class RedisRowBatches {
         }
     }
 
-    /// The bytes of a row as they are stored.
+    /// Returns a row in its stored form.
     static func stored(_ row: SpilledRow, _ value: UnsafeRawBufferPointer, run: UInt64) -> [UInt8] {
         let isCounted = row.countedUpTo != 0
         let count = KeyCoding.rowPrefixByteCount + value.count + (isCounted ? CountStamp.byteCount : 0)
@@ -162,36 +163,38 @@ final class RedisRowBatches {
 
     var groups: [GroupKeys] { writers.values.map(\.keys).sorted { $0.group < $1.group } }
 
-    /// Notes what a group's marks name.
+    /// Records a period from a group's marks.
     func note(_ period: RedisPeriod, byteCount: Int, in group: Int) {
-        // Sums of all groups and periods stay numbers, whatever stands there.
+        // The bound keeps the sums from overflowing, whatever the marks contain.
         writers[group]?.periods[period] = min(max(0, byteCount), 1 << 48)
         writers[group]?.marked.insert(period)
     }
 
-    /// In the order in which they were written.
+    /// Returns a group's periods, oldest first.
     func periods(of group: Int) -> [RedisPeriod] {
         writers[group]?.periods.keys.sorted { ($0.number, $0.kind.rawValue) < ($1.number, $1.kind.rawValue) } ?? []
     }
 
-    /// Bytes of the whole part, by period.
+    /// The bytes of the whole partition, by period.
     var ephemeralByteCounts: [RedisPeriod: Int] {
         writers.values.reduce(into: [:]) { sums, writer in sums.merge(writer.periods, uniquingKeysWith: +) }
     }
 
-    /// Writes rows, which every replica has on return; of several with one key the last one counts.
+    /// Writes rows, durable on every replica on return.
     ///
-    /// After a failure the same rows have to be written again before any others. A batch of the failed try that is late
-    /// then writes what the repetition writes, or comes after it and changes nothing.
+    /// The last of several rows with one key is stored.
+    ///
+    /// After a failure the same rows must be written again before any others. A late batch of the failed attempt then writes the
+    /// same as the repetition, or arrives after it and changes nothing.
     ///
     /// - Parameters:
-    ///   - parts: rows in the order in which they were written.
-    ///   - run: the epoch whose tickets rows of counts name.
-    ///   - now: time for the periods of request ids and traces.
-    ///   - client: the calling thread's.
-    /// - Returns: what went in.
-    /// - Throws: `.redis`; some batches may have been written, and the same rows may be written again.
-    ///   `.epochTaken` when another owner has the part.
+    ///   - parts: The rows in write order.
+    ///   - run: The epoch whose tickets the counter rows name.
+    ///   - now: The time for the periods of request ids and traces.
+    ///   - client: The calling thread's client.
+    /// - Returns: The number of rows and deletions.
+    /// - Throws: `.redis`; some batches may have been written, and the same rows may be written again. `.epochTaken` when another
+    ///   owner has the partition.
     func write(
         _ parts: [[SpilledRow]], run: UInt64, now: Int64, by client: RedisClient
     ) throws(StoreError) -> Outcome {
@@ -209,7 +212,7 @@ final class RedisRowBatches {
                 guard writers[group] != nil else { continue }
                 var builder = builders[group] ?? BatchBuilder()
                 builders[group] = nil
-                // An older version's alarm may have been written by a replay that was cut off.
+                // An interrupted replay may have written the alarm of an older version.
                 if row.coldAlarm != 0, row.coldAlarm != row.wakeAt || row.value == nil || !isLast {
                     builder.drop(Alarm(wakeAt: row.coldAlarm, key: row.key))
                 }
@@ -228,7 +231,7 @@ final class RedisRowBatches {
                 }
                 let isFull =
                     builder.rowCount >= Limits.rowsPerBatch || builder.byteCount >= Limits.rowBatchByteCount
-                // Versions of one row stay together, so that what goes and what comes are in one batch.
+                // Versions of one row stay in one batch, so that removal and addition are atomic.
                 if isFull, isLast { try add(&builder, of: group, now, to: &outgoing, client) }
                 builders[group] = builder
             }
@@ -241,11 +244,10 @@ final class RedisRowBatches {
         return outcome
     }
 
-    /// Batches that are sent together: one of a group at most, since a batch that is tried again must not come behind a
-    /// later one.
+    /// Batches that are sent together, at most one per group: a retried batch must not run after a later one of its group.
     private struct Outgoing {
         var requests: [RedisRequest] = []
-        /// By request: whose batch it is, and the periods whose sums are asked for.
+        /// The group of each request, and the periods whose sums it reports.
         var batches: [(group: Int, periods: [RedisPeriod])] = []
         var byteCount = 0
     }
@@ -265,7 +267,7 @@ final class RedisRowBatches {
         writers[group] = writer
     }
 
-    /// Removes alarms that no row needs.
+    /// Removes stale alarms.
     func drop(_ alarms: [Alarm], by client: RedisClient) throws(StoreError) {
         var builders: [Int: BatchBuilder] = [:]
         for alarm in alarms {
@@ -279,7 +281,7 @@ final class RedisRowBatches {
         try send(&outgoing, client)
     }
 
-    /// Removes a group's period, its rows in the server's background.
+    /// Drops a group's period; the server frees its rows in the background.
     func end(_ period: RedisPeriod, of group: Int, by client: RedisClient) throws(StoreError) {
         guard let writer = writers[group] else { return }
         var command = RedisCommand(

@@ -1,13 +1,14 @@
 internal import Redis
 
-/// What servers run as one step.
+/// The Lua scripts that run atomically on a server.
 enum RedisScripts {
-    /// Makes an epoch the owner's of a group; answers the epoch that is there, which is higher when it was refused.
+    /// Sets a group's epoch to the owner's.
     ///
-    /// A batch of an earlier owner that is still under way is refused from then on, and so is the end of a period. (For
-    /// batches alone the replay would do: what a late one has is in the log still, the replay writes it again, and that
-    /// makes the group's epoch the owner's. A copy of a batch that ran changes nothing.) Always writes, so that a wait for
-    /// replicas covers it.
+    /// Returns the resulting epoch, which is higher than the argument if the owner was refused.
+    ///
+    /// Batches and period drops of earlier owners that are still in flight are refused from then on. (Batches alone would not
+    /// need this: the replay writes their rows again and sets the epoch, and a repeated batch changes nothing.) The script always
+    /// writes, so that a wait for replicas covers it.
     static let raise = RedisScript(
         """
         local own = redis.call('HGET', KEYS[1], 'epoch')
@@ -17,9 +18,9 @@ enum RedisScripts {
         return ARGV[1]
         """)
 
-    /// Adds an entry to a log behind another one, if that one is there and is what was sent (`RedisLog`).
+    /// Appends an entry to a log if the previous entry exists and matches what was sent (`RedisLog`).
     ///
-    /// Arguments: id, size and first bytes of the entry before it, then its own id, field and bytes.
+    /// Arguments: id, size and first bytes of the previous entry, then the new entry's id, field and bytes.
     static let appendBehind = RedisScript(
         """
         local before = redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1])
@@ -32,10 +33,10 @@ enum RedisScripts {
         return redis.call('XADD', KEYS[1], 'NOMKSTREAM', ARGV[4], ARGV[5], ARGV[6])
         """)
 
-    /// The code of its refusal.
+    /// The error code of a refused `appendBehind`.
     static let apart = "APART"
 
-    /// Forgets a log's entries before an id for the owner of an epoch, unless it has a successor, who may be reading them.
+    /// Trims a log's entries before an id, unless the owner has a successor, which may be reading them.
     static let trim = RedisScript(
         """
         if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
@@ -55,13 +56,13 @@ enum RedisScripts {
         return command
     }
 
-    /// The epoch of the owner that a script has found in place of the caller.
+    /// Returns the successor's epoch from the error reply of a fenced script; `nil` for other replies.
     static func successor(_ reply: RedisReply) -> UInt64? {
         guard let fault = reply.fault, fault.code == "FENCED" else { return nil }
         return fault.text.split(separator: " ").dropFirst().first.flatMap { UInt64($0) } ?? 0
     }
 
-    /// Removes a period of a group for the owner of an epoch, its rows in the server's background.
+    /// Drops a period of a group; the server frees its rows in the background.
     static let endPeriod = RedisScript(
         """
         local own = redis.call('HGET', KEYS[1], 'epoch')
@@ -70,18 +71,18 @@ enum RedisScripts {
         return redis.call('HDEL', KEYS[1], ARGV[2])
         """)
 
-    /// Runs a batch of commands on the keys of a group for the owner of an epoch, once.
+    /// Runs a batch of commands on a group's keys, exactly once per owner epoch.
     ///
-    /// Arguments: epoch, number of the batch, how many sums of bytes it adds to. For each of these its field of the marks, the
-    /// bytes, and the place of the key whose rows have them. Then for each command its name, its key's place, how many
-    /// arguments follow, and these.
+    /// Arguments: epoch, batch number, number of byte sums. For each sum: its field in the marks, the added bytes, and the index
+    /// of the key with the counted rows. For each command: its name, the index of its key, the number of arguments, and the
+    /// arguments.
     ///
-    /// A batch whose number was reached changes nothing: it was sent again, or it is late. The
-    /// first write may be refused for want of memory, and then nothing was changed. The number is noted last: a command that
-    /// fails midway, on a key that another program has written, leaves the batch to be sent again.
+    /// A batch whose number was already reached is a repetition or late, and changes nothing. The first write may be refused for
+    /// lack of memory, before anything is changed. The number is stored last. If a command fails in the middle, on a key that
+    /// another program has written, the batch is therefore sent again.
     ///
-    /// A row that was there before adds nothing to a sum: a replay that was cut off is repeated. So a batch of which some
-    /// rows were there adds its bytes by their share. Answers the sums, or 1 without any.
+    /// A row that already existed adds nothing to a sum, because an interrupted replay is repeated. If only some rows are new,
+    /// the bytes are added in proportion. Returns the sums, or 1 without sums.
     static let batch = RedisScript(
         """
         local own = redis.call('HMGET', KEYS[1], 'epoch', 'done')

@@ -1,4 +1,4 @@
-// What the servers' settings must be before a gateway relies on them.
+// The server settings that a gateway requires.
 
 internal import Delivery
 package import Redis
@@ -7,11 +7,11 @@ package import Redis
 package struct RedisProblem: Sendable, Equatable, CustomStringConvertible {
     /// Whether the finding stops a gateway, and whether waiting helps.
     package enum Kind: Sendable, Equatable {
-        /// The store's promises do not hold with the setting. An operator has to change it.
+        /// The store's promises do not hold with the setting; an operator has to change it.
         case wrong
         /// The state of a restart, an election or a resynchronization, which ends by itself.
         case passing
-        /// The value cannot be read. A gateway starts only if the operator vouches for it.
+        /// The value cannot be read; a gateway starts only if the operator vouches for it.
         case unread
         /// A gateway works without the change.
         case advice

@@ -1,11 +1,9 @@
-// The threads that move rows out of memory: a queue of parts, each of which one thread at a time has.
-
 internal import Platform
 internal import Redis
 
-/// The threads that move rows out of the overlays of all parts.
+/// The worker threads that move rows out of the overlays of all partitions; one thread at a time serves a partition.
 final class RedisSpiller: @unchecked Sendable {
-    // Sound because `queue` is a monitor and the rest are constants; `stepper` is used where there is no thread.
+    // Sound because `queue` is a monitor and all other properties are constants; `stepper` is used only without threads.
 
     private struct Queue: ~Copyable {
         var parts: [RedisPart] = []
@@ -16,9 +14,11 @@ final class RedisSpiller: @unchecked Sendable {
     private let queue = Monitor(Queue())
     private let parts: @Sendable () -> [RedisPart]
 
+    /// Creates a spiller.
+    ///
     /// - Parameters:
-    ///   - context: what the engine shares.
-    ///   - parts: those that are open now.
+    ///   - context: The engine's shared state.
+    ///   - parts: Returns the open partitions.
     init(_ context: LogContext, parts: @escaping @Sendable () -> [RedisPart]) {
         (self.context, self.parts) = (context, parts)
     }
@@ -39,14 +39,14 @@ final class RedisSpiller: @unchecked Sendable {
         }
     }
 
-    /// A worker thread's body.
+    /// Runs the loop of a worker thread.
     func run() {
         let client = RedisClient(context.cluster)
         while turn(client, atMostMilliseconds: context.configuration.tickMilliseconds) != nil {}
         client.close()
     }
 
-    /// One look at all parts, and the turn of each that has work, on the calling thread.
+    /// Checks all partitions and serves each one with work, on the calling thread.
     func step() -> Bool {
         var hasWorked = false
         _ = turn(stepper, atMostMilliseconds: 0)
@@ -59,7 +59,9 @@ final class RedisSpiller: @unchecked Sendable {
 
     private lazy var stepper = RedisClient(context.cluster)
 
-    /// The next part's turn, or a look at all parts; whether a part had its turn, `nil` at the end.
+    /// Serves the next queued partition, or else checks all partitions for work.
+    ///
+    /// Returns whether one was served; `nil` after the end.
     private func turn(_ client: RedisClient, atMostMilliseconds milliseconds: UInt64, isLooking: Bool = true) -> Bool? {
         let (part, isOpen): (RedisPart?, Bool) = queue.wait(
             atMostMilliseconds: milliseconds, while: { $0.parts.isEmpty && $0.isOpen }

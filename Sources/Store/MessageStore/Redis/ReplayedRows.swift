@@ -1,4 +1,4 @@
-// Taking a part over: its log's entries become rows, in order, before the new owner's first write.
+// The takeover of a partition: its log's entries are written as rows before the new owner's first write.
 
 internal import Delivery
 internal import Journal
@@ -6,7 +6,7 @@ internal import Platform
 internal import Redis
 internal import Wire
 
-/// Everything that has to be done before a part has a store.
+/// The steps that precede the opening of a partition.
 final class PartOpening {
     private let part: Int
     private let partCount: Int
@@ -16,14 +16,14 @@ final class PartOpening {
     private let key: [UInt8]
     private let slot: Int
     let batches: RedisRowBatches
-    /// The log has no entries between two others.
+    /// Whether entries are missing between two others of the log.
     private var isMissingEntries = false
 
-    /// What the part has in Redis once the log is replayed.
+    /// The partition's content in Redis after the replay.
     struct Findings {
         var hasRows = false
         var hasAlarms = false
-        /// Rows of the tables that a start reads whole, by table.
+        /// The rows of tables that a start reads completely, by table.
         var start: [StoreKey.Table: [(key: StoreKey, stored: [UInt8])]] = [:]
         var nextNumber: UInt64 = 1
         var replayedEntryCount = 0
@@ -38,11 +38,11 @@ final class PartOpening {
         batches = RedisRowBatches(part: part, of: partCount, epoch: epoch, configuration: context.configuration)
     }
 
-    /// Fences the owner before, makes the epoch that of the part's groups, and moves the log into rows.
+    /// Fences the previous owner, sets the epoch of the partition's groups, and moves the log into rows.
     ///
-    /// - Returns: what there is.
-    /// - Throws: `.epochTaken`, `.damagedLog`, `.redis`. The part has no owner then, and may be opened again with a higher
-    ///   epoch; what was moved is moved once more.
+    /// - Returns: The partition's content.
+    /// - Throws: `.epochTaken`, `.damagedLog`, `.redis`. The partition then has no owner. It can be opened again with a higher
+    ///   epoch, which repeats the moves.
     func perform() throws(StoreError) -> Findings {
         try compare()
         try fence()
@@ -55,9 +55,11 @@ final class PartOpening {
         return findings
     }
 
-    /// Looks for a log that is older than the part's rows: an owner writes its epoch to the groups once the log has its fence.
+    /// Detects a log that is older than the partition's rows.
     ///
-    /// The next fence hides that.
+    /// An owner writes its epoch to the groups only after its fence is in the log.
+    ///
+    /// The next fence would hide this loss.
     private func compare() throws(StoreError) {
         let last: LogID?
         do throws(RedisError) {
@@ -74,9 +76,9 @@ final class PartOpening {
         try renewHistory()
     }
 
-    /// Waits until the store has another history.
+    /// Waits until the store has a new history.
     ///
-    /// The evidence of the loss may go only afterwards: this process may end at any time.
+    /// The evidence of the loss must not be removed before, because this process may end at any time.
     private func renewHistory() throws(StoreError) {
         let outcome = Monitor<Bool?>(nil)
         context.configuration.renewHistory { isRenewed in outcome.broadcast { $0 = isRenewed } }
@@ -88,9 +90,12 @@ final class PartOpening {
 
     // MARK: Fencing
 
-    /// Puts the first entry of this epoch on the log; that of a repeated try is known by its nonce.
+    /// Appends the fence, the first entry of this epoch.
     ///
-    /// A repetition writes nothing: it may be late, and a later number would pass for one of the owner's groups.
+    /// A repeated attempt is recognized by its nonce.
+    ///
+    /// A repetition writes nothing. If it arrived late, an entry with a higher number could be taken for one of the owner's
+    /// groups.
     static let fenceScript = RedisScript(
         """
         local last = '0-0'
@@ -123,7 +128,7 @@ final class PartOpening {
             do throws(RedisError) {
                 found = try LogReading.beyondEpochs(of: key, slot: slot, by: client)
             } catch { throw .redis(what: error.description) }
-            // Entries below it stay.
+            // Entries below the foreign one remain.
             throw .foreignEntry(
                 stream: String(decoding: key, as: UTF8.self), entry: text,
                 mending: LogMending.advice(
@@ -161,7 +166,7 @@ final class PartOpening {
 
     // MARK: Replaying
 
-    /// The values of a piece of the log, in place until its rows are written.
+    /// The memory of the values of one piece of the log, until its rows are written.
     private final class PieceMemory {
         private var buffers: [UnsafeMutableRawBufferPointer] = []
         private(set) var byteCount = 0
@@ -191,7 +196,7 @@ final class PartOpening {
         while true {
             let page: Page
             do throws(RedisError) { page = try readPage(from: start, count: pageCount) } catch {
-                // Large entries after small ones may be too much for one reply.
+                // Large entries after small ones may exceed the size of one reply.
                 if case .malformed = error, pageCount > 1 {
                     pageCount = 1
                     continue
@@ -223,7 +228,7 @@ final class PartOpening {
                 findings.replayedEntryCount += 1
                 findings.replayedByteCount += body.count
                 if entry.id.epoch != run {
-                    // Tickets count anew in each epoch.
+                    // Tickets restart in each epoch.
                     try write(&piece, &counts, run: run)
                     counts = CountReplay(source, run: entry.id.epoch)
                     run = entry.id.epoch
@@ -243,13 +248,13 @@ final class PartOpening {
 
     private struct Page {
         var entries: [(id: LogID, body: [UInt8]?)] = []
-        /// One that no version wrote, and why.
+        /// An invalid entry, and the reason.
         var stranger: (entry: String, what: String)?
     }
 
     private func readPage(from start: String, count: Int) throws(RedisError) -> Page {
         var command = RedisCommand("XRANGE", key, start)
-        // The fence is the end: what comes behind it is this owner's.
+        // The fence is the end: later entries belong to this owner.
         command.append("(\(epoch)-0", "COUNT", count)
         let reply = try client.run([RedisRequest(command, slot: slot)], deadline: deadline)[0]
         let address = context.cluster.primary(of: slot) ?? RedisAddress(host: "", port: 0)
@@ -280,7 +285,7 @@ final class PartOpening {
     ) throws(StoreError) {
         let stream = String(decoding: key, as: UTF8.self)
         let bytes = piece.memory.keep(body)
-        // All counts of the entry are asked for together.
+        // Read all counter rows of the entry in one round trip.
         var counted: Set<StoreKey> = []
         _ = LogEntry.visit(bytes, id) { operation in
             if let key = operation.storeKey, key.table == .counters { counted.insert(key) }
@@ -324,7 +329,7 @@ final class PartOpening {
         piece = Piece()
     }
 
-    /// Gateway time; before that is known, the server's.
+    /// Returns the gateway time, or the server's time while the gateway time is unknown.
     private func time() throws(StoreError) -> Int64 {
         if let now = context.configuration.now() { return now }
         let reply = try run([RedisRequest(RedisCommand("TIME"), slot: slot)])[0]
@@ -362,7 +367,7 @@ final class PartOpening {
             }
             var isAny = false
             for reply in try run(requests) {
-                // Rows that cannot be counted are not rows that are not there.
+                // A failed count must not be treated as zero rows.
                 guard let count = reply.integer else { throw unusable(reply, name) }
                 if count > 0 { isAny = true }
             }
@@ -376,7 +381,7 @@ final class PartOpening {
         }
     }
 
-    /// Every row of a table in the part, ordered by key within a bucket.
+    /// Returns every row of a table in the partition, in key order.
     func load(_ table: StoreKey.Table) throws(StoreError) -> [(key: StoreKey, stored: [UInt8])] {
         var found: [(key: StoreKey, stored: [UInt8])] = []
         for keys in batches.groups {
@@ -423,7 +428,7 @@ final class PartOpening {
         .redis(what: "\(what): \(reply.fault?.text ?? "an answer of another form")")
     }
 
-    /// Rows of counts as the log's replay finds them.
+    /// The stored counter rows for a replay.
     fileprivate final class CountSource: StoredRows {
         private let opening: PartOpening
         private let keys: [Int: GroupKeys]
@@ -435,7 +440,7 @@ final class PartOpening {
             keys = Dictionary(uniqueKeysWithValues: opening.batches.groups.map { ($0.group, $0) })
         }
 
-        /// Reads rows that nothing asked for before.
+        /// Reads rows that were not requested before.
         func prefetch(_ wanted: Set<StoreKey>) throws(StoreError) {
             let new = wanted.subtracting(known)
             guard !new.isEmpty else { return }
@@ -452,7 +457,7 @@ final class PartOpening {
         }
 
         func withStored(_ key: StoreKey, _ body: (UnsafeRawBufferPointer) -> Void) throws(StoreError) {
-            // Taken once: afterwards the replay has the row.
+            // Each row is needed once: afterwards the replay has it in memory.
             if let found = fetched.removeValue(forKey: key) {
                 if let stored = found { stored.withUnsafeBytes(body) }
                 return
@@ -462,7 +467,7 @@ final class PartOpening {
             if let stored = try stored(reply) { stored.withUnsafeBytes(body) }
         }
 
-        /// A sum that cannot be read is not a sum that is not there.
+        /// Returns the stored row; `nil` only if the server confirmed that there is none.
         private func stored(_ reply: RedisReply) throws(StoreError) -> [UInt8]? {
             if reply.isNone { return nil }
             guard let bytes = reply.bytes else { throw opening.unusable(reply, "a row of counts") }

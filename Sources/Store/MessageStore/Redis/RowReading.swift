@@ -1,12 +1,11 @@
-// A cold read as commands, in rounds: what the answers of one round lead to is asked for in the next one. Reads that go on
-// at the same time share their rounds (`ReadLanes`).
+// A cold read as Redis commands, in rounds: the replies of one round determine the commands of the next one. Concurrent reads
+// share their round trips (`ReadLanes`).
 
 internal import Delivery
 internal import Journal
 internal import Redis
 internal import Wire
 
-/// The commands that read rows.
 enum RowReading {
     static func value(_ rows: [UInt8], _ key: StoreKey) -> RedisCommand {
         RedisCommand("HGET", rows, KeyCoding.bytes(key))
@@ -18,12 +17,12 @@ enum RowReading {
         return command
     }
 
-    /// Members of a sorted set from `first` on that are not behind all that begin with `last`.
+    /// Returns a read of a sorted set's members from `first` through the last one that begins with `last`.
     static func range(
         _ key: [UInt8], from first: [UInt8], isExclusive: Bool = false, through last: [UInt8], count: Int?
     ) -> RedisCommand {
         var command = RedisCommand("ZRANGEBYLEX", key, [UInt8(ascii: isExclusive ? "(" : "[")] + first)
-        // No member is longer than this many bytes.
+        // No member is longer than this number of bytes.
         command.append([UInt8(ascii: "[")] + last + [UInt8](repeating: 0xFF, count: KeyCoding.alarmKeyByteCount))
         if let count {
             command.append("LIMIT", "0", count)
@@ -31,7 +30,7 @@ enum RowReading {
         return command
     }
 
-    /// A row as a reader gives it to a loop; `nil` for bytes that are no row.
+    /// Returns a row in the form that a reader passes to a loop; `nil` for bytes that are not a row.
     static func row(_ key: StoreKey, _ stored: [UInt8], _ operation: ReadOperation) -> ColdRow? {
         stored.withUnsafeBytes { stored in
             KeyCoding.row(key, stored).map {
@@ -40,10 +39,12 @@ enum RowReading {
         }
     }
 
-    /// The bound of a server for one string, `proto-max-bulk-len`, as far as it can be set.
+    /// The maximum configurable size of a server's string (`proto-max-bulk-len`).
     static let largestValue: Int64 = 1 << 40
 
-    /// The members of a page of an index, `nil` when they are none: each is behind the one before it, and so pages end.
+    /// Returns the members of an index page; `nil` if they are not strictly ascending.
+    ///
+    /// The order guarantees that paging ends.
     static func names(_ list: [RedisReply], from first: [UInt8], isExclusive: Bool) -> [[UInt8]]? {
         var names: [[UInt8]] = []
         for reply in list {
@@ -60,24 +61,24 @@ enum RowReading {
     }
 }
 
-/// Requests of one round trip, and what is done with each reply.
+/// The requests of one round trip, and their reply handlers.
 final class Round {
     var requests: [RedisRequest] = []
     var handlers: [(RedisReply, Round) -> Void] = []
 
-    /// `handler` gets the reply, and the round in which it may ask for more.
+    /// Adds a command; the handler is called with the reply and with the next round, to which it may add commands.
     func ask(_ command: RedisCommand, _ slot: Int, _ handler: @escaping (RedisReply, Round) -> Void) {
         requests.append(RedisRequest(command, slot: slot))
         handlers.append(handler)
     }
 }
 
-/// One part of an operation on its way through the rounds.
+/// One part of a read operation.
 final class RowRead {
     private let operation: ReadOperation
     private let index: Int
     private let part: RedisPart
-    /// Names that a page of the index gave, and how far their rows are read.
+    /// The names of an index page, and the number of names whose rows were read.
     private var names: [[UInt8]] = []
     private var nextName = 0
     private var isLastPage = false
@@ -85,7 +86,7 @@ final class RowRead {
     private var rowLimit = Int.max
     private var byteLimit = Int.max
     private var range: (keys: GroupKeys, through: [UInt8])?
-    /// What a search of traces has found so far.
+    /// The rows that a search for traces has found so far.
     private var highest = HighestRows(limit: 0)
     private var seen: Set<StoreKey> = []
 
@@ -124,7 +125,7 @@ final class RowRead {
         }
         for period in part.periods(of: key) {
             round.ask(RowReading.value(keys.ephemeral(period), key), keys.slot) { reply, _ in
-                // The newest period comes first.
+                // The newest period's reply comes first.
                 if self.operation.parts[self.index].rows.isEmpty { self.take(key, reply) }
             }
         }
@@ -180,7 +181,7 @@ final class RowRead {
                     continue
                 }
                 guard let row = RowReading.row(key, stored, self.operation) else { continue }
-                // Each read takes one row at least: those of an earlier read may all be deleted young.
+                // Take at least one row, because all rows of an earlier read may be deleted by young ones.
                 if self.taken > 0, self.taken >= self.rowLimit || self.byteCount + stored.count > self.byteLimit {
                     return
                 }
@@ -193,7 +194,7 @@ final class RowRead {
         }
     }
 
-    /// Rows of this read, besides those of an earlier one.
+    /// The number of rows that this read has added, without those of an earlier read.
     private var taken = 0
 
     private func sizes(_ round: Round) {
@@ -204,7 +205,7 @@ final class RowRead {
         for (place, name) in chunk.enumerated() {
             let command = RedisCommand("HSTRLEN", keys.rows, name)
             round.ask(command, keys.slot) { reply, round in
-                // No string of a server is longer than this, so that sums of sizes stay numbers.
+                // The bound keeps sums of sizes from overflowing.
                 guard let count = reply.integer, 0...RowReading.largestValue ~= count else {
                     return self.fail(reply, "a row's size")
                 }
@@ -212,7 +213,7 @@ final class RowRead {
                     let key = name.withUnsafeBytes({ KeyCoding.readKey($0) })
                 {
                     self.taken += 1
-                    // Only the count of the bytes is of interest: the pointer is never followed.
+                    // Only the byte count is used; the pointer is never dereferenced.
                     let value = UnsafeRawBufferPointer(
                         start: UnsafeRawPointer(bitPattern: 8), count: Int(count) - KeyCoding.rowPrefixByteCount)
                     self.operation.parts[self.index].rows.append(ColdRow(key: key, wakeAt: 0, value: value))
@@ -253,7 +254,7 @@ final class RowRead {
         }
     }
 
-    /// The traces that match, from all periods of the group.
+    /// Finds the matching traces in all periods of the group.
     private func traces(
         of bucket: Bucket, _ limit: Int, _ matches: @escaping @Sendable (StoreKey, UnsafeRawBufferPointer) -> Bool,
         _ round: Round
@@ -269,7 +270,7 @@ final class RowRead {
                     stored.count >= KeyCoding.rowPrefixByteCount
                         && matches(key, UnsafeRawBufferPointer(rebasing: stored[KeyCoding.rowPrefixByteCount...]))
                 }
-                // A scan may give a field twice.
+                // HSCAN may return a field twice.
                 if isMatch, self.seen.insert(key).inserted { self.highest.add(key, stored) }
                 return false
             } then: {
@@ -304,13 +305,13 @@ final class RowRead {
         }
     }
 
-    /// Looks through all rows of the group for those of a table that has no index.
+    /// Scans all rows of the group for rows of a table without an index.
     private func searchAll(
         _ hash: [UInt8], _ slot: Int, cursor: String, _ prefix: [UInt8], _ round: Round,
         _ look: @escaping ([UInt8], [UInt8]) -> Bool, then: @escaping () -> Void = {}
     ) {
         var command = RedisCommand("HSCAN", hash, cursor, "MATCH")
-        // Each byte escaped, so that none stands for others.
+        // Every byte is escaped, so that none acts as a wildcard.
         command.append(prefix.flatMap { [UInt8(ascii: "\\"), $0] } + [UInt8(ascii: "*")], "COUNT", Limits.rowsPerPage)
         round.ask(command, slot) { reply, round in
             guard let parts = reply.array, parts.count == 2, let next = parts[0].text, let list = parts[1].array else {

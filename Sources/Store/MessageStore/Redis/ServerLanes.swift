@@ -1,25 +1,25 @@
-// Threads by server: what a server that stands still holds up is what only it can do.
-
 internal import Platform
 internal import Redis
 
-/// What one server's threads share.
+/// The work of one server's threads.
 protocol ServerLane: AnyObject, Sendable {
-    /// A thread's body, until `close`.
+    /// Runs a thread's loop until `close`.
     func run()
     func close()
-    /// Ends what `run` would end, where there is no thread.
+    /// Releases what `run` would release, for a lane without a thread.
     func finish()
 }
 
-/// A lane for each server, made when it is first asked for, and one for what has no single server.
+/// A lane for each server, created on first use, and a common lane for work without a single server.
+///
+/// A blocked server thus delays only its own lane.
 final class ServerLanes<Lane: ServerLane>: @unchecked Sendable {
-    // Sound because `state` is a lock and the rest are constants.
+    // Sound because `state` is a lock and all other properties are constants.
 
     private struct State: ~Copyable {
-        /// `nil`: the one of no server.
+        /// The lanes by server; `nil` is the key of the common lane.
         var lanes: [RedisAddress?: Lane] = [:]
-        /// In the order in which they were made.
+        /// All lanes in the order of creation.
         var order: [Lane] = []
         var threads: [JoinableThread] = []
         var isOpen = true
@@ -31,11 +31,13 @@ final class ServerLanes<Lane: ServerLane>: @unchecked Sendable {
     private let make: @Sendable (RedisAddress?) throws(SystemError) -> Lane
     private let state = Lock(State())
 
+    /// Creates the table of lanes.
+    ///
     /// - Parameters:
-    ///   - name: of the threads.
-    ///   - threadCount: of each lane.
-    ///   - isStepped: without threads.
-    ///   - make: makes the lane of a server.
+    ///   - name: The prefix of the threads' names.
+    ///   - threadCount: The number of threads per lane.
+    ///   - isStepped: Whether there are no threads.
+    ///   - make: Creates the lane of a server.
     init(
         named name: String, threadCount: Int, isStepped: Bool,
         make: @escaping @Sendable (RedisAddress?) throws(SystemError) -> Lane
@@ -43,7 +45,7 @@ final class ServerLanes<Lane: ServerLane>: @unchecked Sendable {
         (self.name, self.threadCount, self.isStepped, self.make) = (name, threadCount, isStepped, make)
     }
 
-    /// Makes the lane of no server.
+    /// Starts the common lane.
     func start() throws(SystemError) {
         try state.withLock { state throws(SystemError) in
             let lane = try make(nil)
@@ -64,9 +66,9 @@ final class ServerLanes<Lane: ServerLane>: @unchecked Sendable {
         state.withLock { state in
             if let lane = state.lanes[server] { return lane }
             guard let common = state.lanes[nil] else { preconditionFailure("lanes are used after start()") }
-            // Servers that came and went leave their lanes behind; more than a cluster has share the common one.
+            // Lanes of removed servers remain. Servers beyond the limit share the common lane.
             guard state.isOpen, state.order.count < Limits.laneCount else { return common }
-            // Without memory or a descriptor the common lane does it; other threads of this lane may run, and find nothing.
+            // Use the common lane if memory or descriptors are exhausted. Threads of a half-started lane stay idle.
             var made: Lane?
             do throws(SystemError) {
                 let lane = try make(server)

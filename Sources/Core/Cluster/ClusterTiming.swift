@@ -24,9 +24,8 @@ package struct ClusterTiming: Hashable, Sendable {
     /// The first and the longest delay before a failed open of a partition is retried.
     package var openRetry: Int64 = 200
     package var longestOpenRetry: Int64 = 2_000
-    /// The same for a partition with a damaged log, until an operator repairs it.
-    ///
-    /// These delays are longer because each try reads the whole log again.
+    /// The same for a partition with a damaged log, until an operator repairs it; these delays are longer because each try reads
+    /// the whole log again.
     package var damagedRetry: Int64 = 2_000
     package var longestDamagedRetry: Int64 = 300_000
     /// The time for which a node gains no partition after its lease expired, doubled with each further expiry, and the maximum.
@@ -39,9 +38,8 @@ package struct ClusterTiming: Hashable, Sendable {
 
     package init() {}
 
-    /// The largest accepted lead of a gateway's time over the server's time.
-    ///
-    /// A clock further ahead would expire every message of the cluster.
+    /// The largest accepted lead of a gateway's time over the server's time; a clock further ahead would expire every message of
+    /// the cluster.
     package static let clockStep: Int64 = 3_600_000
     /// The end of the year 9999; later times are invalid, and sums of them could overflow.
     package static let latestTime: Int64 = 253_402_300_799_999

@@ -14,17 +14,15 @@ package struct ListTarget: Sendable, Equatable {
     }
 }
 
-/// One loop's part of a list: the shared content, and the devices of that loop.
-///
-/// It is immutable, so that it can be passed to another loop without copying anything per device.
+/// One loop's part of a list: the shared content, and the devices of that loop; it is immutable, so that it can be passed to
+/// another loop without copying anything per device.
 package final class Fanout: Sendable {
     package let task: TaskID
     package let app: AppKey
     package let createdAt: GatewayTime
     package let content: MessageContent
-    /// Whether the list is a bulk push.
-    ///
-    /// Its jobs are leased after those of single pushes, and a missing token ends the message rather than the call.
+    /// Whether the list is a bulk push; its jobs are leased after those of single pushes, and a missing token ends the message
+    /// rather than the call.
     package let isBulk: Bool
     package let route: UInt64
     /// The devices, each with its index in the call.

@@ -29,9 +29,8 @@ package enum Quota: Int, Sendable, CaseIterable {
         }
     }
 
-    /// Whether the quota limits the app's data in the store.
-    ///
-    /// Such a quota counts all gateways together and is not split into shares (`QueueLedger`).
+    /// Whether the quota limits the app's data in the store; such a quota counts all gateways together and is not split into
+    /// shares (`QueueLedger`).
     package var isOfStore: Bool {
         switch self {
         case .queuedMessages, .queuedBytes, .storedBytes: true
@@ -384,9 +383,8 @@ package struct QuotaAccounting: Sendable {
         return false
     }
 
-    /// Returns whether a partition's device exceeds the quota because other devices were admitted while its Hello was pending.
-    ///
-    /// The surplus device is no longer counted, so that another partition's device may take its place.
+    /// Returns whether a partition's device exceeds the quota because other devices were admitted while its Hello was pending;
+    /// the surplus device is no longer counted, so that another partition's device may take its place.
     package mutating func hasSurplusDevice(app: AppKey, part: Int, connected: Int, quotas: AppQuotas) -> Bool {
         guard quotas[.devices] > 0 else { return false }
         note(part: part, app: app, connected: connected)

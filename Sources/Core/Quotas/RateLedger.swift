@@ -78,9 +78,8 @@ package struct RateLedger: Sendable {
         }
     }
 
-    /// Adds uses of the current minute or day by the counter's clock.
-    ///
-    /// Uses of another one, from a gateway with a different clock, are ignored.
+    /// Adds uses of the current minute or day by the counter's clock; uses of another one, from a gateway with a different clock,
+    /// are ignored.
     private static func add(_ count: Int, to use: inout RateCount, known: RateCount, _ now: Int64) {
         if now > use.span { use = RateCount(span: now, used: 0) }
         guard known.span == use.span else { return }

@@ -36,9 +36,8 @@ package struct Recovery {
     package private(set) var cutByteCount = 0
     /// Whether any segment was written without sync, so that the cut bytes may contain acknowledged batches.
     package private(set) var isUnsynced = false
-    /// The run that wrote the journal (`SegmentHeader.run`).
-    ///
-    /// A start empties the journal before it writes, so all segments are of one run.
+    /// The run that wrote the journal (`SegmentHeader.run`); a start empties the journal before it writes, so all segments are of
+    /// one run.
     package private(set) var run: UInt64 = 0
 
     /// Reads and checks the whole journal.

@@ -97,9 +97,8 @@ struct AlarmClock: ~Copyable {
         return work
     }
 
-    /// Applies a reader's results, including the partial results of a failed read.
-    ///
-    /// A bucket that could not be read is retried later, so that other buckets get their turn.
+    /// Applies a reader's results, including the partial results of a failed read; a bucket that could not be read is retried
+    /// later, so that other buckets get their turn.
     mutating func finish(_ work: ReadOperation.AlarmWork) {
         if let group = work.request.group {
             groups.finish(work, group)

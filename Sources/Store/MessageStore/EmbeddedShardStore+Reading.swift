@@ -92,9 +92,8 @@ extension EmbeddedShardStore {
 
     private func send(_ operation: ReadOperation) { rows.submit(operation) }
 
-    /// Processes replies one by one.
-    ///
-    /// Each reply is built only after the observer has handled the previous one, so that it reflects those changes.
+    /// Processes replies one by one; each reply is built only after the observer has handled the previous one, so that it
+    /// reflects those changes.
     func deliver(_ operations: [ReadOperation]) {
         for operation in operations {
             if let reply = finish(operation) { observer?.storeReplied(reply) }

@@ -254,9 +254,8 @@ package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendabl
         try FileSystem.list(folder + "/journal").contains { $0.hasPrefix("segment-") || $0.hasPrefix("free-") }
     }
 
-    /// Throws if the folder's database was removed or has lost its file `CURRENT`.
-    ///
-    /// RocksDB would create an empty database and delete the old files.
+    /// Throws if the folder's database was removed or has lost its file `CURRENT`; RocksDB would create an empty database and
+    /// delete the old files.
     static func checkDatabaseIsThere(_ folder: String) throws(StoreError) {
         let rows: [String]
         let isUsed: Bool

@@ -65,9 +65,8 @@ package enum Limits {
     /// An interrupted start must be repeated over the same pieces, because a row that one piece both puts and deletes is never
     /// written. A change of this number therefore changes the store's format.
     static let replayedRowCount = 400_000
-    /// The number of rows that a loop collects or drops for the spiller in one turn, about 0.1 ms of work.
-    ///
-    /// The number rises while the journal is nearly full (`EmbeddedStore.sliceRowCount`).
+    /// The number of rows that a loop collects or drops for the spiller in one turn, about 0.1 ms of work; the number rises while
+    /// the journal is nearly full (`EmbeddedStore.sliceRowCount`).
     static let sliceRowCount = 500
     /// The minimum lifetime of request and trace rows.
     static let ephemeralMilliseconds: Int64 = 24 * 3_600_000
@@ -131,17 +130,15 @@ package enum Limits {
     static let callsOfLane = 2
     /// The maximum number of additional concurrent calls of a lane that carry one large group each.
     static let largeCallsOfLane = 6
-    /// The maximum size of a call, unless it carries one larger group.
-    ///
-    /// A server reads this much from a connection in one turn and syncs after each turn.
+    /// The maximum size of a call, unless it carries one larger group; a server reads this much from a connection in one turn and
+    /// syncs after each turn.
     static let callByteCount = 15 << 10
     /// The interval of checks that close idle connections to servers without slots.
     static let idlePipeMilliseconds: UInt64 = 5_000
     /// The maximum number of groups of one log in flight.
     static let groupsOfLog = 2
-    /// The maximum size of the groups in flight before another one may follow.
-    ///
-    /// A server needs several turns for more bytes, so the next group might overtake them.
+    /// The maximum size of the groups in flight before another one may follow; a server needs several turns for more bytes, so
+    /// the next group might overtake them.
     static let leadingGroupsByteCount = 12 << 10
     /// The number of leading bytes that identify the previous group: its first record's header with epoch, number, ticket and
     /// checksum, which no other program can know.
@@ -178,9 +175,8 @@ package enum Limits {
     static let rowsPerPage = 512
     static let rowsPerRead = 64
     static let alarmsPerPage = 128
-    /// The length of a period of request ids or traces.
-    ///
-    /// A period is dropped a day after its end, or earlier if its kind exceeds its budget.
+    /// The length of a period of request ids or traces; a period is dropped a day after its end, or earlier if its kind exceeds
+    /// its budget.
     static let redisPeriodMilliseconds: Int64 = 4 * 3_600_000
     /// A server's overhead for a field of a large hash, in addition to key and value.
     static let redisFieldByteCount = 64

@@ -336,9 +336,8 @@ final class RowDatabase: @unchecked Sendable {
         }
     }
 
-    /// Marks a family's files for background compaction.
-    ///
-    /// RocksDB's deletion collector marks only files that RocksDB writes itself, not ingested ones.
+    /// Marks a family's files for background compaction; RocksDB's deletion collector marks only files that RocksDB writes
+    /// itself, not ingested ones.
     func suggestCompaction(_ family: ColumnFamily) throws(StoreError) {
         let low = [CChar](repeating: 0, count: 1)
         let high = [CChar](repeating: -1, count: 40)

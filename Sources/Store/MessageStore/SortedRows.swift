@@ -82,10 +82,8 @@ struct SortedRows {
     private let rows: [SpilledRow]
     private var places: [Place]
 
-    /// Sorts `rows`, which are in write order.
-    ///
-    /// `droppingShortLived` removes keys whose versions begin with a brand-new row and end with a deletion: these rows need not
-    /// reach the database.
+    /// Sorts `rows`, which are in write order; `droppingShortLived` removes keys whose versions begin with a brand-new row and
+    /// end with a deletion: these rows need not reach the database.
     init(_ rows: [SpilledRow], droppingShortLived: Bool) {
         self.rows = rows
         places = []

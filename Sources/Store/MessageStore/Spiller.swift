@@ -20,9 +20,8 @@ final class Spiller: @unchecked Sendable {
         var collected: [(mailbox: ShardMailbox, rows: [SpilledRow])] = []
         var stale: [StaleAlarm] = []
         var isOpen = true
-        /// Whether a shard was closed and took its memory along.
-        ///
-        /// Only the journal has its rows then, so nothing is spilled any more.
+        /// Whether a shard was closed and took its memory along; only the journal has its rows then, so nothing is spilled any
+        /// more.
         var hasLostShard = false
         /// The number of requests to spill everything, and how many of them were completed.
         var spillRequests = 0

@@ -1,9 +1,7 @@
 internal import Journal
 internal import Platform
 
-/// An error that prevents opening or using the store.
-///
-/// Each description states the cause, the place and the remedy.
+/// An error that prevents opening or using the store; each description states the cause, the place and the remedy.
 package enum StoreError: Error, Equatable, CustomStringConvertible {
     /// Another process has locked the folder.
     case inUse(folder: String, process: Int32?)

@@ -29,9 +29,8 @@ final class CommitLanes: @unchecked Sendable {
         }
     }
 
-    /// Passes a log without a lane to the lane of its server.
-    ///
-    /// If its batches are not urgent, they wait some milliseconds for others.
+    /// Passes a log without a lane to the lane of its server; if its batches are not urgent, they wait some milliseconds for
+    /// others.
     func schedule(_ log: RedisLog) { lane(of: log).adopt(log) }
 
     /// Returns the lane of the log's server; without a slot map this is the lane for no server, which requests a map.

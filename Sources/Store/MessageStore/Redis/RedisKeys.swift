@@ -43,9 +43,8 @@ enum RedisGroups {
 
     static func group(of bucket: Bucket) -> Int { Int(bucket.index) % count }
 
-    /// Returns the groups of a partition.
-    ///
-    /// A group lies in one partition, because the number of partitions divides the number of groups.
+    /// Returns the groups of a partition; a group lies in one partition, because the number of partitions divides the number of
+    /// groups.
     static func groups(part: Int, of partCount: Int) -> [Int] { Array(stride(from: part, to: count, by: partCount)) }
 }
 

@@ -77,9 +77,8 @@ private struct BatchBuilder {
 
     var isEmpty: Bool { rowCount == 0 }
 
-    /// Returns the script call, and the periods whose sums it reports.
-    ///
-    /// A new period gets an expiry time, in case no owner drops it.
+    /// Returns the script call, and the periods whose sums it reports; a new period gets an expiry time, in case no owner drops
+    /// it.
     mutating func take(
         _ writer: inout GroupWriter, epoch: UInt64, now: Int64
     ) -> (request: RedisRequest, periods: [RedisPeriod]) {

@@ -76,9 +76,8 @@ final class PartOpening {
         try renewHistory()
     }
 
-    /// Waits until the store has a new history.
-    ///
-    /// The evidence of the loss must not be removed before, because this process may end at any time.
+    /// Waits until the store has a new history; the evidence of the loss must not be removed before, because this process may end
+    /// at any time.
     private func renewHistory() throws(StoreError) {
         let outcome = Monitor<Bool?>(nil)
         context.configuration.renewHistory { isRenewed in outcome.broadcast { $0 = isRenewed } }

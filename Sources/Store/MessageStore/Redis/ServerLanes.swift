@@ -10,9 +10,8 @@ protocol ServerLane: AnyObject, Sendable {
     func finish()
 }
 
-/// A lane for each server, created on first use, and a common lane for work without a single server.
-///
-/// A blocked server thus delays only its own lane.
+/// A lane for each server, created on first use, and a common lane for work without a single server; a blocked server thus delays
+/// only its own lane.
 final class ServerLanes<Lane: ServerLane>: @unchecked Sendable {
     // Sound because `state` is a lock and all other properties are constants.
 

@@ -28,7 +28,6 @@ package struct ClusterHistory: Hashable, Sendable {
     package init(id: UInt64, began: UInt64) { (self.id, self.began) = (id, began) }
 }
 
-/// The content of the register at one moment.
 package struct RegisterSnapshot: Hashable, Sendable {
     /// A random version that changes with every change of members, partitions or operator requests; versions are not ordered.
     package var version: UInt64
@@ -37,7 +36,6 @@ package struct RegisterSnapshot: Hashable, Sendable {
     /// The highest gateway time that any gateway reported.
     package var clockFloor: Int64
     package var members: [NodeID: Member]
-    /// The entry of each partition.
     package var entries: [PartEntry]
     /// The gateways that an operator drained: they hand over their partitions.
     package var drained: Set<NodeID>
@@ -84,7 +82,6 @@ package struct JoinReply: Hashable, Sendable {
 }
 
 package enum RenewReply: Hashable, Sendable {
-    /// The register is unchanged since the caller's version.
     case unchanged(serverTime: Int64, clockFloor: Int64)
     /// The register changed; `isRecreated` is true if the caller's lease had expired and a new lease began.
     case changed(RegisterSnapshot, isRecreated: Bool)

@@ -59,7 +59,6 @@ package struct MemberInfo: Hashable, Sendable {
     }
 }
 
-/// A member of the cluster as stored in the register.
 package struct Member: Hashable, Sendable {
     package var info: MemberInfo
     /// A number that distinguishes two processes that both use the same node number.

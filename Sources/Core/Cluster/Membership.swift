@@ -19,7 +19,6 @@ package struct Membership: Sendable {
     package let timing: ClusterTiming
     /// The data to publish with the next renewal.
     package private(set) var info: MemberInfo
-    /// The latest known state of the register.
     package private(set) var view: RegisterSnapshot
     /// This node's monotonic time before the last call that renewed the lease.
     package private(set) var renewedAt: Int64
@@ -443,7 +442,6 @@ package struct Membership: Sendable {
         return now - orphan.since >= delay ? change : nil
     }
 
-    /// Returns whether this is a new cluster whose first gateway waits for others to join.
     private func isSettling(_ now: Int64) -> Bool {
         guard !info.address.isEmpty, view.entries.indices.allSatisfy({ !hasOwner($0) }) else { return false }
         let eldest = view.members.values.map(\.since).min() ?? now + serverOffset
@@ -519,14 +517,12 @@ package struct Membership: Sendable {
 }
 
 extension Membership {
-    /// The health of this gateway.
     package enum Health: Hashable, Sendable {
         case serves
         /// The lease has expired by this gateway's clock because the register is unreachable.
         case registerUnreachable
         /// Partitions are assigned to this gateway, but none is open yet.
         case ownsNothing
-        /// The gateway is handing over its partitions.
         case drains
     }
 

@@ -17,7 +17,6 @@ package enum MembershipEvent: Hashable, Sendable {
     case registerCorrected(part: Int, epoch: UInt64)
     /// A member was removed because it refuses connections and its renewal is late.
     case memberExpired(NodeID)
-    /// This gateway's lease had expired.
     case leaseLapsed(count: Int)
     /// All partitions are handed over.
     case left
@@ -31,7 +30,6 @@ package enum MembershipAction: Hashable, Sendable {
     case unseat(part: Int, epoch: UInt64)
     /// Route the partition's traffic to this node; `nil` if no node owns the partition.
     case route(part: Int, to: NodeID?)
-    /// Keep links to exactly these addresses.
     case link([NodeID: String])
     /// Compare and set these entries in the register; report `.changed` or `.changeFailed`.
     case change([PartChange])
@@ -44,11 +42,9 @@ package enum MembershipAction: Hashable, Sendable {
     case tell(MembershipEvent)
 }
 
-/// A report from the caller.
 package enum MembershipInput: Hashable, Sendable {
     /// The register changed; `sentAt` is this node's monotonic time before the call that returned the snapshot.
     case snapshot(RegisterSnapshot, isRecreated: Bool, sentAt: Int64)
-    /// The register is unchanged, and the lease is renewed.
     case unchanged(serverTime: Int64, sentAt: Int64)
     case linkUp(NodeID)
     /// The link failed, or the peer does not answer.
@@ -67,7 +63,6 @@ package enum MembershipInput: Hashable, Sendable {
     /// The log of an open partition accepted a successor.
     case lost(part: Int, epoch: UInt64)
     case closed(part: Int, epoch: UInt64)
-    /// Hand over all partitions and leave the cluster.
     case leave
     case tick
 }

@@ -5,7 +5,6 @@ package struct NodeID: Hashable, Comparable, Sendable, CustomStringConvertible {
 
     package let number: UInt16
 
-    /// Creates the number; `nil` outside the range.
     package init?(_ number: some BinaryInteger) {
         guard let number = UInt16(exactly: number), Self.range.contains(number) else { return nil }
         self.number = number

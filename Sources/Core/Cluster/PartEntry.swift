@@ -3,7 +3,6 @@
 /// Each epoch is assigned once, by compare-and-set. The partition's log rejects writes of owners with an earlier epoch.
 package struct PartEntry: Hashable, Sendable {
     package enum State: Hashable, Sendable {
-        /// No node has owned the partition yet.
         case unclaimed
         /// The node may open the partition's log under this epoch.
         case claimed(NodeID)
@@ -40,7 +39,6 @@ package struct PartEntry: Hashable, Sendable {
         }
     }
 
-    /// Parses `text`; `nil` for any other form.
     package init?(text: some StringProtocol) {
         guard !text.isEmpty else {
             self.init()
@@ -65,7 +63,6 @@ package struct PartEntry: Hashable, Sendable {
     package static let highestEpoch: UInt64 = 1 << 52
 }
 
-/// One compare-and-set of a partition's entry.
 package struct PartChange: Hashable, Sendable {
     package var part: Int
     package var from: PartEntry

@@ -7,7 +7,6 @@ package struct FailureClass: Hashable, Comparable, Sendable {
     package enum Stage: String, Sendable, CaseIterable { case ts, rs, sf }
 
     package var stage: Stage
-    /// Whether the message used the vendor's channel.
     package var isVendor: Bool
     /// Getui's code.
     package var code: Int

@@ -1,7 +1,6 @@
 package import Delivery
 package import Wire
 
-/// One device of a list, with its bucket and the tail of its msgId.
 package struct ListTarget: Sendable, Equatable {
     package var cid: DeviceID
     package var bucket: Bucket
@@ -63,7 +62,6 @@ package struct ListRun {
         missing = count
     }
 
-    /// Returns one fan-out for each loop with devices, so that each loop receives one message.
     package static func deal(
         _ targets: [ListTarget], task: TaskID, app: AppKey, createdAt: GatewayTime, content: MessageContent,
         isBulk: Bool, route: UInt64, loopCount: Int

@@ -25,7 +25,6 @@ package struct FanoutQueue {
         let deadline: UInt64
     }
 
-    /// One app's lists, served round-robin.
     private struct AppLists {
         let app: AppKey
         private var entries: [Entry] = []
@@ -63,7 +62,6 @@ package struct FanoutQueue {
     private let targetLimit: Int
     /// Apps with queued lists, in the order of their turns.
     private var queues: [AppLists] = []
-    /// The number of queued devices.
     package private(set) var targetCount = 0
 
     /// - Parameter targetLimit: The maximum of queued devices, at about a hundred bytes each. The first list is always accepted.

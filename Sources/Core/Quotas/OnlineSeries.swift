@@ -8,7 +8,6 @@ package struct OnlineSeries: Sendable, Equatable {
     package private(set) var points: [(time: GatewayTime, count: Int)] = []
     package init() {}
 
-    /// Returns the time of the point to which `now` belongs.
     package static func place(_ now: GatewayTime) -> GatewayTime { now / step * step }
 
     /// Adds or replaces a point, and removes points older than a day.

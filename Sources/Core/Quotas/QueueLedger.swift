@@ -22,7 +22,6 @@ package struct AppQueue: Sendable, Equatable, Codable {
     package var isSound: Bool {
         Self.bounds ~= count && Self.bounds ~= bytes && Self.bounds ~= retainedBytes
     }
-    /// The nearest value in the valid range.
     fileprivate var bounded: AppQueue {
         AppQueue(
             app: app, count: Self.bounded(count), bytes: Self.bounded(bytes),
@@ -52,13 +51,11 @@ package struct QueueLedger: Sendable {
     /// The time after which every gateway has reported to a new ledger, including those that were still sending to the previous
     /// one.
     package static let beginMilliseconds: Int64 = 1_000
-    /// The maximum number of apps in one report.
     package static let appLimit = 4_096
     /// The maximum number of counted gateways, which is the number of node numbers (`NodeID.range`).
     package static let gatewayLimit = 1_023
 
     private var gateways: [Int: Told] = [:]
-    /// The time of the first report.
     private var beganAt: Int64 = 0
 
     package init() {}

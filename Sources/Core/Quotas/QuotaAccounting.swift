@@ -8,7 +8,6 @@ package import Wire
 /// A case's name is its key in the configuration, on an app's page, in refusals and in metrics. A new case also needs the code
 /// that counts it; the compiler reports the places.
 package enum Quota: Int, Sendable, CaseIterable {
-    /// Concurrently connected devices.
     case devices
     /// Messages requested by calls and frames, one for each named device, whether or not they are accepted.
     case publishesPerSecond
@@ -38,7 +37,6 @@ package enum Quota: Int, Sendable, CaseIterable {
         }
     }
 
-    /// The maximum configurable value.
     package var largest: Int64 {
         switch self {
         case .devices, .publishesPerSecond, .requestBytesPerSecond, .queuedMessages: 1_000_000_000
@@ -76,7 +74,6 @@ package struct AppQuotas: Sendable, Equatable {
     package var boundsStore: Bool { Quota.allCases.contains { $0.isOfStore && self[$0] > 0 } }
 }
 
-/// The quota that refused a call, and the retry delay.
 package struct QuotaRefusal: Error, Sendable, Equatable {
     package var quota: Quota
     package var retryAfterSeconds: Int
@@ -86,14 +83,12 @@ package struct QuotaRefusal: Error, Sendable, Equatable {
         (self.quota, self.retryAfterSeconds, self.share) = (quota, retryAfterSeconds, share)
     }
 
-    /// The message for the caller.
     package var reason: String {
         let part = share.map { " at this gateway, whose share is \($0)" } ?? ""
         return "the app's quota \(quota.key) is used up\(part), retry in \(retryAfterSeconds) s"
     }
 }
 
-/// One quota of an app, and its use.
 package struct QuotaUse: Sendable, Equatable {
     package var quota: Quota
     package var limit: Int
@@ -214,11 +209,9 @@ package struct QuotaAccounting: Sendable {
     }
 
     private static let second: Int64 = 1_000_000_000
-    /// The maximum debt of an app.
     private static let longestDebt = 60 * second
 
     private var uses: [AppKey: Use] = [:]
-    /// The holdings of each partition.
     private var holdings: [Int: [AppKey: QuotaHolding]] = [:]
     /// The sums of `holdings`, kept because each publish reads them.
     private var totals: [AppKey: QuotaHolding] = [:]
@@ -283,7 +276,6 @@ package struct QuotaAccounting: Sendable {
         return max(0, here.bytes) + (quota == .storedBytes ? max(0, here.retainedBytes) : 0)
     }
 
-    /// Returns this gateway's holdings of the apps, for the report to the ledger.
     package func queues(of apps: [AppKey]) -> [AppQueue] { apps.map(here) }
 
     /// Stores the other gateways' holdings; they are valid for `QueueLedger.silenceMilliseconds`.
@@ -344,7 +336,6 @@ package struct QuotaAccounting: Sendable {
 
     // MARK: What there is
 
-    /// Stores a partition's current holdings of all apps with amount quotas.
     package mutating func note(part: Int, _ holdings: [AppKey: QuotaHolding]) {
         if partsHere.insert(part).inserted { awaitedAnswers = Self.answersAfterMove }
         remove(part)
@@ -367,7 +358,6 @@ package struct QuotaAccounting: Sendable {
         }
     }
 
-    /// Updates the number of an app's devices that a partition has connected.
     private mutating func note(part: Int, app: AppKey, connected: Int) {
         let change = connected - (holdings[part]?[app]?.devices ?? 0)
         holdings[part, default: [:]][app, default: .none].devices = connected
@@ -396,7 +386,6 @@ package struct QuotaAccounting: Sendable {
 
     // MARK: Figures
 
-    /// Returns the use of every quota of an app.
     package func usage(of app: AppKey, quotas: AppQuotas, now: Int64) -> [QuotaUse] {
         var use = uses[app] ?? Use()
         use.turn(to: now)

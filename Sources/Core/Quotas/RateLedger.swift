@@ -3,7 +3,6 @@
 package import Delivery
 package import Wire
 
-/// An app and a kind of call, counted together.
 package struct RateKey: Hashable, Sendable, Codable {
     package var app: AppKey
     package var kind: RateKind
@@ -36,7 +35,6 @@ package struct RateReport: Sendable, Equatable, Codable {
     package var isSound: Bool { [minute.used, inMinute, day.used, inDay].allSatisfy { 0...Int(Int32.max) ~= $0 } }
 }
 
-/// The counter's reply: the uses of all gateways.
 package struct RateTotal: Sendable, Equatable, Codable {
     package var key: RateKey
     package var minute: RateCount
@@ -86,7 +84,6 @@ package struct RateLedger: Sendable {
         use.used = min(Int(Int32.max), max(use.used, known.used) + count)
     }
 
-    /// Restores a count from before a restart.
     package mutating func restore(_ kind: RateKind, app: AppKey, day: Int64, count: Int) {
         let day = RateCount(span: day, used: min(Int(Int32.max), max(0, count)))
         uses[RateKey(app: app, kind: kind)] = Use(day: day)
@@ -107,7 +104,6 @@ package struct RateLedger: Sendable {
         return old.keys.filter(\.kind.isBoundedByDay).map { ($0.app, $0.kind) }
     }
 
-    /// All counts, in the form of replies to a gateway.
     package var totals: [RateTotal] {
         uses.map { RateTotal(key: $0.key, minute: $0.value.minute, day: $0.value.day) }
     }

@@ -3,7 +3,6 @@
 package import Delivery
 package import Wire
 
-/// A kind of call with a separate count.
 package enum RateKind: Int, CaseIterable, Sendable, Codable {
     /// Authentications, and calls of any kind.
     case authentication = 0, call
@@ -11,11 +10,8 @@ package enum RateKind: Int, CaseIterable, Sendable, Codable {
     case list
     /// Broadcasts to all devices, and to tags.
     case broadcast, tagBroadcast
-    /// Broadcasts to one tag.
     case fastTagBroadcast
-    /// Calls of `receipt`, made by devices.
     case receipt
-    /// Calls that add or remove tags of many devices, and queries of a device's tags.
     case tagChange, tagQuery
 
     /// Whether a daily limit exists, so that the day's count must survive a restart.
@@ -45,7 +41,7 @@ package struct RateLimits: Sendable, Equatable {
     /// Getui's values, for `push/all` and `push/tag` together.
     package var broadcastsPerMinute = 5
     package var broadcastsPerDay = 100
-    /// The limits of `push/fast_custom_tag`; getui documents error codes for them, but no values.
+    /// The limits of `push/fast_custom_tag`; Getui documents error codes for them, but no values.
     package var fastTagBroadcastsPerMinute = 5
     package var fastTagBroadcastsPerDay = 100
     package init() {}
@@ -101,7 +97,6 @@ package struct RateLimiter: Sendable {
     /// The maximum number of entries per exchange; the remaining ones follow with the next exchange.
     package static let exchangeLimit = 4_096
 
-    /// The uses of one minute or one day.
     private struct Span: Sendable {
         /// The number of the minute or day since 1970.
         var number: Int64 = 0
@@ -129,7 +124,6 @@ package struct RateLimiter: Sendable {
     private struct Use: Sendable {
         var minute = Span()
         var day = Span()
-        /// The time of the last exchange of these uses.
         var exchangedAt: GatewayTime = 0
 
         mutating func turn(_ now: GatewayTime) {
@@ -139,7 +133,6 @@ package struct RateLimiter: Sendable {
     }
 
     private var uses: [RateKey: Use] = [:]
-    /// The number of gateways that share the limits, including this one.
     package var gatewayCount = 1
     /// Whether the counter is unreachable; this gateway then grants only its even share.
     package private(set) var isCutOff = false
@@ -182,7 +175,6 @@ package struct RateLimiter: Sendable {
         return verdict(use, limits.bound(kind)) != .granted
     }
 
-    /// Returns the known uses on the day of `now`.
     package func usedToday(_ kind: RateKind, app: AppKey, now: GatewayTime) -> Int {
         guard let use = uses[RateKey(app: app, kind: kind)], use.day.number == now / RateCount.day else { return 0 }
         return use.day.used
@@ -257,7 +249,6 @@ package struct RateLimiter: Sendable {
         }
     }
 
-    /// Returns the number of uses that this gateway may grant before the next reply.
     private func share(of span: Span, _ limit: Int) -> Int {
         let rest = max(0, limit - span.told)
         guard gatewayCount > 1 else { return rest }
@@ -282,7 +273,6 @@ package struct RateLimiter: Sendable {
     }
 }
 
-/// The receipts of an app in this minute, by network address.
 package struct NetworkLimits: Sendable {
     /// The maximum number of counted networks per minute; further ones are not limited.
     package static let networkLimit = 65_536

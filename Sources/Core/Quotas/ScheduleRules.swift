@@ -1,6 +1,5 @@
 package import Delivery
 
-/// Getui's limits of scheduled pushes.
 package enum ScheduleRules {
     /// The default maximum lead of a scheduled push: seven days.
     package static let horizon: Int64 = 7 * 86_400_000
@@ -17,7 +16,6 @@ package enum ScheduleRules {
     /// The maximum age of a time that still means "now".
     package static let grace: Int64 = 3_600_000
 
-    /// Classifies a `schedule_time` at `now`.
     package static func judge(_ time: GatewayTime, now: GatewayTime, horizon: Int64 = horizon) -> Verdict {
         guard time > 0, time <= now + horizon else { return .outOfRange }
         guard time >= now - grace else { return .past }

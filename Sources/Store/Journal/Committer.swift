@@ -196,7 +196,6 @@ package final class Committer: @unchecked Sendable {
         }
     }
 
-    /// Makes `run()` return once the queue is empty.
     package func close() { queue.signal { $0.isClosing = true } }
 
     // MARK: Writing

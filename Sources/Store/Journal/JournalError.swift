@@ -1,6 +1,5 @@
 package import Platform
 
-/// An error that prevents use of the journal.
 package enum JournalError: Error, Equatable, CustomStringConvertible {
     /// A file could not be read, written or synced.
     case system(SystemError)

@@ -3,12 +3,9 @@ package struct JournalStatistics: Sendable, Equatable {
     package var batchCount = 0
     package var groupCount = 0
     package var byteCount = 0
-    /// The number of batches in the largest group.
     package var largestGroup = 0
-    /// The longest time to write and sync a group.
     package var longestCommit: UInt64 = 0
     package var totalCommitTime: UInt64 = 0
-    /// The segment and end offset of the last group.
     package var lastGeneration: UInt64 = 0
     package var lastEnd = 0
     /// The number of groups per commit time: bucket `index` counts times below 2^(index + 1) µs, the last one all longer times.

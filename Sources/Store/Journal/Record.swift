@@ -20,7 +20,6 @@
 
 internal import Platform
 
-/// The header of a batch.
 package struct RecordHeader: Equatable {
     package static let byteCount = 32
 
@@ -87,7 +86,6 @@ package struct RecordHeader: Equatable {
     }
 }
 
-/// One change of one row in a batch.
 package struct Operation {
     package enum Kind: UInt8 {
         case put = 1
@@ -108,7 +106,6 @@ package struct Operation {
 
     package var kind: Kind
     package var bucket: UInt16
-    /// The ticket of the operation's batch.
     package var ticket: UInt64
     package var table: UInt8
     package var prior: Prior

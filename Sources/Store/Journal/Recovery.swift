@@ -16,11 +16,9 @@
 
 internal import Platform
 
-/// The result of reading and checking a journal.
 package struct Recovery {
     package struct Segment: Equatable {
         package var generation: UInt64
-        /// The offset at which the records end.
         package var end: Int
         package var batchCount: Int
     }

@@ -50,7 +50,6 @@ package struct SegmentCopy {
         SegmentHeader(in: header, generation: generation)?.segmentByteCount
     }
 
-    /// Returns the generation in a segment's file name.
     package static func generation(_ name: some StringProtocol) -> UInt64? {
         guard name.hasPrefix("segment-"), name.utf8.count == "segment-".utf8.count + 16 else { return nil }
         return UInt64(name.dropFirst("segment-".utf8.count), radix: 16)

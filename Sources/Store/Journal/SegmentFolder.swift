@@ -43,7 +43,6 @@ package struct SegmentFolder: Sendable {
         } catch { throw .system(error) }
     }
 
-    /// Returns the generations of segments that may hold records, oldest first.
     package func segments() throws(JournalError) -> [UInt64] { try generations("segment") }
 
     /// Returns the spare files of the configured size and removes spares of another size.
@@ -87,7 +86,6 @@ package struct SegmentFolder: Sendable {
         }
     }
 
-    /// Renames a spare to its new generation and opens it.
     func open(spare: UInt64, as generation: UInt64) throws(JournalError) -> File {
         do throws(SystemError) {
             try FileSystem.rename(freePath(spare), to: segmentPath(generation))

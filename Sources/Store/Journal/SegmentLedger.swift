@@ -13,7 +13,6 @@ package struct SealedSegment: Sendable, Equatable {
     package var openedAt: UInt64
 }
 
-/// An opened segment file, handed to the committer.
 struct TakenSegment: ~Copyable {
     var file: File
     var generation: UInt64
@@ -52,7 +51,6 @@ package final class SegmentLedger: Sendable {
         state = Monitor(State(spares: try folder.spares(), nextGeneration: run, nextSpareName: run))
     }
 
-    /// The total size of the segments that a start would replay, in bytes.
     package var byteCount: Int { segmentsInUse.load(ordering: .relaxed) * folder.segmentByteCount }
     package var segmentCount: Int { segmentsInUse.load(ordering: .relaxed) }
 
@@ -97,7 +95,6 @@ package final class SegmentLedger: Sendable {
 
     package var oldestSealed: SealedSegment? { state.withLock { $0.sealed.first } }
 
-    /// The segment sealed after `oldestSealed`.
     package var secondSealed: SealedSegment? { state.withLock { $0.sealed.count > 1 ? $0.sealed[1] : nil } }
 
     /// Waits until a segment is sealed or `wake()` is called, at most `milliseconds`; returns false after `close()`.
@@ -131,7 +128,6 @@ package final class SegmentLedger: Sendable {
     /// Protects segments from reuse while a backup reads them; call only while no segment is being recycled.
     package func pin(_ generations: [UInt64]) { state.withLock { $0.pinned.formUnion(generations) } }
 
-    /// Ends the protection by `pin` for all segments.
     package func unpinAll() { state.withLock { $0.pinned.removeAll() } }
 
     package func wake() { state.broadcast { $0.wakeCount += 1 } }

@@ -71,7 +71,6 @@ struct AbsenceFilter: ~Copyable {
         entry.filter.insert(key)
     }
 
-    /// Removes periods that the store has dropped.
     mutating func drop(before period: Int64) { entries.removeAll { $0.period < period } }
 
     /// Returns false if the id is certainly in no period from `oldest` on.

@@ -16,7 +16,6 @@ struct AlarmClock: ~Copyable {
     private let shardIndex: Int
     private var watermarks: [Int64]
     private var cursors: [Alarm?]
-    /// Cold alarms behind their bucket's cursor, and their due times.
     private var late: [(alarm: Alarm, at: Int64)] = []
     private(set) var next = Int64.max
     private(set) var groups = AlarmGroups()
@@ -34,7 +33,6 @@ struct AlarmClock: ~Copyable {
         stride(from: shardIndex, to: Bucket.count, by: shardCount).map { UInt16($0) }
     }
 
-    /// Adds the alarm of a row that became cold.
     mutating func add(_ alarm: Alarm) {
         let place = Int(alarm.key.bucket.index) / shardCount
         if let cursor = cursors[place], alarm <= cursor {
@@ -45,7 +43,6 @@ struct AlarmClock: ~Copyable {
         next = min(next, alarm.wakeAt)
     }
 
-    /// Schedules an alarm for another time than its row states.
     mutating func postpone(_ alarm: Alarm, until time: Int64) {
         late.append((alarm, time))
         next = min(next, time)
@@ -62,7 +59,6 @@ struct AlarmClock: ~Copyable {
         groups.recall(group, place: Int(bucket.index) / shardCount)
     }
 
-    /// Creates the scans for a request.
     mutating func makeWork(_ request: AlarmRequest) -> ReadOperation.AlarmWork {
         let time = request.time
         var work = ReadOperation.AlarmWork(request: request, scans: [], late: [])

@@ -5,13 +5,11 @@ internal import Delivery
 internal import Wire
 
 struct AlarmGroups: ~Copyable {
-    /// A group's alarms of one bucket.
     private struct Entry {
         var first: Alarm
         /// The time before which the alarms are only read eagerly.
         var until: Int64
         var isBeingRead = false
-        /// Whether the entry was recalled during its scan.
         var isRecalled = false
         /// Alarms returned behind the scan's current position, for the next scan.
         var next: (first: Alarm, until: Int64)?
@@ -30,10 +28,8 @@ struct AlarmGroups: ~Copyable {
 
     private var groups: [AlarmGroup: [Int: Entry]] = [:]
     private var earliest: [AlarmGroup: Int64] = [:]
-    /// The groups with alarms.
     private(set) var names: [AlarmGroup] = []
 
-    /// Returns the earliest scan time of the group; `Int64.max` without alarms.
     func next(of group: AlarmGroup) -> Int64 { names.isEmpty ? .max : earliest[group] ?? .max }
 
     mutating func add(_ alarm: Alarm, to group: AlarmGroup, place: Int, until: Int64) {
@@ -70,7 +66,6 @@ struct AlarmGroups: ~Copyable {
         return scans
     }
 
-    /// Applies the results of the scans.
     mutating func finish(_ work: ReadOperation.AlarmWork, _ group: AlarmGroup) {
         var entries: [Int: Entry] = [:]
         swap(&entries, &groups[group, default: [:]])

@@ -1,11 +1,7 @@
-// The reader's scan of the index of cold alarms, common to all engines.
-
 internal import Delivery
 internal import Wire
 
-/// A source of cold rows and their alarms.
 protocol AlarmSource: AnyObject {
-    /// Returns whether this source reads the bucket.
     func has(_ bucket: UInt16) -> Bool
     /// Returns a cold row; the operation owns the value's bytes.
     func row(_ key: StoreKey, _ operation: ReadOperation) throws(StoreError) -> ColdRow?
@@ -19,7 +15,6 @@ protocol AlarmCursor: AnyObject {
     func advance() throws(StoreError)
 }
 
-/// One scan of the alarms that a loop requested.
 struct AlarmReading {
     let source: any AlarmSource
 

@@ -3,7 +3,6 @@
 
 internal import Delivery
 
-/// A block of memory and its users.
 struct Block {
     var start: UnsafeMutableRawPointer
     var capacity: Int
@@ -52,7 +51,6 @@ struct BlockPool: ~Copyable {
         blocks[Int(block)].used = min((blocks[Int(block)].used + 7) & ~7, blocks[Int(block)].capacity)
     }
 
-    /// Returns an empty block of at least `byteCount` bytes.
     mutating func take(atLeast byteCount: Int, isAwaited: Bool) -> UInt32 {
         let capacity = max(Limits.blockByteCount, (byteCount + 7) & ~7)
         let start: UnsafeMutableRawPointer

@@ -69,7 +69,6 @@ struct CountReplay: ~Copyable {
     private var rows: [Row] = []
     private var places: [StoreKey: Int] = [:]
     private var changed: [Int] = []
-    /// Whether a change could not be decoded.
     private(set) var isDamaged = false
 
     init(_ stored: any StoredRows, run: UInt64) { (self.stored, self.run) = (stored, run) }
@@ -123,7 +122,6 @@ struct CountReplay: ~Copyable {
         return row
     }
 
-    /// Returns the rows changed since the last call, and the memory that holds their values.
     mutating func takeChanged() -> (rows: [SpilledRow], memory: CountedMemory) {
         let memory = CountedMemory(byteCount: changed.reduce(0) { $0 + (rows[$1].value?.count ?? 0) })
         var spilled: [SpilledRow] = []

@@ -40,7 +40,6 @@ struct ReadEpochs {
         return current
     }
 
-    /// Returns whether every read of this and earlier epochs has ended.
     func isOver(_ epoch: UInt64) -> Bool { oldest > epoch }
 }
 

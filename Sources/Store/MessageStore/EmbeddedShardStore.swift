@@ -21,7 +21,6 @@ package final class EmbeddedShardStore: LoopStore {
     let shardCount: Int
     package let batchByteCount: Int
     let mailbox: ShardMailbox
-    /// This shard's number in the log.
     let logNumber: Int
     private let core: UnsafeMutablePointer<Core>
     var clock: AlarmClock
@@ -61,10 +60,8 @@ package final class EmbeddedShardStore: LoopStore {
         var firstPiece = 0
         var earlierByteCount = 0
         var operationCount = 0
-        /// The owner of the last operation in the batch.
         var ownerHigh: UInt64 = 0
         var ownerLow: UInt64 = 0
-        /// The size of the open batch, including its header and padding.
         var batchByteCount = 0
 
         var seconds: UInt64 = 0
@@ -403,7 +400,6 @@ package final class EmbeddedShardStore: LoopStore {
         core.pointee.batchBlock = pool.take(atLeast: byteCount, isAwaited: true)
     }
 
-    /// Copies a value to a block of longer-lived rows.
     private func keep(_ value: UnsafeRawBufferPointer, in current: inout UInt32) -> ValueLocation {
         let location = makeRoom(value.count, in: &current)
         if let start = value.baseAddress, !value.isEmpty {
@@ -481,16 +477,13 @@ package final class EmbeddedShardStore: LoopStore {
         return !filter.mayContain(key, oldest: rows.oldestRequestPeriod)
     }
 
-    /// Notes that a row is now only in the ordered store.
     func noteCold(_ key: StoreKey, wakeAt: Int64, period: Int64) {
         mayBeCold[Int(key.table.rawValue)] = true
         if key.table == .request { filter.insert(key, period: period) }
         if wakeAt != 0 { clock.add(Alarm(wakeAt: wakeAt, key: key)) }
     }
 
-    /// The number of young rows and remembered deletions.
     package var youngRowCount: Int { index.slotCount + loggedRows.count }
-    /// The memory of batches and values, in bytes.
     package var blockByteCount: Int { pool.byteCount }
 
     /// Visits every cold row of a table in this shard's buckets.

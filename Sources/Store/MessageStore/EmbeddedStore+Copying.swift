@@ -4,12 +4,10 @@ internal import Platform
 internal import Wire
 
 extension EmbeddedStore {
-    /// The format of the rows that this release writes.
     package static var format: Int { StoreFormat.current }
 
     static func copyMark(of folder: String) -> String { folder + "/copying" }
 
-    /// Returns whether the folder is the target of an unfinished copy.
     package static func isUnfinishedCopy(_ folder: String) -> Bool { FileSystem.exists(copyMark(of: folder)) }
 
     /// Marks the folder as the target of a copy, durably.

@@ -25,7 +25,6 @@ package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendabl
 
     package static let formatVersion = StoreFormat.current
 
-    /// The settings of a store; the defaults suit a server.
     package struct Configuration: Sendable {
         package enum Durability: Sendable {
             /// Acknowledged writes are synced to disk.
@@ -77,7 +76,6 @@ package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendabl
     /// The steps of a spill at which a test may inspect or stop the store.
     package enum SpillStep: Sendable { case collected, synchronized, ingested, recycled }
 
-    /// The results of the recovery at a start.
     package struct RecoveryReport: Sendable, Equatable {
         package var segmentCount = 0
         package var batchCount = 0
@@ -89,7 +87,6 @@ package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendabl
         package var cutByteCount = 0
         package var discardedSegmentCount = 0
         package var isUnsynced = false
-        /// The number of bytes of a torn record that were removed from RocksDB's manifest.
         package var tableListByteCount = 0
         package var milliseconds = 0
     }
@@ -103,7 +100,6 @@ package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendabl
     package let ledger: SegmentLedger
     package let recovery: RecoveryReport
     package let history: StoreHistory
-    /// The reason why this start began a new history, if it did.
     package let historyChange: HistoryChange?
     private let hasAlarms: Bool
     private let hasColdRows: (rows: Bool, start: Bool, ephemeral: Bool)
@@ -363,7 +359,6 @@ package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendabl
 
     // MARK: Operating
 
-    /// Requests that all young rows are moved out of the journal soon, in the background.
     package func requestSpill() { spiller.requestSpill() }
 
     /// Compacts the ordered store completely on the calling thread, for tests and maintenance.

@@ -1,6 +1,5 @@
 internal import Delivery
 
-/// A bounded collection of the rows with the highest keys.
 struct HighestRows {
     private let limit: Int
     private var rows: [(key: StoreKey, stored: [UInt8])] = []

@@ -73,7 +73,6 @@ final class JournalReplay: @unchecked Sendable {
         }
     }
 
-    /// Collects the rows of a segment; passes them on in pieces of limited size.
     private func collect(
         _ segment: Recovery.Segment, _ buffer: SegmentBuffer, _ groups: inout RowGroups, _ counts: inout CountReplay
     ) throws(StoreError) {
@@ -94,7 +93,6 @@ final class JournalReplay: @unchecked Sendable {
         for row in rows { groups.append(row) }
         let piece = Piece(
             rows: SortedRowGroups(groups, droppingShortLived: true), buffer: buffer, memory: memory, ended: ended)
-        // Reserve as much memory as the previous piece used.
         groups = RowGroups(asManyAs: groups)
         belt.wait(while: { $0.ready != nil && $0.failure == nil }) { $0.ready = piece }
         belt.broadcast { _ in }
@@ -118,7 +116,6 @@ final class JournalReplay: @unchecked Sendable {
         }
     }
 
-    /// Returns the next piece; `nil` after the last one.
     private func next() -> Piece? {
         let piece: Piece? = belt.wait(while: { $0.ready == nil && !$0.isOver }) { belt in
             defer { belt.ready = nil }

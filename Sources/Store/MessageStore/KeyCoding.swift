@@ -19,7 +19,6 @@ enum KeyCoding {
         bytes.storeBytes(of: key.item.bigEndian, toByteOffset: 19, as: UInt64.self)
     }
 
-    /// Returns `nil` if the bytes are not a key of this version.
     static func readKey(_ bytes: UnsafeRawBufferPointer) -> StoreKey? {
         guard bytes.count == rowKeyByteCount,
             let bucket = Bucket(exactly: UInt64(UInt16(bigEndian: bytes.loadUnaligned(as: UInt16.self)))),

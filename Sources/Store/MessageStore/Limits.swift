@@ -40,7 +40,6 @@ package enum Limits {
     static let memtableByteCount = 1 << 20
     /// The disk space that must be free at a start, more than opening the ordered store writes.
     static let roomByteCount = 1 << 20
-    /// The size of RocksDB's event log.
     static let infoLogByteCount = 1 << 20
     package static let openFileCount = 512
     /// The number of reader threads.
@@ -102,13 +101,11 @@ package enum Limits {
     static let filterByteCount = 16 << 20
     /// The number of deletions in the ordered store after which it is compacted.
     package static let deletionsBeforeCompaction = 20_000
-    /// The number of spare segment files.
     static let spareSegmentCount = 2
     /// The spiller's interval for checks of age and periods.
     static let spillerTickMilliseconds: UInt64 = 500
     /// The timeout of a task that runs between two spills; a full disk may block a spill.
     static let taskMilliseconds: UInt64 = 60_000
-    /// The read size of a backup's file copy.
     static let backupPieceByteCount = 1 << 20
 
     // MARK: Redis
@@ -117,7 +114,6 @@ package enum Limits {
     static let logBatchByteCount = (8 << 20) - 64
     /// The commit time after which a group counts as stuck and publishes are refused.
     static let stuckMilliseconds: UInt64 = 1_000
-    /// The timeout of one commit attempt.
     static let commitMilliseconds = 2_500
     /// The time within a commit attempt that a server waits for its replicas.
     static let replicaMilliseconds = 500
@@ -147,7 +143,6 @@ package enum Limits {
     static let laneCount = 512
     /// The minimum interval between reports of commit failures.
     static let reportMilliseconds: UInt64 = 5_000
-    /// The maximum size of a log span.
     static let spanByteCount = 4 << 20
     /// The approximate log size covered by one collection of rows from an overlay.
     static let spillByteCount = 64 << 20
@@ -158,7 +153,6 @@ package enum Limits {
     static let rowWriteByteCount = 4 << 20
     /// The number of rows in one reply while a store is copied: some megabytes at the maximum row size.
     static let copiedRowsPerPage = 200
-    /// The retry delay after a failed spill.
     static let spillRetryMilliseconds: UInt64 = 500
     /// The sizes of a takeover's log pieces, each written to rows at once, and of its log pages.
     static let replayPieceRowCount = 100_000

@@ -30,7 +30,6 @@ struct Period: Hashable, Sendable {
 
     init(_ kind: Kind, number: Int64, begin: Int64) { (self.kind, self.number, self.begin) = (kind, number, begin) }
 
-    /// Parses a column family's name; `nil` for other families.
     init?(name: String) {
         let words = name.split(separator: "-", maxSplits: 2, omittingEmptySubsequences: false)
         guard words.count == 3, let kind = Kind(rawValue: String(words[0])), let number = Int64(words[1]),

@@ -9,7 +9,6 @@ struct QuietPeriod {
     private var readCount = 0
     private var hasCache = false
 
-    /// Notes that rows were moved, which leaves memory to release.
     mutating func isDisturbed(at now: UInt64) { disturbedAt = now }
 
     /// Releases memory after a quiet period.

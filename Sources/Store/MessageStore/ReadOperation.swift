@@ -3,14 +3,12 @@
 
 internal import Delivery
 
-/// A row read from disk.
 struct ColdRow {
     var key: StoreKey
     var wakeAt: Int64
     var value: UnsafeRawBufferPointer
 }
 
-/// The scan of one bucket for alarms, with its results.
 struct AlarmScan {
     /// The bucket's index among the shard's buckets.
     var place: Int
@@ -65,7 +63,6 @@ final class ReadOperation: @unchecked Sendable {
         /// Unreadable alarms of `late`, each with the pause in milliseconds before the next read.
         var lateAside: [(alarm: Alarm, pause: Int64)] = []
         var count = 0
-        /// The index of the scan that is being read.
         var underWay: Int?
 
         var hasRoom: Bool { rows.count < request.limit && count < Limits.alarmsPerRead }

@@ -2,7 +2,6 @@ internal import Delivery
 internal import Platform
 internal import Wire
 
-/// The queue and threads that read the ordered store for the loops.
 final class Readers: Sendable {
     private struct Queue: ~Copyable {
         var operations: [ReadOperation] = []
@@ -21,7 +20,6 @@ final class Readers: Sendable {
 
     func close() { queue.broadcast { $0.isOpen = false } }
 
-    /// Runs the loop of a reader thread.
     func run() {
         while true {
             let operation: ReadOperation? = queue.wait(while: { $0.isOpen && $0.head == $0.operations.count }) {
@@ -93,7 +91,6 @@ final class Readers: Sendable {
         return nil
     }
 
-    /// Returns the matching traces of all periods.
     private func traces(
         of bucket: Bucket, _ limit: Int, _ matches: (StoreKey, UnsafeRawBufferPointer) -> Bool,
         _ operation: ReadOperation
@@ -163,7 +160,6 @@ final class Readers: Sendable {
         part.isComplete = isComplete
     }
 
-    /// Visits every cold row of a table in `buckets`; used at the start.
     func loadAll(
         table: StoreKey.Table, buckets: [UInt16], _ body: (StoredRow) -> Void
     ) throws(StoreError) {
@@ -179,7 +175,6 @@ final class Readers: Sendable {
     }
 }
 
-/// The alarms and rows of the database.
 private final class DatabaseAlarms: AlarmSource {
     private let readers: Readers
 

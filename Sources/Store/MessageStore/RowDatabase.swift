@@ -37,10 +37,8 @@ final class RowDatabase: @unchecked Sendable {
     private var alarmsFamily: ColumnFamily?
     private var startFamily: ColumnFamily?
     private let ephemeral: Lock<[EphemeralFamily]>
-    /// The highest period number used so far.
     private let lastPeriod = Atomic<Int64>(0)
     private var isOpen = true
-    /// The number of lookups and iterators so far.
     private let reads = Atomic<Int>(0)
 
     var readCount: Int { reads.load(ordering: .relaxed) }
@@ -217,10 +215,8 @@ final class RowDatabase: @unchecked Sendable {
         return rocksdb_create_iterator_cf(database, options, family.handle)
     }
 
-    /// The memory of cached blocks, indexes and filters.
     var cachedByteCount: Int { settings.cachedByteCount }
 
-    /// Frees the cache, except the parts pinned by open tables.
     func emptyCache() { settings.emptyCache() }
 
     func isEmpty(_ family: ColumnFamily) throws(StoreError) -> Bool {
@@ -347,7 +343,6 @@ final class RowDatabase: @unchecked Sendable {
         }
     }
 
-    /// Compacts a family synchronously on the calling thread.
     func compact(_ family: ColumnFamily) {
         rocksdb_compact_range_cf(database, family.handle, nil, 0, nil, 0)
     }
@@ -473,7 +468,6 @@ struct SortedFileWriter: ~Copyable {
         entryCount += 1
     }
 
-    /// Finishes and syncs the file.
     func finish() throws(StoreError) {
         try call("rocksdb finish file", "write", path) { error in rocksdb_sstfilewriter_finish(raw, &error) }
     }

@@ -22,7 +22,6 @@ struct SpilledRow: @unchecked Sendable {
 
 /// Rows by column family, each in the order in which they were written.
 struct RowGroups {
-    /// Rows of messages, devices and related tables.
     private(set) var rows: [SpilledRow] = []
     /// Rows of the tables that a start reads completely.
     private(set) var start: [SpilledRow] = []
@@ -31,7 +30,6 @@ struct RowGroups {
 
     var count: Int { rows.count + start.count + requests.count + traces.count }
 
-    /// Creates an empty value with the capacity of `other`.
     init(asManyAs other: RowGroups = RowGroups(of: [])) {
         rows.reserveCapacity(other.rows.count)
         requests.reserveCapacity(other.requests.count)
@@ -124,7 +122,6 @@ struct SortedRows {
     var isEmpty: Bool { places.isEmpty }
     var indices: Range<Int> { places.indices }
     subscript(position: Int) -> SpilledRow { rows[places[position].index] }
-    /// Returns whether the row is the newest of its key.
     func isLast(_ position: Int) -> Bool {
         position + 1 == places.count || self[position + 1].key != self[position].key
     }

@@ -67,7 +67,6 @@ final class Spiller: @unchecked Sendable {
     var spilledRowCount: Int { spilledRows.load(ordering: .relaxed) }
     var spilledDeletionCount: Int { spilledDeletions.load(ordering: .relaxed) }
     var failures: (last: String?, count: Int) { state.withLock { ($0.lastFailure, $0.failureCount) } }
-    /// The oldest period of request ids.
     var oldestPeriod: Int64 { oldestPeriodNumber.load(ordering: .relaxed) }
     var earlyDrops: EarlyDrops { droppedEarly.withLock { $0 } }
     var hasOnlyKnownPeriods: Bool {
@@ -287,7 +286,6 @@ final class Spiller: @unchecked Sendable {
         }
     }
 
-    /// Begins a new period for each kind whose current period takes no more rows.
     private func closeFullPeriods() throws(StoreError) {
         guard let now = configuration.now() else { return }
         for kind in [Period.Kind.requests, .traces] {

@@ -14,7 +14,6 @@ internal import Cryptography
 internal import Journal
 internal import Platform
 
-/// The content of a backup's manifest.
 package struct StoreBackup: Sendable {
     package struct Entry: Sendable, Equatable {
         /// The path relative to the backup's folder.
@@ -35,7 +34,6 @@ package struct StoreBackup: Sendable {
     static func manifest(of folder: String) -> String { folder + "/manifest" }
     static func mark(of folder: String) -> String { folder + "/unfinished" }
 
-    /// Returns whether the folder is a complete or unfinished backup.
     package static func isBackup(_ folder: String) -> Bool {
         FileSystem.exists(manifest(of: folder)) || FileSystem.exists(mark(of: folder))
     }
@@ -229,7 +227,6 @@ package struct StoreBackup: Sendable {
         }
     }
 
-    /// Accepts the files directly in the store's folder, except those of a running process or a copy.
     private static func isKept(_ name: String, in folder: String) -> Bool {
         name != "lock" && name != "copying" && !name.hasSuffix(".new") && !FileSystem.isDirectory(folder + "/" + name)
     }

@@ -18,7 +18,6 @@ package protocol StoreService: AnyObject, Sendable {
     var acceptsWrites: Bool { get }
     /// Whether any part of the store works; false if traffic should go to another process.
     var isServing: Bool { get }
-    /// A snapshot of the metrics.
     var statistics: StoreStatistics { get }
 
     /// Requests that all young rows move to the ordered rows soon, in the background.
@@ -94,7 +93,6 @@ extension LoopStore {
 protocol DurableLog: AnyObject, Sendable {
     /// The epoch of this owner (`StoreEngine.epoch`), recorded with every batch.
     var epoch: UInt64 { get }
-    /// The maximum size of one batch, its headers included.
     var batchByteCount: Int { get }
     /// The number of bytes submitted or announced and not yet durable.
     var uncommittedByteCount: Int { get }
@@ -132,7 +130,6 @@ protocol OrderedRows: AnyObject, Sendable {
 
     /// Whether every stored request id was written since the start, so that the overlay's filter knows all of them.
     var hasOnlyKnownRequests: Bool { get }
-    /// The oldest retained period of request ids.
     var oldestRequestPeriod: Int64 { get }
 }
 
@@ -142,7 +139,6 @@ protocol OverlayOwner: AnyObject, Sendable {
     func isShortOfRoom(beside untoldByteCount: Int) -> Bool
     func hasRoomForLists(beside untoldByteCount: Int) -> Bool
     var isStuck: Bool { get }
-    /// The number of rows that a loop collects or drops in one turn.
     var sliceRowCount: Int { get }
 
     /// Takes the requested rows, oldest first.

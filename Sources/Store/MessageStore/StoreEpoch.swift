@@ -8,7 +8,6 @@ enum StoreEpoch {
     /// The upper bound of valid numbers; a higher number was not written by a store.
     private static let largest: UInt64 = 1 << 62
 
-    /// Returns whether the folder has ever had an owner.
     static func exists(in folder: String) -> Bool { FileSystem.exists(path(folder)) }
 
     private static func path(_ folder: String) -> String { folder + "/epoch" }

@@ -18,10 +18,8 @@ package enum StoreError: Error, Equatable, CustomStringConvertible {
     /// Files of the ordered store are missing or changed.
     case damagedDatabase(folder: String, what: String)
     case diskFull(what: String)
-    /// The folder or a file in it is not writable.
     case notWritable(what: String)
     case system(what: String)
-    /// RocksDB returned an error.
     case database(operation: String, what: String)
     /// A partition of the store on Redis has or had an owner with this epoch.
     case epochTaken(part: Int, epoch: UInt64)
@@ -35,7 +33,6 @@ package enum StoreError: Error, Equatable, CustomStringConvertible {
     case unfinishedCopy(folder: String)
     /// A server does not answer, or returns an error.
     case redis(what: String)
-    /// The folder is a backup rather than a store.
     case isBackup(folder: String)
     /// A backup cannot be made, read or restored; the text states the reason and the remedy.
     case backup(what: String)

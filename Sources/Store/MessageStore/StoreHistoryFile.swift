@@ -85,7 +85,6 @@ enum StoreHistoryFile {
         try? write(history, to: folder, boot: "-")
     }
 
-    /// Begins a new history in a folder that becomes a store by copying.
     static func renew(_ folder: String, wall: Int64) throws(SystemError) {
         let earlier = try read(folder).flatMap { content($0.text) }
         try write(successor(of: earlier?.history, wall), to: folder, boot: "-")

@@ -22,12 +22,10 @@ package final class StoreInspection {
         }
     }
 
-    /// A row after the journal's changes.
     package struct Row {
         package var key: StoreKey
         package var wakeAt: Int64
         package var value: [UInt8]
-        /// Whether the row's alarm is missing from the alarm index.
         package var lacksAlarm = false
     }
 
@@ -49,7 +47,6 @@ package final class StoreInspection {
     package let folder: String
     package private(set) var format = 0
     package private(set) var log = Log()
-    /// The damage found while opening.
     package private(set) var damages: [Damage] = []
     /// Entries of the alarm index that no row needs; a running gateway removes them over time.
     package private(set) var staleAlarmCount = 0

@@ -2,7 +2,6 @@ internal import Journal
 
 /// Metrics of the store: times in microseconds, counters since the start.
 package struct StoreStatistics: Sendable, Equatable {
-    /// The retention of request ids or of traces.
     package struct Retention: Sendable, Equatable {
         /// The size of the files, and the budget beyond which the oldest rows are dropped early.
         package var byteCount = 0
@@ -20,7 +19,6 @@ package struct StoreStatistics: Sendable, Equatable {
     package var refusalReason: String?
     package var batchCount = 0
     package var groupCount = 0
-    /// The number of batches in the largest group.
     package var largestGroup = 0
     package var journalWrittenByteCount = 0
     package var longestCommit: UInt64 = 0
@@ -33,7 +31,6 @@ package struct StoreStatistics: Sendable, Equatable {
     package var journalByteCount = 0
     package var spilledRowCount = 0
     package var spilledDeletionCount = 0
-    /// The size of RocksDB's files.
     package var rowFileByteCount = 0
     package var ephemeralFileByteCount = 0
     /// The memory use and memory limit of all Redis primaries together; the limit is 0 if a primary has none.

@@ -35,7 +35,6 @@ struct YoungSlot {
     var mayBeCold: Bool
     /// Whether the row was lent to the spiller and is therefore not in an age list.
     var isCollected: Bool
-    /// Whether `findOrInsert` just created the slot.
     var isNew: Bool
 
     /// Whether rows of the table are rewritten often: devices and counters.

@@ -38,7 +38,6 @@ struct YoungLog: ~Copyable {
 
     private struct Page {
         var rows: UnsafeMutablePointer<LoggedRow>
-        /// The number of rows in the page that were not removed.
         var liveCount: Int
     }
 

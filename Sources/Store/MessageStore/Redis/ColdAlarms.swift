@@ -12,7 +12,6 @@ final class RedisAlarms: AlarmSource {
     /// The keys of the current page; all their rows are read with the first requested one.
     private var page: [StoreKey] = []
     private let isMine: (Bucket) -> Bool
-    /// Whether a server did not answer in time.
     private(set) var isCutOff = false
 
     /// Creates a source.

@@ -38,7 +38,6 @@ final class CommitLanes: @unchecked Sendable {
 
     private func column(of log: RedisLog) -> ServerLanes<CommitLane> { columns[log.part % columns.count] }
 
-    /// Runs one turn of each lane on the calling thread.
     func step() -> Bool {
         var hasWorked = false
         for column in columns { for lane in column.all where lane.step() { hasWorked = true } }
@@ -58,17 +57,14 @@ final class CommitLane: ServerLane, @unchecked Sendable {
         /// Logs whose batches may wait for others.
         var late: [RedisLog] = []
         var isOpen = true
-        /// Whether the thread is sleeping and must be woken.
         var isAsleep = false
 
-        /// Returns whether the thread must be woken for new work.
         mutating func wakes() -> Bool {
             defer { isAsleep = false }
             return isAsleep
         }
     }
 
-    /// A call in flight.
     private struct Call {
         struct Part {
             let log: RedisLog
@@ -79,7 +75,6 @@ final class CommitLane: ServerLane, @unchecked Sendable {
         var byteCount = 0
         var wanted = 0
 
-        /// Returns the commands of the steps, followed by the wait for replicas.
         func commands(_ wait: RedisCommand) -> [RedisCommand] {
             var commands: [RedisCommand] = []
             for part in parts { commands.append(contentsOf: part.step.commands) }
@@ -191,7 +186,6 @@ final class CommitLane: ServerLane, @unchecked Sendable {
         }
     }
 
-    /// Runs one turn without a thread; returns whether there was work.
     func step() -> Bool {
         guard turn() else { return false }
         let isBusy = !calls.isEmpty
@@ -199,7 +193,6 @@ final class CommitLane: ServerLane, @unchecked Sendable {
         return isBusy
     }
 
-    /// Takes the queued logs; returns false after the lane is closed.
     private func take() -> Bool {
         let now = context.now
         let isStepped = context.configuration.isStepped
@@ -251,7 +244,6 @@ final class CommitLane: ServerLane, @unchecked Sendable {
         client.close()
     }
 
-    /// Ends a lane without a thread.
     func finish() { end() }
 
     // MARK: Sending
@@ -478,7 +470,6 @@ final class CommitLane: ServerLane, @unchecked Sendable {
         goOn(call)
     }
 
-    /// Queues the logs of a finished call again.
     private func goOn(_ call: Call) {
         for part in call.parts {
             let log = part.log

@@ -9,7 +9,6 @@ struct GroupFlights {
     enum State: Equatable {
         /// The group is not in the stream, or was not at the last check.
         case unsent
-        /// A call with the group is in flight.
         case sent
         /// The group is in the stream; its own call did not reach enough replicas.
         case stored
@@ -33,7 +32,6 @@ struct GroupFlights {
         let began: UInt64
     }
 
-    /// The form of an append.
     enum Form: Equatable {
         /// Every earlier entry is reported durable.
         case first
@@ -55,7 +53,6 @@ struct GroupFlights {
         let commands: [RedisCommand]
     }
 
-    /// The result of a step.
     enum Outcome: Equatable {
         /// The group is in the stream of this server.
         case stored
@@ -76,7 +73,6 @@ struct GroupFlights {
     private let epoch: UInt64
     private(set) var groups: [Group] = []
     private(set) var nextNumber: UInt64
-    /// The number of steps in flight.
     private(set) var stepCount = 0
     /// Whether an error occurred; nothing more is sent until all steps in flight have ended.
     private(set) var isHalted = false
@@ -96,7 +92,6 @@ struct GroupFlights {
 
     // MARK: Sending
 
-    /// Whether another group may be added.
     var hasRoom: Bool {
         guard let last = groups.last else { return !isHalted }
         return !isHalted && last.state != .unsent && groups.count < Limits.groupsOfLog
@@ -150,7 +145,6 @@ struct GroupFlights {
     /// Whether all groups are in the stream and no call in flight will confirm their replicas.
     private var needsCover: Bool { stepCount == 0 && !groups.isEmpty && groups.allSatisfy { $0.state == .stored } }
 
-    /// Returns the next step to send.
     mutating func next() -> Step? {
         guard !isHalted else { return nil }
         if let place = groups.firstIndex(where: { $0.state == .unsent }) {
@@ -176,7 +170,6 @@ struct GroupFlights {
         return look
     }
 
-    /// A read of all groups' entries.
     var lookAtAll: RedisCommand { look(groups.first?.number ?? nextNumber, groups.last?.number ?? nextNumber) }
 
     private mutating func reform(_ place: Int, _ form: Form) {

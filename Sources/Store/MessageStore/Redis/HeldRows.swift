@@ -27,17 +27,14 @@ struct HeldRows {
         collections.append(Collection(number: number, groups: groups))
     }
 
-    /// The groups with held rows.
     var groups: [Int] {
         collections.reduce(into: Set<Int>()) { $0.formUnion($1.groups.keys) }.sorted()
     }
 
-    /// Returns the held rows of groups, by collection, oldest first.
     func rows(of groups: [Int]) -> [[SpilledRow]] {
         collections.map { collection in groups.flatMap { collection.groups[$0] ?? [] } }.filter { !$0.isEmpty }
     }
 
-    /// Removes the rows of groups after they were written.
     mutating func remove(_ groups: [Int]) {
         for place in collections.indices { for group in groups { collections[place].groups[group] = nil } }
     }

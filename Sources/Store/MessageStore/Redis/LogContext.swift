@@ -17,17 +17,14 @@ final class LogContext: @unchecked Sendable {
     let statistics = Lock(JournalStatistics())
     /// Round trips of cold reads; a batch is one request.
     let reads = Lock(JournalStatistics())
-    /// The number of commits that failed and were retried.
     let failedCommits = Atomic<Int>(0)
     let spilledRows = Atomic<Int>(0)
     let spilledDeletions = Atomic<Int>(0)
     /// The description of a server whose memory is full; empty if none is.
     let filledMemory = Lock("")
-    /// Whether `filledMemory` names a server, for the publish path.
     let isMemoryFilled = Atomic<Bool>(false)
     /// The servers' settings under which accepted messages may be lost; empty if there are none.
     let wrongSettings = Lock("")
-    /// Whether `wrongSettings` is not empty, for the publish path.
     let hasWrongSettings = Atomic<Bool>(false)
     /// The memory use and limit of all primaries together; the limit is 0 if a primary has none.
     let memory = Lock<(usedByteCount: Int, byteLimit: Int)>((0, 0))
@@ -55,7 +52,6 @@ final class LogContext: @unchecked Sendable {
 
     // MARK: Room
 
-    /// Returns the maximum bytes of request ids or traces, over all partitions.
     func retentionLimit(_ kind: Period.Kind) -> Int {
         let limit = kind == .traces ? configuration.traceByteLimit : configuration.requestByteLimit
         let memory = memory.withLock { $0.byteLimit }

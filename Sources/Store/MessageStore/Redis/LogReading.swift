@@ -1,6 +1,5 @@
 internal import Redis
 
-/// Reads of a log stream's last id and of suspicious entries.
 enum LogReading {
     /// Returns the last id that a stream assigned, even to a trimmed entry; `nil` without a stream.
     static func lastID(of key: [UInt8], slot: Int, by client: RedisClient) throws(RedisError) -> LogID? {

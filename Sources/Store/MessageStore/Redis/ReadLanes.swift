@@ -47,7 +47,6 @@ final class RedisReaders: @unchecked Sendable {
         pass(LaneWork(operation: operation, part: part))
     }
 
-    /// The deadline of a read that begins now.
     fileprivate var deadline: UInt64 { context.now + UInt64(context.configuration.readMilliseconds) }
 
     /// Passes an operation to the lane of the next server, or back to its loop.
@@ -99,14 +98,12 @@ final class RedisReaders: @unchecked Sendable {
 
     // MARK: Alarms that cannot be read now
 
-    /// Postpones the alarms of silent servers.
     private func setAside(_ work: LaneWork) {
         setAsideAlarms(work.operation) { bucket in
             self.server(of: bucket, work.part).map(context.cluster.isSilent) ?? false
         }
     }
 
-    /// Postpones the alarms of some buckets.
     fileprivate func setAsideAlarms(_ operation: ReadOperation, of isMeant: (Bucket) -> Bool) {
         guard var alarms = operation.alarms else { return }
         operation.alarms = nil
@@ -135,7 +132,6 @@ final class RedisReaders: @unchecked Sendable {
     func close() { lanes.close() }
 }
 
-/// The queue of reads for one server, and its threads' work.
 private final class ReadLane: ServerLane, @unchecked Sendable {
     // Sound because `queue` is a monitor and all other properties are constants; `stepper` is used only without threads.
 
@@ -235,7 +231,6 @@ private final class ReadLane: ServerLane, @unchecked Sendable {
             } catch {
                 return giveUp(live, former, error)
             }
-            // The server answered, so its next round gets a new deadline.
             deadline = readers.deadline
             for work in live { work.operation.deadline = deadline }
             round = next

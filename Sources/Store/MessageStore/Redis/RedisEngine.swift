@@ -10,12 +10,10 @@ internal import Platform
 package import Redis
 internal import Synchronization
 
-/// This process's access to the store on Redis.
 package final class RedisEngine: StoreService, @unchecked Sendable {
     // Sound because `parts` is a lock, `threads` is used by the opener only (`init` and `close` are called by one thread), and
     // all other properties are immutable or synchronize themselves.
 
-    /// The settings of the engine; the defaults suit a server.
     package struct Configuration: Sendable {
         /// The cluster's name, the prefix of all keys.
         package var name = "longwire"
@@ -33,7 +31,6 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
         package var youngMilliseconds = Limits.youngMilliseconds
         /// The share of a server's `maxmemory` beyond which publishes are refused.
         package var memoryShare = Limits.redisMemoryShare
-        /// The number of reader threads per server.
         package var readerCount = Limits.readerCount
         package var workerCount = 2
         /// The maximum size of a log entry, unless a single batch is larger.
@@ -76,7 +73,6 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
         package init() {}
     }
 
-    /// The reason why this process no longer owns a partition.
     package enum Loss: Sendable, Equatable, CustomStringConvertible {
         /// A successor with a higher epoch has fenced the log.
         case fenced(part: Int, epoch: UInt64, successor: UInt64)
@@ -93,7 +89,6 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
         }
     }
 
-    /// An event of the store on Redis for the operator.
     package enum Event: Sendable, Equatable, CustomStringConvertible {
         /// Commits fail at the moment and are retried.
         case commitFailed(reason: String)
@@ -301,7 +296,6 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
         if configuration.isStepped { spiller.finish() }
     }
 
-    /// The work of one kind of engine thread.
     package enum Step: Sendable, CaseIterable { case commit, read, moveRows, watch }
 
     /// Does one turn of a kind of thread on the calling thread, for an engine without threads.
@@ -324,7 +318,6 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
         }
     }
 
-    /// A snapshot of the metrics; may be read from any thread.
     package var statistics: StoreStatistics {
         let log = context.statistics.withLock { $0 }
         var result = StoreStatistics()
@@ -352,7 +345,6 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
         return result
     }
 
-    /// The reason for refused publishes, with the unresponsive servers.
     private var refusalReason: String? {
         var reasons = [context.wrongSettings.withLock { $0 }, context.filledMemory.withLock { $0 }]
         var stuck: [String: [Int]] = [:]
@@ -368,7 +360,6 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
         return told.isEmpty ? nil : told.joined(separator: "; ")
     }
 
-    /// Returns the retention of the open partitions.
     private func retention(_ kind: Period.Kind, _ cutCount: Int, _ cutAge: Int64) -> StoreStatistics.Retention {
         var retention = StoreStatistics.Retention()
         var oldest: Int64?
@@ -435,7 +426,6 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
         _ = try? client.exchange([RedisCommand("PING")], at: server, timeoutMilliseconds: Redis.Limits.mapMilliseconds)
     }
 
-    /// Reads the memory use of each server.
     private static func look(_ context: LogContext, _ client: RedisClient) {
         do throws(RedisError) { try client.askForMap() } catch { return }
         var filled: (server: String, used: Int, limit: Int)?

@@ -17,7 +17,6 @@ internal import Delivery
 internal import Redis
 internal import Wire
 
-/// The id of an entry in a partition's log.
 struct LogID: Comparable, Sendable, CustomStringConvertible {
     var epoch: UInt64
     var number: UInt64

@@ -68,7 +68,6 @@ final class RedisLog: DurableLog, @unchecked Sendable {
         var isEncoding = false
         var completion: (@Sendable (UInt64) -> Void)?
 
-        /// Whether the queued batches must not wait any longer.
         var isPressing: Bool { isAwaited || byteCount >= Journal.Limits.unawaitedByteCount }
 
         /// Takes the first batches that fit into one entry, at least one.
@@ -195,7 +194,6 @@ final class RedisLog: DurableLog, @unchecked Sendable {
 
     // MARK: For other threads
 
-    /// Whether a commit has taken too long.
     var isStuck: Bool {
         let began = commitBegan.load(ordering: .relaxed)
         return began != 0 && engine.now > began + Limits.stuckMilliseconds
@@ -219,7 +217,6 @@ final class RedisLog: DurableLog, @unchecked Sendable {
         engine.logBytes.subtract(byteCount, ordering: .relaxed)
     }
 
-    /// Whether nothing is queued or in flight.
     var isIdle: Bool { queue.withLock { !$0.isScheduled && $0.pieces.isEmpty } }
 
     /// Waits until all submitted batches are durable, at most `milliseconds`; returns whether they are.
@@ -337,7 +334,6 @@ final class RedisLog: DurableLog, @unchecked Sendable {
         asideByteCount = 0
     }
 
-    /// Applies the replies to a step.
     func take(_ step: GroupFlights.Step, _ replies: ArraySlice<RedisReply>) -> GroupFlights.Outcome {
         let outcome = flights.take(step, replies)
         // The stream's entries are lost, through no fault of this gateway.
@@ -491,7 +487,6 @@ final class RedisLog: DurableLog, @unchecked Sendable {
     }
 
     var isOver: Bool { queue.withLock { $0.isOver } }
-    /// Whether the queued batches must not wait any longer.
     var isPressing: Bool {
         queue.withLock { $0.isPressing }
     }

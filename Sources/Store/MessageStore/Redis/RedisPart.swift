@@ -12,14 +12,11 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
     // belong to the worker that serves the partition (`State.isBusy`), and all other properties are constants.
 
     struct State: ~Copyable {
-        /// Whether a worker is serving the partition.
         var isBusy = false
         var isQueued = false
         /// The collection requested from the overlay and not returned yet.
         var asked: (number: UInt64, ticket: Ticket)?
-        /// The returned collection, to be written.
         var collected: (rows: [SpilledRow], number: UInt64)?
-        /// The last log entry whose rows were requested.
         var lastAsked: UInt64 = 0
         var stale: [StaleAlarm] = []
         /// Whether rows wait for a server (`held`) or the log has entries to trim; and the time of the next attempt.
@@ -30,7 +27,6 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
         /// Whether the overlay was closed and took its memory along.
         var isRetired = false
         var isClosing = false
-        /// The time of the next attempt after a failure.
         var retryAt: UInt64 = 0
         var nextHousekeeping: UInt64 = 0
     }
@@ -79,7 +75,6 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
     private let hasEphemeral: Bool
     private let hasRows: Bool
 
-    /// Returns whether a table may have cold rows.
     func mayHaveRows(_ table: StoreKey.Table) -> Bool { table.isEphemeral ? hasEphemeral : hasRows }
 
     func keys(of bucket: Bucket) -> GroupKeys? { groupKeys[RedisGroups.group(of: bucket)] }
@@ -156,7 +151,6 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
 
     // MARK: Spilling
 
-    /// Returns whether a worker has something to do for the partition now.
     func hasWork(_ now: UInt64) -> Bool {
         let spans = log.spans
         return state.withLock { state in
@@ -313,7 +307,6 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
         }
     }
 
-    /// Trims log entries whose rows every group has.
     private func trim(by client: RedisClient) throws(StoreError) {
         if let number = held.takeFinished() { trimDue = number }
         guard let number = trimDue, !server(ofSlot: log.slot).isSilent else { return }
@@ -348,7 +341,6 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
         retained.withLock { $0 = byteCounts }
     }
 
-    /// The bytes of request ids and traces by period; may be read from any thread.
     var retainedByteCounts: [RedisPeriod: Int] { retained.withLock { $0 } }
 
     private func endPeriods(by client: RedisClient) throws(StoreError) {
@@ -361,7 +353,6 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
             for period in batches.periods(of: group) where period.end <= now || early.contains(period) {
                 // Limit the number per turn, so that other work is not delayed.
                 guard count < Limits.periodsPerTurn else { return noteRetention() }
-                // Skip a silent server.
                 guard !server(of: group).isSilent else { break }
                 known.withLock { _ = $0[group]?.remove(period) }
                 do throws(StoreError) { try batches.end(period, of: group, by: client) } catch { try passing(error) }
@@ -394,7 +385,6 @@ final class RedisPart: OverlayOwner, OrderedRows, @unchecked Sendable {
         return early
     }
 
-    /// Removes stale alarms, server by server.
     private func clean(_ stale: [StaleAlarm], by client: RedisClient) throws(StoreError) {
         let byServer = Dictionary(grouping: stale) { server(of: RedisGroups.group(of: $0.alarm.key.bucket)).address }
         for (address, entries) in byServer.sorted(by: { $0.value[0].alarm < $1.value[0].alarm }) {

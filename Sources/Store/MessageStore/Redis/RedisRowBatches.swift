@@ -15,7 +15,6 @@ struct GroupWriter {
     var marked: Set<RedisPeriod> = []
 }
 
-/// The content of a batch, by command and key.
 private struct BatchBuilder {
     /// The commands in the order of execution: removals before additions.
     private enum Section: Int, CaseIterable {
@@ -31,7 +30,6 @@ private struct BatchBuilder {
         }
     }
 
-    /// The added bytes of request ids and of traces.
     private var ephemeralByteCounts = (requests: 0, traces: 0)
     private var sections: [[[UInt8]]] = Array(repeating: [], count: Section.allCases.count)
     private(set) var byteCount = 0
@@ -53,7 +51,6 @@ private struct BatchBuilder {
         if row.key.table.isEphemeral {
             let isTrace = Period.Kind(of: row.key.table) == .traces
             add(isTrace ? .traces : .requests, key, stored)
-            // A server's overhead for a field of a large hash, in addition to its bytes.
             let byteCount = key.count + stored.count + Limits.redisFieldByteCount
             if isTrace { ephemeralByteCounts.traces += byteCount } else { ephemeralByteCounts.requests += byteCount }
             return
@@ -116,7 +113,6 @@ private struct BatchBuilder {
     }
 }
 
-/// The writer of one partition's rows.
 final class RedisRowBatches {
     // Used by one thread at a time: the one that opens the partition, then the worker that serves it.
 
@@ -143,7 +139,6 @@ final class RedisRowBatches {
         }
     }
 
-    /// Returns a row in its stored form.
     static func stored(_ row: SpilledRow, _ value: UnsafeRawBufferPointer, run: UInt64) -> [UInt8] {
         let isCounted = row.countedUpTo != 0
         let count = KeyCoding.rowPrefixByteCount + value.count + (isCounted ? CountStamp.byteCount : 0)
@@ -162,7 +157,6 @@ final class RedisRowBatches {
 
     var groups: [GroupKeys] { writers.values.map(\.keys).sorted { $0.group < $1.group } }
 
-    /// Records a period from a group's marks.
     func note(_ period: RedisPeriod, byteCount: Int, in group: Int) {
         // The bound keeps the sums from overflowing, whatever the marks contain.
         writers[group]?.periods[period] = min(max(0, byteCount), 1 << 48)
@@ -174,7 +168,6 @@ final class RedisRowBatches {
         writers[group]?.periods.keys.sorted { ($0.number, $0.kind.rawValue) < ($1.number, $1.kind.rawValue) } ?? []
     }
 
-    /// The bytes of the whole partition, by period.
     var ephemeralByteCounts: [RedisPeriod: Int] {
         writers.values.reduce(into: [:]) { sums, writer in sums.merge(writer.periods, uniquingKeysWith: +) }
     }
@@ -246,7 +239,6 @@ final class RedisRowBatches {
     /// Batches that are sent together, at most one per group: a retried batch must not run after a later one of its group.
     private struct Outgoing {
         var requests: [RedisRequest] = []
-        /// The group of each request, and the periods whose sums it reports.
         var batches: [(group: Int, periods: [RedisPeriod])] = []
         var byteCount = 0
     }
@@ -266,7 +258,6 @@ final class RedisRowBatches {
         writers[group] = writer
     }
 
-    /// Removes stale alarms.
     func drop(_ alarms: [Alarm], by client: RedisClient) throws(StoreError) {
         var builders: [Int: BatchBuilder] = [:]
         for alarm in alarms {

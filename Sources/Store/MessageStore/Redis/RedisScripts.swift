@@ -1,6 +1,5 @@
 internal import Redis
 
-/// The Lua scripts that run atomically on a server.
 enum RedisScripts {
     /// Sets a group's epoch to the owner's.
     ///

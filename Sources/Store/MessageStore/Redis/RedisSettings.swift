@@ -1,5 +1,3 @@
-// The server settings that a gateway requires.
-
 internal import Delivery
 package import Redis
 
@@ -35,7 +33,6 @@ package struct RedisProblem: Sendable, Equatable, CustomStringConvertible {
     }
 }
 
-/// The check of the servers' settings.
 package enum RedisSettings {
     /// A line of `deploy/redis/redis.conf` that the check compares with a server's value.
     private struct Line {

@@ -39,14 +39,12 @@ final class RedisSpiller: @unchecked Sendable {
         }
     }
 
-    /// Runs the loop of a worker thread.
     func run() {
         let client = RedisClient(context.cluster)
         while turn(client, atMostMilliseconds: context.configuration.tickMilliseconds) != nil {}
         client.close()
     }
 
-    /// Checks all partitions and serves each one with work, on the calling thread.
     func step() -> Bool {
         var hasWorked = false
         _ = turn(stepper, atMostMilliseconds: 0)
@@ -54,7 +52,6 @@ final class RedisSpiller: @unchecked Sendable {
         return hasWorked
     }
 
-    /// Ends a spiller without threads.
     func finish() { stepper.close() }
 
     private lazy var stepper = RedisClient(context.cluster)

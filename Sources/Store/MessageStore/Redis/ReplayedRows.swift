@@ -16,14 +16,11 @@ final class PartOpening {
     private let key: [UInt8]
     private let slot: Int
     let batches: RedisRowBatches
-    /// Whether entries are missing between two others of the log.
     private var isMissingEntries = false
 
-    /// The partition's content in Redis after the replay.
     struct Findings {
         var hasRows = false
         var hasAlarms = false
-        /// The rows of tables that a start reads completely, by table.
         var start: [StoreKey.Table: [(key: StoreKey, stored: [UInt8])]] = [:]
         var nextNumber: UInt64 = 1
         var replayedEntryCount = 0
@@ -284,7 +281,6 @@ final class PartOpening {
     ) throws(StoreError) {
         let stream = String(decoding: key, as: UTF8.self)
         let bytes = piece.memory.keep(body)
-        // Read all counter rows of the entry in one round trip.
         var counted: Set<StoreKey> = []
         _ = LogEntry.visit(bytes, id) { operation in
             if let key = operation.storeKey, key.table == .counters { counted.insert(key) }
@@ -380,7 +376,6 @@ final class PartOpening {
         }
     }
 
-    /// Returns every row of a table in the partition, in key order.
     func load(_ table: StoreKey.Table) throws(StoreError) -> [(key: StoreKey, stored: [UInt8])] {
         var found: [(key: StoreKey, stored: [UInt8])] = []
         for keys in batches.groups {
@@ -427,7 +422,6 @@ final class PartOpening {
         .redis(what: "\(what): \(reply.fault?.text ?? "an answer of another form")")
     }
 
-    /// The stored counter rows for a replay.
     fileprivate final class CountSource: StoredRows {
         private let opening: PartOpening
         private let keys: [Int: GroupKeys]
@@ -439,7 +433,6 @@ final class PartOpening {
             keys = Dictionary(uniqueKeysWithValues: opening.batches.groups.map { ($0.group, $0) })
         }
 
-        /// Reads rows that were not requested before.
         func prefetch(_ wanted: Set<StoreKey>) throws(StoreError) {
             let new = wanted.subtracting(known)
             guard !new.isEmpty else { return }

@@ -61,7 +61,6 @@ enum RowReading {
     }
 }
 
-/// The requests of one round trip, and their reply handlers.
 final class Round {
     var requests: [RedisRequest] = []
     var handlers: [(RedisReply, Round) -> Void] = []
@@ -73,7 +72,6 @@ final class Round {
     }
 }
 
-/// One part of a read operation.
 final class RowRead {
     private let operation: ReadOperation
     private let index: Int
@@ -86,7 +84,6 @@ final class RowRead {
     private var rowLimit = Int.max
     private var byteLimit = Int.max
     private var range: (keys: GroupKeys, through: [UInt8])?
-    /// The rows that a search for traces has found so far.
     private var highest = HighestRows(limit: 0)
     private var seen: Set<StoreKey> = []
 
@@ -254,7 +251,6 @@ final class RowRead {
         }
     }
 
-    /// Finds the matching traces in all periods of the group.
     private func traces(
         of bucket: Bucket, _ limit: Int, _ matches: @escaping @Sendable (StoreKey, UnsafeRawBufferPointer) -> Bool,
         _ round: Round

@@ -1,9 +1,7 @@
 internal import Platform
 internal import Redis
 
-/// The work of one server's threads.
 protocol ServerLane: AnyObject, Sendable {
-    /// Runs a thread's loop until `close`.
     func run()
     func close()
     /// Releases what `run` would release, for a lane without a thread.
@@ -18,7 +16,6 @@ final class ServerLanes<Lane: ServerLane>: @unchecked Sendable {
     private struct State: ~Copyable {
         /// The lanes by server; `nil` is the key of the common lane.
         var lanes: [RedisAddress?: Lane] = [:]
-        /// All lanes in the order of creation.
         var order: [Lane] = []
         var threads: [JoinableThread] = []
         var isOpen = true

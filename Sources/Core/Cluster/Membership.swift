@@ -1,10 +1,9 @@
 /// The membership logic of one gateway: it decides which partitions to claim, serve and hand over.
 ///
-/// Its inputs are the time, the register and reports of the caller; its outputs are actions.
-///
-/// Gateways agree only through the register. Each gateway reads the members, computes the same placement (`Placement`), and
-/// claims its own partitions by compare-and-set. The register can be wrong after a Redis failover lost its last change. In that
-/// case the partitions' logs decide: they accept only the owner with the highest epoch.
+/// Its inputs are the time, the register and reports of the caller; its outputs are actions. Gateways agree only through the
+/// register. Each gateway reads the members, computes the same placement (`Placement`), and claims its own partitions by
+/// compare-and-set. The register can be wrong after a Redis failover lost its last change. In that case the partitions' logs
+/// decide: they accept only the owner with the highest epoch.
 ///
 /// A partition of this gateway passes through `Ownership.Phase`: opening, open, closing. The rules:
 /// - A partition is opened only under an epoch that the register assigned to this node. An epoch that is reported as taken or

@@ -1,9 +1,8 @@
 /// The assignment of partitions to gateways.
 ///
-/// Every gateway that reads the same register computes the same result.
-///
-/// Each gateway keeps its partitions, up to its share. Partitions without an owner, and those above a share, are placed by
-/// rendezvous hashing on gateways with room. Without pins, shares differ by at most one, and no partition moves unless needed.
+/// Every gateway that reads the same register computes the same result. Each gateway keeps its partitions, up to its share.
+/// Partitions without an owner, and those above a share, are placed by rendezvous hashing on gateways with room. Without pins,
+/// shares differ by at most one, and no partition moves unless needed.
 package enum Placement {
     package struct Candidate: Hashable, Sendable {
         package var node: NodeID

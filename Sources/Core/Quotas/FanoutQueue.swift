@@ -3,10 +3,9 @@ package import Wire
 
 /// Lists waiting for one loop's shard.
 ///
-/// They are published in portions while the store has space, round-robin over the apps.
-///
-/// A whole list at once would encode megabytes before the store's bound is checked. If the bound were reached in the middle of a
-/// list, its remaining devices would be refused, although there is space shortly afterwards.
+/// They are published in portions while the store has space, round-robin over the apps. A whole list at once would encode
+/// megabytes before the store's bound is checked. If the bound were reached in the middle of a list, its remaining devices would
+/// be refused, although there is space shortly afterwards.
 package struct FanoutQueue {
     /// Some of a list's devices, to be published now.
     package struct Portion {

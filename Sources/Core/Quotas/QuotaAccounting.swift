@@ -295,9 +295,7 @@ package struct QuotaAccounting: Sendable {
 
     /// Counts a call that requests `publishes` messages, unless a quota is exhausted.
     ///
-    /// A refused call is not counted.
-    ///
-    /// `now` is in milliseconds of a monotonic clock.
+    /// A refused call is not counted. `now` is in milliseconds of a monotonic clock.
     package mutating func take(
         app: AppKey, publishes: Int, byteCount: Int, quotas: AppQuotas, now: Int64
     ) -> QuotaRefusal? {

@@ -88,9 +88,8 @@ package struct Recovery {
 
     /// Recycles the discarded segments.
     ///
-    /// Call this before any replayed segment is recycled.
-    ///
-    /// The newest segment is recycled first, so that a start that is interrupted in between detects the same loss again.
+    /// Call this before any replayed segment is recycled. The newest segment is recycled first, so that a start that is
+    /// interrupted in between detects the same loss again.
     package func discard() throws(JournalError) {
         for generation in discarded.reversed() { try folder.recycle(generation) }
     }

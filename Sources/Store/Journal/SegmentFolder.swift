@@ -96,10 +96,8 @@ package struct SegmentFolder: Sendable {
 
     /// Renames a segment to a spare.
     ///
-    /// Its records will not be replayed again.
-    ///
-    /// Segments are recycled oldest first, each rename synced before the next. Otherwise a delete could vanish before the row
-    /// that it deletes.
+    /// Its records will not be replayed again. Segments are recycled oldest first, each rename synced before the next. Otherwise
+    /// a delete could vanish before the row that it deletes.
     package func recycle(_ generation: UInt64) throws(JournalError) {
         do throws(SystemError) {
             try FileSystem.rename(segmentPath(generation), to: freePath(generation))

@@ -107,10 +107,8 @@ package final class SegmentLedger: Sendable {
 
     /// Syncs everything written so far.
     ///
-    /// Needed with durability `os`, where the committer does not sync.
-    ///
-    /// Recycling a segment drops rows that a later segment replaced or deleted. If that later segment were lost after the
-    /// recycling, an old row would be missing.
+    /// Needed with durability `os`, where the committer does not sync. Recycling a segment drops rows that a later segment
+    /// replaced or deleted. If that later segment were lost after the recycling, an old row would be missing.
     ///
     /// - Throws: `.system` when a file cannot be synced; its content may be lost.
     package func synchronize() throws(JournalError) {

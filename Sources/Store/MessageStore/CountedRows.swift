@@ -4,7 +4,7 @@
 // A segment is replayed as a whole, and a row on disk may already include changes of segments that still exist. The stored row
 // therefore names its last included batch by run number and shard ticket. A start skips every change up to that batch.
 //
-//     ticket u64 · counts · run u64          ticket 0: no run follows (a row that was copied)
+//     ticket u64 · counts · run u64          ticket 0: no run follows (a copied row)
 
 internal import Delivery
 internal import Journal

@@ -532,10 +532,8 @@ package final class EmbeddedShardStore: LoopStore {
 
     /// Closes the store on its loop.
     ///
-    /// No callbacks arrive afterwards.
-    ///
-    /// Batches that `turnEnded()` has not submitted are lost; submitted ones are written. The store spills no rows of this shard
-    /// afterwards, so only the journal has them.
+    /// No callbacks arrive afterwards. Batches that `turnEnded()` has not submitted are lost; submitted ones are written. The
+    /// store spills no rows of this shard afterwards, so only the journal has them.
     package func close() {
         isClosed = true
         log.announce(byteCount: -core.pointee.announcedByteCount)

@@ -1,13 +1,13 @@
 // The store of one process: a journal for recent writes, and RocksDB for older rows.
 //
-//     FOLDER/lock      held while a process works here; names it
+//     FOLDER/lock      locked by the process that uses the folder; contains its process id
 //     FOLDER/format    "longwire store N", N the format's version
-//     FOLDER/epoch     "longwire epoch N", N the number of the last process that worked here
-//     FOLDER/history   the store's history, which changes when the content may be older than before (StoreHistoryFile)
+//     FOLDER/epoch     "longwire epoch N", N the number of the last process that used the folder
+//     FOLDER/history   the store's history, renewed when the content may have been rolled back (StoreHistoryFile)
 //     FOLDER/journal/  segments
 //     FOLDER/rows/     RocksDB
-//     FOLDER/spill/    files on their way into RocksDB; emptied at each start
-//     FOLDER/copying   there while the folder is the target of a copy: what it has is not whole
+//     FOLDER/spill/    files to be ingested into RocksDB; emptied at each start
+//     FOLDER/copying   exists while the folder is the target of an unfinished copy
 //
 // Threads: one committer, one spiller and some readers, all created and joined here. Shards are created before the loops run.
 // Each is closed on its loop before the store is closed.
@@ -370,9 +370,7 @@ package final class EmbeddedStore: StoreEngine, OverlayOwner, @unchecked Sendabl
 
     /// Commits submitted batches, ends the threads and closes the files.
     ///
-    /// The journal remains for the next start.
-    ///
-    /// Every shard must be closed before. No loop may call the store afterwards.
+    /// The journal remains for the next start. Every shard must be closed before. No loop may call the store afterwards.
     package func close() {
         guard isOpen else { return }
         isOpen = false

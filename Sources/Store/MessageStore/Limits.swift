@@ -59,10 +59,8 @@ package enum Limits {
     static let alarmRetryMilliseconds: Int64 = 10_000
     /// The number of rows that a start sorts and writes at a time.
     ///
-    /// Three times as many are in memory, at 112 bytes each.
-    ///
-    /// An interrupted start must be repeated over the same pieces, because a row that one piece both puts and deletes is never
-    /// written. A change of this number therefore changes the store's format.
+    /// Three times as many are in memory, at 112 bytes each. An interrupted start must be repeated over the same pieces, because
+    /// a row that one piece both puts and deletes is never written. A change of this number therefore changes the store's format.
     static let replayedRowCount = 400_000
     /// The number of rows that a loop collects or drops for the spiller in one turn, about 0.1 ms of work; the number rises while
     /// the journal is nearly full (`EmbeddedStore.sliceRowCount`).
@@ -73,10 +71,8 @@ package enum Limits {
     static let periodMilliseconds: Int64 = 4 * 3_600_000
     /// The number of periods into which a kind's budget is divided.
     ///
-    /// A period may exceed its part by one spilled segment.
-    ///
-    /// This bounds the amount dropped at once when the budget is exceeded. A kind has at most this number of column families, in
-    /// addition to those that ended by time.
+    /// A period may exceed its part by one spilled segment. This bounds the amount dropped at once when the budget is exceeded. A
+    /// kind has at most this number of column families, in addition to those that ended by time.
     static let periodsInBudget = 16
     /// The number of spilled files that are merged into the first level at once.
     ///
@@ -91,9 +87,8 @@ package enum Limits {
     static let ephemeralRunCount: Int32 = 16
     /// The disk budget of request ids.
     ///
-    /// Beyond it the oldest period is dropped early.
-    ///
-    /// A single push with a request id takes about 220 bytes: enough for 28 hours at 770 pushes a second.
+    /// Beyond it the oldest period is dropped early. A single push with a request id takes about 220 bytes: enough for 28 hours
+    /// at 770 pushes a second.
     package static let requestByteCount = 16 << 30
     /// The disk budget of traces; a trace takes 190 to 350 bytes.
     package static let traceByteCount = 4 << 30

@@ -1,8 +1,7 @@
 /// A hash table of slot numbers with open addressing.
 ///
-/// The keys are stored in the slots.
-///
-/// The hash selects one of 64 parts, which grow and shrink independently. No single insertion has to move all entries.
+/// The keys are stored in the slots. The hash selects one of 64 parts, which grow and shrink independently. No single insertion
+/// has to move all entries.
 struct OpenTable: ~Copyable {
     private struct Part {
         var entries: UnsafeMutablePointer<UInt64>  // hash in the high half, slot + 1 in the low half; 0 is empty

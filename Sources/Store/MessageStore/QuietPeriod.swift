@@ -13,9 +13,8 @@ struct QuietPeriod {
 
     /// Releases memory after a quiet period.
     ///
-    /// The spiller's thread calls this about twice a second.
-    ///
-    /// `isWriting` is true while bytes are being committed. It postpones the release.
+    /// The spiller's thread calls this about twice a second. `isWriting` is true while bytes are being committed. It postpones
+    /// the release.
     mutating func look(at database: RowDatabase, now: UInt64, isWriting: Bool) {
         if isWriting, disturbedAt != nil { disturbedAt = now }
         if database.readCount != readCount {

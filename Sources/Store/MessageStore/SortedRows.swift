@@ -65,9 +65,8 @@ struct RowGroups {
 
 /// Rows in key order.
 ///
-/// Versions of one key stay in write order, the newest last.
-///
-/// The sort moves places of sixteen bytes rather than rows, which are six times as large.
+/// Versions of one key stay in write order, the newest last. The sort moves places of sixteen bytes rather than rows, which are
+/// six times as large.
 struct SortedRows {
     private struct Place {
         var prefix: UInt64

@@ -1,10 +1,10 @@
 // Layout of a backup folder: the files of a store's folder, some trimmed, and a list of them.
 //
-//     BACKUP/unfinished  there while it is being made, and after a process that was killed
-//     BACKUP/manifest    written last: the files with their sizes and digests, and a digest of the list itself
+//     BACKUP/unfinished  exists while the backup is being made, and after a killed process
+//     BACKUP/manifest    written last: the files with sizes and digests, and a digest of the manifest
 //     BACKUP/format epoch …   the small files of the store's folder
 //     BACKUP/rows/       RocksDB
-//     BACKUP/journal/    segments, each up to its last record: what follows is zeros, or left from an earlier use
+//     BACKUP/journal/    segments, each up to its last record
 //
 // A running store is backed up between two spills. The spiller makes a checkpoint of the database and hard links to the segments.
 // No segment is recycled in between, so both are consistent, as after a crash at that moment. The linked files are then copied

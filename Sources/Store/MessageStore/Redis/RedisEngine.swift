@@ -57,10 +57,8 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
         package var claimedEpoch: @Sendable (_ part: Int) -> UInt64? = { _ in nil }
         /// Requests a new history of the whole store, because durable data was lost.
         ///
-        /// Called from any thread.
-        ///
-        /// The callee calls `done` once, at any time: with true when the new history is stored durably, with false if that
-        /// failed.
+        /// Called from any thread. The callee calls `done` once, at any time: with true when the new history is stored durably,
+        /// with false if that failed.
         package var renewHistory: @Sendable (_ done: @escaping @Sendable (_ isRenewed: Bool) -> Void) -> Void = {
             $0(true)
         }
@@ -248,9 +246,7 @@ package final class RedisEngine: StoreService, @unchecked Sendable {
 
     /// Closes a partition whose store has been closed on its loop.
     ///
-    /// A later owner replays its log.
-    ///
-    /// Blocks for at most `flushMilliseconds` while Redis does not accept the submitted batches.
+    /// A later owner replays its log. Blocks for at most `flushMilliseconds` while Redis does not accept the submitted batches.
     ///
     /// - Parameter part: The number of an open partition.
     /// - Returns: Whether all submitted batches are durable.

@@ -1,14 +1,14 @@
 // The keys in Redis. NAME is the cluster's name.
 //
-//     {lw:NAME:p<part>}:log      stream: the log of a part; ids are `epoch-number`
-//         f   the entry with which an owner of that epoch began (number 0)
-//         b   a group of records, as the journal has them (`RecordHeader`)
-//         w   nothing: written so that a wait for replicas covers what another connection wrote
+//     {lw:NAME:p<part>}:log      stream: the log of a partition; ids are `epoch-number`
+//         f   the fence: the first entry of an owner's epoch (number 0)
+//         b   a group of records in the journal's format (`RecordHeader`)
+//         w   empty: written so that a wait for replicas covers writes of another connection
 //     {lw:NAME:g<group>}:m       hash: `epoch` of the owner; `done`, its last batch of rows; `p<letter><period>`, the
-//                                bytes that went to each period
-//     {lw:NAME:g<group>}:r       hash: key (27 bytes) → the row as the embedded engine stores it (`CountStamp`, `KeyCoding`)
-//     {lw:NAME:g<group>}:i       sorted set, all scores 0: the keys of the tables that are read in order
-//     {lw:NAME:g<group>}:a       sorted set, all scores 0: alarms (bucket, time, key), so that their order is the bytes'
+//                                bytes of each period
+//     {lw:NAME:g<group>}:r       hash: key (27 bytes) → row in the embedded engine's format (`CountStamp`, `KeyCoding`)
+//     {lw:NAME:g<group>}:i       sorted set, all scores 0: the keys of tables that are read in order
+//     {lw:NAME:g<group>}:a       sorted set, all scores 0: alarms (bucket, time, key), in byte order
 //     {lw:NAME:g<group>}:e<letter><period>   hash: request ids (`r`) or traces (`t`) of a period
 //
 // All keys of a group share a slot, so that a script can access them together.

@@ -174,10 +174,8 @@ final class RedisRowBatches {
 
     /// Writes rows, durable on every replica on return.
     ///
-    /// The last of several rows with one key is stored.
-    ///
-    /// After a failure the same rows must be written again before any others. A late batch of the failed attempt then writes the
-    /// same as the repetition, or arrives after it and changes nothing.
+    /// The last of several rows with one key is stored. After a failure the same rows must be written again before any others. A
+    /// late batch of the failed attempt then writes the same as the repetition, or arrives after it and changes nothing.
     ///
     /// - Parameters:
     ///   - parts: The rows in write order.

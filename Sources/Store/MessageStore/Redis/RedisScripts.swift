@@ -3,11 +3,10 @@ internal import Redis
 enum RedisScripts {
     /// Sets a group's epoch to the owner's.
     ///
-    /// Returns the resulting epoch, which is higher than the argument if the owner was refused.
-    ///
-    /// Batches and period drops of earlier owners that are still in flight are refused from then on. (Batches alone would not
-    /// need this: the replay writes their rows again and sets the epoch, and a repeated batch changes nothing.) The script always
-    /// writes, so that a wait for replicas covers it.
+    /// Returns the resulting epoch, which is higher than the argument if the owner was refused. Batches and period drops of
+    /// earlier owners that are still in flight are refused from then on. (Batches alone would not need this: the replay writes
+    /// their rows again and sets the epoch, and a repeated batch changes nothing.) The script always writes, so that a wait for
+    /// replicas covers it.
     static let raise = RedisScript(
         """
         local own = redis.call('HGET', KEYS[1], 'epoch')

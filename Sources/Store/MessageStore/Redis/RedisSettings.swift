@@ -5,13 +5,13 @@ package import Redis
 package struct RedisProblem: Sendable, Equatable, CustomStringConvertible {
     /// Whether the finding stops a gateway, and whether waiting helps.
     package enum Kind: Sendable, Equatable {
-        /// The store's promises do not hold with the setting; an operator has to change it.
+        /// The setting breaks the store's guarantees; an operator has to change it.
         case wrong
         /// The state of a restart, an election or a resynchronization, which ends by itself.
         case passing
-        /// The value cannot be read; a gateway starts only if the operator vouches for it.
+        /// The value cannot be read; a gateway starts only if the operator confirms it.
         case unread
-        /// A gateway works without the change.
+        /// The change is recommended, but a gateway works without it.
         case advice
     }
 
@@ -47,7 +47,7 @@ package enum RedisSettings {
         var reason = ""
     }
 
-    /// The lines of `deploy/redis/redis.conf` in its order, but for `cluster-enabled`: one primary goes without.
+    /// The lines of `deploy/redis/redis.conf` in its order, except `cluster-enabled`, which a single primary does not need.
     private static let lines = [
         Line(name: "appendonly", required: "yes", isDurability: true, information: ("persistence", "aof_enabled", "1")),
         Line(name: "appendfsync", required: "always", isDurability: true),
@@ -84,14 +84,14 @@ package enum RedisSettings {
     /// The names and required values of all compared settings, in the order of `deploy/redis/redis.conf`.
     package static var required: [(name: String, value: String)] { lines.map { ($0.name, $0.required) } }
 
-    /// Checks every primary of the map and its replicas.
+    /// Checks every primary of the slot map and its replicas.
     ///
     /// - Parameters:
-    ///   - cluster: its map is asked for first.
-    ///   - name: the cluster's name, for the keys that the user must be allowed.
-    ///   - minReplicas: the connected replicas that each primary must have.
-    /// - Returns: the findings; empty when all is right.
-    /// - Throws: when no server gives a map.
+    ///   - cluster: The cluster. Its slot map is requested first.
+    ///   - name: The cluster's name, for the keys that the Redis user must be allowed to access.
+    ///   - minReplicas: The number of connected replicas that each primary must have.
+    /// - Returns: The findings; empty if all settings are correct.
+    /// - Throws: When no server returns a slot map.
     package static func check(
         _ cluster: RedisCluster, name: String, minReplicas: Int
     ) throws(RedisError) -> [RedisProblem] {
@@ -109,9 +109,9 @@ package enum RedisSettings {
         return problems
     }
 
-    /// Checks whether a server's settings still keep what was accepted.
+    /// Checks the settings of a server that durability depends on.
     ///
-    /// - Returns: the settings that do not, `.wrong`, without those that cannot be read; `nil` when the server does not answer.
+    /// - Returns: The wrong settings, without unreadable ones; `nil` if the server does not answer.
     static func durabilityProblems(at server: RedisAddress, _ client: RedisClient) -> [RedisProblem]? {
         let lines = lines.filter(\.isDurability)
         guard let values = try? read(lines, at: server, client) else { return nil }
@@ -121,9 +121,9 @@ package enum RedisSettings {
     /// A server's value of a setting, and the way it was read.
     private enum Reading {
         case value(String)
-        /// From `INFO`, which reports no more than whether the value is the required one.
+        /// The value in `INFO` is not the required one; the actual setting is unknown.
         case differs
-        /// From `INFO` of a replica that synchronizes: it stops its append-only file for that time.
+        /// The value is from a replica that disables its append-only file while it synchronizes.
         case synchronizes
         case unread(String)
     }
@@ -230,8 +230,8 @@ package enum RedisSettings {
         for (line, value) in zip(lines, values) {
             if let problem = problem(line, value, server) { problems.append(problem) }
         }
-        // Without a bound the kernel ends the server when memory runs out, and its replicas, which hold the same, follow. A
-        // gateway starts all the same: the bound may be that of a container.
+        // Without a limit the kernel kills the server when memory runs out, and then its replicas, which hold the same data.
+        // This is only advice, because a container may set the limit.
         if replies[3].text.flatMap({ RedisInformation($0).number("maxmemory") }) == 0 {
             add(
                 .advice, "maxmemory", "0", "less than the machine's memory",
@@ -263,7 +263,7 @@ package enum RedisSettings {
         }
     }
 
-    /// Tries what a gateway needs the user to be allowed; nothing is written.
+    /// Checks the ACL permissions that a gateway needs, without writing anything.
     private static func lookAtRights(
         _ server: RedisAddress, _ name: String, _ version: (Int, Int, Int), _ client: RedisClient,
         add: (_ name: String, _ found: String, _ required: String, _ remedy: String) -> Void,

@@ -54,9 +54,7 @@ final class PartOpening {
 
     /// Detects a log that is older than the partition's rows.
     ///
-    /// An owner writes its epoch to the groups only after its fence is in the log.
-    ///
-    /// The next fence would hide this loss.
+    /// An owner writes its epoch to the groups only after its fence is in the log. The next fence would hide this loss.
     private func compare() throws(StoreError) {
         let last: LogID?
         do throws(RedisError) {
@@ -88,10 +86,8 @@ final class PartOpening {
 
     /// Appends the fence, the first entry of this epoch.
     ///
-    /// A repeated attempt is recognized by its nonce.
-    ///
-    /// A repetition writes nothing. If it arrived late, an entry with a higher number could be taken for one of the owner's
-    /// groups.
+    /// A repeated attempt is recognized by its nonce. A repetition writes nothing. If it arrived late, an entry with a higher
+    /// number could be taken for one of the owner's groups.
     static let fenceScript = RedisScript(
         """
         local last = '0-0'

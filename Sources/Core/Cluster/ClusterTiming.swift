@@ -24,7 +24,7 @@ package struct ClusterTiming: Hashable, Sendable {
     /// The first and the longest delay before a failed open of a partition is retried.
     package var openRetry: Int64 = 200
     package var longestOpenRetry: Int64 = 2_000
-    /// The same for a partition with a damaged log, until an operator repairs it; these delays are longer because each try reads
+    /// The first and the longest retry delay for a partition with a damaged log, which an operator must repair; each try reads
     /// the whole log again.
     package var damagedRetry: Int64 = 2_000
     package var longestDamagedRetry: Int64 = 300_000

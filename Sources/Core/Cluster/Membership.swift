@@ -29,7 +29,7 @@ package struct Membership: Sendable {
             case open
             /// The next open attempt is at this time.
             case waiting(until: Int64)
-            /// If `isGift`, the partition is then released in the register, for `heir` if there is one.
+            /// The shard is closing; with `isGift` the partition is released afterwards, for `heir` if there is one.
             case closing(heir: NodeID?, isGift: Bool)
         }
         package var epoch: UInt64

@@ -31,7 +31,7 @@ package enum MembershipAction: Hashable, Sendable {
     /// Route the partition's traffic to this node; `nil` if no node owns the partition.
     case route(part: Int, to: NodeID?)
     case link([NodeID: String])
-    /// Compare and set these entries in the register; report `.changed` or `.changeFailed`.
+    /// Compare and set the entries in the register; report `.changed` or `.changeFailed`.
     case change([PartChange])
     /// Remove a member, unless it has renewed its lease since `leaseEnd` was read.
     case expire(NodeID, leaseEnd: Int64)

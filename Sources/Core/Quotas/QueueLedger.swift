@@ -10,7 +10,7 @@ package import Wire
 package struct AppQueue: Sendable, Equatable, Codable {
     package var app: AppKey
     package var count: Int
-    /// The bytes of these messages.
+    /// The bytes of the queued messages.
     package var bytes: Int
     /// The app's other bytes on disk (`RetainedBytes`).
     package var retainedBytes: Int

@@ -11,11 +11,11 @@ package enum Quota: Int, Sendable, CaseIterable {
     case devices
     /// Messages requested by calls and frames, one for each named device, whether or not they are accepted.
     case publishesPerSecond
-    /// The bytes of these calls' bodies.
+    /// The body bytes of calls and frames that publish.
     case requestBytesPerSecond
     /// Messages that are accepted and not ended.
     case queuedMessages
-    /// Their bytes, as counted in the device queues.
+    /// The bytes of queued messages, as counted in the device queues.
     case queuedBytes
     /// `queuedBytes`, plus the app's other bytes on disk (`RetainedBytes`).
     case storedBytes

@@ -54,7 +54,7 @@ package struct RateLimits: Sendable, Equatable {
         case .broadcast, .tagBroadcast: broadcastsPerMinute
         case .fastTagBroadcast: fastTagBroadcastsPerMinute
         case .receipt: receiptsPerMinute
-        // These limits are set by the operator for all apps.
+        // The operator limits tag calls equally for all apps, outside of `RateLimits`.
         case .tagChange, .tagQuery: 0
         }
     }

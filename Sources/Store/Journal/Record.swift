@@ -90,7 +90,7 @@ package struct Operation {
     package enum Kind: UInt8 {
         case put = 1
         case delete = 2
-        /// Adds numbers to those of a row; the value encodes the change.
+        /// Adds to the numbers in a row; the value encodes the change.
         case add = 3
     }
 

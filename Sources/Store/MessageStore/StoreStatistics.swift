@@ -10,7 +10,7 @@ package struct StoreStatistics: Sendable, Equatable {
         package var milliseconds: Int64 = 0
         /// The number of periods dropped before their rows were a day old.
         package var cutCount = 0
-        /// The age of the youngest row in the last such period.
+        /// The age of the youngest row in the last period that was dropped early.
         package var cutMilliseconds: Int64 = 0
         package init() {}
     }
@@ -101,7 +101,7 @@ extension EmbeddedStore {
 struct EarlyDrops: Sendable {
     private(set) var requestCount = 0
     private(set) var traceCount = 0
-    /// The age of the youngest row in the last such period.
+    /// The age of the youngest row in the last period that was dropped early.
     private(set) var requestMilliseconds: Int64 = 0
     private(set) var traceMilliseconds: Int64 = 0
 

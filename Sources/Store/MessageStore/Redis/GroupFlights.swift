@@ -12,7 +12,7 @@ struct GroupFlights {
         case sent
         /// The group is in the stream; its own call did not reach enough replicas.
         case stored
-        /// The stream's last id must be read to find out.
+        /// Whether the group is in the stream is unknown until the stream's last id is read.
         case unknown
     }
 

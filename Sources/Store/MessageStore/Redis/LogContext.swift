@@ -10,7 +10,7 @@ final class LogContext: @unchecked Sendable {
     let configuration: RedisEngine.Configuration
     /// The bytes submitted to logs and not yet durable.
     let uncommitted = Atomic<Int>(0)
-    /// The part of `uncommitted` in stuck logs; these logs refuse publishes themselves and must not block the others.
+    /// The part of `uncommitted` in stuck logs; a stuck log refuses publishes itself and must not block the others.
     let stalled = Atomic<Int>(0)
     /// The bytes of log entries that are not yet stored as rows.
     let logBytes = Atomic<Int>(0)

@@ -182,7 +182,7 @@ final class RedisLog: DurableLog, @unchecked Sendable {
             queue.isScheduled = true
             return .schedule
         }
-        // After a loss, the successor decides about these batches.
+        // After this owner lost the partition, its successor decides about the submitted batches.
         if case .over = step { return count(-announcedByteCount) }
         count(byteCount - announcedByteCount)
         switch step {

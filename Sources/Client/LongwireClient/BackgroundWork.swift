@@ -1,10 +1,10 @@
-/// Work that may block, on a thread of its own: the client's thread looks for the result and waits for nothing.
+/// Blocking work on its own thread; the client's thread polls `value` and never blocks on the work.
 final class BackgroundWork<Value: Sendable>: Sendable {
     private let result = Guarded<Value?>(nil)
 
-    /// Begins; `wake` is called behind the work, on its thread.
+    /// Starts the work, and calls `wake` after it on the work's thread.
     ///
-    /// `nil` when too many such threads have not ended, or the system gave none.
+    /// Returns `nil` when `Limits.backgroundThreadCount` threads still run, or the system gives no thread.
     init?(
         within allowance: ThreadAllowance, _ body: @escaping @Sendable () -> Value, wake: @escaping @Sendable () -> Void
     ) {
@@ -21,13 +21,13 @@ final class BackgroundWork<Value: Sendable>: Sendable {
         }
     }
 
-    /// `nil`: it is still at work.
+    /// The result, or `nil` while the work runs.
     var value: Value? { result.withValue { $0 } }
 }
 
-/// How many threads may be at work: one that hangs cannot be ended.
+/// A limit on the number of background threads, because a thread that hangs in the system's resolver cannot be ended.
 final class ThreadAllowance: Sendable {
-    /// Of the whole process.
+    /// The allowance that the whole process shares.
     static let shared = ThreadAllowance()
 
     private let count = Guarded(0)

@@ -1,4 +1,4 @@
-/// Exponential backoff with full jitter: a fleet that lost its gateway comes back spread out, not in waves.
+/// Exponential backoff with full jitter, so that a fleet that lost its gateway does not reconnect in waves.
 struct Backoff {
     private var failureCount = 0
     private var generator: SplitMix
@@ -7,7 +7,7 @@ struct Backoff {
 
     mutating func reset() { failureCount = 0 }
 
-    /// The wait before the next attempt, in milliseconds.
+    /// Returns the delay before the next attempt, in milliseconds.
     mutating func next() -> Int64 {
         let doublings = min(failureCount, 16)
         failureCount += 1
@@ -15,13 +15,11 @@ struct Backoff {
         return Int64.random(in: 0...ceiling, using: &generator)
     }
 
-    /// A time within a window that the gateway named.
+    /// Returns a random time within a window that the gateway set, in milliseconds.
     mutating func next(in window: ClosedRange<Int64>) -> Int64 { Int64.random(in: window, using: &generator) }
 }
 
-/// A small generator whose runs a test can repeat.
-///
-/// Jitter needs no secrecy.
+/// A random number generator (SplitMix64) whose sequence a test can repeat; jitter does not have to be unpredictable.
 struct SplitMix: RandomNumberGenerator {
     var state: UInt64
 

@@ -1,10 +1,11 @@
-/// Where the app's calls go: to the client's thread while there is one; else taps, reports and verdicts go into the store.
+/// The route of the app's calls: to the client's thread while it runs, otherwise taps, reports and verdicts go into the store.
 ///
-/// So a tap before the start, or behind a stop, outlives the process. What no store takes waits in memory, within a bound.
+/// A tap before the start or after a stop therefore survives the process. Calls that the store does not accept stay in memory,
+/// up to `Limits.keptCallCount`.
 final class CallBoard: Sendable {
     private enum Phase {
         case idle
-        /// A caller uses the store; opens when it is done.
+        /// A caller uses the store; the latch opens when that caller is done.
         case busy(Latch)
         case running(ClientMailbox, ended: Latch)
     }
@@ -20,7 +21,7 @@ final class CallBoard: Sendable {
 
     init(store: any StateStore, appID: String) { (self.store, self.appID) = (store, appID) }
 
-    /// False when the client does not run, or too many calls wait for its thread already.
+    /// Returns false when the client does not run, or when its mailbox is full.
     func post(_ command: ClientCommand) -> Bool {
         state.withValue { state in
             guard case .running(let mailbox, _) = state.phase else { return false }
@@ -28,7 +29,7 @@ final class CallBoard: Sendable {
         }
     }
 
-    /// False when they can be neither told nor kept.
+    /// Returns false when a command can be neither posted nor kept.
     @discardableResult
     func postOrKeep(_ commands: [ClientCommand]) -> Bool {
         let rest = commands.filter { !post($0) }
@@ -42,14 +43,14 @@ final class CallBoard: Sendable {
         return isKept
     }
 
-    /// Opens when the client that runs has ended; `nil`: none runs.
+    /// A latch that opens when the running client has ended, or `nil` if no client runs.
     var ended: Latch? {
         state.withValue { if case .running(_, let ended) = $0.phase { ended } else { nil } }
     }
 
     // MARK: Starting and ending
 
-    /// Keeps everybody else from the store until `run` or `release`; false when a client runs.
+    /// Reserves the store for this caller until `run` or `release`; returns false when a client runs.
     func reserve() -> Bool {
         while true {
             let (isFree, other) = state.withValue { state -> (Bool, Latch?) in
@@ -66,9 +67,11 @@ final class CallBoard: Sendable {
         }
     }
 
-    /// Writes what is kept into the store, if it can; only when reserved.
+    /// Writes the kept calls into the store.
     ///
-    /// - Returns: false when it could not, and all of it is still kept.
+    /// The caller must have reserved the store.
+    ///
+    /// - Returns: false when the store could not be read or written; all calls are still kept then.
     @discardableResult
     func flush() -> Bool {
         let calls = state.withValue { state in
@@ -89,7 +92,7 @@ final class CallBoard: Sendable {
         }
     }
 
-    /// The client's thread is about to run; it gets what no store took.
+    /// Switches to the running client and posts the kept calls to its mailbox.
     func run(_ mailbox: ClientMailbox, ended: Latch) {
         let waiting = state.withValue { state -> Latch? in
             defer { state.phase = .running(mailbox, ended: ended) }
@@ -101,7 +104,7 @@ final class CallBoard: Sendable {
         waiting?.open()
     }
 
-    /// There is no client's thread (any more); what came too late for it is stored.
+    /// Marks that no client runs, and stores calls that arrived too late for the client's thread.
     func release() {
         let waiting = state.withValue { state -> Latch? in
             defer { state.phase = .idle }
@@ -112,7 +115,7 @@ final class CallBoard: Sendable {
         storeKept()
     }
 
-    /// Stores what is kept, unless another caller will.
+    /// Stores the kept calls, unless another caller uses the store and will store them.
     private func storeKept() {
         while true {
             let mine = state.withValue { state -> Latch? in
@@ -125,7 +128,7 @@ final class CallBoard: Sendable {
             let isStored = flush()
             state.withValue { $0.phase = .idle }
             mine.open()
-            // What came meanwhile is kept, too.
+            // Calls that arrived during the flush are stored in the next round.
             if !isStored { return }
         }
     }

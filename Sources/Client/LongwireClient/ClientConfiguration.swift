@@ -1,52 +1,63 @@
 public import Wire
 
-/// Everything a client is told before it starts.
+/// The settings of a client; `LongwireClient.start` checks them.
 public struct ClientConfiguration: Sendable {
+    /// The gateway's host name, or a numeric address.
     public var host: String
+    /// The gateway's device port.
     public var port: UInt16
-    /// TLS towards the gateway.
+    /// Whether the connection to the gateway uses TLS.
     ///
-    /// Registration from afar needs it unless the gateway allows otherwise.
+    /// A gateway refuses a registration without TLS from another machine, unless its configuration allows it.
     public var usesTLS = false
-    /// A PEM file of certificates to trust instead of the system's; for gateways with a certificate of their own.
+    /// A PEM file of trusted certificates that replaces the system's.
+    ///
+    /// Needed for a gateway with a self-signed or private certificate.
     public var trustedCertificatesPath: String?
-    /// Pinning: SHA-256 digests of certificates (DER), 32 bytes each; empty: none.
+    /// SHA-256 digests of pinned certificates (DER), 32 bytes each.
     ///
-    /// Beside the usual verification one certificate of the gateway's chain must then have one of these digests. Pin the
-    /// authority's certificate and a spare rather than the gateway's own, which is renewed more often than apps are.
+    /// Empty disables pinning.
+    ///
+    /// The usual verification still applies. In addition, one certificate of the gateway's chain must have one of these
+    /// digests. Pin the authority's certificate and a spare one: the gateway's own certificate is renewed more often than apps
+    /// are updated.
     public var pinnedCertificates: [[UInt8]] = []
-    /// A PEM file with the certificate that is shown to a gateway whose listener asks for one, and its chain.
+    /// A PEM file with the client certificate and its chain, for a gateway whose listener requires a client certificate.
     ///
-    /// On Linux only: Apple's systems keep a client's certificate in the keychain, which this client does not read.
+    /// Linux only: Apple's systems keep client certificates in the keychain, which this client does not read.
     public var clientCertificatePath: String?
-    /// A PEM file with that certificate's key; `nil`: it stands in the certificate's file.
+    /// A PEM file with the key of `clientCertificatePath`; with `nil` the key is in the certificate's file.
     public var clientKeyPath: String?
+    /// The id of the app at the gateway.
     public var appID: String
-    /// Needed only until the device is registered.
+    /// The app's secret; needed only until the device is registered.
     public var appSecret: String
-    /// Product and version for the gateway's logs, up to 64 characters.
+    /// The product and version for the gateway's logs, up to 64 bytes of UTF-8.
     public var clientName = "longwire-swift/1"
-    /// A wish, in seconds; 0: the gateway's default.
+    /// The requested heartbeat in seconds, 30 to 1800; with 0 the gateway's default applies.
     public var heartbeatSeconds: UInt32 = 0
-    /// The most un-acked messages wanted at once; 0: the gateway's default.
+    /// The requested maximum of un-acked messages in flight; with 0 the gateway's default applies.
     public var window: UInt32 = 0
+    /// The state of the app that the first Hello reports.
     public var applicationState = ApplicationState.foreground
-    /// True when the app keeps its socket alive in the background, so that `background` is reachable.
+    /// Whether the app keeps its socket open in the background; if so, the device is reachable in the background.
     public var keepsRunning = false
+    /// The badge number that the gateway continues from, or `nil` to leave the gateway's number unchanged.
     public var badge: Int32?
+    /// The vendor tokens of this device, at most 16.
     public var tokens: [VendorToken] = []
-    /// Opened messages are to be delivered again, as Getui does.
+    /// Whether messages that the user opened from a notification are delivered over the connection as well, as Getui does.
     public var replaysOpened = false
-    /// False: stop at the first connection that ends, whatever the reason.
+    /// Whether the client reconnects; if false, the client stops when its first connection ends, for any reason.
     public var reconnects = true
-    /// As `LongwireClient.setPushModeOff` said last.
+    /// The last value of `LongwireClient.setPushModeOff`.
     var pushModeOff: Bool?
 
     public init(host: String, port: UInt16, appID: String, appSecret: String = "") {
         (self.host, self.port, self.appID, self.appSecret) = (host, port, appID, appSecret)
     }
 
-    /// Throws `badConfiguration` naming the first value that cannot work.
+    /// Throws `badConfiguration` for the first invalid value, and names the value.
     func validate() throws(LongwireClientError) {
         func refuse(_ message: String) -> LongwireClientError {
             LongwireClientError(code: .badConfiguration, message: message)

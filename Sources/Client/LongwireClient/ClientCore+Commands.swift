@@ -1,8 +1,8 @@
 internal import Wire
 
-// The app's calls, and the gateway's answers to them.
+// The app's calls, and the gateway's replies to them.
 extension ClientCore {
-    /// The app is (about to be) frozen with its socket open: it counts as offline.
+    /// Whether the system may freeze the app with its socket open; the gateway treats such a device as offline.
     var isSuspended: Bool { configuration.applicationState != .foreground && !configuration.keepsRunning }
 
     package mutating func perform(_ command: ClientCommand, at now: ClientTime) {
@@ -17,10 +17,11 @@ extension ClientCore {
                 $0.applicationState = applicationState
                 $0.keepsRunning = keepsRunning
             }
-            // The update that announces the suspension is not the one that ends it.
+            // Deliveries are dropped until the gateway has confirmed an update that ends the suspension, not this one.
             if isSuspended {
                 dropRule = .untilNextUpdate
-                // What waits for the app would be shown as fresh when it is back.
+                // Messages that wait for the app would appear as new after the suspension. They are withdrawn and delivered
+                // again.
                 if !handling.isEmpty { actions.append(.withdraw) }
             } else if wasSuspended {
                 resume(at: now)
@@ -52,7 +53,7 @@ extension ClientCore {
     /// Sends a DeviceUpdate; does nothing without a session, because the next Hello carries the values.
     mutating func update(at now: ClientTime, _ fill: (inout DeviceUpdate) -> Void) {
         guard phase == .ready else { return }
-        // What was handled before the change is acked before it, or it would come again with other flags.
+        // Messages handled before the change are acked before it. Otherwise the gateway would redeliver them with other flags.
         endTurn(at: now)
         var update = DeviceUpdate()
         fill(&update)
@@ -67,7 +68,7 @@ extension ClientCore {
         let update = pendingUpdates.removeValue(forKey: result.request)
         if result.code == 0, let update {
             if let isOff = update.pushModeOff, pushModeOff == isOff { pushModeOff = nil }
-            // One that was set again since is still to be confirmed, though to the same value.
+            // A badge that the app set again after this update is still unconfirmed, even if the value is equal.
             if update.badge == pendingBadge, !pendingUpdates.values.contains(where: { $0.badge != nil }) {
                 pendingBadge = nil
             }
@@ -80,7 +81,7 @@ extension ClientCore {
         actions.append(.report(.updated(request: result.request, code: result.code, reason: result.reason)))
     }
 
-    /// The app runs again: a wait ends soon, since the user may be looking, and a path that died meanwhile is found out.
+    /// Reacts to an app that runs again: shortens a reconnect delay, or sends a Ping to find a dead connection.
     private mutating func resume(at now: ClientTime) {
         if phase == .ready {
             if pingSentAt == nil { sendPing(at: now) }
@@ -91,12 +92,12 @@ extension ClientCore {
 
     private mutating func open(_ id: MessageID, at now: ClientTime) {
         state.noteOpened(id)
-        // Stored at once: the app may be gone the next moment.
+        // Stored at once, because the system may end the app at any moment.
         persist()
         sendReports(at: now)
     }
 
-    /// Kept until the gateway is known to have it, across sessions and restarts.
+    /// Keeps the report, across sessions and restarts, until the gateway has confirmed it.
     private mutating func note(_ report: MessageReport, at now: ClientTime) {
         guard state.note(report) else { return }
         isDirty = true
@@ -121,7 +122,7 @@ extension ClientCore {
     mutating func endFetch(at now: ClientTime) {
         guard let fetch else { return }
         if !handling.isEmpty, now.monotonic < fetch.until {
-            // The gateway is silent, but the app has not decided on what came.
+            // The gateway is silent, but the app has not returned its verdicts yet.
             self.fetch?.quietAt = now.monotonic + Limits.fetchQuietMilliseconds
             return
         }
@@ -135,14 +136,14 @@ extension ClientCore {
 }
 
 extension ClientConfiguration {
-    /// Keeps a token in place of the one of its channel, kind and activity; an empty one removes such tokens.
+    /// Replaces the token of the same channel, kind and activity; an empty token removes such tokens.
     mutating func set(_ token: VendorToken) {
         tokens.removeAll {
             $0.isOfSameUse(as: token) && ($0.topic == token.topic || token.token.isEmpty || $0.topic.isEmpty)
         }
         guard !token.token.isEmpty else { return }
         tokens.append(token)
-        // Activities come and go: theirs make room before the app's own.
+        // Tokens of Live Activities are short-lived, so they are evicted before the app's own tokens.
         if tokens.count(where: { $0.kind == .liveActivity }) > Limits.activityTokenCount
             || tokens.count > Limits.tokenCount
         {
@@ -152,7 +153,7 @@ extension ClientConfiguration {
 }
 
 extension VendorToken {
-    /// True when both are for the same channel, kind and activity; an empty token without an activity is for any.
+    /// Whether both are for the same channel, kind and activity; an empty token without an activity matches every activity.
     func isOfSameUse(as other: VendorToken) -> Bool {
         guard channel == other.channel, kind == other.kind else { return false }
         return activity == other.activity || other.token.isEmpty && other.activity.isEmpty

@@ -1,6 +1,6 @@
 internal import Wire
 
-// Hello and Welcome: who we are, where we stand, and what the gateway makes of it.
+// Hello and Welcome.
 extension ClientCore {
     static let transcriptPrefix = Array("longwire hello 1".utf8)
 
@@ -15,7 +15,8 @@ extension ClientCore {
             hello.opened = Array(state.unreportedOpened.prefix(Limits.openedPerHelloCount))
         } else {
             hello.registration = true
-            // A registration is proven with a secret that many share: equal ones of one moment would be a replay.
+            // All devices of an app prove their registration with the same secret. Without a nonce, two equal Hellos of one
+            // millisecond would be a replay.
             hello.nonce = withUnsafeBytes(of: cryptography.randomWord()) { Array($0) }
         }
         hello.applicationState = configuration.applicationState
@@ -35,7 +36,7 @@ extension ClientCore {
         greeted = Greeting(
             timestamp: hello.timestamp, opened: hello.opened, badge: pendingBadge,
             applicationState: hello.applicationState, keepsRunning: hello.keepsRunning, tokens: hello.tokens)
-        // Stored first: a timestamp that was ever sent is never sent again.
+        // Stored before it is sent, so that a timestamp is never reused after a crash.
         state.lastTimestamp = hello.timestamp
         persist()
         send(hello, at: now)
@@ -57,7 +58,7 @@ extension ClientCore {
             actions.append(.persist(state))
             actions.append(.report(.registered(welcome.cid)))
         } else if welcome.queueEpoch != state.queueEpoch {
-            // At a first visit there is nothing to forget.
+            // A device without processed messages has no positions to lose.
             if !state.streams.isEmpty {
                 actions.append(.report(.queueReset(from: state.queueEpoch, to: welcome.queueEpoch)))
             }
@@ -87,7 +88,7 @@ extension ClientCore {
         sendOutgoing(at: now)
     }
 
-    /// Between Hello and Welcome the app may have called; the gateway must be told.
+    /// Sends the changes that the app made between Hello and Welcome.
     private mutating func sayWhatChanged(at now: ClientTime) {
         let (applicationState, keepsRunning) = (configuration.applicationState, configuration.keepsRunning)
         if applicationState != greeted.applicationState || keepsRunning != greeted.keepsRunning {
@@ -95,12 +96,13 @@ extension ClientCore {
         }
         let removed = greeted.tokens.filter { old in
             !configuration.tokens.contains {
-                // Without an activity an empty token would remove those of all activities.
+                // An empty token without an activity would remove the tokens of all activities.
                 $0.channel == old.channel && $0.kind == old.kind
                     && (old.activity.isEmpty || $0.activity == old.activity)
             }
         }
-        // A Hello renews no token that the gateway has: what the app set meanwhile, the vendor gave it again.
+        // A Hello does not renew a token that the gateway already has. Tokens that the app set without a session are therefore
+        // sent again: the vendor has just reissued them.
         let added = configuration.tokens.filter { !greeted.tokens.contains($0) || renewedTokens.contains($0) }
         renewedTokens = []
         let changes = removed.map { VendorToken(channel: $0.channel, kind: $0.kind, activity: $0.activity) } + added
@@ -109,7 +111,7 @@ extension ClientCore {
         }
     }
 
-    /// Tells the gateway what Hello had no room for, and what was opened, shown and acted on since.
+    /// Sends Feedback for the opened messages that Hello had no room for, and for later reports.
     mutating func sendReports(at now: ClientTime) {
         let (opened, others) = (state.unreportedOpened, state.unreported)
         guard phase == .ready, sentReports == nil, !opened.isEmpty || !others.isEmpty else { return }

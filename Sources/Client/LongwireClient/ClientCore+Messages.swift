@@ -1,13 +1,13 @@
 internal import Wire
 
-// Frames in, messages to the app, acks out.
+// Incoming frames, messages to the app, and outgoing acks.
 extension ClientCore {
     package mutating func receive(_ bytes: [UInt8], at now: ClientTime) {
         switch phase {
         case .greeting, .ready: break
         default: return
         }
-        // Any byte proves the path alive.
+        // Any received byte proves that the connection works.
         pingSentAt = nil
         lastReceivedAt = now.monotonic
         if fetch?.quietAt != nil { fetch?.quietAt = now.monotonic + Limits.fetchQuietMilliseconds }
@@ -27,7 +27,7 @@ extension ClientCore {
     }
 
     private mutating func nextFrame() throws(FrameReader.Failure) -> IncomingFrame? {
-        // A frame may have ended the session; what stands behind it is not read.
+        // Frames after one that ended the session are not read.
         switch phase {
         case .greeting, .ready: try reader.next()
         default: nil
@@ -59,13 +59,13 @@ extension ClientCore {
 
     private mutating func receive(_ deliver: Deliver, at now: ClientTime) {
         guard isSequence(deliver.sequence, at: now) else { return }
-        // A gateway of ours has two. Each one more would stand in every Hello and Ack, up to more than these may hold.
+        // A Longwire gateway has two streams. Every stream needs room in each Hello and Ack, so the number is limited.
         guard state.streams[deliver.stream] != nil || knownStreamCount < Limits.streamCount else {
             return violate(.floods, "more streams than there can be", at: now)
         }
         let processed = state.streams[deliver.stream] ?? ProcessedSet()
         if processed.contains(deliver.sequence) {
-            // Its ack was lost on the way.
+            // The gateway did not receive the ack.
             owesAck = true
             actions.append(
                 .report(.suppressed(deliver.messageID, sequence: deliver.sequence, wasOpened: false)))
@@ -78,19 +78,20 @@ extension ClientCore {
             return
         }
         if let rejection = state.rejections.first(where: { $0.isOf(deliver.stream, deliver.sequence) }) {
-            // The gateway did not get the rejection.
+            // The gateway did not receive the rejection.
             addHole(deliver.sequence, stream: deliver.stream, at: now)
             pendingRejections.append(rejection)
             actions.append(.report(.suppressed(deliver.messageID, sequence: deliver.sequence, wasOpened: false)))
             return
         }
-        // Only this copy has the part that its notification left out.
+        // `carriedByVendor` means that the notification held the complete message. Otherwise this copy is still needed, even
+        // after the user opened the notification.
         if !configuration.replaysOpened, deliver.carriedByVendor, state.opened.contains(deliver.messageID) {
             settle(deliver.sequence, stream: deliver.stream)
             actions.append(.report(.suppressed(deliver.messageID, sequence: deliver.sequence, wasOpened: true)))
             return
         }
-        // Until the handler has returned it is a hole: an ack in between must not cover it.
+        // The sequence is a hole until the handler has returned: an ack must not cover it before then.
         addHole(deliver.sequence, stream: deliver.stream, at: now)
         var message = ReceivedMessage(deliver)
         message.origin = origin
@@ -98,7 +99,7 @@ extension ClientCore {
         if begin(message.stream, message.sequence, message.payload.count, at: now) { actions.append(.handle(message)) }
     }
 
-    /// Streams that something was processed or received in.
+    /// The number of streams in which a message was processed or received.
     private var knownStreamCount: Int { Set(state.streams.keys).union(holes.keys).count }
 
     private mutating func receive(_ revoke: Revoke, at now: ClientTime) {
@@ -108,16 +109,17 @@ extension ClientCore {
             return
         }
         guard dropRule == .none else { return addHole(revoke.sequence, stream: 0, at: now) }
-        // As a message: were the state not stored before the app is told, the gateway must say it again.
+        // A hole until the app has processed the revoke. If the client crashes before it stores its state, the gateway sends
+        // the revoke again.
         addHole(revoke.sequence, stream: 0, at: now)
         guard begin(0, revoke.sequence, 0, at: now) else { return }
         actions.append(.revoke(revoke.revokedTaskID, sequence: revoke.sequence))
     }
 
-    /// Whose sequences the current ones are.
+    /// The registration and queue that current sequences belong to.
     private var origin: ReceivedMessage.Origin { ReceivedMessage.Origin(cid: state.cid, queueEpoch: state.queueEpoch) }
 
-    /// False when the app has the message already, or must not get it.
+    /// Returns false when the app has the message already, or the session has ended.
     private mutating func begin(_ stream: UInt32, _ sequence: UInt64, _ byteCount: Int, at now: ClientTime) -> Bool {
         guard phase == .ready else { return false }
         let new = Handling(origin: origin, stream: stream, sequence: sequence, byteCount: byteCount)
@@ -134,36 +136,37 @@ extension ClientCore {
         return true
     }
 
-    /// The app has been told of a revoke.
+    /// Marks a revoke as processed after the app has received its event.
     package mutating func finishRevoke(_ sequence: UInt64) {
         let origin = origin
         handling.removeAll { ($0.origin, $0.stream, $0.sequence) == (origin, 0, sequence) }
         settle(sequence, stream: 0)
     }
 
-    /// The handler has returned.
+    /// Records the handler's verdict on a message.
     package mutating func finish(_ message: ReceivedMessage, _ verdict: MessageVerdict) {
         guard let index = handling.firstIndex(where: { $0.isOf(message) }) else { return }
         let place = handling.remove(at: index)
-        // Its sequence is of another registration or queue now.
+        // The sequence belongs to an earlier registration or queue.
         guard place.origin == origin else { return }
-        // The session may have ended in the meantime; what was processed is remembered all the same.
+        // The session may have ended since the delivery. Processed messages are recorded nevertheless.
         switch verdict {
         case .deferred: return
         case .processed:
             fetch?.messageCount += 1
             if place.isOfEarlierSession {
-                // What this session did not bring again is unknown around it, so it says nothing of its neighbours.
+                // The current session has not redelivered this message, so nothing is known about neighboring sequences.
                 state.streams[message.stream, default: ProcessedSet()].insertAlone(message.sequence)
                 isDirty = true
                 return
             }
         case .rejected(let reason):
-            // It stays a hole until the gateway surely knows: a position that named it would say that it is delivered.
+            // The sequence stays a hole until the gateway confirms the rejection. A position that covered it would report it as
+            // delivered.
             let rejection = Rejected(message, reason)
             state.note(rejection)
             isDirty = true
-            // A rejection counts only for what this session has sent: it comes again.
+            // A gateway accepts a rejection only for messages of the same session. This message will be redelivered.
             if !place.isOfEarlierSession { pendingRejections.append(rejection) }
             return
         }
@@ -178,7 +181,9 @@ extension ClientCore {
         (owesAck, isDirty) = (true, true)
     }
 
-    /// A stream is in order: a rejected message that this session has not brought before a later one has ended.
+    /// Removes rejections that have ended.
+    ///
+    /// A stream is in order, so a rejected message that was not redelivered before `sequence` has ended.
     private mutating func forgetEndedRejections(below sequence: UInt64, stream: UInt32) {
         guard !state.rejections.isEmpty else { return }
         let brought = holes[stream] ?? []
@@ -189,7 +194,7 @@ extension ClientCore {
         if state.rejections.count != count { isDirty = true }
     }
 
-    /// The gateway has the rejections before this Ping: now positions may name them.
+    /// Settles rejections once the Pong confirms them; from then on positions may cover their sequences.
     private mutating func settleRejected(_ nonce: UInt64) {
         guard let index = sentRejections.firstIndex(where: { $0.nonce == nonce }) else { return }
         for rejection in sentRejections.remove(at: index).rejections {
@@ -201,7 +206,7 @@ extension ClientCore {
 
     private mutating func addHole(_ sequence: UInt64, stream: UInt32, at now: ClientTime) {
         var list = holes[stream] ?? []
-        // Nearly always at the end: a stream is in order.
+        // Streams are in order, so the insertion is nearly always at the end.
         var index = list.count
         while index > 0, list[index - 1] > sequence { index -= 1 }
         if index > 0, list[index - 1] == sequence { return }
@@ -218,7 +223,7 @@ extension ClientCore {
         return true
     }
 
-    /// Everything read at once has been handled: store what changed, then ack it with one frame.
+    /// Ends a turn: stores the changed state, then acks everything that was processed with one frame.
     package mutating func endTurn(at now: ClientTime) {
         if isDirty { persist() }
         guard phase == .ready, owesAck || !pendingRejections.isEmpty else { return }
@@ -247,7 +252,7 @@ extension ClientCore {
         sendReports(at: now)
     }
 
-    /// The gateway broke the protocol: say so, and come back later like after any failure.
+    /// Closes the connection with a protocol error, and reconnects after the backoff.
     mutating func violate(_ code: CloseCode, _ reason: String, at now: ClientTime) {
         var close = Close()
         close.code = code.rawValue

@@ -1,9 +1,9 @@
 internal import Wire
 
-// What a Close means for coming back. The hundreds carry the rule, so that a code of a newer gateway is understood.
+// Reconnecting after a Close. The hundreds digit of the code selects the rule, so codes of newer gateways work, too.
 //
-// The address: the configured one, unless a Close of 2xx names an alternate. An alternate serves one visit: however that
-// ends, the client comes back to the configured address, which may name an alternate again.
+// The client connects to the configured address, unless a Close of 2xx names an alternate. It uses an alternate for one
+// connection. After that it returns to the configured address, which may name an alternate again.
 extension ClientCore {
     /// The configured address.
     var home: Endpoint { Endpoint(host: configuration.host, port: configuration.port) }
@@ -16,23 +16,26 @@ extension ClientCore {
             closeCode: close.code)
         let (wasWelcomed, wasSteady) = (phase == .ready, forgiveFailures(at: now))
         let next = close.code / 100 == 2 ? Self.endpoint(close.alternate).flatMap { $0 == endpoint ? nil : $0 } : nil
-        // Sent on by the configured address, before a session: the attempt goes on elsewhere.
+        // The configured address redirected the client before a session began. The connection attempt continues at the
+        // alternate.
         let isSentOn = next != nil && !wasWelcomed && endpoint == home
         guard configuration.reconnects || isSentOn || isCorrection(close.code) else { return halt(error) }
 
         switch close.code / 100 {
         case 2:
             guard let next else { return leave(by: close, at: now) }
-            // At once, but once: gateways that send a client round in a circle must not keep it busy.
+            // The first redirect is immediate. Later ones back off, so that gateways that redirect in a circle cannot cause a
+            // busy loop.
             let pause = endpoint == home || wasSteady ? 0 : backoff.next()
             let window = window(of: close)
             wait(max(window ?? 0, pause), at: now, isNamed: window != nil, thenAt: next)
         case 3...4 where endpoint != home && !wasWelcomed && close.code != CloseCode.clockSkew.rawValue:
-            // What an alternate refuses says nothing about the configured gateway.
+            // A refusal by an alternate gateway does not change the backoff of the configured one.
             wait(backoff.next(), at: now)
         case 3: correct(close, error, at: now)
         case 4:
-            // Only `replaced` lets a client come back by itself, and not soon: two that share a cid would fight.
+            // Only after `replaced` does the client reconnect, and only after a long delay: two processes with the same cid
+            // would replace each other continuously.
             guard close.code == CloseCode.replaced.rawValue else { return halt(error) }
             wait(Limits.replacedMilliseconds + backoff.next(), at: now, isNamed: true)
         default: leave(by: close, at: now)
@@ -41,14 +44,16 @@ extension ClientCore {
 
     private mutating func leave(by close: Close, at now: ClientTime) {
         guard let window = window(of: close) else { return wait(backoff.next(), at: now) }
-        // Windows of next to nothing, one after the other, must not make a client hammer at the gateway.
+        // A delay below one second is raised to the backoff, so that repeated short delays do not flood the gateway with
+        // connections.
         let isShort = window < Limits.backoffBaseMilliseconds
         wait(isShort ? max(window, backoff.next()) : window, at: now, isNamed: true)
     }
 
-    /// The system has a network, maybe another one: what the old one taught does not count, and a long wait ends.
+    /// Handles a network that became usable: loads the heartbeat learnt on it, and shortens a backoff or tests the connection.
     ///
-    /// A wait that the gateway named is kept. The rest of the jitter is kept, too: a network returns for many at once.
+    /// A delay that the gateway requested is kept. The shortened backoff still has jitter, because a network returns for many
+    /// devices at once.
     mutating func networkChanged(to name: String?, at now: ClientTime) {
         if let name {
             network = name
@@ -67,19 +72,21 @@ extension ClientCore {
         }
     }
 
-    /// Within a second, unless the gateway named the time.
+    /// Shortens a backoff to at most one second; a delay that the gateway requested is kept.
     mutating func endWaitSoon(at now: ClientTime) {
         guard case .waiting(let until) = phase, !isWaitNamed else { return }
         let soon = now.monotonic + backoff.next(in: 0...Limits.backoffBaseMilliseconds)
         phase = .waiting(until: min(until, soon))
     }
 
-    /// Remembers what the network has taught; stored with the next change of the state, at the latest with the next Hello.
+    /// Records the heartbeat of the current network in the state.
+    ///
+    /// It is stored with the next state change, at the latest with the next Hello.
     mutating func keepHeartbeat() { state.keep(heartbeat, on: network) }
 
-    /// A session that lasted makes the next failure the first one again.
+    /// Resets the backoff if the session lasted at least `Limits.steadyMilliseconds`.
     ///
-    /// False: there is none.
+    /// Returns false if it did not, or without a session.
     @discardableResult
     private mutating func forgiveFailures(at now: ClientTime) -> Bool {
         guard phase == .ready, now.monotonic - welcomedAt >= Limits.steadyMilliseconds else { return false }
@@ -88,7 +95,7 @@ extension ClientCore {
         return true
     }
 
-    /// After a failure without a Close.
+    /// Reconnects with backoff after a failure without a Close.
     mutating func retry(at now: ClientTime, error: LongwireClientError) {
         guard configuration.reconnects else { return halt(error) }
         forgiveFailures(at: now)
@@ -105,15 +112,15 @@ extension ClientCore {
         actions.append(.report(.retrying(afterMilliseconds: milliseconds)))
     }
 
-    /// 3xx: put the named thing right, come back once; twice in a row means it is not the named thing.
+    /// Handles a Close of 3xx: corrects the named problem and reconnects once; a second such Close in a row stops the client.
     private mutating func correct(_ close: Close, _ error: LongwireClientError, at now: ClientTime) {
         switch close.code {
         case CloseCode.clockSkew.rawValue:
             if close.serverTime > 0, let serverTime = Int64(exactly: close.serverTime) {
                 state.clockOffset = serverTime.subtractingReportingOverflow(now.wall).partialValue
             }
-            // The refused timestamp was never recorded there. Without this a clock that was once far ahead would keep
-            // the device out until that time has come.
+            // The gateway has not recorded the refused timestamp. If it stayed in the state, a device whose clock was once far
+            // ahead would be locked out until then.
             state.lastTimestamp = state.acceptedTimestamp
             isDirty = true
             skewRetryCount += 1
@@ -125,7 +132,7 @@ extension ClientCore {
             state.forgetRegistration()
             isDirty = true
             lossCount += 1
-            // A gateway that forgets each device it has just registered is not asked as fast as it answers.
+            // The first lost registration reconnects at once. Later ones back off, in case a gateway loses every registration.
             wait(lossCount == 1 ? 0 : backoff.next(), at: now)
         default:
             correctionCount += 1
@@ -134,7 +141,7 @@ extension ClientCore {
         }
     }
 
-    /// A correction is part of one attempt: it happens even where the client is not to reconnect.
+    /// Whether the Close asks for the first correction of its kind; it is allowed even if the client must not reconnect.
     private func isCorrection(_ code: UInt32) -> Bool {
         switch code {
         case CloseCode.clockSkew.rawValue: skewRetryCount == 0
@@ -150,7 +157,7 @@ extension ClientCore {
         return backoff.next(in: least...max(least, most))
     }
 
-    /// Reads host:port, with an IPv6 address in brackets; `nil` for anything else.
+    /// Parses host:port, with an IPv6 address in brackets; returns `nil` for anything else.
     static func endpoint(_ text: String) -> Endpoint? {
         guard let colon = text.lastIndex(of: ":") else { return nil }
         let digits = text[text.index(after: colon)...]
@@ -160,7 +167,8 @@ extension ClientCore {
         var host = text[..<colon]
         let isBracketed = host.hasPrefix("[") && host.hasSuffix("]")
         if isBracketed { host = host.dropFirst().dropLast() }
-        // A name reaches the system's resolver and the certificate's check: letters, digits and what else names have.
+        // The host reaches the system's resolver and the certificate check, so only letters, digits, `.`, `-`, `_` and IPv6
+        // colons are accepted.
         let isName = host.utf8.allSatisfy { byte in
             switch byte {
             case 48...57, 65...90, 97...122, UInt8(ascii: "."), UInt8(ascii: "-"), UInt8(ascii: "_"): true

@@ -1,8 +1,8 @@
 package import Wire
 
-// The client without its socket: bytes, time and the app's calls go in, actions come out.
+// The client's state machine, without I/O: bytes, time and the app's calls go in, actions come out.
 //
-// Phases and who moves between them:
+// Phases and their transitions:
 //   idle       → connecting (start)
 //   connecting → greeting (connected) | waiting (disconnected, deadline)
 //   greeting   → ready (Welcome) | waiting, connecting or stopped (Close, disconnected, deadline)
@@ -10,11 +10,10 @@ package import Wire
 //   waiting    → connecting (deadline)
 //   stopped    → connecting (start)
 //
-// The order that must hold: a handler returns, then the state is stored, then the ack leaves. Actions are performed in
-// their order, so `endTurn` queues `persist` before the Ack's `send`; when storing fails the rest of the queue is
-// thrown away with the connection.
+// Required order: a handler returns, the state is stored, the ack is sent. Actions run in their order, so `endTurn` queues
+// `persist` before the Ack's `send`. If storing fails, the remaining actions are discarded and the connection is closed.
 
-/// The two clocks, in milliseconds; `monotonic` goes on while the machine sleeps.
+/// The two clocks, in milliseconds; `monotonic` includes the time that the machine sleeps.
 package struct ClientTime: Equatable, Sendable {
     package var monotonic: Int64
     package var wall: Int64
@@ -23,7 +22,7 @@ package struct ClientTime: Equatable, Sendable {
 }
 
 package struct Endpoint: Equatable, Sendable, CustomStringConvertible {
-    /// A name, or a numeric address without brackets.
+    /// A host name, or a numeric address without brackets.
     package var host: String
     package var port: UInt16
 
@@ -35,18 +34,18 @@ package struct Endpoint: Equatable, Sendable, CustomStringConvertible {
     package var description: String { host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)" }
 }
 
-/// What the owner of the core does, in order.
+/// An action that the owner of the core performs; actions are performed in order.
 package enum ClientAction: Equatable {
     case connect(Endpoint)
     case send([UInt8])
-    /// Flush what can be flushed, then close. The core has moved on already and expects no `disconnected`.
+    /// Flush and close the connection; the core already left the session and does not expect `disconnected`.
     case disconnect
     case persist(ClientState)
     /// Call the app's handler, then `finish`.
     case handle(ReceivedMessage)
-    /// Take back what no loop of the app has: it comes again, with flags computed anew. Each one is `deferred`.
+    /// Take back the messages that no loop of the app has, and finish each as `deferred`; the gateway delivers them again.
     case withdraw
-    /// Tell the app that this task is withdrawn, then `finishRevoke`.
+    /// Report to the app that this task is revoked, then call `finishRevoke`.
     case revoke(TaskID, sequence: UInt64)
     case report(ClientEvent)
 }
@@ -62,11 +61,11 @@ package enum ClientCommand: Equatable, Sendable {
     case report(MessageReport)
     /// A message to the app's server.
     case send([UInt8], answering: TaskID)
-    /// Bring what the gateway holds, also from the background, and say so with `fetched`.
+    /// Receive the queued messages, also in the background, and report `fetched` at the end.
     case fetch(milliseconds: Int64)
-    /// A loop of the app has decided.
+    /// A verdict of the app's loop.
     case finish(ReceivedMessage, MessageVerdict)
-    /// The system has a network; `nil`: it may be any.
+    /// A network became usable; `nil` if its name is unknown.
     case networkChanged(name: String?)
     case stop
 }
@@ -81,10 +80,10 @@ package struct ClientCore {
         case stopped
     }
 
-    /// Which deliveries are dropped un-acked (docs/Semantics.md, "Reachability and fallback").
+    /// The rule for dropping deliveries without an ack (docs/Semantics.md, "Reachability and fallback").
     enum DropRule: Equatable {
         case none
-        /// Suspended; no DeviceUpdate since.
+        /// The app is suspended and has sent no DeviceUpdate since.
         case untilNextUpdate
         case untilResult(of: UInt32)
     }
@@ -104,56 +103,56 @@ package struct ClientCore {
     var nextNonce: UInt64 = 1
     var heartbeatMilliseconds = Limits.defaultHeartbeatSeconds * 1_000
     var heartbeat = HeartbeatPlan()
-    /// The name of the network that the plan is of.
+    /// The name of the network that `heartbeat` belongs to.
     var network = ""
     var lastReceivedAt: Int64 = 0
-    /// The Ping on its way follows a silence of a whole heartbeat in both directions.
+    /// Whether the Ping in flight follows a whole heartbeat without bytes from the gateway.
     var isProbing = false
     var welcomedAt: Int64 = 0
-    /// What the current Hello carried, to be settled by its Welcome.
+    /// The values of the last Hello, confirmed by its Welcome.
     var greeted = Greeting()
 
     // Messages.
-    /// Ascending, by stream: received in this session and not processed.
+    /// Sequences by stream, ascending, that this session received and the app has not processed.
     var holes: [UInt32: [UInt64]] = [:]
-    /// Given to the app, which has not decided yet: another copy read meanwhile is not given to it again.
+    /// Messages that the app has and has not decided on; a second copy is not handed to the app.
     var handling: [Handling] = []
-    /// Rejections of this turn.
+    /// Rejections to send at the end of this turn.
     var pendingRejections: [Rejected] = []
-    /// Rejections sent, confirmed by the Pong behind them: the gateway handles frames in order.
+    /// Rejections in flight; the Pong to the Ping after them confirms them, because the gateway handles frames in order.
     var sentRejections: [(nonce: UInt64, rejections: [Rejected])] = []
-    /// Tokens that the app set while there was no session.
+    /// Tokens that the app set without a session.
     var renewedTokens: [VendorToken] = []
     var owesAck = false
     var isDirty = false
     var dropRule = DropRule.none
 
-    // What the app wants the gateway to know.
+    // The app's settings and reports for the gateway.
     var nextRequest: UInt32 = 1
-    /// Updates without a result yet; what Hello cannot carry is said again after a reconnect.
+    /// Updates in flight; values that Hello cannot carry are sent again after a reconnect.
     var pendingUpdates: [UInt32: DeviceUpdate] = [:]
     var pendingBadge: Int32?
     var pushModeOff: Bool?
-    /// Feedback sent, settled by the Pong behind it: frames are answered in order.
+    /// Feedback in flight; the Pong to the Ping after it confirms it, because the gateway handles frames in order.
     var sentReports: (nonce: UInt64, opened: [MessageID], others: [MessageReport])?
     var fetch: Fetch?
     var outgoing = Outgoing()
 
-    // Coming back.
+    // Reconnecting.
     var backoff: Backoff
-    /// The gateway, not the backoff, named the time of the current wait.
+    /// Whether the gateway, not the backoff, set the current delay.
     var isWaitNamed = false
     var skewRetryCount = 0
     var correctionCount = 0
-    /// Registrations that were lost since a session last lasted.
+    /// The number of lost registrations since the last session of at least `Limits.steadyMilliseconds`.
     var lossCount = 0
 
     struct Fetch {
         var until: Int64
-        /// When the silence of the gateway will have lasted long enough; `nil`: there is no session yet.
+        /// The time when the gateway's silence completes the fetch, or `nil` without a session.
         var quietAt: Int64?
         var messageCount = 0
-        /// The fetch, not the app, keeps it running.
+        /// Whether the fetch, not the app, set `keepsRunning`.
         var ownsRunning = false
 
         var deadline: Int64 { min(until, quietAt ?? until) }
@@ -164,7 +163,7 @@ package struct ClientCore {
         var stream: UInt32
         var sequence: UInt64
         var byteCount = 0
-        /// This session has not sent it (again).
+        /// Whether an earlier session delivered this message and the current one has not yet.
         var isOfEarlierSession = false
 
         func isOf(_ message: ReceivedMessage) -> Bool {
@@ -195,12 +194,12 @@ package struct ClientCore {
         } else {
             self.state = ClientState(appID: configuration.appID)
         }
-        // Until the system says otherwise it is the network of the last time.
+        // The client assumes the network of its last run until the system reports another.
         network = self.state.heartbeats.last?.network ?? ""
         heartbeat = self.state.heartbeat(on: network)
     }
 
-    /// When `wake` wants to be called, in monotonic milliseconds.
+    /// The time of the next call of `wake`, in monotonic milliseconds.
     package var deadline: Int64? {
         [fetch?.deadline, phaseDeadline, phase == .ready ? outgoing.retryAt : nil].compactMap { $0 }.min()
     }
@@ -250,7 +249,7 @@ package struct ClientCore {
         sendHello(at: now)
     }
 
-    /// The socket failed, or the gateway closed it without saying why.
+    /// Reconnects after the socket failed or the gateway closed it without a Close.
     package mutating func disconnected(reason: String, at now: ClientTime) {
         switch phase {
         case .idle, .stopped, .waiting: return
@@ -264,7 +263,7 @@ package struct ClientCore {
         retry(at: now, error: LongwireClientError(code: .unreachable, message: reason))
     }
 
-    /// The time that `deadline` named has come.
+    /// Runs the work that is due at `deadline`.
     package mutating func wake(at now: ClientTime) {
         if let fetch, now.monotonic >= fetch.deadline { endFetch(at: now) }
         if outgoing.retryAt != nil { sendOutgoing(at: now) }
@@ -284,11 +283,11 @@ package struct ClientCore {
         }
     }
 
-    /// Nothing was acked of what was processed since the last `persist`.
+    /// Handles a failed store of the state: nothing is acked, and the client reconnects later.
     ///
-    /// This process remembers it all the same, and the next Hello stores it first.
+    /// The state stays in memory, and the next Hello stores it first.
     ///
-    /// `skipped` are the actions behind the one that failed: they are not done.
+    /// `skipped` are the actions after the one that failed. They are not performed.
     package mutating func persistFailed(
         _ error: LongwireClientError, skipping skipped: some Sequence<ClientAction>, at now: ClientTime
     ) {
@@ -300,7 +299,7 @@ package struct ClientCore {
             }
         }
         actions.removeAll()
-        // Not dirty, or the end of this very turn would try again, for ever.
+        // If the state stayed dirty, the end of this turn would try to store it again in an endless loop.
         isDirty = false
         actions.append(.report(.stateNotStored(error)))
         actions.append(.disconnect)
@@ -323,7 +322,7 @@ package struct ClientCore {
         halt(error)
     }
 
-    /// Closes and stays closed.
+    /// Closes the connection and stops the client.
     mutating func halt(_ error: LongwireClientError?) {
         actions.append(.disconnect)
         leaveSession()
@@ -337,9 +336,9 @@ package struct ClientCore {
         disconnected(reason: reason, at: now)
     }
 
-    /// Forgets what belongs to one connection only.
+    /// Resets what belongs to one connection.
     ///
-    /// The holes stay until the next connection: handlers of what this one brought may still have to return.
+    /// The holes stay until the next connection, because handlers may still have messages of this one.
     mutating func leaveSession() {
         if !handling.isEmpty { actions.append(.withdraw) }
         reader.reset()

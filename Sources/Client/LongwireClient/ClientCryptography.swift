@@ -1,7 +1,8 @@
-/// The little cryptography a client needs; a seam, so that an Apple build uses the system's.
+/// The cryptography that a client needs; a protocol, so that each platform can use its own library.
 public protocol ClientCryptography: Sendable {
-    /// HMAC-SHA256, 32 bytes.
+    /// Returns the HMAC-SHA256 of `message` under `key`, 32 bytes.
     func authenticationCode(of message: [UInt8], key: [UInt8]) -> [UInt8]
-    /// Seeds the jitter of reconnecting; unpredictable, so that a fleet spreads out.
+    /// Returns a random word that seeds the reconnect jitter; it must be unpredictable, so that the devices of a fleet spread
+    /// out.
     func randomWord() -> UInt64
 }

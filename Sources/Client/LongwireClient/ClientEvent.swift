@@ -1,55 +1,68 @@
 public import Wire
 
-/// What happens to a client besides messages.
+/// An event of a client other than a message.
 ///
 /// Later versions may add cases: keep a `default` in a switch over it.
 public enum ClientEvent: Equatable, Sendable {
-    /// A new device was minted and is stored.
+    /// A new device was registered and its credentials are stored.
     case registered(DeviceID)
-    /// The gateway does not know the stored device any more; a new registration follows.
+    /// The gateway no longer knows the stored device; a new registration follows.
     case registrationLost(DeviceID)
+    /// The client begins to connect to this address.
     case connecting(host: String, port: UInt16)
+    /// The gateway accepted the session.
     case welcomed(WelcomeDetails)
-    /// The gateway's queue was restored or is another one: positions begin anew.
+    /// The gateway restored or replaced the device's queue; the client discards its stream positions.
     case queueReset(from: UInt64, to: UInt64)
-    /// The connection ended by a Close of the gateway.
+    /// The gateway closed the connection with this code.
     case closed(code: UInt32, reason: String)
-    /// The connection ended without one, or was not made.
+    /// The connection ended without a Close, or was not established.
     case disconnected(reason: String)
-    /// The next attempt comes after this time.
+    /// The client reconnects after this delay, in milliseconds.
     case retrying(afterMilliseconds: Int64)
-    case updated(request: UInt32, code: UInt32, reason: String)
-    /// Acked without being shown: processed before, or opened from its notification.
-    case suppressed(MessageID, sequence: UInt64, wasOpened: Bool)
-    /// Read while suspended and left un-acked: the gateway sends it again with its flags computed anew.
-    case droppedWhileSuspended(MessageID, sequence: UInt64)
-    /// The task was revoked: take back what was shown of it.
-    case revoked(TaskID)
-    /// The gateway has this message to the app's server on disk.
-    case messageTaken(OutgoingMessage)
-    /// The gateway will not take it (docs/use/Errors.md, "UpdateResult and UpstreamResult codes").
+    /// The gateway answered a DeviceUpdate.
     ///
-    /// With code 0 too many wait here already.
+    /// Code 0 means that it was applied (docs/use/Errors.md, "UpdateResult and UpstreamResult codes").
+    case updated(request: UInt32, code: UInt32, reason: String)
+    /// A message that was not handed to the app: it was processed or rejected before, or opened from its notification.
+    case suppressed(MessageID, sequence: UInt64, wasOpened: Bool)
+    /// A message that arrived while the app was suspended; it is not acked, and the gateway sends it again with new flags.
+    case droppedWhileSuspended(MessageID, sequence: UInt64)
+    /// The publisher revoked the task; the app should remove what it showed of the task.
+    case revoked(TaskID)
+    /// The gateway has stored this message to the app's server on disk.
+    case messageTaken(OutgoingMessage)
+    /// The gateway refused the message to the app's server (docs/use/Errors.md, "UpdateResult and UpstreamResult codes").
+    ///
+    /// Code 0 means that the client's own queue is full.
     case messageRefused(OutgoingMessage, code: UInt32, reason: String)
-    /// A fetch has ended: these messages were handled. Complete: the gateway had no more, as far as its silence tells.
+    /// A fetch has ended after this number of handled messages.
+    ///
+    /// `isComplete` is true if the gateway then sent nothing for 1.5 s.
     case fetched(messages: Int, isComplete: Bool)
-    /// The state could not be stored; nothing was acked, and the client tries again later.
+    /// The state could not be stored; nothing was acked, and the client retries later.
     case stateNotStored(LongwireClientError)
-    /// The client will do nothing more until it is started again. `nil`: it was asked to stop.
+    /// The client has stopped until its next start; the error is `nil` after `LongwireClient.stop`.
     case stopped(LongwireClientError?)
 }
 
-/// The gateway's welcome, as far as an app may want to know it.
+/// The contents of the gateway's Welcome.
 public struct WelcomeDetails: Equatable, Sendable {
+    /// The id of this device.
     public var cid: DeviceID
+    /// The number of this session; it increases with each session of the device.
     public var generation: UInt64
+    /// The epoch of the device's queue; stream positions are valid only within one epoch.
     public var queueEpoch: UInt64
+    /// The heartbeat of this session, in seconds; 0 if the gateway named none.
     public var heartbeatSeconds: UInt32
+    /// The maximum number of un-acked messages in flight.
     public var window: UInt32
+    /// The gateway's clock, in milliseconds since 1970.
     public var serverTime: UInt64
-    /// Messages queued for this device.
+    /// The number of messages queued for this device.
     public var backlog: UInt64
-    /// What ended unseen since the last visit, by final state.
+    /// The number of messages that ended undelivered since the last session, by final state.
     public var dropped: [Dropped]
 
     init(_ welcome: Welcome, cid: DeviceID) {

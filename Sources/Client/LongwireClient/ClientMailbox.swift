@@ -6,9 +6,9 @@ internal import Glibc
 internal import Musl
 #endif
 
-/// The app's calls on their way to the client's thread, and the pipe that wakes it.
+/// A queue of the app's calls for the client's thread, and the pipe that wakes the thread.
 final class ClientMailbox: Sendable {
-    /// `nil`: closed.
+    /// The queued calls, or `nil` once the mailbox is closed.
     private let commands = Guarded<[ClientCommand]?>([])
     let readDescriptor: CInt
     private let writeDescriptor: CInt
@@ -28,7 +28,8 @@ final class ClientMailbox: Sendable {
         close(writeDescriptor)
     }
 
-    /// False when it is closed, or too many calls wait already: a handler that does not return, most likely.
+    /// Returns false when the mailbox is closed or holds `Limits.commandCount` calls, most likely because a handler does not
+    /// return.
     func post(_ command: ClientCommand) -> Bool {
         let isTaken = commands.withValue { list in
             guard let count = list?.count, count < Limits.commandCount || command.alwaysFindsRoom else { return false }
@@ -39,10 +40,10 @@ final class ClientMailbox: Sendable {
         return isTaken
     }
 
-    /// Makes the client's thread look around, from any thread.
+    /// Wakes the client's thread; callable from any thread.
     func wake() {
         var byte: UInt8 = 1
-        // A full pipe wakes as well as one more byte would.
+        // If the pipe is full, the thread wakes anyway.
         _ = write(writeDescriptor, &byte, 1)
     }
 
@@ -55,7 +56,7 @@ final class ClientMailbox: Sendable {
         }
     }
 
-    /// Takes no more calls; those that came too late for the client's thread.
+    /// Closes the mailbox and returns the calls that the client's thread did not take.
     func shut() -> [ClientCommand] {
         commands.withValue { list in
             defer { list = nil }
@@ -65,7 +66,7 @@ final class ClientMailbox: Sendable {
 }
 
 extension ClientCommand {
-    /// Outlives a session, in the state store (`ClientState.keep`).
+    /// Whether the call outlives a session, in the state store (`ClientState.keep`).
     var isKept: Bool {
         switch self {
         case .opened, .report, .finish, .send: true
@@ -73,7 +74,7 @@ extension ClientCommand {
         }
     }
 
-    /// A stop, and a verdict: of these no more than one waits.
+    /// Whether the call is exempt from the limit; at most one stop and one verdict are queued.
     fileprivate var alwaysFindsRoom: Bool {
         switch self {
         case .stop, .finish: true

@@ -6,7 +6,7 @@ internal import Glibc
 internal import Musl
 #endif
 
-/// The client's thread: waits for the transport, the clock and the app, feeds the core, and does what it says.
+/// The client's thread: waits for the transport, the clock and the app, feeds the core, and performs its actions.
 final class ClientRunner {
     private var core: ClientCore
     private let mailbox: ClientMailbox
@@ -17,12 +17,12 @@ final class ClientRunner {
     private let makeTransport: TransportMaker
     private var connection: (any ClientTransport)?
 
-    /// Begins one connection; the closure wakes the client's thread.
+    /// A function that starts a connection; the closure wakes the client's thread.
     typealias TransportMaker =
         (Endpoint, TransportSecurity?, @escaping @Sendable () -> Void) throws(TransportFailure) -> any ClientTransport
 
-    // A handler that answers nil gives its verdict later, as a command. `withdraw` takes back the messages that wait for
-    // a verdict and that no loop has.
+    // A handler that returns `nil` sends its verdict later, as a command. `withdraw` takes back the messages that wait for a
+    // verdict and that no loop has.
     init(
         core: ClientCore, mailbox: ClientMailbox, store: any StateStore,
         makeTransport: @escaping TransportMaker = { (endpoint, security, wake) throws(TransportFailure) in
@@ -50,7 +50,7 @@ final class ClientRunner {
             finishTurn()
         }
         connection = nil
-        // What came behind the stop: taps and reports are kept for the next session.
+        // Taps and reports that arrived after the stop are kept for the next session.
         for command in mailbox.shut() { core.perform(command, at: System.now()) }
         finishTurn()
     }
@@ -64,13 +64,13 @@ final class ClientRunner {
         if connection?.hasMoreToRead == true {
             timeout = 0
         } else if let deadline = [core.deadline, connection?.deadline].compactMap({ $0 }).min() {
-            // One millisecond more, so that the rounding down of both clocks does not wake us early, twice.
+            // One extra millisecond, because both clocks round down and the thread would wake too early, twice.
             timeout = CInt(clamping: max(0, deadline - System.now().monotonic + 1))
         }
         _ = poll(&descriptors, nfds_t(descriptors.count), timeout)
     }
 
-    /// Non-blocking throughout, so it need not know what poll found.
+    /// All calls are non-blocking, so the result of `poll` is not needed.
     private func serveConnection() {
         guard let connection else { return }
         do throws(TransportFailure) {
@@ -79,7 +79,7 @@ final class ClientRunner {
                 guard connection.isOpen else { return }
                 core.connected(at: System.now())
             }
-            // Read first: when the other side has gone, its last words are worth more than our failure to write.
+            // Reads first: if the gateway has closed, its Close frame is more useful than a write error.
             let bytes = try connection.read()
             if !bytes.isEmpty { core.receive(bytes, at: System.now()) }
             try connection.serve()
@@ -114,7 +114,7 @@ final class ClientRunner {
                 do {
                     try store.save(state)
                 } catch {
-                    // What stands behind it, an ack above all, must not happen.
+                    // The actions after a failed store, such as an ack, must not run.
                     return core.persistFailed(
                         Self.describe(error), skipping: actions[(index + 1)...], at: System.now())
                 }

@@ -1,38 +1,43 @@
 public import Wire
 
-/// What a device must not forget between two starts of its app.
+/// The state of a device that must survive a restart of its app.
 public struct ClientState: Equatable, Sendable {
-    /// The app this registration belongs to; a state of another app is not used.
+    /// The app that this registration belongs to; a state of another app is not used.
     public var appID: String
+    /// The device's id, or `none` before the registration.
     public var cid: DeviceID
-    /// 32 bytes, minted by the gateway; proves who we are.
+    /// The device's secret, 32 bytes, created by the gateway.
     ///
-    /// Keep the file as private as a password.
+    /// It authenticates the device.
+    ///
+    /// Protect the file like a password.
     public var deviceSecret: [UInt8]
-    /// The greatest timestamp ever put into a Hello; the next is greater.
+    /// The greatest timestamp ever sent in a Hello; the next one is greater.
     public var lastTimestamp: UInt64
-    /// The timestamp of the last Hello that was welcomed.
+    /// The timestamp of the last Hello that the gateway accepted.
     public var acceptedTimestamp: UInt64
-    /// What to add to this machine's clock to get the gateway's, learnt from Close(clockSkew), in milliseconds.
+    /// The gateway's clock minus this machine's, in milliseconds, learnt from Close(clockSkew).
     public var clockOffset: Int64
+    /// The epoch of the queue that `streams` belongs to.
     public var queueEpoch: UInt64
-    /// By stream: 0 direct, 1 broadcast.
+    /// The processed sequences by stream: 0 direct, 1 broadcast.
     public var streams: [UInt32: ProcessedSet]
     /// The last 256 messages opened from a notification, oldest first.
     public var opened: [MessageID]
-    /// Those of them that the gateway may not know of yet.
+    /// The opened messages that the gateway has not confirmed yet.
     public var unreportedOpened: [MessageID]
-    /// What was shown or acted on, and the gateway may not know of yet; the last 256, oldest first.
+    /// Reports of shown messages and actions that the gateway has not confirmed yet: the last 256, oldest first.
     public var unreported: [MessageReport]
 
-    /// Messages that the app rejected, until the gateway surely knows; no position says that they are processed.
+    /// Messages that the app rejected, until the gateway has confirmed the rejection; no position covers them until then.
     public internal(set) var rejections: [Rejected] = []
 
-    /// Messages to the app's server that the gateway may not have yet, in their order, and the last number given.
+    /// Messages to the app's server that the gateway has not confirmed yet, in order.
     public internal(set) var outgoing: [OutgoingMessage] = []
+    /// The number of the last message to the app's server.
     public internal(set) var lastOutgoing: UInt32 = 0
 
-    /// What networks have taught about silent connections, the last one used last.
+    /// The heartbeats learnt per network; the network used last is last.
     var heartbeats: [NetworkHeartbeat] = []
 
     public init(appID: String) {
@@ -43,9 +48,10 @@ public struct ClientState: Equatable, Sendable {
         (streams, opened, unreportedOpened, unreported) = ([:], [], [], [])
     }
 
+    /// Whether the state holds a device's id and secret.
     public var isRegistered: Bool { !cid.isNone && !deviceSecret.isEmpty }
 
-    /// The user opened this message from its notification; the last 256 are remembered.
+    /// Records that the user opened this message from its notification; the last 256 are kept.
     mutating func noteOpened(_ id: MessageID) {
         for list in [\ClientState.opened, \ClientState.unreportedOpened] {
             self[keyPath: list].removeAll { $0 == id }
@@ -54,7 +60,7 @@ public struct ClientState: Equatable, Sendable {
         }
     }
 
-    /// False when it is noted already.
+    /// Returns false when the report is already recorded.
     mutating func note(_ report: MessageReport) -> Bool {
         guard !unreported.contains(report) else { return false }
         unreported.append(report)
@@ -62,14 +68,14 @@ public struct ClientState: Equatable, Sendable {
         return true
     }
 
-    /// The app rejected a message.
+    /// Records that the app rejected a message.
     mutating func note(_ rejection: Rejected) {
         rejections.removeAll { $0.isOf(rejection.stream, rejection.sequence) }
         rejections.append(rejection)
         rejections.removeFirst(max(0, rejections.count - Limits.rejectionCount))
     }
 
-    /// Takes in what the app says while there is no session; anything but taps, reports, messages and verdicts changes nothing.
+    /// Applies a call made without a session; only taps, reports, outgoing messages and verdicts change the state.
     mutating func keep(_ command: ClientCommand) {
         switch command {
         case .opened(let id): noteOpened(id)
@@ -83,8 +89,9 @@ public struct ClientState: Equatable, Sendable {
         }
     }
 
-    /// Forgets the registration and all that belongs to it; clock offset and heartbeats belong to this machine and stay,
-    /// and so do messages that the app's server does not have yet.
+    /// Removes the registration and its data.
+    ///
+    /// The clock offset and heartbeats belong to this machine and stay, as do messages that the app's server does not have yet.
     mutating func forgetRegistration() {
         let (offset, learnt) = (clockOffset, heartbeats)
         let (messages, last) = (outgoing, lastOutgoing)
@@ -94,12 +101,12 @@ public struct ClientState: Equatable, Sendable {
     }
 }
 
-// The stored form: lines of `name value…`, readable in a support case, with a version first and a mark at the end so
-// that half a file is never taken for a whole one. Unknown names are an error: a file of a newer version is refused
-// rather than half understood.
+// The stored form: lines of `name value…`, readable in a support case. A version comes first and an end mark last, so that a
+// truncated file is detected. Unknown names are an error, so that a file of a newer version is refused.
 extension ClientState {
     static let firstLine = "longwire state 1"
 
+    /// The stored form of the state: the contents of a `FileStateStore` file.
     public var serialized: [UInt8] {
         var lines = [Self.firstLine, "app \(Self.hex(Array(appID.utf8)))"]
         if isRegistered {
@@ -124,9 +131,9 @@ extension ClientState {
         return text + Array("check \(Self.checkSum(of: text))\nend\n".utf8)
     }
 
-    /// Reads what `serialized` wrote.
+    /// Reads the form that `serialized` writes.
     ///
-    /// - Throws: `stateDamaged`, naming the line, for anything else.
+    /// - Throws: `stateDamaged`, with the line number where it applies, for anything else.
     public init(serialized bytes: [UInt8]) throws(LongwireClientError) {
         var lines = String(decoding: bytes, as: UTF8.self).split(separator: "\n")
         guard let first = lines.first, first == Self.firstLine else {
@@ -137,7 +144,7 @@ extension ClientState {
             throw LongwireClientError(code: .stateDamaged, message: "the state is cut short; restore or remove it")
         }
         let check = lines.remove(at: lines.count - 2)
-        // The lines of the sum and of the end, each with its line feed.
+        // The checksum covers all bytes before its own line and the end line, each with its line feed.
         guard check == "check \(Self.checkSum(of: bytes.dropLast(check.utf8.count + 5)))" else {
             throw LongwireClientError(
                 code: .stateDamaged, message: "the state does not have its check sum; restore or remove it")
@@ -215,7 +222,7 @@ extension ClientState {
         return true
     }
 
-    /// FNV-1a of 64 bits: it finds a disk's faults, and keeps nobody out.
+    /// Returns the 64-bit FNV-1a hash; it detects disk errors, and is no protection against tampering.
     static func checkSum(of bytes: some Sequence<UInt8>) -> String {
         let sum = bytes.reduce(0xCBF2_9CE4_8422_2325 as UInt64) { ($0 ^ UInt64($1)) &* 0x100_0000_01B3 }
         return hex((0..<8).map { UInt8(truncatingIfNeeded: sum >> (56 - 8 * $0)) })
@@ -240,17 +247,17 @@ extension ClientState {
 
 extension Rejected {
     init(_ message: ReceivedMessage, _ reason: String) {
-        // Scalars, not characters: a character may have any number of bytes.
+        // Scalars, because a character may have any number of bytes.
         let text = String(reason.unicodeScalars.prefix(Limits.reasonScalarCount))
         self.init(stream: message.stream, sequence: message.sequence, reason: text)
     }
 
     func isOf(_ stream: UInt32, _ sequence: UInt64) -> Bool { (self.stream, self.sequence) == (stream, sequence) }
 
-    /// As it stands in a stored state.
+    /// The line in the stored state.
     fileprivate var line: String { "rejected \(stream) \(sequence) \(ClientState.hex(Array(reason.utf8)))" }
 
-    /// Reads what `line` writes; `nil` for anything else.
+    /// Reads the form that `line` writes; returns `nil` for anything else.
     fileprivate init?(values: [Substring]) {
         guard values.count == 3, let stream = UInt32(values[0]), let sequence = UInt64(values[1]),
             sequence <= Limits.greatestSequence, let reason = ClientState.bytes(hex: values[2])

@@ -13,10 +13,12 @@ enum ClientThread {
         init(_ body: @escaping () -> Void) { self.body = body }
     }
 
-    /// - Parameter body: given away to the new thread for good.
+    /// Starts a detached thread.
+    ///
+    /// - Parameter body: moved to the new thread.
     /// - Returns: false when the system gave no thread; `body` was not called then.
     static func start(_ body: sending @escaping () -> Void) -> Bool {
-        // The retain is taken back on the new thread, or here when there is none.
+        // The new thread releases this retain, or the code below if no thread starts.
         let context = Unmanaged.passRetained(Box(body))
         #if canImport(Darwin)
         var thread: pthread_t?
@@ -48,9 +50,11 @@ enum ClientThread {
     }
 }
 
-/// Opens once and stays open; others wait for it.
+/// A latch that threads wait for.
 ///
-/// Sound although unchecked: `opened` is touched only while `mutex` is held, and neither it nor `condition` moves.
+/// It opens once and stays open.
+///
+/// Sound although unchecked: `opened` is accessed only while `mutex` is held, and neither `mutex` nor `condition` moves.
 final class Latch: @unchecked Sendable {
     private let mutex: UnsafeMutablePointer<pthread_mutex_t>
     private let condition: UnsafeMutablePointer<pthread_cond_t>

@@ -1,53 +1,55 @@
-// The seam to the platform, in three parts: a transport (this file), a little cryptography (ClientCryptography) and the
-// news that the network changed (NetworkWatch). `Apple` has one side, by Network.framework and CryptoKit. `Linux` has
-// the other, by POSIX sockets and OpenSSL. Each side stays within 200 lines (Tests/Checks/check-client.sh).
+// The platform interface has three parts: a transport (this file), cryptography (ClientCryptography) and notices of network
+// changes (NetworkWatch). `Apple` implements them with Network.framework and CryptoKit, `Linux` with POSIX sockets and OpenSSL.
+// Each side stays within 200 lines (Tests/Checks/check-client.sh).
 
-/// Why a connection was not made, or ended.
+/// The reason why a connection was not established, or ended.
 struct TransportFailure: Error, Equatable {
     let reason: String
 }
 
-/// How a gateway proves over TLS who it is.
+/// The TLS settings of a connection to a gateway.
 struct TransportSecurity: Equatable, Sendable {
-    /// A PEM file of the authorities to trust instead of the system's.
+    /// A PEM file of trusted authorities that replaces the system's.
     var trustedCertificatesPath: String?
-    /// SHA-256 digests; not empty: one certificate of the verified chain must have one of them.
+    /// SHA-256 digests of pinned certificates; if not empty, one certificate of the verified chain must match.
     var pins: [[UInt8]] = []
-    /// PEM files of what is shown to a gateway that asks for it; not used on Apple's systems.
+    /// PEM files of the client certificate and its key; not used on Apple's systems.
     var certificatePath: String?
     var keyPath: String?
 }
 
-/// What a transport asks `poll` to wait for.
+/// A descriptor and the events to poll it for.
 struct PollInterest {
     var descriptor: CInt
     var events: Int16
 }
 
-/// One connection to a gateway, plain or TLS, that never blocks.
+/// A non-blocking connection to a gateway, plain or TLS.
 ///
 /// Confined to the client's thread, which calls `serve` and `read` whenever something may have happened.
 protocol ClientTransport: AnyObject {
-    /// True once bytes can travel, TLS included.
+    /// Whether bytes can be sent, with the TLS handshake complete.
     var isOpen: Bool { get }
-    /// What to wait for; `nil`: the transport itself wakes the client's thread.
+    /// The events to poll for, or `nil` if the transport itself wakes the client's thread.
     var interest: PollInterest? { get }
-    /// When to call `serve` at the latest, in monotonic milliseconds; `nil`: no time of its own.
+    /// The latest time to call `serve`, in monotonic milliseconds, or `nil` without a deadline.
     var deadline: Int64? { get }
-    /// True when the last read left something behind, so that nothing may be waited for.
+    /// Whether the last read left bytes behind, so that the caller must not wait in `poll`.
     var hasMoreToRead: Bool { get }
 
-    /// Goes on with connecting and with what waits to be written.
+    /// Continues to connect, and writes pending bytes.
     func serve() throws(TransportFailure)
-    /// What has arrived, within a bound; empty: nothing now.
+    /// Returns the bytes that have arrived, within a bound.
     ///
-    /// - Throws: what ended the connection, once everything before the end has been read.
+    /// Empty if none have.
+    ///
+    /// - Throws: the reason why the connection ended, once all bytes before the end have been returned.
     func read() throws(TransportFailure) -> [UInt8]
-    /// Writes behind what was written before.
+    /// Appends bytes to the outgoing buffer and sends as much as possible.
     ///
-    /// - Throws: also when more than `Limits.outboxByteCount` wait for a gateway that does not read.
+    /// - Throws: the connection's failure, or a failure when more than `Limits.outboxByteCount` bytes are pending.
     func write(_ bytes: [UInt8]) throws(TransportFailure)
-    /// Lets what was written leave, says that nothing follows, and closes.
+    /// Flushes pending bytes, signals the end of the stream, and closes.
     func closeGracefully()
 }
 

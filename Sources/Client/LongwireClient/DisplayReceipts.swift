@@ -1,34 +1,36 @@
-/// Reports over HTTPS what was shown, from a process without a connection: a notification service extension.
+/// Reports over HTTPS from a process without a connection, such as a notification service extension.
 ///
-/// The app's client registers the device and keeps its state in a file of the app group. The extension reads that file
-/// and proves each call with the device's secret; it never writes the file. The gateway counts each event once, so the
-/// extension may repeat a call and note the same event in `NotificationReports`, too.
+/// The app's client registers the device and keeps its state in a file of the app group. The extension reads that file and
+/// authenticates each call with the device's secret. It never writes the file. The gateway counts each event once, so the
+/// extension may repeat a call and also note the event in `NotificationReports`.
 public struct DisplayReceipts: Sendable {
     private let gateway: String
     private let state: FileStateStore
     private let cryptography: any ClientCryptography
 
-    /// Prepares reports; nothing is read or sent before the first one.
+    /// Creates a reporter.
+    ///
+    /// It reads and sends nothing before the first report.
     ///
     /// - Parameters:
-    ///   - gateway: the gateway's public HTTP listener, `https://push.example.com`, without a path.
+    ///   - gateway: the URL of the gateway's public HTTP listener, such as `https://push.example.com`, without a path.
     ///   - statePath: the file of the app's `FileStateStore`.
-    ///   - cryptography: the platform's own unless a test wants another.
+    ///   - cryptography: the platform's own, unless a test replaces it.
     public init(gateway: String, statePath: String, cryptography: any ClientCryptography = SystemCryptography()) {
         self.gateway = gateway.hasSuffix("/") ? String(gateway.dropLast()) : gateway
         state = FileStateStore(path: statePath)
         self.cryptography = cryptography
     }
 
-    /// Sends one call with the caller's own HTTP client, and a second one when the gateway names its time.
+    /// Sends one call with the caller's HTTP client, and a second one if the gateway reports a clock difference.
     ///
     /// - Parameters:
-    ///   - reports: up to 32, of this device's messages.
-    ///   - send: makes the call and returns the answer, whatever its status is.
-    /// - Returns: what became of each report, in order.
-    /// - Throws: `wrongState` before the app's first registration, `stateUnreadable`, `badConfiguration` for too many
-    ///   reports, `refused` with the gateway's words, and what `send` throws. Report again later, except when the
-    ///   gateway refuses.
+    ///   - reports: 1 to 32 reports about this device's messages.
+    ///   - send: performs the call and returns the response, whatever its status.
+    /// - Returns: the result of each report, in order.
+    /// - Throws: `wrongState` before the app's first registration, `stateUnreadable` or `stateDamaged` for the state file,
+    ///   `badConfiguration` for a wrong number of reports, `refused` with the gateway's response, and the errors of `send`.
+    ///   Retry later, except after `refused`.
     public func report(
         _ reports: [MessageReport], by send: (ReceiptCall) async throws -> ReceiptReply
     ) async throws -> [ReceiptResult] {
@@ -42,14 +44,14 @@ public struct DisplayReceipts: Sendable {
         let first = System.now().wall
         let reply = try await send(call(reports, state, at: first, offset: state.clockOffset))
         guard let serverTime = ReceiptAnswer(reply.body).serverTime else { return try results(reply, reports.count) }
-        // As a Hello does after Close(clockSkew): once.
+        // As after Close(clockSkew): one correction per call.
         let now = System.now().wall
         let again = try await send(
             call(reports, state, at: now, offset: serverTime.subtractingReportingOverflow(now).partialValue))
         return try results(again, reports.count)
     }
 
-    /// The call as the gateway wants it (docs/Semantics.md, "Receipts").
+    /// Builds the call (docs/Semantics.md, "Receipts").
     func call(_ reports: [MessageReport], _ state: ClientState, at wall: Int64, offset: Int64) -> ReceiptCall {
         let now = wall.addingReportingOverflow(offset).partialValue
         let events = reports.map { report in
@@ -77,36 +79,40 @@ public struct DisplayReceipts: Sendable {
     }
 }
 
-/// One HTTPS call: a POST.
+/// An HTTPS POST request.
 public struct ReceiptCall: Equatable, Sendable {
     public var url: String
     public var headers: [String: String]
-    /// To be sent as it is: the proof covers each byte.
+    /// The request's body.
+    ///
+    /// Send it unchanged: the proof covers every byte.
     public var body: [UInt8]
 }
 
-/// What the gateway answered to a call.
+/// The gateway's HTTP response.
 public struct ReceiptReply: Equatable, Sendable {
+    /// The HTTP status code.
     public var status: Int
+    /// The response's body, JSON.
     public var body: [UInt8]
     public init(status: Int, body: [UInt8]) { (self.status, self.body) = (status, body) }
 }
 
-/// What became of one report.
+/// The result of one report.
 public enum ReceiptResult: String, Equatable, Sendable {
-    /// It counts, and is on the gateway's disk.
+    /// The event is counted and on the gateway's disk.
     case recorded
-    /// It was recorded before.
+    /// The event was recorded before.
     case repeated
-    /// Not a message of this device, or one that the gateway does not know any more.
+    /// The message is not one of this device, or the gateway no longer knows it.
     case ignored
-    /// The gateway cannot record it now: report it again later.
+    /// The gateway cannot record the event now; report it again later.
     case retry
 }
 
-/// What of the gateway's JSON a client needs: numbers and words behind their names.
+/// The fields of the gateway's JSON response that a client needs.
 ///
-/// A value that is not there is `nil`.
+/// A missing value is `nil`.
 struct ReceiptAnswer: Equatable {
     var code: Int64?
     var serverTime: Int64?
@@ -124,7 +130,7 @@ struct ReceiptAnswer: Equatable {
 
     private static let clockSkew: Int64 = 30_904
 
-    /// What follows the name of a member, from the first character of its value on.
+    /// Returns the bytes from the value of a member onward.
     private static func value(of name: String, in body: [UInt8]) -> ArraySlice<UInt8>? {
         let key = Array("\"\(name)\"".utf8)
         var rest = body[...]

@@ -1,5 +1,5 @@
-// Types of Wire that stand in the client's API: an app can name and use them with `import LongwireClient` alone. One by
-// one, so that the names of frames do not come along.
+// Types of Wire in the client's API, so that an app needs only `import LongwireClient`. They are listed individually, so that
+// the types of frames are not exported.
 @_exported public import enum Wire.ApplicationState
 @_exported public import struct Wire.DeviceID
 @_exported public import struct Wire.Dropped

@@ -6,30 +6,32 @@ internal import Glibc
 internal import Musl
 #endif
 
-/// Keeps the state in one file, replaced as a whole.
+/// A store that keeps the state in one file and replaces the file as a whole.
 ///
-/// A new file is written, synced and renamed over the old one, and then the folder is synced. So a crash leaves the old
-/// state or the new one and nothing in between.
+/// A save writes and syncs a new file, renames it over the old one, and syncs the folder. A crash leaves either the old state
+/// or the new one.
 ///
-/// The file holds the device's secret and is readable by its owner only. One client has it at a time: a store refuses to
-/// write over what another store has written since it looked last. No file is locked, because iOS ends an app that is
-/// frozen with a lock. Since the file is replaced as a whole, a service extension may read it (`DisplayReceipts`).
+/// The file holds the device's secret and is readable by its owner only. One client uses it at a time: a save fails if another
+/// store has written the file since the last load or save. The file is not locked, because iOS ends an app that is suspended
+/// while it holds a lock. Since the file is replaced as a whole, a service extension may read it (`DisplayReceipts`).
 public final class FileStateStore: StateStore {
     private let path: String
     private let draft: String
-    /// What this store read or wrote last; `nil`: nothing yet.
+    /// The bytes that this store last read or wrote, or `nil` before the first access.
     private let seen = Guarded<[UInt8]?>(nil)
 
-    /// - Parameter path: the file; its folder exists. Names that begin with it and `.new` are used in passing.
+    /// Creates a store.
+    ///
+    /// - Parameter path: the file. Its folder must exist. The store also creates files named `path` plus `.new` and a suffix.
     public init(path: String) {
         self.path = path
         draft = path + ".new" + String(UInt64.random(in: .min ... .max), radix: 36)
     }
 
-    /// Renames a file that cannot be used (`stateDamaged`) to its name with `.damaged` behind it, over an earlier one.
+    /// Renames a damaged file (`stateDamaged`) to its name plus `.damaged`, replacing an earlier one.
     ///
-    /// The next start registers a new device: what waited for the old one expires. Not for `stateUnreadable`, since that
-    /// file may be readable later.
+    /// The next start registers a new device, and messages queued for the old one expire. Do not use this after
+    /// `stateUnreadable`: the file may be readable later.
     ///
     /// - Throws: `stateUnwritable`.
     public func setAside() throws {
@@ -38,6 +40,11 @@ public final class FileStateStore: StateStore {
         try syncFolder()
     }
 
+    /// Reads the file.
+    ///
+    /// Returns `nil` if it does not exist.
+    ///
+    /// - Throws: `stateUnreadable` or `stateDamaged`.
     public func load() throws -> ClientState? {
         let bytes = try read()
         let state = try bytes.map { try ClientState(serialized: $0) }
@@ -45,7 +52,9 @@ public final class FileStateStore: StateStore {
         return state
     }
 
-    /// Removes the drafts of clients that were killed while they wrote; to be called by the one client that has the file.
+    /// Removes the drafts of clients that were killed while they wrote.
+    ///
+    /// Only the client that uses the file may call this.
     ///
     /// A draft that cannot be removed stays until the next start.
     func removeDrafts() {
@@ -88,9 +97,13 @@ public final class FileStateStore: StateStore {
         return bytes
     }
 
+    /// Replaces the file.
+    ///
+    /// - Throws: `stateUnwritable` when the file cannot be written or another client has written it, and `stateUnreadable` when
+    ///   the check for another client cannot read it.
     public func save(_ state: ClientState) throws {
         let bytes = state.serialized
-        // A file that is gone was removed: this state is as good as any.
+        // If the file is gone, it was removed on purpose, and this state is written.
         if let seen = seen.withValue({ $0 }), let current = try read(), current != seen {
             throw LongwireClientError(
                 code: .stateUnwritable, message: "another client has written \(path); run one at a time")
@@ -134,7 +147,7 @@ public final class FileStateStore: StateStore {
         }
     }
 
-    /// Without this the rename itself may be lost with the power, and an old state would come back.
+    /// Syncs the folder; without this, a power loss could undo the rename and restore an old state.
     private func syncFolder() throws {
         let folder = path.lastIndex(of: "/").map { $0 == path.startIndex ? "/" : String(path[..<$0]) } ?? "."
         let descriptor = open(folder, O_RDONLY | O_CLOEXEC)

@@ -1,6 +1,6 @@
 package import Wire
 
-/// A frame from the gateway, as far as a device has to do with it.
+/// A frame from the gateway.
 package enum IncomingFrame {
     case welcome(Welcome)
     case close(Close)
@@ -10,18 +10,18 @@ package enum IncomingFrame {
     case updateResult(UpdateResult)
     case revoke(Revoke)
     case upstreamResult(UpstreamResult)
-    /// A type that only a client sends.
+    /// A frame type that only a client sends.
     case misplaced(FrameType)
 }
 
-/// Cuts the byte stream into frames.
+/// A parser that splits the byte stream into frames.
 package struct FrameReader {
     package struct Failure: Error, Equatable {
         package let code: CloseCode
         package let reason: String
     }
 
-    /// Contiguous everywhere: the span of an `Array` is newer than the systems that an app supports.
+    /// A `ContiguousArray`, because the `span` of an `Array` needs newer systems than the client supports.
     private var bytes: ContiguousArray<UInt8> = []
     private var offset = 0
 
@@ -37,7 +37,7 @@ package struct FrameReader {
 
     mutating func reset() { (bytes, offset) = ([], 0) }
 
-    /// The next whole frame; `nil`: not all of it is here yet.
+    /// Returns the next complete frame, or `nil` if more bytes are needed.
     package mutating func next() throws(Failure) -> IncomingFrame? {
         guard let (frame, byteCount) = try Self.parse(bytes.span.bytes.extracting(offset..<bytes.count)) else {
             return nil

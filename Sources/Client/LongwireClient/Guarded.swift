@@ -8,10 +8,10 @@ internal import Musl
 
 /// A value behind a lock.
 ///
-/// Never call out of the closure while holding it.
+/// Do not call other code from the closure: the lock is held.
 ///
-/// Sound although unchecked: `value` is touched only between lock and unlock of `mutex`, which never moves. A pthread
-/// mutex rather than `Synchronization.Mutex`, which the thread sanitizer reports as a race and old iOS lacks.
+/// Sound although unchecked: `value` is accessed only between lock and unlock of `mutex`, which never moves. This is a pthread
+/// mutex, because the thread sanitizer reports `Synchronization.Mutex` as a race and old iOS versions lack it.
 final class Guarded<Value>: @unchecked Sendable {
     private let mutex: UnsafeMutablePointer<pthread_mutex_t>
     private var value: Value

@@ -1,44 +1,44 @@
-/// How long this network bears a silent connection, as far as the client has found out.
+/// The longest silence that one network tolerates, as learnt from its connections.
 ///
-/// A router forgets a connection that is silent for too long, and says so to neither side. So a Ping after a silence
-/// that gets no answer halves the heartbeat, down to 30 s. Answered ones raise it again by half, in steps, up to what the
-/// app wished or the gateway gave. A length that died once is tried again only after many answers.
+/// A router drops the state of a silent connection without a notice to either side. A Ping after a silence that gets no answer
+/// therefore halves the heartbeat, down to 30 s. Answered Pings raise it by half, in steps, up to the app's or the gateway's
+/// heartbeat. A length that failed is tried again only after 32 answers.
 struct HeartbeatPlan: Equatable, Sendable {
-    /// The heartbeat that this network has taught; `nil`: none but the usual one.
+    /// The learnt heartbeat in seconds, or `nil` if the usual one works.
     private(set) var learnt: UInt32?
-    /// The usual heartbeat: the longest.
+    /// The usual heartbeat in seconds, which is the maximum.
     private(set) var ceiling: UInt32 = 0
-    /// The shortest that died.
+    /// The shortest heartbeat that failed, in seconds.
     private(set) var failed: UInt32?
     private var answerCount = 0
 
     init() {}
 
-    /// What was learnt before; 0: nothing.
+    /// Restores a learnt plan; 0 stands for none.
     init(learnt: UInt32, ceiling: UInt32, failed: UInt32) {
         self.ceiling = ceiling
-        // Below what a gateway grants, or without an end to grow to, it is no heartbeat of ours.
+        // A value below the gateway's minimum or above the ceiling is ignored.
         if (Limits.leastHeartbeatSeconds...max(ceiling, Limits.leastHeartbeatSeconds)).contains(learnt) {
             self.learnt = learnt
         }
         self.failed = failed > 0 ? failed : nil
     }
 
-    /// The gateway named the session's heartbeat.
+    /// Records the heartbeat that the gateway chose for the session.
     mutating func agreed(_ seconds: UInt32) {
         if learnt == nil { ceiling = seconds }
     }
 
-    /// A connection died in a silence of this length.
+    /// Records that a connection died in a silence of this length.
     mutating func lost(after seconds: UInt32) {
         learnt = max(Limits.leastHeartbeatSeconds, min(learnt ?? seconds, seconds) / 2)
         failed = min(failed ?? .max, seconds)
         answerCount = 0
     }
 
-    /// A Ping after a silence was answered.
+    /// Records that a Ping after a silence was answered.
     ///
-    /// - Returns: a longer heartbeat to ask for; `nil`: stay.
+    /// - Returns: a longer heartbeat to request, or `nil` to keep the current one.
     mutating func answered() -> UInt32? {
         guard let learnt else { return nil }
         answerCount += 1
@@ -51,6 +51,6 @@ struct HeartbeatPlan: Equatable, Sendable {
         return next > learnt ? next : nil
     }
 
-    /// Another network, or another wish: nothing is known.
+    /// Resets the plan, for another network or another requested heartbeat.
     mutating func forget() { (learnt, failed, answerCount) = (nil, nil, 0) }
 }

@@ -1,16 +1,19 @@
 public import Wire
 
-/// A device of a Longwire gateway: registers, stays connected, and hands each message to the app exactly once.
+/// A device of a Longwire gateway.
 ///
-/// `handler` gets the messages one at a time, in order, on the client's own thread. When it returns, the message is
-/// recorded in the state store, and only then acked. The time between its return and the record is the only source of
-/// repeats: an app that dies right there gets the message again. A handler that must never act twice keeps the
-/// message's id with the effect of the message, in one transaction of its own.
+/// It registers, stays connected, and hands each message to the app exactly once.
 ///
-/// The client reconnects by itself, with exponential backoff and full jitter, and as each Close of the gateway says.
-/// All methods may be called from any thread, and from the handler; they return at once.
+/// The client calls `handler` with one message at a time, in order, on the client's thread. After the handler returns, the
+/// client stores the message's sequence and then acks it. If the app dies between the return and the store, the message is
+/// delivered again; there is no other source of repeats. To exclude these repeats, store the message's id in the same
+/// transaction as the message's effect.
+///
+/// The client reconnects with exponential backoff and full jitter, or as the gateway's Close requests. Except
+/// `waitUntilStopped` and `fetch`, methods do not wait for the network. All methods may be called from any thread, and except
+/// `waitUntilStopped` also from the handler.
 public final class LongwireClient: Sendable {
-    /// With what the app has said since: it holds for the next start, too.
+    /// The configuration with all later changes by the app; they also apply to the next start.
     private let configuration: Guarded<ClientConfiguration>
     private let store: any StateStore
     private let cryptography: any ClientCryptography
@@ -20,14 +23,16 @@ public final class LongwireClient: Sendable {
     private let fetches = FetchBoard()
     private let calls: CallBoard
 
-    /// Prepares a client; nothing happens before `start`.
+    /// Creates a client with a handler for messages.
+    ///
+    /// The client is idle until `start`.
     ///
     /// - Parameters:
-    ///   - configuration: checked by `start`.
-    ///   - store: read by `start`, written on the client's thread; shared with no other client.
-    ///   - cryptography: the platform's own unless a test wants another.
-    ///   - events: everything else that happens, on the client's thread.
-    ///   - handler: decides each message's fate. While it runs nothing else is read or acked.
+    ///   - configuration: the settings, checked by `start`.
+    ///   - store: the store of the device's state. No other client may use it.
+    ///   - cryptography: the platform's own, unless a test replaces it.
+    ///   - events: receives all other events, on the client's thread.
+    ///   - handler: returns the verdict on each message. The client reads and acks nothing while it runs.
     public init(
         configuration: ClientConfiguration, store: any StateStore,
         cryptography: any ClientCryptography = SystemCryptography(),
@@ -43,12 +48,14 @@ public final class LongwireClient: Sendable {
         (self.events, eventContinuation) = Self.makeEvents()
     }
 
-    /// Prepares a client whose messages and events are read as sequences; nothing happens before `start`.
+    /// Creates a client whose messages and events are read as sequences.
+    ///
+    /// The client is idle until `start`.
     ///
     /// - Parameters:
-    ///   - configuration: checked by `start`.
-    ///   - store: read by `start`, written on the client's thread; shared with no other client.
-    ///   - cryptography: the platform's own unless a test wants another.
+    ///   - configuration: the settings, checked by `start`.
+    ///   - store: the store of the device's state. No other client may use it.
+    ///   - cryptography: the platform's own, unless a test replaces it.
     public init(
         configuration: ClientConfiguration, store: any StateStore,
         cryptography: any ClientCryptography = SystemCryptography()
@@ -72,31 +79,35 @@ public final class LongwireClient: Sendable {
         eventContinuation.finish()
     }
 
-    /// What happens besides messages, for one loop; empty for a client with a handler.
+    /// The events other than messages, for one loop.
     ///
-    /// The newest 256 wait for the loop.
+    /// Empty for a client with a handler.
+    ///
+    /// At most 256 events are buffered; older ones are dropped.
     public let events: AsyncStream<ClientEvent>
     private let eventContinuation: AsyncStream<ClientEvent>.Continuation
 
-    /// The messages, one at a time; empty for a client with a handler.
+    /// The messages, one at a time.
     ///
-    /// While a loop has a message, others wait un-acked, up to the gateway's window.
+    /// Empty for a client with a handler.
+    ///
+    /// While the loop has a message, the following ones stay un-acked, up to the gateway's window.
     public var messages: ReceivedMessages { ReceivedMessages(channel: channel) }
 
-    /// Decides the fate of the message that a loop has, before the loop asks for the next one.
+    /// Decides on the message that the loop has, before the loop asks for the next one.
     ///
-    /// - Returns: false when it was decided already.
+    /// - Returns: false when the message was already decided.
     @discardableResult
     public func finish(_ message: ReceivedMessage, _ verdict: MessageVerdict = .processed) -> Bool {
         channel.decide(message, verdict)
     }
 
-    /// Reads the state and begins to connect.
+    /// Reads the state and starts to connect.
     ///
-    /// - Parameter opened: messages opened from a notification that started the app; they are told to the gateway
-    ///   with the first Hello, so that they do not arrive again.
-    /// - Throws: `badConfiguration`, `stateUnreadable`, `stateDamaged`, `systemResource`; `wrongState` when it runs
-    ///   already. After any of them it can be started again.
+    /// - Parameter opened: messages opened from a notification that started the app. The first Hello reports them to the
+    ///   gateway, so that the gateway does not deliver them again.
+    /// - Throws: `badConfiguration`, `stateUnreadable`, `stateDamaged`, `systemResource`, or `wrongState` when the client
+    ///   already runs. The client can be started again after any of them.
     public func start(opened: [MessageID] = []) throws(LongwireClientError) {
         guard calls.reserve() else {
             throw LongwireClientError(code: .wrongState, message: "the client runs already; stop it first")
@@ -130,14 +141,14 @@ public final class LongwireClient: Sendable {
         let isStarted = ClientThread.start { [channel, fetches, calls] in
             runner.run()
             channel.close()
-            // One that was asked for behind the end.
+            // Ends a fetch that was requested after the stop.
             fetches.end(FetchResult())
             calls.release()
             ended.open()
         }
         guard isStarted else {
             channel.close()
-            // Kept again; the caller of this releases the store.
+            // The calls are kept again. `start` releases the store.
             calls.postOrKeep(mailbox.shut().filter(\.isKept))
             ended.open()
             throw LongwireClientError(code: .systemResource, message: "the system gave no thread")
@@ -166,10 +177,9 @@ public final class LongwireClient: Sendable {
         return state
     }
 
-    /// With what the app has set.
     var currentConfiguration: ClientConfiguration { configuration.withValue { $0 } }
 
-    /// Says what the app has set since `start` took its copy.
+    /// Posts the changes that the app made after `start` had copied the configuration.
     private func catchUp(with old: ClientConfiguration) {
         let new = configuration.withValue { $0 }
         if (new.applicationState, new.keepsRunning) != (old.applicationState, old.keepsRunning) {
@@ -180,49 +190,59 @@ public final class LongwireClient: Sendable {
         for token in new.tokens where !old.tokens.contains(token) { _ = calls.post(.token(token)) }
     }
 
-    /// Says goodbye and ends; `stopped` is the last event.
+    /// Disconnects and stops the client.
     ///
-    /// Does nothing when it does not run.
+    /// `stopped` is the last event.
+    ///
+    /// Does nothing when the client does not run.
     public func stop() {
         _ = calls.post(.stop)
         channel.close()
     }
 
-    /// Waits until the client has ended, by `stop` or because the gateway refused it.
+    /// Waits until the client has stopped, through `stop` or because the gateway refused it.
     ///
-    /// Not for the handler.
+    /// Do not call this from the handler: it would wait for itself.
     public func waitUntilStopped() {
         calls.ended?.wait()
     }
 
-    // The setters below hold for the next start, too, also where they return false because the client does not run.
+    // The changes below also apply to the next start, even when they return false because the client does not run.
 
-    /// Tells the gateway how the app stands.
+    /// Reports the app's state to the gateway.
     ///
-    /// Say `background` before the system freezes the app, and `foreground` first thing when it is back. What is read
-    /// in between is left un-acked and comes again with its offline flag computed anew. So the app never shows as fresh
-    /// what a notification has shown already.
+    /// Call this with `background` before the system suspends the app, and with `foreground` as soon as the app runs again.
+    /// Messages read in between stay un-acked, and the gateway delivers them again with a new offline flag. The app therefore
+    /// does not present a message as new after its notification was shown.
+    ///
+    /// - Parameters:
+    ///   - state: foreground or background.
+    ///   - keepsRunning: whether the app keeps its socket open in the background.
+    /// - Returns: false when the client does not run.
     @discardableResult
     public func setApplicationState(_ state: ApplicationState, keepsRunning: Bool = false) -> Bool {
         configuration.withValue { ($0.applicationState, $0.keepsRunning) = (state, keepsRunning) }
         return calls.post(.applicationState(state, keepsRunning: keepsRunning))
     }
 
-    /// Sets the badge that the gateway counts on from.
+    /// Sets the badge number that the gateway continues from.
+    ///
+    /// - Returns: false when the client does not run.
     @discardableResult
     public func setBadge(_ badge: Int32) -> Bool {
         configuration.withValue { $0.badge = badge }
         return calls.post(.badge(badge))
     }
 
-    /// Adds or replaces a vendor token; an empty one removes those of its channel and kind, or of its activity.
+    /// Adds or replaces a vendor token.
     ///
-    /// A Live Activity has a token of its own, under the activity's name; the eight newest are kept.
+    /// An empty token removes the tokens of its channel and kind, or of its activity.
     ///
-    /// Blanks and angle brackets in it, as in a copied description, count for nothing.
+    /// A Live Activity has a separate token under the activity's name. The newest eight are kept. Blanks and angle brackets are
+    /// removed from the token, for example those of a copied description.
     ///
-    /// - Returns: false also for a token that no gateway takes: above 512 bytes, a topic above 255 or an activity above 64,
-    ///   or characters other than visible ASCII.
+    /// - Returns: false when the client does not run, or for an invalid token: more than 512 bytes, a topic of more than 255 or
+    ///   an activity of more than 64, or characters other than visible ASCII.
     @discardableResult
     public func setToken(_ token: VendorToken) -> Bool {
         guard let token = try? token.cleaned() else { return false }
@@ -230,16 +250,19 @@ public final class LongwireClient: Sendable {
         return calls.post(.token(token))
     }
 
-    /// True: the gateway sends nothing on either channel until it is false again.
+    /// Turns all pushes to this device off or on, both over the connection and through the vendor.
+    ///
+    /// - Returns: false when the client does not run.
     @discardableResult
     public func setPushModeOff(_ isOff: Bool) -> Bool {
         configuration.withValue { $0.pushModeOff = isOff }
         return calls.post(.pushModeOff(isOff))
     }
 
-    /// Wishes for another heartbeat.
+    /// Requests another heartbeat.
     ///
-    /// - Returns: false also for anything but 30 to 1800 s.
+    /// - Parameter seconds: 30 to 1800.
+    /// - Returns: false for other values, or when the client does not run.
     @discardableResult
     public func setHeartbeat(seconds: UInt32) -> Bool {
         guard (30...1_800).contains(seconds) else { return false }
@@ -247,12 +270,14 @@ public final class LongwireClient: Sendable {
         return calls.post(.heartbeat(seconds: seconds))
     }
 
-    /// The network is back, or is another one: the client ends a wait of its own, or tests the path it has.
+    /// Reports that the network is usable again or has changed.
     ///
-    /// On Apple's systems it finds out by itself, and tells networks apart by their kind.
+    /// The client shortens its backoff, or tests its connection.
     ///
-    /// - Parameter name: the app's own name for the network, at most 64 bytes of it count. What a network has taught about
-    ///   silent connections is kept under its name, also across starts. `nil`: an unknown one, of which nothing is known.
+    /// On Apple's systems the client detects this itself and distinguishes networks by their kind.
+    ///
+    /// - Parameter name: the app's name for the network, of which 64 bytes are used. The client keeps the heartbeat learnt on a
+    ///   network under its name, also across starts. `nil` stands for an unknown network.
     /// - Returns: false when the client does not run.
     @discardableResult
     public func networkChanged(named name: String? = nil) -> Bool {
@@ -263,18 +288,21 @@ public final class LongwireClient: Sendable {
 
     // MARK: Notifications
 
-    /// The user opened this message from its notification: it will not be shown again, and the gateway is told now or
-    /// with the next Hello.
+    /// Records that the user opened this message from its notification.
     ///
-    /// Before `start` and after `stop` it goes into the state store at once.
+    /// The message is not shown again, and the gateway is informed now or with the next Hello.
+    ///
+    /// Before `start` and after `stop` the record goes into the state store at once.
+    ///
+    /// - Returns: false when the record could not be kept: 512 calls already wait for a store that cannot be written.
     @discardableResult
     public func markOpened(_ message: MessageID) -> Bool { calls.postOrKeep([.opened(message)]) }
 
-    /// The user tapped a notification: what it said, and the message counts as opened.
+    /// Reads a tapped notification, and marks its message as opened.
     ///
-    /// Before `start` and after `stop` it goes into the state store at once.
+    /// Before `start` and after `stop` the mark goes into the state store at once.
     ///
-    /// - Returns: `nil` when the notification is none of the gateway's.
+    /// - Returns: the notification's contents, or `nil` if it is not from the gateway.
     @discardableResult
     public func handleTap(userInfo: [AnyHashable: Any]) -> PushNotification? {
         let notification = PushNotification(userInfo: userInfo)
@@ -282,44 +310,49 @@ public final class LongwireClient: Sendable {
         return notification
     }
 
-    /// Tells the publisher's reports what was shown or done; kept until the gateway has it, across restarts.
+    /// Reports a shown message or an action to the publisher's statistics.
+    ///
+    /// The report is kept across restarts until the gateway has confirmed it.
     ///
     /// Before `start` and after `stop` it goes into the state store at once.
     ///
-    /// - Returns: false also for an action that is not 90001 to 90999.
+    /// - Returns: false for an action outside 90001 to 90999, or when the report could not be kept.
     @discardableResult
     public func report(_ report: MessageReport) -> Bool {
         if case .action(let number, _) = report, !(90_001...90_999).contains(number) { return false }
         return calls.postOrKeep([.report(report)])
     }
 
-    /// Reports what a service extension has noted as shown.
+    /// Reports the messages that a service extension has noted as shown.
     public func report(_ reports: NotificationReports) {
         calls.postOrKeep(reports.take().map { .report(.shown($0)) })
     }
 
     /// Sends a message to the app's server, through the gateway.
     ///
-    /// It is kept until the gateway has it on disk, across restarts, and sent in the order of these calls; the event
-    /// `messageTaken` says when. Before `start` and after `stop` it goes into the state store at once. At most 128 messages
-    /// or 512 KiB wait; what is beyond ends with the event `messageRefused`.
+    /// The client keeps messages across restarts until the gateway has them on disk, and sends them in the order of the calls.
+    /// The event `messageTaken` confirms a message. Before `start` and after `stop` a message goes into the state store at
+    /// once. At most 128 messages and 512 KiB are kept; a running client reports `messageRefused` for messages beyond these
+    /// limits.
     ///
     /// - Parameters:
-    ///   - payload: 1 byte to 16 KiB, whatever the two sides agree on.
-    ///   - task: the task that it answers, if it is an answer; the server gets its id.
-    /// - Returns: false for a payload of another size, or when it can be neither sent nor kept.
+    ///   - payload: 1 byte to 16 KiB of any content.
+    ///   - task: the id of the task that this message answers, passed to the server.
+    /// - Returns: false for a payload of another size, or when the message can be neither sent nor kept.
     @discardableResult
     public func send(_ payload: [UInt8], answering task: TaskID = .none) -> Bool {
         guard 1...Limits.outgoingPayloadByteCount ~= payload.count else { return false }
         return calls.postOrKeep([.send(payload, answering: task)])
     }
 
-    /// Brings what the gateway holds, after a silent push for example.
+    /// Receives the queued messages, for example after a silent push.
     ///
-    /// A client that waits to reconnect does so at once. In the background the device counts as running meanwhile.
+    /// A client that backs off reconnects at once, unless the gateway requested the delay. A device in the background counts as
+    /// running until the fetch ends.
     ///
-    /// - Parameter time: a silent push leaves an app 30 s; the rest is for the app.
-    /// - Returns: how many messages were handled, and whether the gateway had no more.
+    /// - Parameter time: the longest duration, at most one hour. A silent push gives an app 30 s, so the default leaves 10 s to
+    ///   the app.
+    /// - Returns: the number of handled messages, and whether the gateway had no more.
     public func fetch(within time: Duration = .seconds(20)) async -> FetchResult {
         let most = Duration.milliseconds(Limits.fetchMilliseconds)
         let parts = min(max(time, .zero), most).components
@@ -331,14 +364,15 @@ public final class LongwireClient: Sendable {
     }
 }
 
-/// What a fetch has brought.
+/// The result of a fetch.
 public struct FetchResult: Equatable, Sendable {
+    /// The number of messages that the app processed.
     public var messageCount = 0
-    /// False: the time was over, or the client does not run.
+    /// Whether the gateway had no more messages; false after a timeout, or when the client does not run.
     public var isComplete = false
 }
 
-/// The fetches that wait for their end.
+/// The callers of `fetch` that wait for the end.
 final class FetchBoard: Sendable {
     private let waiting = Guarded<[CheckedContinuation<FetchResult, Never>]>([])
 

@@ -1,40 +1,45 @@
-/// What went wrong in the client, for the app to act on.
+/// An error of the client.
 ///
-/// `code` may gain values in later versions: compare it with those you know and treat the rest alike.
+/// Later versions may add values of `code`. Handle unknown codes like a general failure.
 public struct LongwireClientError: Error, Equatable, Sendable, CustomStringConvertible {
     /// An open set of error codes.
     public struct Code: RawRepresentable, Hashable, Sendable {
         public let rawValue: String
         public init(rawValue: String) { self.rawValue = rawValue }
 
-        /// The state could not be read now, or belongs to another app; nothing was changed.
+        /// The state cannot be read now, or belongs to another app.
         ///
-        /// On a phone that was not unlocked since it started, try again later.
+        /// Nothing was changed.
+        ///
+        /// On a phone that was not unlocked since it started, retry later.
         public static let stateUnreadable = Code(rawValue: "stateUnreadable")
-        /// The state was read and is damaged, or of a newer version; nothing was changed.
+        /// The state is damaged, or of a newer version.
         ///
-        /// `FileStateStore.setAside` lets the device begin as a new one.
+        /// Nothing was changed.
+        ///
+        /// `FileStateStore.setAside` allows the device to register anew.
         public static let stateDamaged = Code(rawValue: "stateDamaged")
         /// The state could not be written, so nothing was acked.
         public static let stateUnwritable = Code(rawValue: "stateUnwritable")
-        /// The configuration is not usable.
+        /// The configuration is invalid.
         public static let badConfiguration = Code(rawValue: "badConfiguration")
-        /// The gateway closed with a code that says: do not come back by yourself.
+        /// The gateway refused the client with a code after which it does not reconnect.
         public static let refused = Code(rawValue: "refused")
-        /// The other side does not speak this protocol.
+        /// The peer violated the protocol.
         public static let protocolViolation = Code(rawValue: "protocolViolation")
-        /// The network or the gateway cannot be reached now; the client tries again by itself.
+        /// The network or the gateway is unreachable; a running client retries.
         public static let unreachable = Code(rawValue: "unreachable")
         /// The system gave no thread or descriptor.
         public static let systemResource = Code(rawValue: "systemResource")
-        /// The client was started already, or has been stopped.
+        /// The call is not possible now: the client already runs, or the device is not registered yet.
         public static let wrongState = Code(rawValue: "wrongState")
     }
 
+    /// The kind of the error.
     public let code: Code
-    /// What happened and what to do next; never holds a secret, a token or a payload.
+    /// The cause and a remedy; it never holds a secret, a token or a payload.
     public let message: String
-    /// The gateway's close code, when it was a Close that ended it.
+    /// The gateway's close code, if a Close caused the error.
     public let closeCode: UInt32?
 
     public init(code: Code, message: String, closeCode: UInt32? = nil) {

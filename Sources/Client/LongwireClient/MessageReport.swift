@@ -1,10 +1,11 @@
-/// What the user saw or did with a message, for the publisher's reports.
+/// An event of a message for the publisher's statistics.
 public enum MessageReport: Hashable, Sendable {
+    /// The message was shown to the user.
     case shown(MessageID)
-    /// A custom action, 90001 to 90999; a gateway ignores others.
+    /// A custom action of the user, 90001 to 90999; a gateway ignores other numbers.
     case action(UInt32, MessageID)
 
-    /// As it stands in a stored state.
+    /// The line in the stored state.
     var line: String {
         switch self {
         case .shown(let id): "shown \(id)"
@@ -12,7 +13,7 @@ public enum MessageReport: Hashable, Sendable {
         }
     }
 
-    /// Reads what `line` writes; `nil` for anything else.
+    /// Reads the form that `line` writes; returns `nil` for anything else.
     init?(name: Substring, values: [Substring]) {
         guard let id = values.last.flatMap({ MessageID($0) }) else { return nil }
         if name == "shown", values.count == 1 {

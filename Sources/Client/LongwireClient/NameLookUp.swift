@@ -1,6 +1,6 @@
-/// One look-up of a name: what it brings or, when it takes too long, the addresses that an earlier one brought.
+/// A name lookup; if it is slow, the addresses of an earlier lookup of the same name are used.
 final class NameLookUp {
-    /// Socket addresses, the best one first.
+    /// Socket addresses, in order of preference.
     typealias Addresses = Result<[[UInt8]], TransportFailure>
 
     private let work: BackgroundWork<Addresses>?
@@ -9,11 +9,11 @@ final class NameLookUp {
     private let known: KnownAddresses
     private let due = System.now().monotonic + Limits.lookUpMilliseconds
 
-    /// Begins on another thread, which calls `wake` behind it.
+    /// Starts the lookup on another thread, which calls `wake` at the end.
     ///
-    /// `literal` is what the name means without asking a name server; then `wake` is called here.
+    /// `literal` is the address if the host is numeric. No lookup runs then, and `wake` is called at once.
     ///
-    /// - Throws: when there is no thread to ask on, and no earlier answer.
+    /// - Throws: when no thread is available and no earlier addresses are known.
     init(
         of endpoint: Endpoint, literal: [[UInt8]]?, within allowance: ThreadAllowance,
         known: KnownAddresses = .shared, resolve: @escaping @Sendable (Endpoint) -> Addresses,
@@ -27,7 +27,7 @@ final class NameLookUp {
         }
     }
 
-    /// `nil`: not yet.
+    /// The addresses or the failure, or `nil` while the lookup runs.
     var result: Addresses? {
         if let literal { return .success(literal) }
         if let found = work?.value {
@@ -38,16 +38,16 @@ final class NameLookUp {
         return known[endpoint].map { .success($0) }
     }
 
-    /// When `result` may have something without the look-up's end.
+    /// The time when `result` falls back to earlier addresses, or `nil` if none are known.
     var deadline: Int64? { known[endpoint] == nil ? nil : due }
 }
 
-/// The addresses that names had last, in this process.
+/// The last addresses of each name, in this process.
 final class KnownAddresses: Sendable {
-    /// Of the whole process.
+    /// The addresses that the whole process shares.
     static let shared = KnownAddresses()
 
-    /// The last one used last.
+    /// The entries, with the one used last at the end.
     private let list = Guarded<[(endpoint: Endpoint, addresses: [[UInt8]])]>([])
 
     subscript(endpoint: Endpoint) -> [[UInt8]]? {

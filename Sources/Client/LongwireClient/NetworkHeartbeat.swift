@@ -1,17 +1,17 @@
-/// What one network has taught about silent connections, as the state keeps it.
+/// The heartbeat learnt on one network, as stored in the state.
 struct NetworkHeartbeat: Equatable, Sendable {
-    /// As `networkChanged(named:)` names it; empty: the network without a name.
+    /// The name passed to `networkChanged(named:)`; empty for an unnamed network.
     var network: String
     var plan: HeartbeatPlan
 
-    /// As it stands in a stored state.
+    /// The line in the stored state.
     var line: String {
         "heartbeat -\(ClientState.hex(Array(network.utf8))) \(plan.learnt ?? 0) \(plan.ceiling) \(plan.failed ?? 0)"
     }
 
     init(network: String, plan: HeartbeatPlan) { (self.network, self.plan) = (network, plan) }
 
-    /// Reads what `line` writes; `nil` for anything else.
+    /// Reads the form that `line` writes; returns `nil` for anything else.
     init?(values: [Substring]) {
         guard values.count == 4, values[0].first == "-", let name = ClientState.bytes(hex: values[0].dropFirst()),
             let learnt = UInt32(values[1]), let ceiling = UInt32(values[2]), let failed = UInt32(values[3])
@@ -22,15 +22,15 @@ struct NetworkHeartbeat: Equatable, Sendable {
 }
 
 extension ClientState {
-    /// What is known of a network.
+    /// Returns the plan of a network.
     func heartbeat(on network: String) -> HeartbeatPlan {
         heartbeats.first { $0.network == network }?.plan ?? HeartbeatPlan()
     }
 
-    /// Keeps what a network has taught; the network of the last call stands last, and the oldest ones go.
+    /// Stores the plan of a network; the current network is last, and the oldest entries are evicted.
     mutating func keep(_ plan: HeartbeatPlan, on network: String) {
         heartbeats.removeAll { $0.network == network }
-        // Nothing is known of a network that nobody named.
+        // An unnamed network is stored only if something was learnt.
         guard !network.isEmpty || plan.learnt != nil || plan.failed != nil else { return }
         heartbeats.append(NetworkHeartbeat(network: network, plan: plan))
         heartbeats.removeFirst(max(0, heartbeats.count - Limits.networkCount))

@@ -6,34 +6,36 @@ internal import Glibc
 internal import Musl
 #endif
 
-/// What a service extension has shown, in a file that the app and its extension share (an app group's container).
+/// A file of message ids that a service extension has shown, shared with the app through an app group's container.
 ///
-/// The extension cannot hold a connection. It notes each message here, and the app's client reports them in its next
-/// session. A report may be repeated after a crash; the gateway counts each once.
+/// The extension cannot hold a connection. It appends each message here, and the app's client reports them in its next session.
+/// A report may be repeated after a crash; the gateway counts each once.
 public struct NotificationReports: Sendable {
     private let path: String
 
-    /// - Parameter path: the file; its folder exists. The name with `.taken` behind it is used, too.
+    /// Creates the shared list.
+    ///
+    /// - Parameter path: the file. Its folder must exist. A file named `path` plus `.taken` is used as well.
     public init(path: String) { self.path = path }
 
-    /// Notes that this message's notification is being shown; from any process.
+    /// Records that the notification of this message is shown; callable from any process.
     ///
     /// - Throws: `stateUnwritable` when the file cannot be written.
     public func addShown(_ message: MessageID) throws(LongwireClientError) {
-        // A line feed at both ends: what a full disk cut before does not spoil this one.
+        // A line feed at both ends, so that a line truncated by a full disk does not damage this one.
         let line = Array("\n\(message)\n".utf8)
         let descriptor = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else {
             throw LongwireClientError(code: .stateUnwritable, message: "cannot open \(path): \(System.describe(errno))")
         }
         defer { _ = close(descriptor) }
-        // One write at the end of the file: lines of two processes do not mix.
+        // One append per line, so that lines of two processes do not mix.
         guard write(descriptor, line, line.count) == line.count else {
             throw LongwireClientError(code: .stateUnwritable, message: "cannot write \(path)")
         }
     }
 
-    /// What was noted since the last call, and what that call returned: a client may not have stored it by its end.
+    /// Returns the ids recorded since the last call, and those of the last call, which a client may have failed to store.
     func take() -> [MessageID] {
         let taken = path + ".taken"
         let earlier = Self.read(taken)
@@ -45,7 +47,7 @@ public struct NotificationReports: Sendable {
         let descriptor = open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { return [] }
         defer { _ = close(descriptor) }
-        // The newest, should an app not have been opened for long.
+        // Only the newest ids are kept, in case the app was not opened for a long time.
         var (bytes, part) = ([UInt8](), [UInt8](repeating: 0, count: 16 << 10))
         while true {
             let count = System.readOnce(descriptor, &part)

@@ -1,17 +1,20 @@
 public import Wire
 
-/// A message from the app to its server, on its way through the gateway.
+/// A message from the app to its server.
 ///
-/// It is in the client's state until the gateway has it on disk or refuses it for good; so it outlives the app's process, a
-/// lost answer does not double it, and messages arrive in the order of their numbers.
+/// The client keeps it in its state until the gateway has it on disk or refuses it permanently. It therefore survives a
+/// restart, a lost answer does not duplicate it, and messages arrive in the order of their numbers.
 public struct OutgoingMessage: Equatable, Sendable {
-    /// The device's own number for it; the next message has the next one.
+    /// The message's number on this device.
+    ///
+    /// Numbers are consecutive. 0 if the client's queue was full.
     public let number: UInt32
+    /// The message's content.
     public let payload: [UInt8]
-    /// The task that it answers; none for most.
+    /// The task that this message answers, or `none`.
     public let task: TaskID
 
-    /// In a state's file.
+    /// The line in the stored state.
     var line: String { "send \(number) \(task) \(ClientState.hex(payload))" }
 
     init(number: UInt32, payload: [UInt8], task: TaskID) {
@@ -27,7 +30,7 @@ public struct OutgoingMessage: Equatable, Sendable {
 }
 
 extension ClientState {
-    /// Numbers a message and keeps it; `nil` when too much waits already.
+    /// Numbers and keeps a message; returns `nil` when the queue is full.
     mutating func keep(_ payload: [UInt8], answering task: TaskID) -> OutgoingMessage? {
         let byteCount = outgoing.reduce(payload.count) { $0 + $1.payload.count }
         guard outgoing.count < Limits.outgoingCount, byteCount <= Limits.outgoingByteCount else { return nil }
@@ -39,7 +42,7 @@ extension ClientState {
 }
 
 extension ClientCore {
-    /// Whether the first of the kept messages is with the gateway, and when it is to go again.
+    /// Whether the first kept message is in flight, and the time of its next attempt.
     struct Outgoing {
         var isSent = false
         var retryAt: Int64?
@@ -55,7 +58,7 @@ extension ClientCore {
         sendOutgoing(at: now)
     }
 
-    /// Sends the first kept message: one at a time, since a refused one must not be overtaken.
+    /// Sends the first kept message; only one is in flight, so that a later one cannot overtake a refused one.
     mutating func sendOutgoing(at now: ClientTime) {
         guard phase == .ready, !outgoing.isSent, outgoing.retryAt ?? .min <= now.monotonic else { return }
         outgoing = Outgoing()

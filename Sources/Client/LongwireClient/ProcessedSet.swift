@@ -1,25 +1,29 @@
 public import Wire
 
-/// Which sequences of one stream are done with: everything up to `sequence`, and some ranges beyond it.
+/// The processed sequences of one stream: everything up to `sequence`, and ranges above it.
 ///
-/// A stream has gaps: messages expire, are collapsed or were opened elsewhere, and their numbers never arrive. But it
-/// is in order: when a message arrives, whatever exists below it has arrived before, in this session or an earlier
-/// one. So only the *holes* count, the messages this session received and did not process; everything else up to the
-/// highest processed sequence is done with.
+/// A stream has gaps, because messages expire, are collapsed or were opened elsewhere. But it is in order: when a message
+/// arrives, all lower ones that exist have arrived before, in this session or an earlier one. It is therefore enough to track
+/// the *holes*: the messages that this session received and the app has not processed. Everything else up to the highest
+/// processed sequence counts as processed.
 public struct ProcessedSet: Equatable, Sendable {
+    /// The sequence up to which everything is processed.
     public private(set) var sequence: UInt64
-    /// Ascending, apart from each other and from `sequence`, at most one more than there were holes.
+    /// The processed ranges above `sequence`: ascending, not adjacent, at most one more than there were holes.
     public private(set) var ranges: [SequenceRange]
 
+    /// Creates a set.
+    ///
     /// - Parameters:
-    ///   - sequence: everything up to here is processed.
-    ///   - ranges: in any order; overlaps are joined.
+    ///   - sequence: the sequence up to which everything is processed.
+    ///   - ranges: processed ranges in any order. Overlapping ones are joined.
     public init(sequence: UInt64 = 0, ranges: [SequenceRange] = []) {
         self.sequence = sequence
         self.ranges = ranges.filter { $0.first <= $0.last && $0.last <= Limits.greatestSequence }
         normalize()
     }
 
+    /// Whether the sequence is processed.
     public func contains(_ candidate: UInt64) -> Bool {
         candidate <= sequence || ranges.contains { $0.first <= candidate && candidate <= $0.last }
     }
@@ -27,8 +31,8 @@ public struct ProcessedSet: Equatable, Sendable {
     /// Marks one received sequence as processed.
     ///
     /// - Parameters:
-    ///   - processed: at most `Limits.greatestSequence`; the caller has checked.
-    ///   - holes: ascending; received in this session and not processed, without `processed` itself.
+    ///   - processed: at most `Limits.greatestSequence`, which the caller has checked.
+    ///   - holes: sequences received in this session and not processed, ascending, without `processed`.
     mutating func insert(_ processed: UInt64, holes: [UInt64]) {
         guard let lowest = holes.first, lowest < processed else {
             sequence = max(sequence, processed)
@@ -41,13 +45,13 @@ public struct ProcessedSet: Equatable, Sendable {
         normalize()
     }
 
-    /// Marks one sequence as processed, without a word about the others.
+    /// Marks one sequence as processed, without a conclusion about lower ones.
     mutating func insertAlone(_ processed: UInt64) {
         ranges.append(SequenceRange(first: processed, last: processed))
         normalize()
     }
 
-    /// As it stands in a Hello or an Ack: the lowest ranges, when there are more than a frame may carry.
+    /// Returns the position for a Hello or an Ack, with the lowest ranges that fit into a frame.
     package func position(stream: UInt32) -> StreamPosition {
         StreamPosition(stream: stream, sequence: sequence, ranges: Array(ranges.prefix(Limits.rangeCount)))
     }
@@ -65,7 +69,7 @@ public struct ProcessedSet: Equatable, Sendable {
                 joined.append(range)
             }
         }
-        // Without the highest, when a gateway makes gaps without end: these messages may come again.
+        // The highest ranges are dropped beyond the limit. The gateway may deliver their messages again.
         ranges = Array(joined.prefix(Limits.processedRangeCount))
     }
 }

@@ -1,14 +1,15 @@
-/// What a notification of Apple's says about the message behind it: tapped, silent, or in a service extension.
+/// The message behind an Apple notification: a tapped one, a silent one, or one in a service extension.
 public struct PushNotification: Equatable, Sendable {
+    /// The task of the push.
     public var taskID: TaskID
-    /// The same as the `messageID` of the copy that comes over the connection.
+    /// The message's id, equal to the `messageID` of the copy on the connection.
     public var messageID: MessageID
-    /// The publisher's `payload`, when the push carried one.
+    /// The publisher's `payload`, if the push carried one.
     public var payload: String?
-    /// True for a push that only wakes the app: `content-available`, and nothing to show.
+    /// Whether the push only wakes the app: it has `content-available` and no alert.
     public var isSilent: Bool
 
-    /// Reads the `userInfo` of a notification; `nil`: it is none of the gateway's.
+    /// Reads the `userInfo` of a notification; returns `nil` if it is not from the gateway.
     public init?(userInfo: [AnyHashable: Any]) {
         guard let ids = (userInfo["_gmid_"] as? String)?.split(separator: ":"), ids.count == 2,
             let task = TaskID(text: ids[0]), let message = MessageID(ids[1])

@@ -1,53 +1,59 @@
 public import Wire
 
-/// One message as the app sees it.
+/// A message for the app.
 public struct ReceivedMessage: Equatable, Sendable {
-    /// 0 direct, 1 broadcast.
+    /// The stream: 0 direct, 1 broadcast.
     public var stream: UInt32
-    /// Strictly increasing within a stream.
+    /// The message's number, strictly increasing within a stream.
     public var sequence: UInt64
+    /// The message's id, equal to the one in its notification.
     public var messageID: MessageID
+    /// The publisher's task.
     public var taskID: TaskID
-    /// The publisher's bytes, verbatim.
+    /// The publisher's bytes, unchanged.
     public var payload: [UInt8]
-    /// True when the device was not reachable at acceptance or the live attempt timed out: the user may have seen a
-    /// notification already.
+    /// Whether the device was unreachable when the gateway accepted the message, or the first delivery timed out.
+    ///
+    /// The user may have seen a notification in that case.
     public var isOffline: Bool
-    /// Gateway time, milliseconds since 1970.
+    /// The time when the gateway accepted the message, in milliseconds since 1970.
     public var acceptedAt: UInt64
-    /// When the vendor accepted the alert; 0: never.
+    /// The time when the vendor accepted the alert, in milliseconds since 1970, or 0.
     public var alertedAt: UInt64
+    /// The number of this delivery attempt.
     public var attempt: UInt32
+    /// The publisher's collapse key, or empty.
     public var collapseKey: String
+    /// The title and body of the message's alert, if it has one.
     public var alert: Alert?
-    /// The user opened its notification already: the app has shown what that carried.
+    /// Whether the user opened the message's notification, so that the app has shown its content already.
     public var wasOpened = false
 
-    /// Whose sequence it has: another registration, or another queue, counts anew.
+    /// The registration and queue that the sequence belongs to; another registration or queue numbers anew.
     struct Origin: Equatable, Sendable {
         var cid = DeviceID.none
         var queueEpoch: UInt64 = 0
     }
     var origin = Origin()
 
-    /// Another copy may have other flags.
+    /// Whether both are copies of one message; their flags may differ.
     func isSame(as other: ReceivedMessage) -> Bool {
         (origin, stream, sequence) == (other.origin, other.stream, other.sequence)
     }
 
-    /// What the user may have seen of it before.
+    /// The earlier presentation of this message to the user.
     public var provenance: Provenance {
         if alertedAt != 0 { return .alerted(at: alertedAt) }
         return isOffline ? .queued : .live
     }
 
-    /// How a message came to be where it is.
+    /// The way in which a message reached the app.
     public enum Provenance: Equatable, Sendable {
-        /// It comes as it is published; nothing of it was shown.
+        /// The message arrives as published; nothing of it was shown.
         case live
-        /// It waited for the device; no vendor has accepted an alert of it.
+        /// The message was queued for the device; no vendor has accepted an alert for it.
         case queued
-        /// A vendor accepted its alert at this gateway time, in milliseconds: the user may have seen it.
+        /// A vendor accepted the alert at this gateway time, in milliseconds since 1970; the user may have seen it.
         case alerted(at: UInt64)
     }
 
@@ -59,15 +65,17 @@ public struct ReceivedMessage: Equatable, Sendable {
     }
 }
 
-/// What the app made of a message.
+/// The app's decision about a message.
 public enum MessageVerdict: Equatable, Sendable {
-    /// Done with: it is recorded, then acked, and never shown again.
+    /// The message is done; it is recorded, then acked, and not delivered again.
     case processed
-    /// The app can never process it; the gateway ends it as failed. The reason is up to 128 characters.
+    /// The app can never process the message.
+    ///
+    /// The gateway marks it as failed. The reason is truncated to 128 Unicode scalars.
     case rejected(reason: String)
-    /// Not now: it stays un-acked and comes again in a later session, or through the vendor.
+    /// The message stays un-acked; it is delivered again in a later session, or through the vendor.
     case deferred
 }
 
-/// A message's alert, under a name that SwiftUI does not have.
+/// The alert of a message, under a name that does not conflict with SwiftUI.
 public typealias MessageAlert = Wire.Alert

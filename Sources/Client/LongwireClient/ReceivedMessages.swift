@@ -1,9 +1,9 @@
 /// The messages of a client, one at a time and in order.
 ///
-/// When the loop asks for the next message, the one before is processed: it is recorded, then acked. A loop that ends in
-/// the middle of a message leaves it un-acked, and it comes again in a later session; `LongwireClient.finish` decides
-/// earlier. While no loop asks, messages wait un-acked, and no more come than the gateway's window has. The sequence ends
-/// when the client has stopped or the task is cancelled. One loop reads at a time: a new one ends the one before it.
+/// A request for the next message marks the previous one as processed: it is recorded, then acked. A loop that ends before that
+/// leaves its message un-acked, and a later session delivers it again. `LongwireClient.finish` decides earlier. Without a loop,
+/// messages stay un-acked, up to the gateway's window. The sequence ends when the client has stopped or the task is cancelled.
+/// One loop reads at a time: a new one ends the previous one.
 public struct ReceivedMessages: AsyncSequence, Sendable {
     public typealias Element = ReceivedMessage
 
@@ -17,7 +17,7 @@ public struct ReceivedMessages: AsyncSequence, Sendable {
         public mutating func next() async -> ReceivedMessage? { await loop.channel.next(reader: loop.number) }
     }
 
-    /// Its end is the end of the loop, however the loop ends.
+    /// A loop of the app; its deallocation ends the loop, however the loop was left.
     fileprivate final class Loop: Sendable {
         let channel: MessageChannel
         let number: Int
@@ -27,11 +27,10 @@ public struct ReceivedMessages: AsyncSequence, Sendable {
     }
 }
 
-/// Where the client's thread, which brings messages, and a loop, which takes them, come together; neither waits for the
-/// other here.
+/// The handover of messages from the client's thread to a loop, without blocking either.
 ///
-/// A message is first in `queue`, then in `taken` with the loop that has it, and leaves with its verdict. What waits is
-/// bounded by the gateway's window, and by the core's limits where the gateway keeps none.
+/// A message is first in `queue`, then in `taken` while the loop has it, and is removed with its verdict. The gateway's window
+/// bounds the queue, and the core's limits do so if a gateway exceeds its window.
 final class MessageChannel: Sendable {
     typealias Sink = @Sendable (ReceivedMessage, MessageVerdict) -> Void
 
@@ -52,14 +51,14 @@ final class MessageChannel: Sendable {
             return waiter
         }
 
-        /// The message of this loop, which is decided now.
+        /// Returns and removes the message of this loop, which has a verdict.
         mutating func release(_ reader: Int) -> ReceivedMessage? {
             guard let taken, taken.reader == reader else { return nil }
             self.taken = nil
             return taken.message
         }
 
-        /// A waiting loop and the message it gets now.
+        /// Returns a waiting loop and its next message.
         mutating func match() -> (Waiter, ReceivedMessage)? {
             guard taken == nil, !queue.isEmpty, let waiter = takeWaiter() else { return nil }
             let message = queue.removeFirst()
@@ -69,7 +68,7 @@ final class MessageChannel: Sendable {
     }
 
     private let state = Guarded(State())
-    /// Gets each verdict of a loop, on the loop's thread.
+    /// Receives each verdict of a loop, on the loop's thread.
     private let sink: Sink
 
     init(sink: @escaping Sink) { self.sink = sink }
@@ -83,7 +82,9 @@ final class MessageChannel: Sendable {
 
     func open() { state.withValue { $0.isClosed = false } }
 
-    /// Ends the loops; what no loop has comes again, what a loop has waits for its verdict.
+    /// Ends the loops and discards the queue, which the gateway delivers again.
+    ///
+    /// A message that a loop has still waits for its verdict.
     func close() {
         let waiter = state.withValue { state in
             state.isClosed = true
@@ -93,13 +94,15 @@ final class MessageChannel: Sendable {
         waiter?.continuation.resume(returning: nil)
     }
 
-    /// Brings a message for a loop; on the client's thread.
+    /// Queues a message for a loop.
     ///
-    /// - Returns: its verdict, when it has one at once.
+    /// Called on the client's thread.
+    ///
+    /// - Returns: `deferred` if the channel is closed, otherwise `nil`.
     func offer(_ message: ReceivedMessage) -> MessageVerdict? {
         let (isTaken, match) = state.withValue { state in
             guard !state.isClosed else { return (false, nil as (Waiter, ReceivedMessage)?) }
-            // A copy of what a loop still has from before a stop: the loop's verdict is for both.
+            // A loop may still have a copy from before a stop. Its verdict applies to both copies.
             if state.taken?.message.isSame(as: message) != true { state.queue.append(message) }
             return (true, state.match())
         }
@@ -107,7 +110,7 @@ final class MessageChannel: Sendable {
         return isTaken ? nil : .deferred
     }
 
-    /// Takes back what no loop has; on the client's thread.
+    /// Takes back the messages that no loop has; called on the client's thread.
     func withdraw() -> [ReceivedMessage] {
         state.withValue { state in
             defer { state.queue = [] }
@@ -121,7 +124,7 @@ final class MessageChannel: Sendable {
             await withCheckedContinuation { continuation in
                 let (ended, match) = state.withValue { state -> (Waiter?, (Waiter, ReceivedMessage)?) in
                     let waiter = Waiter(reader: reader, continuation: continuation)
-                    // Under the lock: a cancellation behind this line finds the waiter.
+                    // Checked under the lock, so that a later cancellation finds the waiter.
                     guard !state.isClosed, !Task.isCancelled else { return (waiter, nil) }
                     let earlier = state.takeWaiter()
                     state.waiter = waiter
@@ -136,7 +139,7 @@ final class MessageChannel: Sendable {
         }
     }
 
-    /// False when no loop has this message.
+    /// Returns false when no loop has this message.
     func decide(_ message: ReceivedMessage, _ verdict: MessageVerdict) -> Bool {
         let isDecided = state.withValue { state in
             guard let taken = state.taken, taken.message.isSame(as: message) else { return false }
@@ -148,13 +151,13 @@ final class MessageChannel: Sendable {
         return isDecided
     }
 
-    /// The loop has ended.
+    /// Ends a loop and defers its message.
     func leave(_ reader: Int) {
         if let left = state.withValue({ $0.release(reader) }) { sink(left, .deferred) }
         handOver()
     }
 
-    /// Another loop may wait for what this one held up.
+    /// Hands the next message to another waiting loop.
     private func handOver() {
         if let (waiter, message) = state.withValue({ $0.match() }) { waiter.continuation.resume(returning: message) }
     }

@@ -1,19 +1,22 @@
-/// Where a client keeps its state.
+/// A store for the client's state.
 ///
-/// Called by one thread at a time: the client's own, or before the start and after the stop the caller's.
+/// Calls come from one thread at a time: the client's thread, or the caller's before the start and after the stop.
 public protocol StateStore: Sendable {
-    /// The stored state; `nil` when there has never been one.
+    /// Returns the stored state, or `nil` if none was ever stored.
     ///
-    /// - Throws: when there is one and it cannot be read. It must not answer `nil` then: the device would register
-    ///   anew and lose its queue.
+    /// - Throws: when a state exists and cannot be read. Do not return `nil` in that case: the device would register anew and
+    ///   lose its queue.
     func load() throws -> ClientState?
 
-    /// Replaces the stored state. When this returns the new state survives a crash of the machine; when it throws,
-    /// the old one does.
+    /// Replaces the stored state.
+    ///
+    /// After a return the new state must survive a crash of the machine.
+    ///
+    /// - Throws: when the state cannot be stored. The old state must be intact then.
     func save(_ state: ClientState) throws
 }
 
-/// Keeps the state in memory: for tests, and for devices that may be new ones at each start.
+/// A store in memory, for tests and for devices that may register anew at each start.
 public final class MemoryStateStore: StateStore {
     private let state: Guarded<ClientState?>
 

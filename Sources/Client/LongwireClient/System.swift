@@ -1,4 +1,4 @@
-// The few system calls of the client under one spelling for all platforms.
+// The system calls of the client, with one spelling for all platforms.
 #if canImport(Darwin)
 internal import Darwin
 #elseif canImport(Glibc)
@@ -8,10 +8,9 @@ internal import Musl
 #endif
 
 enum System {
-    /// Both clocks.
+    /// Returns the time of both clocks.
     ///
-    /// The monotonic one goes on while the machine sleeps, or a device that slept through its heartbeat would trust a
-    /// dead socket.
+    /// The monotonic clock includes sleep. Otherwise a device that slept through its heartbeat would rely on a dead socket.
     static func now() -> ClientTime {
         #if canImport(Darwin)
         let clock = CLOCK_MONOTONIC
@@ -31,7 +30,7 @@ enum System {
         strerror(error).map { String(cString: $0) } ?? "error \(error)"
     }
 
-    /// Bytes read into all of `bytes`, 0 at the end, below 0 for an error.
+    /// Reads up to `bytes.count` bytes; returns 0 at the end, and a negative number for an error.
     static func readOnce(_ descriptor: CInt, _ bytes: inout [UInt8]) -> Int { read(descriptor, &bytes, bytes.count) }
 
     static func makeNonBlocking(_ descriptor: CInt) {

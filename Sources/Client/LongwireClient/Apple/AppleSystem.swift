@@ -1,4 +1,4 @@
-// The small parts of the Apple side: cryptography, and the news that the network changed.
+// The Apple side: cryptography and network changes.
 #if canImport(Network)
 internal import CryptoKit
 internal import Dispatch
@@ -7,7 +7,7 @@ internal import Network
 
 typealias SystemTransport = NetworkTransport
 
-/// The platform's own: CryptoKit.
+/// The platform's cryptography: CryptoKit.
 public struct SystemCryptography: ClientCryptography {
     public init() {}
 
@@ -17,7 +17,7 @@ public struct SystemCryptography: ClientCryptography {
     public func randomWord() -> UInt64 { UInt64.random(in: .min ... .max) }
 }
 
-/// Calls back with its kind whenever the system has a usable network, until it is released.
+/// A monitor that reports the network's kind whenever the system has a usable network, until it is released.
 final class NetworkWatch {
     private let monitor = NWPathMonitor()
 

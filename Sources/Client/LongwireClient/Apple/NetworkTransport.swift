@@ -1,4 +1,4 @@
-// The Apple side of the seam, type-checked against stubs (Tests/Checks/check-client.sh); a Linux build leaves this file out.
+// The Apple transport, type-checked against stubs (Tests/Checks/check-client.sh). A Linux build leaves this file out.
 #if canImport(Network)
 internal import CryptoKit
 internal import Dispatch
@@ -6,14 +6,14 @@ internal import Foundation
 internal import Network
 internal import Security
 
-/// A connection of Network.framework, with TLS by the system.
+/// A connection of Network.framework, with the system's TLS.
 ///
-/// Its callbacks run on a queue of its own. They leave what they learn in `inbox` and wake the client's thread.
+/// Its callbacks run on a private dispatch queue. They put their results into `inbox` and wake the client's thread.
 final class NetworkTransport: ClientTransport {
     private struct Inbox {
         var isReady = false
         var bytes: [UInt8] = []
-        /// What ended the connection; thrown when everything before it has been read.
+        /// The reason why the connection ended; thrown once all earlier bytes have been read.
         var end: TransportFailure?
         var isReceiving = false
         var unsentByteCount = 0
@@ -26,7 +26,7 @@ final class NetworkTransport: ClientTransport {
     private var isClosing = false
     private(set) var hasMoreToRead = false
 
-    /// Begins to connect; the queue calls `wake` whenever the client's thread should look.
+    /// Starts to connect; the queue calls `wake` after each change of `inbox`.
     init(
         to endpoint: Endpoint, security: TransportSecurity?, wake: @escaping @Sendable () -> Void
     ) throws(TransportFailure) {
@@ -44,7 +44,7 @@ final class NetworkTransport: ClientTransport {
             inbox.withValue { inbox in
                 switch state {
                 case .ready: inbox.isReady = true
-                // The client has a backoff of its own, and is told when the network is back.
+                // The framework's retry is not used: the client has its own backoff and a network monitor.
                 case .waiting(let error), .failed(let error):
                     inbox.end = inbox.end ?? TransportFailure(reason: "cannot connect: \(error)")
                 default: break
@@ -57,7 +57,7 @@ final class NetworkTransport: ClientTransport {
 
     deinit {
         connection.stateUpdateHandler = nil
-        // One that closes gracefully is cancelled behind its last words.
+        // A gracefully closing connection is cancelled after its last bytes are sent.
         if !isClosing { connection.cancel() }
     }
 
@@ -87,7 +87,7 @@ final class NetworkTransport: ClientTransport {
         return bytes
     }
 
-    /// Asks for the next bytes, one piece at a time, so that a client that does not read holds the gateway back.
+    /// Requests the next bytes, one piece at a time, so that a client that does not read slows the gateway down.
     private func receiveNext() {
         let isFirst = inbox.withValue { inbox in
             defer { inbox.isReceiving = true }
@@ -151,7 +151,7 @@ final class NetworkTransport: ClientTransport {
         var anchors: [Data] = []
         if let path = security.trustedCertificatesPath { anchors = try certificates(in: path) }
         let pins = security.pins
-        // Without either the system verifies by itself.
+        // Without anchors and pins the system's verification applies.
         guard !anchors.isEmpty || !pins.isEmpty else { return options }
         sec_protocol_options_set_verify_block(
             options.securityProtocolOptions,
@@ -175,7 +175,7 @@ final class NetworkTransport: ClientTransport {
             || chain.contains { pins.contains(Array(SHA256.hash(data: SecCertificateCopyData($0) as Data))) }
     }
 
-    /// The certificates of a PEM file, as DER.
+    /// Returns the certificates of a PEM file, as DER.
     private static func certificates(in path: String) throws(TransportFailure) -> [Data] {
         guard let file = FileManager.default.contents(atPath: path) else {
             throw TransportFailure(reason: "TLS: \(path) cannot be read")

@@ -1,10 +1,10 @@
-// The small parts of the Linux side: cryptography, and the news that the network changed.
+// The Linux side: cryptography and network changes.
 #if !canImport(Network)
 internal import Cryptography
 
 typealias SystemTransport = SocketTransport
 
-/// The platform's own: OpenSSL.
+/// The platform's cryptography: OpenSSL.
 public struct SystemCryptography: ClientCryptography {
     public init() {}
 
@@ -14,7 +14,7 @@ public struct SystemCryptography: ClientCryptography {
     public func randomWord() -> UInt64 { SecureRandom.word() }
 }
 
-/// Linux tells no program of ours that the network changed: an app calls `networkChanged` where it knows.
+/// A placeholder: on Linux the client does not detect network changes; the app calls `networkChanged`.
 final class NetworkWatch {
     init(onUsable: @escaping @Sendable (_ name: String?) -> Void) {}
 }

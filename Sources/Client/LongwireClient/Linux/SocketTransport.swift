@@ -1,4 +1,4 @@
-// The Linux side of the seam. An Apple build leaves this file out.
+// The Linux transport. An Apple build leaves this file out.
 #if !canImport(Network)
 internal import Cryptography
 internal import Glibc
@@ -14,15 +14,15 @@ final class SocketTransport: ClientTransport {
     private var descriptor: CInt = -1
     private var tls: TLSSession?
     private var handshakeEvents = Int16(POLLOUT)
-    /// Addresses of the name that were not tried yet, the next one last.
+    /// Addresses that were not tried yet, the next one last.
     private var candidates: [[UInt8]] = []
     private var addressDeadline: Int64 = 0
     private var outbox: [UInt8] = []
     private(set) var hasMoreToRead = false
-    /// What ended the connection; thrown when everything before it has been read.
+    /// The reason why the connection ended; thrown once all earlier bytes have been read.
     private var end: TransportFailure?
 
-    /// Begins to look up the name on another thread, which calls `wake` behind it; later `poll` sees the socket.
+    /// Starts a name lookup on another thread, which calls `wake` at the end; the socket is polled after that.
     init(
         to endpoint: Endpoint, security: TransportSecurity?, wake: @escaping @Sendable () -> Void,
         within allowance: ThreadAllowance = .shared, known: KnownAddresses = .shared,
@@ -55,7 +55,7 @@ final class SocketTransport: ClientTransport {
 
     // MARK: Connecting
 
-    /// Asks the system, which may block.
+    /// Resolves the name with getaddrinfo, which may block.
     static func addresses(of endpoint: Endpoint, _ flags: CInt = 0) -> NameLookUp.Addresses {
         var (hints, list) = (addrinfo(), nil as UnsafeMutablePointer<addrinfo>?)
         (hints.ai_flags, hints.ai_family, hints.ai_socktype) = (flags, AF_UNSPEC, CInt(SOCK_STREAM.rawValue))
@@ -95,7 +95,7 @@ final class SocketTransport: ClientTransport {
         }
         if phase == .connecting {
             guard isReady(for: POLLOUT, within: 0) else {
-                // An address that does not answer at all must not cost the others their turn.
+                // An unresponsive address must not use up the time of the others.
                 if let deadline, System.now().monotonic >= deadline { try connectToNext(after: "no answer") }
                 return
             }
@@ -144,13 +144,13 @@ final class SocketTransport: ClientTransport {
             guard !part.isEmpty else { break }
             bytes += part
         }
-        // What came before the end counts: most often it is a Close that says why.
+        // Bytes before the end are returned first: most often they are a Close with the reason.
         if bytes.isEmpty, let end { throw end }
         hasMoreToRead = end != nil || bytes.count >= 4 * Limits.readByteCount
         return bytes
     }
 
-    /// Zero: nothing more now, or `end` says why never again.
+    /// Returns 0 when no bytes are available now, or the connection ended and `end` is set.
     private func receive(into buffer: UnsafeMutableRawBufferPointer) -> Int {
         if let tls { return settle(tls.read(into: buffer)) }
         let count = recv(descriptor, buffer.baseAddress, buffer.count, 0)
@@ -169,7 +169,7 @@ final class SocketTransport: ClientTransport {
         while !outbox.isEmpty {
             let count = outbox.withUnsafeBytes { bytes in
                 if let tls { return settle(tls.write(bytes)) }
-                // A peer that left is an error, not a signal.
+                // MSG_NOSIGNAL: a closed peer is an error, not a signal.
                 return settle(outcome(of: send(descriptor, bytes.baseAddress, bytes.count, CInt(MSG_NOSIGNAL))))
             }
             if count == 0 { break }
@@ -195,7 +195,7 @@ final class SocketTransport: ClientTransport {
 
     // MARK: Closing
 
-    /// Waits a moment for the gateway to end its own side: closing with something unread would reset the connection.
+    /// Waits for the gateway to close its side, because a close with unread bytes would reset the connection.
     func closeGracefully() {
         defer { close() }
         guard isOpen, outbox.isEmpty, end == nil else { return }

@@ -1,15 +1,18 @@
-// The part of a service extension that only Apple's systems have: the call itself. Type-checked against stubs
-// (Tests/Checks/check-client.sh); a Linux program hands its own HTTP client to `report(_:by:)`.
+// The call itself for a service extension, which exists only on Apple's systems. Type-checked against stubs
+// (Tests/Checks/check-client.sh). A Linux program passes its own HTTP client to `report(_:by:)`.
 #if canImport(Network)
 internal import Foundation
 
 extension DisplayReceipts {
-    /// Sends the reports by the system's HTTP, with the system's trust.
+    /// Sends the reports with the system's HTTP client and trust settings.
     ///
-    /// An extension has about 30 s: call this before you hand the content over, and give up with your own timeout.
+    /// A service extension has about 30 s. Await this before you hand over the notification's content.
     ///
-    /// - Returns: what became of each report, in order.
-    /// - Throws: as `report(_:by:)`, and `unreachable` when there is no answer.
+    /// - Parameters:
+    ///   - reports: 1 to 32 reports about this device's messages.
+    ///   - timeoutSeconds: the request timeout.
+    /// - Returns: the result of each report, in order.
+    /// - Throws: as `report(_:by:)`, and `unreachable` without an HTTP response.
     public func report(_ reports: [MessageReport], timeoutSeconds: Double = 10) async throws -> [ReceiptResult] {
         try await report(reports) { call in
             guard let url = URL(string: call.url) else {

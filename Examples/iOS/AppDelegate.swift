@@ -1,15 +1,15 @@
-// The receive paths of an app (docs/use/iOS.md explains each). The app presents; the client presents nothing.
+// The ways in which an app receives messages; docs/use/iOS.md explains each. The client presents nothing, the app does.
 import LongwireClient
 import UIKit
 import UserNotifications
 
-// The system calls the notification centre's delegate on the main thread, though its protocol does not say so.
+// The system calls this delegate on the main thread, although the protocol does not declare it.
 @main
 final class AppDelegate: UIResponder, UIApplicationDelegate, @preconcurrency UNUserNotificationCenterDelegate {
-    /// Shared with the service extension; both targets have this app group.
+    /// The app group that the app shares with its service extension.
     static let group = "group.com.example.app"
 
-    /// The folder of the device's identity; in one that the system cleans up the device would begin anew.
+    /// The folder of the device's state; the system must not clean it up, or the device registers anew.
     private lazy var folder: String = {
         guard let group = FileManager.default.containerURL(forSecurityApplicationGroupIdentifier: Self.group) else {
             fatalError("the app has no group \(Self.group): add it under Signing & Capabilities, App Groups")
@@ -21,7 +21,7 @@ final class AppDelegate: UIResponder, UIApplicationDelegate, @preconcurrency UNU
         var configuration = ClientConfiguration(
             host: "gateway.example.com", port: 7_443, appID: "demo", appSecret: "demo-app-secret")
         configuration.usesTLS = true
-        // A silent push may start the app in the background: say foreground only when it is.
+        // A silent push may start the app in the background, so the client starts in this state.
         configuration.applicationState = .background
         return LongwireClient(configuration: configuration, store: FileStateStore(path: folder + "/longwire.state"))
     }()
@@ -29,14 +29,15 @@ final class AppDelegate: UIResponder, UIApplicationDelegate, @preconcurrency UNU
     func application(
         _ application: UIApplication, didFinishLaunchingWithOptions options: [UIApplication.LaunchOptionsKey: Any]?
     ) -> Bool {
-        // Before this returns: the system calls `didReceive` for the tap that launched the app.
+        // Set before this method returns, so that the system calls `didReceive` for the tap that launched the app.
         UNUserNotificationCenter.current().delegate = self
         watchState()
         client.report(NotificationReports(path: folder + "/longwire.shown"))
         do {
             try client.start()
         } catch {
-            // `.stateDamaged` stays so: `FileStateStore.setAside` lets the device begin anew. Others may pass by themselves.
+            // After `.stateDamaged`, `FileStateStore.setAside` allows the device to register anew. Other errors may be
+            // temporary.
             print("no messages: \(error)")
         }
         Task { @MainActor in
@@ -49,11 +50,11 @@ final class AppDelegate: UIResponder, UIApplicationDelegate, @preconcurrency UNU
     // MARK: Messages over the connection
 
     private func receive(_ message: ReceivedMessage) {
-        // Data first: the message is acked when the loop asks for the next one.
+        // The message is stored first. It is acked when the loop requests the next one.
         Inbox.shared.add(message.payload, id: message.messageID.description)
         switch message.provenance {
         case .live: Banner.show(message.alert?.title, message.alert?.body)
-        // Queued or alerted: the user comes to it by the inbox; a second banner would only repeat.
+        // The user sees a queued or alerted message in the inbox. A banner would repeat its notification.
         case .queued, .alerted: break
         }
         client.report(.shown(message.messageID))
@@ -61,9 +62,9 @@ final class AppDelegate: UIResponder, UIApplicationDelegate, @preconcurrency UNU
 
     // MARK: Foreground and background
 
-    /// The system posts these to apps with scenes, too.
+    /// Observes the notifications that the system also posts for apps with scenes.
     ///
-    /// There it does not call `applicationDidBecomeActive` and its like.
+    /// For these apps the system does not call `applicationDidBecomeActive` and similar methods.
     private func watchState() {
         let center = NotificationCenter.default
         center.addObserver(forName: UIApplication.didBecomeActiveNotification, object: nil, queue: .main) {
@@ -104,9 +105,9 @@ final class AppDelegate: UIResponder, UIApplicationDelegate, @preconcurrency UNU
         done()
     }
 
-    /// Also for a scene that a tap connected (SceneDelegate.swift): the system may tell of one tap on both ways.
+    /// Handles a tap; with scenes (SceneDelegate.swift) the system may report the same tap twice.
     func tapped(_ response: UNNotificationResponse) {
-        // At launch, too; stored at once. The copy on the connection is then acked and not handed over.
+        // The tap is stored at once. The copy on the connection is then acked and not handed to the app.
         guard let tapped = client.handleTap(userInfo: response.notification.request.content.userInfo),
             tapped.messageID != lastTap
         else { return }
@@ -118,7 +119,7 @@ final class AppDelegate: UIResponder, UIApplicationDelegate, @preconcurrency UNU
         _ center: UNUserNotificationCenter, willPresent notification: UNNotification,
         withCompletionHandler show: @escaping (UNNotificationPresentationOptions) -> Void
     ) {
-        // In the foreground the message itself is here or on its way, and the app shows it.
+        // In the foreground the connection delivers the message, and the app shows it.
         show(PushNotification(userInfo: notification.request.content.userInfo) == nil ? [.banner, .sound] : [])
     }
 

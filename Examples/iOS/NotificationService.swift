@@ -1,4 +1,4 @@
-// A service extension: the push needs `mutable-content`. It runs without the app, so it tells the gateway itself.
+// A service extension. The push needs `mutable-content`. The extension runs without the app and reports to the gateway itself.
 import LongwireClient
 import UserNotifications
 
@@ -9,12 +9,12 @@ final class NotificationService: UNNotificationServiceExtension {
         guard let push = PushNotification(userInfo: request.content.userInfo), let folder = Self.folder else {
             return show(request.content)
         }
-        // For the app's next session, should the call below not get through. What is told twice counts once; a note
-        // that cannot be written costs a figure in a report, never the notification.
+        // A note for the app's next session, in case the call below fails. The gateway counts a repeated report once. If the
+        // note cannot be written, only the report is lost.
         try? NotificationReports(path: folder + "/longwire.shown").addShown(push.messageID)
         let receipts = DisplayReceipts(
             gateway: "https://push.example.com", statePath: folder + "/longwire.state")
-        // The system calls one extension object for one notification and ends it when the content is handed over.
+        // The system creates one extension object per notification, and ends it when the content is handed over.
         nonisolated(unsafe) let (content, show) = (request.content, show)
         Task {
             _ = try? await receipts.report([.shown(push.messageID)], timeoutSeconds: 5)

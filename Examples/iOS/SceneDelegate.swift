@@ -1,4 +1,4 @@
-// For an app with scenes, beside AppDelegate.swift: that one reports the application state, for all scenes together.
+// For an app with scenes, in addition to AppDelegate.swift, which reports the state of all scenes together.
 import LongwireClient
 import UIKit
 import UserNotifications

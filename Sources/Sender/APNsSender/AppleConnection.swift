@@ -3,25 +3,25 @@ internal import EventLoops
 internal import HTTP2
 internal import Structures
 
-/// One connection to Apple, of one lane.
+/// A connection of one lane to Apple.
 final class AppleConnection: HTTP2Connection {
     unowned let lane: Lane
     private let loop: EventLoop
-    /// The server's first settings came; before them nobody knows how many streams it takes.
+    /// Whether Apple's first SETTINGS arrived; the stream limit is unknown before that.
     private(set) var hasSettings = false
-    /// Apple takes no more on this connection.
+    /// Whether the connection accepts no more requests.
     private(set) var isLeaving = false
-    /// A request had no answer in time: the connection may be half-open, and gets no more until the peer is heard.
+    /// Whether a request timed out; the connection may be half-open and gets no requests until the peer sends something.
     private(set) var isSuspect = false
-    /// Some request on it was answered: the way and the credential work.
+    /// Whether a request was answered, so that the network path and the credential work.
     private(set) var hasAnswered = false
-    /// Requests in the order in which they were sent; some are over.
+    /// Requests in the order of sending; some have ended.
     private var attempts = Ring<Attempt>()
-    /// Those among them that are over, or more.
+    /// An upper bound of the ended requests in `attempts`.
     private var overCount = 0
     private var lastHeardAt: UInt64
     private var pingedAt: UInt64 = 0
-    /// When the provider token of the newest request was signed, in Unix seconds; 0: none.
+    /// The time when the newest request's provider token was signed, in Unix seconds, or 0.
     private(set) var tokenIssuedAt: Int64 = 0
     let openedAt: UInt64
 
@@ -31,7 +31,7 @@ final class AppleConnection: HTTP2Connection {
         super.init()
     }
 
-    /// How many more requests it takes now.
+    /// The number of further requests that the connection accepts now.
     var room: Int {
         guard hasSettings, !isLeaving, !isSuspect, let session, session.takesRequests else { return 0 }
         return min(session.peerConcurrentStreams, lane.limits.streams) - session.streamCount
@@ -39,7 +39,7 @@ final class AppleConnection: HTTP2Connection {
 
     var isIdle: Bool { (session?.streamCount ?? 0) == 0 }
 
-    /// Sends a request; false when the connection takes none any more.
+    /// Sends a request; returns false when the connection accepts no more.
     func send(_ headers: borrowing HTTP2Headers, _ job: HandoffJob, tokenIssuedAt: Int64) -> Bool {
         let attempt = Attempt(job, on: self, sentAt: loop.now, tokenIssuedAt: tokenIssuedAt)
         guard session?.request(headers, attempt) == true else { return false }
@@ -48,16 +48,16 @@ final class AppleConnection: HTTP2Connection {
         return true
     }
 
-    /// When the oldest request under way was sent; `nil`: there is none.
+    /// The send time of the oldest request in flight, in the loop's milliseconds, or `nil`.
     var oldestSentAt: UInt64? {
         while let first = attempts.first, first.isOver { _ = attempts.popFirst() }
         return attempts.first?.sentAt
     }
 
-    /// Sends no more requests on it; those under way may end.
+    /// Stops sending requests on this connection; requests in flight may finish.
     func leave() { isLeaving = true }
 
-    // MARK: What Apple says
+    // MARK: Callbacks
 
     override func settingsChanged() {
         lastHeardAt = loop.now
@@ -81,7 +81,6 @@ final class AppleConnection: HTTP2Connection {
         lane.goneAway(self, debug: debug)
     }
 
-    /// An answer is complete.
     func answered(_ attempt: Attempt) {
         isHeard()
         guard !attempt.isOver else { return }
@@ -90,14 +89,14 @@ final class AppleConnection: HTTP2Connection {
         lane.answered(attempt)
     }
 
-    /// A request is over; without its answer, Apple may have it or not.
+    /// Ends a request without an answer; Apple may have processed it.
     func ended(_ attempt: Attempt, _ code: UInt32) {
         guard !attempt.isOver else { return }
         isOver(attempt)
         lane.lost(attempt, isUntouched: code == HTTP2Code.refusedStream)
     }
 
-    /// Notes the end of a request; one that waits for long must not keep those behind it.
+    /// Marks a request as ended, and compacts `attempts` if a slow request at the front retains too many ended ones.
     private func isOver(_ attempt: Attempt) {
         attempt.isOver = true
         overCount += 1
@@ -115,9 +114,9 @@ final class AppleConnection: HTTP2Connection {
 
     // MARK: Time
 
-    /// Gives up requests that wait too long, and a peer that answers no ping.
+    /// Cancels requests that timed out, and closes the connection if a ping timed out.
     func tick(_ now: UInt64) {
-        // TLS is there, or its own timeout tells; a server without settings takes nothing.
+        // The TLS handshake has its own timeout. A server that sends no SETTINGS is closed here.
         if !hasSettings, now >= openedAt + lane.limits.settingsMilliseconds {
             isLeaving = true
             return close()
@@ -130,7 +129,7 @@ final class AppleConnection: HTTP2Connection {
             guard now >= first.sentAt + lane.limits.requestMilliseconds else { break }
             _ = attempts.popFirst()
             session?.reset(first, HTTP2Code.cancel)
-            // The connection may be half-open: a ping tells.
+            // A ping shows whether the connection is half-open.
             isSuspect = true
             if pingedAt == 0 { ping(now) }
             ended(first, HTTP2Code.cancel)

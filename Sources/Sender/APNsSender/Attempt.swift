@@ -2,25 +2,25 @@ internal import APNs
 internal import HTTP2
 internal import TextForms
 
-/// One request for a job, on one connection.
+/// A request for a job on one connection.
 final class Attempt: HTTP2Stream {
-    /// What the body of an answer may have: a reason and a time.
+    /// The maximum size of an answer's body, which holds a reason and a time.
     private static let answerByteLimit = 4 << 10
 
     let job: HandoffJob
     unowned let connection: AppleConnection
-    /// In the loop's milliseconds.
+    /// The send time, in the loop's milliseconds.
     let sentAt: UInt64
-    /// When the provider token was signed that it carries, in Unix seconds; 0: none.
+    /// The time when the request's provider token was signed, in Unix seconds, or 0.
     let tokenIssuedAt: Int64
     private(set) var status = 0
     private(set) var retryAfter: Int64?
-    /// Apple's clock as the answer tells it, in Unix seconds.
+    /// Apple's clock from the answer's date, in Unix seconds.
     private(set) var serverTime: Int64?
-    /// Apple's own id of the notification, or the request's.
+    /// Apple's id of the notification, or the request's id.
     private(set) var vendorID = ""
     private(set) var answer: [UInt8] = []
-    /// The job has gone on without this request.
+    /// Whether the job no longer waits for this request.
     var isOver = false
 
     init(_ job: HandoffJob, on connection: AppleConnection, sentAt: UInt64, tokenIssuedAt: Int64) {

@@ -1,36 +1,36 @@
 internal import Cryptography
 
-/// When the certificates in force end, and which the operator is to be told of.
+/// The expiry times of the certificates in use, and the state of their daily warnings.
 struct CertificateEnds: Sendable {
     struct End: Sendable {
         let identity: String
-        /// Of all that show it.
+        /// The users of the certificate: listeners and credentials.
         let names: [String]
-        /// In seconds since 1970.
+        /// The expiry time, in seconds since 1970.
         let time: Int64
     }
 
     private(set) var ends: [End]
-    /// How long before an end it is told.
+    /// The warning period before an expiry, in seconds.
     private(set) var warning: Int64
     private var watch = ExpiryWatch()
 
     init(ends: [End] = [], warning: Int64) { (self.ends, self.warning) = (ends, warning) }
 
-    /// Those of a reload are in force; what was told today of one that stays is not told again.
+    /// Replaces the certificates after a reload; a certificate that was already logged today is not logged again.
     mutating func replace(with new: CertificateEnds) {
         (ends, warning) = (new.ends, new.warning)
         watch.keep(only: Set(ends.map(\.identity)))
     }
 
-    /// What a start or a reload has told of by now: the certificates that have ended.
+    /// Marks expired certificates as logged, because a start or a reload has reported them.
     mutating func noteEnded(now: Int64) {
         for end in ends where end.time <= now {
             _ = watch.isNews(end.identity, end: end.time, now: now, warning: warning)
         }
     }
 
-    /// What is to be told now, in seconds since 1970: each that ends soon, once a day.
+    /// Returns the warnings to log now: each expiring certificate once a day; `now` is in seconds since 1970.
     mutating func news(now: Int64) -> [String] {
         ends.compactMap { end in
             guard watch.isNews(end.identity, end: end.time, now: now, warning: warning) else { return nil }

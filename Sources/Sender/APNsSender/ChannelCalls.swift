@@ -5,35 +5,32 @@ internal import HTTP2
 internal import JSON
 internal import Platform
 
-/// What came of a request about channels.
+/// The result of a request about channels.
 enum ChannelOutcome: Equatable {
-    /// Apple's answer.
     case answered(ChannelAnswer)
-    /// Apple never got the request, for the reason that the text tells.
+    /// Apple did not get the request; the text is the reason.
     case unsent(String)
-    /// Apple got the request, or part of it, and gave no answer: it may have been done.
+    /// Apple may have processed the request, but sent no complete answer.
     case unknown(String)
 }
 
-/// Apple's answer to a request about channels.
 struct ChannelAnswer: Equatable {
     var answer: Answer
-    /// Of a channel that was made.
+    /// The id of a created channel.
     var channelID = ""
     var requestID = ""
-    /// Apple's own id of a broadcast.
+    /// Apple's id of a broadcast.
     var uniqueID = ""
     var body: [UInt8] = []
 }
 
-/// Counts of calls about channels.
 struct ChannelMetrics: Sendable, Equatable {
     enum Result: String, Sendable, CaseIterable { case done, refused, unsent, unknown }
     static let calls = ["create", "read", "delete", "list", "broadcast"]
 
     /// Requests by call, then by result.
     private(set) var results: [String: [Result: UInt64]] = [:]
-    /// Refusals by reason; reasons are Apple's, so their number is bounded here.
+    /// Refusals by Apple's reason; the number of distinct reasons is limited.
     private(set) var refusals: [String: UInt64] = [:]
 
     mutating func note(_ call: ChannelRequest.Call, _ outcome: ChannelOutcome) {
@@ -59,15 +56,15 @@ struct ChannelMetrics: Sendable, Equatable {
     }
 }
 
-/// Sends requests about channels, with the sender's credentials: the back end's and the operator's, a few a second.
+/// The client for Apple's channel and broadcast requests, for the app's server and the operator, at a few requests a second.
 ///
-/// They are no jobs of the gateway, which knows no channels. Confined to the sender's loop.
+/// These requests are not jobs of the gateway. Confined to the sender's loop.
 final class ChannelCalls {
     struct Limits: Sendable {
-        /// Requests that wait or are under way, of all credentials.
+        /// The maximum number of pending requests of all credentials.
         var calls = 1_000
         var callMilliseconds: UInt64 = 15_000
-        /// A connection without requests is closed after this.
+        /// The time after which a connection without requests is closed.
         var idleMilliseconds: UInt64 = 60_000
     }
 
@@ -78,11 +75,11 @@ final class ChannelCalls {
     private(set) var callCount = 0 {
         didSet { onCount(callCount) }
     }
-    /// Gets the number of requests that wait or are under way, whenever it changes.
+    /// A callback for each change of the number of pending requests.
     var onCount: (Int) -> Void = { _ in }
     private(set) var metrics = ChannelMetrics()
 
-    /// `endpoints` are those of channel management; broadcasts go where notifications go.
+    /// `endpoints` are those of channel management; broadcasts use the sender's endpoints.
     init(of sender: Sender, endpoints: [Environment: Lane.Endpoint], limits: Limits = Limits()) {
         (self.sender, self.endpoints, self.limits) = (sender, endpoints, limits)
         sender.loop.onTick { [unowned self] now in
@@ -122,13 +119,13 @@ final class ChannelCalls {
             })
     }
 
-    /// Ends the connections: requests under way have no answer.
+    /// Closes the connections; requests in flight get no answer.
     func close() { for service in services.values { service.close("the sender stops") } }
 }
 
-/// One request and its answer.
+/// A channel request and its answer.
 private final class ChannelCall: HTTP2Stream {
-    /// 10,000 channels, Apple's bound, with ids as long as we take them.
+    /// Enough for a list of 10,000 channels, Apple's limit, with ids of the maximum length.
     private static let answerByteLimit = 6 << 20
 
     let request: ChannelRequest
@@ -162,9 +159,9 @@ private final class ChannelCall: HTTP2Stream {
         if answer.body.count + bytes.count <= Self.answerByteLimit { answer.body += bytes }
     }
 
-    /// When the provider token was signed that it carries, in Unix seconds; 0: none.
+    /// The time when the request's provider token was signed, in Unix seconds, or 0.
     var tokenIssuedAt: Int64 = 0
-    /// Apple's answer, before `done` gets it.
+    /// A callback for Apple's answer, called before `done`.
     var answered: (Answer) -> Void = { _ in }
 
     override func receivedEnd() {
@@ -208,7 +205,7 @@ private final class ChannelConnection: HTTP2Connection {
     override func ended(_ reason: String) { service?.ended(self, reason) }
 }
 
-/// One credential's way to one of Apple's hosts.
+/// The requests and connections of one credential to one of Apple's hosts.
 private final class ChannelService {
     private let credential: Credential
     private let endpoint: Lane.Endpoint
@@ -217,11 +214,11 @@ private final class ChannelService {
     private var waiting: [ChannelCall] = []
     private var sent: [ChannelCall] = []
     private var connection: ChannelConnection?
-    /// Connections that are left, until their end.
+    /// Connections that are closing.
     private var left: [ChannelConnection] = []
     private var addresses: [RemoteAddress] = []
     private var isResolving = false
-    /// Connections in a row that brought no settings.
+    /// The number of consecutive connections that brought no SETTINGS.
     private var failures = 0
     private var usedAt: UInt64
 
@@ -254,7 +251,7 @@ private final class ChannelService {
         connection.flush()
     }
 
-    /// A request's fields; `nil` after all that wait were refused for want of a provider token.
+    /// Returns a request's headers, or `nil` without a provider token; all waiting requests have failed then.
     private func headers(of call: ChannelCall) -> HTTP2Headers? {
         let bearer: String?
         switch credential.token(now: sender.wallMilliseconds / 1_000) {
@@ -284,7 +281,7 @@ private final class ChannelService {
         return headers
     }
 
-    /// What an answer says of the provider token counts for every user of the key.
+    /// Applies an answer about the provider token to all users of the key.
     private func heed(_ answer: Answer, _ call: ChannelCall) {
         guard answer.status / 100 != 2 else { return }
         switch answer.action {
@@ -329,7 +326,7 @@ private final class ChannelService {
         self.connection = nil
         sent.removeAll(where: \.isOver)
         failures = connection.hasSettings ? 0 : failures + 1
-        // Another address, or after a goodbye another connection, may take what waits.
+        // Another address, or a new connection after a GOAWAY, may accept the waiting requests.
         if failures > 0, addresses.isEmpty || failures > 3 { fail("\(endpoint.authority): \(endpoint.named(reason))") }
         dispatch()
     }
@@ -353,7 +350,7 @@ private final class ChannelService {
         waiting.removeAll(where: \.isOver)
         for call in sent where !call.isOver && now >= call.until {
             call.finish(.unknown("Apple gave no answer in time"))
-            // The connection may be half-open: the next request gets another.
+            // The connection may be half-open, so the next request uses another one.
             connection?.isLeaving = true
             connection?.session?.reset(call, HTTP2Code.cancel)
         }

@@ -5,12 +5,12 @@ internal import JSON
 internal import Platform
 internal import TextForms
 
-/// `longwire-apns channel` and `longwire-apns broadcast`: one request by the sender's own way.
+/// The commands `longwire-apns channel` and `longwire-apns broadcast`: one request, sent as the sender does.
 struct ChannelCommand {
     let configuration: SenderConfiguration
     let wish: ChannelOrder
 
-    /// - Throws: `CommandFailure`, or why the body cannot be read.
+    /// - Throws: `CommandFailure`, or the reason why the body cannot be read.
     init(_ configuration: SenderConfiguration, _ arguments: SenderArguments) throws {
         self.configuration = configuration
         let channels = arguments.channels
@@ -45,7 +45,7 @@ struct ChannelCommand {
             facts: facts)
     }
 
-    /// - Returns: what to print, and whether Apple did it.
+    /// - Returns: the text to print, and whether Apple accepted the request.
     func run() throws -> (text: String, isDone: Bool) {
         let loop = try EventLoop(index: 0, name: "channel")
         defer { loop.stop() }
@@ -63,7 +63,7 @@ struct ChannelCommand {
         let channels = ChannelCalls(of: sender, endpoints: configuration.channelEndpoints)
         var outcome: ChannelOutcome?
         channels.perform(wish.request, appID: wish.appID, wish.environment, facts: wish.facts) { outcome = $0 }
-        // The channels answers within its own bound.
+        // `ChannelCalls` always calls back, at the latest after its timeout.
         while outcome == nil {
             loop.step(at: SystemClock.monotonicMilliseconds, isTick: true)
             Pause.milliseconds(2)

@@ -4,9 +4,9 @@ internal import EventLoops
 internal import JSON
 internal import TextForms
 
-/// Channels and broadcasts on the admin listener, for the back end: `/v1/channels` and `/v1/broadcasts`.
+/// The HTTP endpoints `/v1/channels` and `/v1/broadcasts` on the admin listener.
 enum ChannelEndpoint {
-    /// Before its body is kept, a caller must show a token.
+    /// Checks a caller's token before its body is buffered.
     static func judge(_ head: HTTPRequestHead, tokens: [Secret]) -> HTTPPrecheck {
         let target = String(decoding: head.target, as: UTF8.self)
         let path = String(target.prefix { $0 != "?" })
@@ -33,9 +33,11 @@ enum ChannelEndpoint {
         tokens.contains { HookIntake.isEqual(Array("Bearer \($0.exposed)".utf8), given) }
     }
 
-    /// Takes a request for one of its paths; false: it is for another.
+    /// Handles a request for one of these paths.
     ///
-    /// `tokens` are those that the caller may show; with none, the paths are closed.
+    /// Returns false for any other path.
+    ///
+    /// `tokens` are the accepted bearer tokens. Without tokens the paths answer 403.
     static func handle(_ exchange: HTTPExchange, _ channels: ChannelCalls, tokens: [Secret]) -> Bool {
         let target = exchange.rawTarget
         let path = String(target.prefix { $0 != "?" })
@@ -86,7 +88,7 @@ enum ChannelEndpoint {
     }
 }
 
-/// What a caller wants to do with channels.
+/// A request about channels, as read from a body, a query or the command line.
 struct ChannelOrder {
     struct Fault: Error, Equatable {
         var text: String
@@ -97,7 +99,6 @@ struct ChannelOrder {
     var request: ChannelRequest
     var facts = BodyFacts()
 
-    /// Reads the body of a broadcast: `topic`, `environment`, `appId`, `channelId`, `expiration`, `priority`, `body`.
     init(broadcast bytes: [UInt8]) throws(Fault) {
         let known: [StaticString] = [
             "topic", "environment", "appId", "channelId", "expiration", "priority", "body",
@@ -116,7 +117,6 @@ struct ChannelOrder {
                     priority: Int(clamping: try fields.integer("priority") ?? 10), body: writer.bytes)))
     }
 
-    /// Reads the body of a creation: `topic`, `environment`, `appId`, `storage`.
     init(creation bytes: [UInt8]) throws(Fault) {
         let fields = try Fields(bytes, known: ["topic", "environment", "appId", "storage"])
         guard let storage = ChannelStorage(name: try fields.text("storage") ?? "none") else {
@@ -126,7 +126,7 @@ struct ChannelOrder {
         request = ChannelRequest(topic: try fields.text("topic") ?? "", call: .create(storage))
     }
 
-    /// Reads a query: `topic`, `environment`, `appId`, `channelId`; without a channel, all are listed.
+    /// Reads a query: `topic`, `environment`, `appId`, `channelId`; without a channel all are listed.
     init(query: some StringProtocol, deletes: Bool) throws(Fault) {
         var found: [String: String] = [:]
         for part in query.split(separator: "&") {
@@ -149,7 +149,6 @@ struct ChannelOrder {
         request = ChannelRequest(topic: found["topic"] ?? "", call: call)
     }
 
-    /// For the command line.
     init(appID: String, _ environment: Environment, _ request: ChannelRequest, facts: BodyFacts = BodyFacts()) {
         (self.appID, self.environment, self.request, self.facts) = (appID, environment, request, facts)
     }
@@ -158,9 +157,9 @@ struct ChannelOrder {
         text.utf8.percentDecoded().map { String(decoding: $0, as: UTF8.self) }
     }
 
-    /// A body whose keys are all known.
+    /// The fields of a body, all of which are known.
     private struct Fields {
-        // Keeps the parsed document alive.
+        // Retained because `value` points into the parser's document.
         private let parser = JSONParser()
         let value: JSONValue
 
@@ -199,7 +198,7 @@ struct ChannelOrder {
     }
 }
 
-/// An outcome as the caller gets it: a status and JSON.
+/// An outcome as HTTP status and JSON.
 struct ChannelReport {
     var status: Int
     var body: [UInt8]
@@ -215,7 +214,7 @@ struct ChannelReport {
             retryAfter = answer.answer.retryAfter
             let reason = Reason(rawValue: answer.answer.reason)
             switch answer.answer.action {
-            // Our credential, not the caller's request.
+            // The sender's credential is at fault, not the caller's request.
             case .restCredential, .renewProviderToken, .keepProviderToken: status = 502
             case .slowDownToken: status = 429
             case .retry, .reconnect: status = 503

@@ -1,7 +1,9 @@
 internal import APNs
 internal import Cryptography
 
-/// The provider token of one key, shared by all that use the key: Apple counts how often it changes.
+/// The provider token of one key.
+///
+/// All users of the key share it, because Apple limits how often it changes.
 ///
 /// Confined to the sender's loop.
 final class ProviderTokens {
@@ -15,12 +17,12 @@ final class ProviderTokens {
         (self.key, self.keyID, self.teamID) = (key, keyID, teamID)
     }
 
-    /// When the token of now was signed, in Unix seconds; 0: there is none.
+    /// The time when the current token was signed, in Unix seconds, or 0.
     var issuedAt: Int64 { clock.issuedAt ?? 0 }
 
-    /// The token of now, signed anew when it is due.
+    /// Returns the current token, and signs a new one when it is due.
     ///
-    /// `now` is in Unix seconds of the wall clock, since Apple compares with its own.
+    /// `now` is the wall clock in Unix seconds: Apple compares the token's time with its own clock.
     func token(now: Int64) -> Credential.Token {
         if clock.mustRenew(now: now) {
             let token = ProviderToken(keyID: keyID, teamID: teamID, issuedAt: now)
@@ -33,39 +35,39 @@ final class ProviderTokens {
         return .bearer(text)
     }
 
-    /// Apple called a token expired; one that was replaced since says nothing of the new one.
+    /// Records that Apple called a token expired; a token that was replaced since is ignored.
     func refused(issuedAt time: Int64) {
         if time == issuedAt { clock.refused() }
     }
 
-    /// Apple called the updates too many.
+    /// Records that Apple refused the frequency of new tokens.
     func tooManyUpdates(now: Int64) { clock.tooManyUpdates(now: now) }
 }
 
-/// What Apple knows us by: a key that signs provider tokens, or a certificate.
+/// A key that signs provider tokens, or a client certificate for Apple.
 ///
 /// Confined to the sender's loop.
 final class Credential {
     let name: String
-    /// The provider tokens of a key; `nil`: a certificate, which needs none.
+    /// The provider tokens of a key, or `nil` for a certificate.
     let tokens: ProviderTokens?
-    /// The environments that it may be used in; Apple's keys may be scoped to one.
+    /// The permitted environments; Apple's keys may be limited to one.
     let environments: Set<Environment>
-    /// Trust and, for a certificate, identity of its connections.
+    /// The TLS settings: trusted roots and, for a certificate, the client certificate.
     let tls: TLSContext
 
     init(name: String, tokens: ProviderTokens?, environments: Set<Environment>, tls: TLSContext) {
         (self.name, self.tokens, self.environments, self.tls) = (name, tokens, environments, tls)
     }
 
-    /// What a request's header `authorization` needs.
+    /// The content of the header `authorization`.
     enum Token {
-        /// A certificate needs none.
+        /// No token, because the credential is a certificate.
         case none
         case bearer(String)
-        /// Apple refuses the token, and its interval forbids a new one before this, in Unix seconds.
+        /// Apple refuses the token, and a new one is not allowed before this time, in Unix seconds.
         case resting(until: Int64)
-        /// OpenSSL has no memory.
+        /// Signing failed: OpenSSL is out of memory.
         case failed
     }
 

@@ -7,9 +7,9 @@ internal import JSON
 internal import Platform
 internal import TextForms
 
-/// `longwire-apns doctor`: tries what the sender will do, and says what is wrong in plain words.
+/// The command `longwire-apns doctor`: tests the gateway, the credentials and Apple, and reports problems.
 struct Doctor {
-    /// A well-formed token that no device has: Apple looks at it last, so any other refusal is about us.
+    /// A well-formed token that no device has; Apple checks it last, so any other refusal concerns the sender.
     private static let strangerToken = String(repeating: "0", count: 64)
 
     let configuration: SenderConfiguration
@@ -27,7 +27,7 @@ struct Doctor {
         environments = environment.map { [$0] } ?? Environment.allCases
     }
 
-    /// - Returns: whether all is well.
+    /// - Returns: whether no problem was found.
     mutating func run() -> Bool {
         gateway()
         for entry in configuration.credentials {
@@ -55,7 +55,7 @@ struct Doctor {
         return problemCount == 0
     }
 
-    // Texts of the gateway, Apple or a proxy cannot begin a line.
+    // Control characters from the gateway, Apple or a proxy are escaped, so that they cannot fake an output line.
     private func good(_ what: String, _ text: String) { tell("ok       \(what): \(TerminalText.plain(text))") }
 
     private mutating func bad(_ what: String, _ text: String) {
@@ -63,7 +63,7 @@ struct Doctor {
         tell("PROBLEM  \(what): \(TerminalText.plain(text))")
     }
 
-    /// An empty extension changes nothing and needs the same right as a lease.
+    /// Extends an empty list of leases: it changes nothing and needs the same permission as a lease.
     private mutating func gateway() {
         let url = configuration.link.url
         do throws(HTTPCallFailure) {
@@ -88,7 +88,7 @@ struct Doctor {
         }
     }
 
-    /// One request by the sender's own way.
+    /// Sends one request the way the sender does.
     private mutating func apple(_ credential: Credential, _ environment: Environment) {
         let what = "\(credential.name), \(environment.rawValue)"
         guard let endpoint = configuration.endpoints[environment] else { return }
@@ -132,7 +132,7 @@ struct Doctor {
         reportClock(what, found)
     }
 
-    /// The clock is right as far as Apple's answer tells.
+    /// Reports the clock difference that Apple's answer shows.
     private mutating func reportClock(_ what: String, _ found: Findings) {
         if let clock = found.clock {
             return clock.isTooLarge ? bad("clock", "\(clock) (\(what))") : good("clock", "as Apple's (\(what))")
@@ -140,7 +140,7 @@ struct Doctor {
         let isExpired = found.outcomes.withLock {
             $0.contains { $0.reason == Reason.expiredProviderToken.rawValue }
         }
-        // The token was signed a moment ago.
+        // The token was just signed, so only a wrong clock can make it expired.
         if isExpired { bad("clock", "this machine's clock is more than an hour behind Apple's: set it (\(what))") }
     }
 

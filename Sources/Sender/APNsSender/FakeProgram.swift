@@ -6,21 +6,21 @@ internal import FakeAPNs
 internal import Glibc
 internal import Platform
 
-/// `longwire-apns fake`: both of Apple's services and the page of the phones, in one process.
+/// The command `longwire-apns fake`: both of Apple's environments and a web page with the phones, in one process.
 final class FakeProgram {
     let loop: EventLoop
     private(set) var addresses: [(name: String, address: String)] = []
     private var fakes: [Environment: FakeAPNs] = [:]
     private var page: FakePage?
     private var record: CInt = -1
-    /// Lines of this turn, which go to the file with one call.
+    /// Lines of this turn, written with one call.
     private var lines: [UInt8] = []
 
     struct Failure: Error, CustomStringConvertible {
         let description: String
     }
 
-    /// Makes what is not there (certificate, key) and opens the listeners.
+    /// Creates a missing certificate or key, and opens the listeners.
     init(_ arguments: SenderArguments.Fake) throws {
         loop = try EventLoop(index: 0, name: "fake-apns")
         try FileText.makeFolder(arguments.folder)
@@ -67,7 +67,7 @@ final class FakeProgram {
         page = try FakePage(of: fakes, on: loop, socket: socket, isOpen: arguments.isOpen)
         addresses.append(("certificate", certificate))
         addresses.append(("key", keyFile))
-        // Before the turn's answers leave: a sender that has one finds its request in the file.
+        // Written before the turn's answers are sent, so that a sender with an answer finds its request in the file.
         loop.onTurnEnd { [unowned self] in writeLines() }
     }
 

@@ -4,32 +4,35 @@ internal import JSON
 internal import Platform
 internal import Synchronization
 
-/// The sender's two threads towards the gateway: one leases jobs as there is room, one reports results.
+/// The two threads between sender and gateway: one leases jobs while there is room, the other reports results.
 ///
-/// Each waits for its own call, so that a long poll holds up no result.
+/// The calls are separate, so that a long poll does not delay results.
 final class GatewayLink: Sendable {
-    /// Where the gateway is, and how much is taken from it; times in milliseconds.
+    /// The gateway's address and the limits on its jobs; times are in milliseconds unless named otherwise.
     struct Settings: Sendable, Equatable {
-        /// The admin listener, `http://host:port`.
+        /// The URL of the admin listener.
         var url: String
         var trust = HTTPTrust()
         var leaseSeconds = 60
         var waitSeconds = 20
-        /// Jobs here at most, results on their way included; as many again where an Apple does not answer.
+        /// The maximum number of held jobs, including unreported results.
+        ///
+        /// As many again are held for environments of Apple that do not answer.
         var jobs = 2_000
         var callMilliseconds = 15_000
         var pause: ClosedRange<Int> = 200...15_000
-        /// The longest pause that a gateway can ask for.
+        /// The longest delay that a gateway can request.
         var longestPause = 60_000
 
-        /// A lease begins when it is asked for, as far as we know, so that its wait is added.
+        /// The lease time to request; the lease may start when the request is sent, so the long poll's wait is added.
         var askedSeconds: Int { min(Int(HandoffBounds.leaseSeconds.upperBound), leaseSeconds + waitSeconds) }
-        /// The longest pause before a result is reported again: a part of a gateway that is back must have it before the
-        /// job's lease lapses.
+        /// The longest delay before a result is reported again.
+        ///
+        /// A recovered partition must get the result before the job's lease expires.
         var longestRepeat: Int { min(pause.upperBound, max(pause.lowerBound, leaseSeconds * 100)) }
     }
 
-    /// What the link shows to metrics and `/readyz`.
+    /// The link's figures for the metrics and `/readyz`.
     struct Figures: Sendable, Equatable {
         var leases: UInt64 = 0
         var leaseFailures: UInt64 = 0
@@ -37,13 +40,13 @@ final class GatewayLink: Sendable {
         var reportFailures: UInt64 = 0
         /// Verdicts other than `recorded`, by name.
         var verdicts: [String: UInt64] = [:]
-        /// Results that the gateway calls malformed, and those of an end without the gateway.
+        /// Results dropped because the gateway called them malformed, or because the process ended without the gateway.
         var outcomesDropped: UInt64 = 0
-        /// Why the last call failed; `nil` after one that worked.
+        /// The error of the last call, or `nil` after a success.
         var problem: String?
-        /// Some lease was answered.
+        /// Whether a lease request was answered.
         var hasLeased = false
-        /// Jobs here and results on their way.
+        /// Jobs held, including unreported results.
         var held = 0
         /// Results that wait for the reporter.
         var waiting = 0
@@ -51,45 +54,45 @@ final class GatewayLink: Sendable {
 
     private struct State {
         var outcomes: [JobOutcome] = []
-        /// Those that the reporter has in hand.
+        /// Results that the reporter is sending.
         var reporting: [JobOutcome] = []
-        /// Results that the gateway could not take, by job, with the time of their next report, in monotonic milliseconds.
+        /// Results that the gateway could not store, by job, with the time of their next report in monotonic milliseconds.
         var kept: [String: (outcome: JobOutcome, at: UInt64)] = [:]
-        /// The last report failed: jobs whose leases lapse meanwhile would come again.
+        /// Whether the last report failed; no jobs are leased then, because jobs with expired leases would be leased again.
         var reportsFail = false
-        /// Jobs whose Apple does not answer: they take no room from others.
+        /// The number of jobs of environments that do not answer; they take no room from others.
         var setAside = 0
-        /// Jobs taken whose outcome the gateway does not have.
+        /// The number of jobs without a recorded outcome at the gateway.
         var held = 0
         var isLeasing = true
         var isReporting = true
-        /// The process ends without the gateway.
+        /// Whether the process ends without the gateway.
         var isAbandoned = false
         var figures = Figures()
 
-        /// Room for more jobs.
+        /// Returns the number of further jobs to lease.
         ///
-        /// Neither an Apple that does not answer nor a gateway's part that is away stops the others, so
-        /// the first `jobs` of each take no room. The last ones do, so that all memory is bounded and nothing is forgotten.
+        /// The first `jobs` set-aside jobs and the first `jobs` kept results take no room, so that a failed environment or
+        /// partition does not stop the others. Beyond these they do, which bounds the memory.
         func room(_ jobs: Int) -> Int {
             reportsFail ? 0 : max(0, jobs - held + min(setAside, jobs) + min(kept.count, jobs))
         }
 
-        /// Takes at most `limit` results for a report: those that are due again, then new ones in their order.
+        /// Takes at most `limit` results for a report: due repeats, then new results in order.
         mutating func takeBatch(_ now: UInt64, limit: Int) -> [JobOutcome] {
             var batch = Array(outcomes.prefix(limit))
             outcomes.removeFirst(batch.count)
             if batch.count < limit {
                 let due = kept.values.filter { isAbandoned || $0.at <= now }.prefix(limit - batch.count)
                 for (outcome, _) in due { kept[outcome.jobID] = nil }
-                // Of two results of one job the later one counts: an earlier one stands before it.
+                // Repeats come first, because the gateway uses the later of two results of one job.
                 batch = due.map(\.0) + batch
             }
             reporting = batch
             return batch
         }
 
-        /// Keeps results that the gateway could not take; a later one of the same job takes an earlier one's place.
+        /// Keeps results that the gateway could not store; a later result of the same job replaces an earlier one.
         mutating func keep(_ outcomes: [JobOutcome], _ now: UInt64, _ settings: Settings) {
             for var outcome in outcomes {
                 let longest = isReporting ? settings.longestRepeat : min(500, settings.longestRepeat)
@@ -124,7 +127,7 @@ final class GatewayLink: Sendable {
         }
     }
 
-    /// Makes a link; `token` gives the bearer token for each call, so that a reload changes it.
+    /// Creates a link; `token` returns the bearer token for each call, so that a reload applies at once.
     init(
         _ settings: Settings, token: @escaping @Sendable () -> String,
         log: @escaping @Sendable (_ event: String, _ text: String) -> Void
@@ -134,11 +137,14 @@ final class GatewayLink: Sendable {
         reportCaller = try HTTPCaller(settings.trust)
     }
 
-    /// Gets an answer with jobs and when it was asked for, in monotonic milliseconds; says how many jobs are new here.
+    /// A receiver of a lease answer.
+    ///
+    /// `askedAt` is the time of the request, in monotonic milliseconds. `taken` gets the number of new jobs, or `nil` for an
+    /// unreadable answer.
     typealias JobTaker =
         @Sendable (_ answer: [UInt8], _ askedAt: UInt64, _ taken: @escaping @Sendable (Int?) -> Void) -> Void
 
-    /// Starts both threads, or the reporting one alone; `jobs` is called on the leasing thread.
+    /// Starts both threads, or only the reporting one; `jobs` is called on the leasing thread.
     func start(leases: Bool, jobs: @escaping JobTaker) throws(SystemError) {
         let report = try LinkThread("report") { self.runReporter() }
         reporter.withLock { $0 = report }
@@ -162,16 +168,16 @@ final class GatewayLink: Sendable {
         }
     }
 
-    /// Jobs came another way, by the hook: they count like leased ones.
+    /// Counts jobs that the hook brought; they take room like leased ones.
     func took(_ count: Int) { state.withLock { $0.held += count } }
 
-    /// Room for more jobs.
+    /// The number of further jobs that fit.
     var room: Int { state.withLock { $0.room(settings.jobs) } }
 
-    /// Takes the number of jobs here that wait for an Apple that does not answer; from any thread.
+    /// Sets the number of held jobs of environments that do not answer; callable from any thread.
     func setAside(_ count: Int) { state.broadcast { $0.setAside = count } }
 
-    /// Final outcomes that the gateway does not have yet, by job; from any thread.
+    /// Returns the final outcomes that the gateway does not have yet, by job; callable from any thread.
     func unreported() -> [String: JobOutcome] {
         state.withLock { state in
             var found: [String: JobOutcome] = [:]
@@ -183,20 +189,22 @@ final class GatewayLink: Sendable {
         }
     }
 
-    /// Takes outcomes for the reporter; from any thread.
+    /// Queues outcomes for the reporter; callable from any thread.
     func take(_ outcomes: [JobOutcome]) {
         state.broadcast { $0.outcomes += outcomes }
     }
 
     // MARK: Stop
 
-    /// Leases nothing more; a long poll under way ends at once, and jobs on their way are still taken.
+    /// Stops leasing.
+    ///
+    /// A long poll ends at once; jobs of an answer in flight are still taken.
     func stopLeasing() {
         state.broadcast { $0.isLeasing = false }
         leaseCaller.end()
     }
 
-    /// Ends the reporter once it has reported what it has.
+    /// Ends the reporter after it has reported all results.
     func stopReporting() {
         state.broadcast { state in
             state.isReporting = false
@@ -204,16 +212,16 @@ final class GatewayLink: Sendable {
         }
     }
 
-    /// Ends a report under way and drops what is left: the gateway does not take it.
+    /// Cancels a report in flight and drops all results that the gateway has not taken.
     func abandon() {
         reportCaller.cancel()
         state.broadcast { $0.isAbandoned = true }
     }
 
-    /// Waits until no more jobs can come; half a second at most after `stopLeasing`.
+    /// Waits until no more jobs can arrive, at most half a second after `stopLeasing`.
     func joinLeaser() { leaser.withLock { $0 }?.join() }
 
-    /// Waits until the reporter has reported all it has, or was told to abandon it.
+    /// Waits until the reporter has reported all results or was abandoned.
     func joinReporter() { reporter.withLock { $0 }?.join() }
 
     // MARK: Leasing
@@ -238,7 +246,7 @@ final class GatewayLink: Sendable {
                     milliseconds: settings.callMilliseconds + settings.waitSeconds * 1_000)
                 if reply.status == 200 {
                     failures = 0
-                    // Room is taken before the answer is read: another lease must not exceed it meanwhile.
+                    // Room is reserved before the answer is read, so that jobs of the hook cannot exceed the limit in between.
                     state.withLock { state in
                         state.figures.leases += 1
                         state.figures.hasLeased = true
@@ -251,7 +259,8 @@ final class GatewayLink: Sendable {
                         state.withLock { $0.figures.leaseFailures += 1 }
                         wait(settings.pause.upperBound) { $0.isLeasing }
                     } else if taken == 0, end < askedAt + UInt64(settings.waitSeconds) * 500 + 100 {
-                        // A gateway answers an empty queue after the wait; an earlier answer must not keep us busy.
+                        // A gateway answers an empty queue only after the wait. This delay prevents a busy loop on early
+                        // answers.
                         wait(settings.pause.lowerBound) { $0.isLeasing }
                     }
                     continue
@@ -268,7 +277,9 @@ final class GatewayLink: Sendable {
         }
     }
 
-    /// Gives an answer to the loop and waits until it is read; how many jobs are new, or `nil` when it cannot be read.
+    /// Passes an answer to the loop and waits until it is read.
+    ///
+    /// Returns the number of new jobs, or `nil` for an unreadable answer.
     private func hand(_ answer: [UInt8], _ askedAt: UInt64, _ limit: Int, _ jobs: JobTaker) -> Int? {
         let done = Monitor<Int??>(nil)
         jobs(answer, askedAt) { taken in
@@ -292,7 +303,7 @@ final class GatewayLink: Sendable {
         }
     }
 
-    /// Waits for results to report; `nil`: all are reported, and no more come.
+    /// Waits for results; returns `nil` when all are reported and no more will come.
     private func nextBatch() -> [JobOutcome]? {
         while true {
             let now = SystemClock.monotonicMilliseconds
@@ -313,12 +324,12 @@ final class GatewayLink: Sendable {
         }
     }
 
-    /// Reports a batch, again and again until the gateway takes it or the process ends without it.
+    /// Reports a batch, with retries until the gateway takes it or the process is abandoned.
     ///
-    /// No time ends this: what Apple has accepted counts for the gateway however late it gets it, and would be sent
-    /// twice otherwise. Without room no more is leased meanwhile.
+    /// There is no timeout: Apple has accepted these notifications, and a lost result would send them twice. No jobs are leased
+    /// while the reports fail.
     ///
-    /// - Returns: the results that the gateway could not take: it could not read its store, or said nothing of them.
+    /// - Returns: the results that the gateway could not store or did not mention.
     private func report(_ batch: [JobOutcome]) -> [JobOutcome] {
         let body = JobOutcome.body(batch)
         var failures = 0
@@ -329,7 +340,7 @@ final class GatewayLink: Sendable {
                     reportCaller, "/v1/handoff/results", body, milliseconds: settings.callMilliseconds)
                 if reply.status == 200 { return note(reply, batch) }
                 problem = Self.problem(of: reply, "report results")
-                // What the gateway calls malformed would be malformed again; the others of the batch are not.
+                // The batch is halved until the malformed result is isolated. The other results are reported.
                 if reply.status == 400 || reply.status == 413 {
                     note(problem, 1) { $0.reportFailures += 1 }
                     state.broadcast { $0.reportsFail = false }
@@ -344,7 +355,7 @@ final class GatewayLink: Sendable {
             failures += 1
             note(problem, failures) { $0.reportFailures += 1 }
             state.withLock { $0.reportsFail = true }
-            // While the process stops, its end waits for this.
+            // A stopping process waits for this, so the delay is short.
             let isStopping = state.withLock { !$0.isReporting }
             wait(isStopping ? min(500, pause(failures)) : pause(failures)) { _ in true }
         }
@@ -355,7 +366,7 @@ final class GatewayLink: Sendable {
         return []
     }
 
-    /// Notes the gateway's verdicts; returns the results that it could not take.
+    /// Counts the gateway's verdicts; returns the results that the gateway could not store or did not mention.
     private func note(_ reply: HTTPReply, _ batch: [JobOutcome]) -> [JobOutcome] {
         let parser = JSONParser()
         var verdicts: [String: UInt64] = [:]
@@ -410,7 +421,7 @@ final class GatewayLink: Sendable {
             state.figures.problem = problem
             count(&state.figures)
         }
-        // The first ones, then every doubling.
+        // Logs the first two failures, then each time the number doubles.
         if failures <= 2 || failures & (failures - 1) == 0 { log("gatewayFailed", "\(problem) (\(failures) in a row)") }
     }
 

@@ -1,36 +1,36 @@
 internal import APNs
 internal import JSON
 
-/// A leased handoff job in the sender's hands, until its result is on its way to the gateway.
+/// A leased handoff job, until its result is queued for the gateway.
 final class HandoffJob {
     let id: String
-    /// Of the newest lease.
+    /// The id of the newest lease.
     var leaseID: String
     let appID: String
-    /// How often the gateway has leased it, this lease included.
+    /// The number of leases of this job, including this one.
     let attempt: Int
-    /// In the gateway's time; of the lease that it came with.
+    /// The end of its first lease here, in milliseconds of the gateway's clock.
     let leasedUntil: Int64
-    /// When it fell due, in the gateway's time; 0: not known.
+    /// The time when the job became due, in milliseconds of the gateway's clock, or 0.
     let dueAt: Int64
-    /// The job is the gateway's again then, in the loop's milliseconds.
+    /// The time when the lease expires, in the loop's milliseconds.
     var deadline: UInt64 = .max
     let notification: Notification
     let facts: BodyFacts
 
-    /// Where it goes now; the other environment may be tried after the one that the token was registered with.
+    /// The current environment; the other one may be tried after the registered one.
     var environment: Environment
-    /// Requests begun for it in this lease.
+    /// The number of requests for the job in this lease.
     var tries = 0
-    /// Requests that Apple sent back unread.
+    /// The number of requests that Apple refused unprocessed.
     var refusals = 0
-    /// A request of this lease ended without an answer: Apple may have the notification.
+    /// Whether a request of this lease ended without an answer, so that Apple may have the notification.
     var mayBeTaken = false
     var hasTriedOther = false
     var hasRenewedToken = false
-    /// When it came, in the loop's milliseconds.
+    /// The time when the job arrived, in the loop's milliseconds.
     var takenAt: UInt64 = 0
-    /// How long it had been due when it was leased, in milliseconds.
+    /// The time between due and lease, in milliseconds.
     private(set) var waited: UInt64 = 0
 
     init(
@@ -42,40 +42,39 @@ final class HandoffJob {
         (self.notification, self.facts, environment) = (notification, facts, notification.environment)
     }
 
-    /// Notes how long the job was due before its lease of `lease` milliseconds.
+    /// Computes `waited` for a lease of `lease` milliseconds.
     ///
-    /// `dueAt` and `leasedUntil` are the gateway's, since its clock may differ from ours. Times that no clock has count as nothing.
+    /// Both times are the gateway's, because its clock may differ from this machine's. Implausible times are ignored.
     func noteWait(lease: Int64) {
         guard dueAt > 0, dueAt <= leasedUntil, leasedUntil < 1 << 53 else { return }
         waited = UInt64(min(max(0, leasedUntil - lease - dueAt), 7 * 86_400_000))
     }
 }
 
-/// How long a job is ours.
+/// The remaining and the total time of a lease.
 struct JobLease: Equatable {
-    /// From now on, in milliseconds; below zero: the lease is over.
+    /// The remaining time in milliseconds; negative if the lease has expired.
     var left: Int64
-    /// From its begin to its end, in milliseconds.
+    /// The total time in milliseconds.
     var length: Int64
 
     init(left: Int64, length: Int64? = nil) { (self.left, self.length) = (left, length ?? left) }
 }
 
-/// A job that cannot be read: only its ids are known, so that its result can say why.
+/// A job with an unreadable field; its ids are known, so that its result can name the field.
 struct UnreadableJob: Equatable {
     var id: String
     var leaseID: String
     var field: String
 }
 
-/// Reads jobs as the handoff API and the hook give them.
 struct HandoffJobReader {
     private(set) var jobs: [HandoffJob] = []
     private(set) var unreadable: [UnreadableJob] = []
-    /// Jobs without an id: nothing can be said about them, and their leases lapse.
+    /// The number of jobs without readable ids; they cannot be reported, and their leases expire.
     private(set) var namelessCount = 0
 
-    /// Why an answer is none of the handoff API's.
+    /// The reason why an answer is unreadable.
     struct Failure: Error, Equatable, CustomStringConvertible {
         let description: String
     }
@@ -96,7 +95,6 @@ struct HandoffJobReader {
     }
 
     private mutating func read(_ item: JSONValue) {
-        // A job whose ids cannot be read returns when its lease lapses.
         guard let id = item["jobId"]?.string, let lease = item["leaseId"]?.string else {
             namelessCount += 1
             return

@@ -4,7 +4,7 @@ internal import Platform
 internal import Structures
 internal import Webhooks
 
-/// The ids of calls that were taken, so that a repeated one is recognised.
+/// The ids of accepted hook calls, to detect repeated ones.
 struct TakenCalls: ~Copyable {
     struct Entry {
         var call: UInt64
@@ -14,14 +14,14 @@ struct TakenCalls: ~Copyable {
     let keepMilliseconds: UInt64
     let limit: Int
     private var lastSeen: [UInt64: UInt64] = [:]
-    /// In the order in which they end; a call that was seen again goes to the end.
+    /// The calls in order of expiry; a repeated call moves to the end.
     var order = Ring<Entry>()
 
     init(keepMilliseconds: UInt64, limit: Int) { (self.keepMilliseconds, self.limit) = (keepMilliseconds, limit) }
 
     var count: Int { lastSeen.count }
 
-    /// True for a call that was taken; it is remembered anew.
+    /// Returns whether the call was accepted before, and renews its entry.
     mutating func recognise(_ id: String, now: UInt64) -> Bool {
         forget(now)
         let call = Self.name(id)
@@ -30,7 +30,7 @@ struct TakenCalls: ~Copyable {
         return true
     }
 
-    /// Room for another one; without it no call can be taken, since its repetition could not be recognised.
+    /// Whether another call can be remembered; without room no call is accepted, because its repetition would go undetected.
     var hasRoom: Bool { lastSeen.count < limit }
 
     mutating func note(_ id: String, now: UInt64) {
@@ -56,14 +56,16 @@ struct TakenCalls: ~Copyable {
     }
 }
 
-/// Takes jobs that the gateway posts to its hook, in place of leasing them.
+/// The receiver of jobs that the gateway posts to the sender's hook, instead of leases.
 ///
 /// Confined to the sender's loop.
 final class HookIntake {
-    /// A signed call can be repeated by anybody for as long as its time is fresh, and by the gateway after at most five
-    /// minutes, with the same id, when our answer was lost.
+    /// The time for which call ids are kept.
+    ///
+    /// A signed call can be replayed by any sender while its timestamp is fresh. The gateway repeats an unanswered call with
+    /// the same id within five minutes.
     private static let keepMilliseconds: UInt64 = 900_000
-    /// Five hundred calls a second for as long; 20 MB.
+    /// 500 calls a second for 900 s, about 20 MB.
     private static let keptCalls = 500_000
 
     private let sender: Sender
@@ -75,12 +77,12 @@ final class HookIntake {
         (self.sender, self.link, self.secrets) = (sender, link, secrets)
     }
 
-    /// Standard Webhooks asks receivers to refuse old calls; the gateway signs each attempt anew.
+    /// The accepted age of a call, as Standard Webhooks requires; the gateway signs each attempt anew.
     private static let toleranceSeconds: Int64 = 300
-    /// The gateway posts at most 500 jobs in one call.
+    /// Room for 500 jobs, the gateway's maximum per call.
     static let bodyByteLimit = 8 << 20
 
-    /// Before its body is kept, a call must look like one of the gateway's.
+    /// Checks method and headers before the body is buffered.
     static func judge(_ head: HTTPRequestHead) -> HTTPPrecheck {
         guard head.method == .post else { return refusal(405, "POST only", headers: [allow]) }
         guard head.header("webhook-id") != nil, head.header("webhook-signature") != nil,
@@ -110,16 +112,16 @@ final class HookIntake {
             return refuse(exchange, 401, "the signature does not fit")
         }
         let now = sender.loop.now
-        // The gateway did not get our answer: the jobs are here, or their results are on their way.
+        // The gateway did not receive the answer. The jobs are here, or their results are in flight.
         if taken.recognise(id, now: now) {
             sender.metrics.repeatedCalls += 1
             return exchange.respond(status: 202)
         }
-        // 503: the gateway keeps the batch and posts it again.
+        // After 503 the gateway keeps the batch and posts it again.
         guard !sender.isStopping, link.room > 0, taken.hasRoom else { return refuse(exchange, 503, "no room, retry") }
         do throws(HandoffJobReader.Failure) {
-            // The call was signed in the gateway's time, as the leases are. It may have been on its way for long, which
-            // only this machine's clock tells.
+            // The signature's time is the gateway's, as the leases' times are. The delay in transit is measured with this
+            // machine's clock.
             let signedAt = (exchange.header("webhook-timestamp").flatMap { Int64($0) } ?? 0) * 1_000
             let delay = max(0, sender.wallMilliseconds - signedAt)
             link.took(
@@ -131,7 +133,7 @@ final class HookIntake {
             return refuse(exchange, 400, error.description)
         }
         taken.note(id, now: now)
-        // Results follow by the handoff API.
+        // The results are reported through the handoff API.
         exchange.respond(status: 202)
     }
 
@@ -147,7 +149,7 @@ final class HookIntake {
         }
     }
 
-    /// Looks at every byte, so that the time taken tells nothing of where two differ.
+    /// Compares all bytes in constant time, to prevent timing attacks.
     static func isEqual(_ left: [UInt8], _ right: [UInt8]) -> Bool {
         guard left.count == right.count else { return false }
         return zip(left, right).reduce(0) { $0 | $1.0 ^ $1.1 } == 0

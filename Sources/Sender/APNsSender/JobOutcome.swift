@@ -1,9 +1,9 @@
 internal import APNs
 internal import JSON
 
-/// A job's result as the gateway gets it.
+/// A job's result for the gateway.
 struct JobOutcome: Sendable, Equatable {
-    /// `unsent`: Apple never got the notification, so that the gateway counts no attempt.
+    /// `unsent`: Apple did not get the notification, and the gateway counts no attempt.
     enum Kind: String, Sendable, CaseIterable { case accepted, retry, rejected, badToken, unsent }
 
     var jobID: String
@@ -11,13 +11,13 @@ struct JobOutcome: Sendable, Equatable {
     var kind: Kind
     var reason = ""
     var vendorID = ""
-    /// Apple's own time of an invalid token, in milliseconds; 0: none.
+    /// Apple's time of an invalid token, in milliseconds, or 0.
     var timestamp: Int64 = 0
     var retryAfterSeconds: Int64?
-    /// How often the gateway could not read its store for it.
+    /// The number of reports that failed because the gateway could not read its store.
     var failedReports = 0
 
-    /// Apple's last word: a later lease of the job changes nothing about it.
+    /// Whether Apple has decided; a later lease of the job does not change a final result.
     var isFinal: Bool {
         switch kind {
         case .accepted, .rejected, .badToken: true
@@ -25,7 +25,7 @@ struct JobOutcome: Sendable, Equatable {
         }
     }
 
-    /// The body of `POST /v1/handoff/results`.
+    /// Returns the body of `POST /v1/handoff/results`.
     static func body(_ outcomes: some Collection<JobOutcome>) -> [UInt8] {
         var writer = JSONWriter(capacity: 64 + 192 * outcomes.count)
         writer.object { writer in

@@ -4,56 +4,56 @@ internal import HTTP2
 internal import Platform
 internal import Structures
 
-/// The way of one credential to one of Apple's environments: its jobs that wait, and its connections.
+/// The jobs and connections of one credential to one of Apple's environments.
 ///
-/// Apple refuses a connection that carries provider tokens of several teams, and a key may be scoped to an environment:
-/// so no connection serves two lanes. Confined to the sender's loop.
+/// Apple refuses a connection with provider tokens of several teams, and a key may be limited to one environment. A connection
+/// therefore serves one lane only. Confined to the sender's loop.
 final class Lane {
-    /// The bounds of a lane; times in milliseconds.
+    /// The limits of a lane; times are in milliseconds.
     struct Limits: Sendable, Equatable {
         var connections = 8
-        /// Requests at once on a connection; Apple's settings may allow less.
+        /// The maximum of concurrent requests per connection; Apple's SETTINGS may allow fewer.
         var streams = 1_000
         var requestMilliseconds: UInt64 = 20_000
-        /// A connection on which nothing came for so long gets a ping.
+        /// The time without received data after which a connection is pinged.
         var pingMilliseconds: UInt64 = 60_000
         var pongMilliseconds: UInt64 = 5_000
-        /// From the connection's begin to the server's settings.
+        /// The timeout from the start of a connection to Apple's SETTINGS.
         var settingsMilliseconds: UInt64 = 15_000
-        /// Requests for one job in one lease, when answers are lost.
+        /// The maximum of requests for a job in one lease, if answers are lost.
         var tries = 3
-        /// Rests after a credential was refused: doubled each time, from the first to the longest.
+        /// The backoff after a refused credential: doubled each time within this range.
         var rest: ClosedRange<UInt64> = 30_000...600_000
-        /// Pauses between attempts to connect, likewise.
+        /// The backoff between connection attempts: doubled each time within this range.
         var pause: ClosedRange<UInt64> = 250...30_000
-        /// A job is given back when its lease ends sooner than this.
+        /// The margin between a request's timeout and the end of its job's lease.
         var leaseMargin: UInt64 = 2_000
-        /// A connection with requests on which nothing came for so long gets a ping; a lane without any answer fails.
+        /// The time without received data after which a connection with requests is pinged, and a silent lane counts as
+        /// failing.
         var silenceMilliseconds: UInt64 = 5_000
-        /// Requests at once of a credential that Apple has not taken yet, or that has rested.
+        /// The maximum of concurrent requests while Apple has not accepted the credential since the start or the last backoff.
         var probes = 16
-        /// Jobs that lanes keep together while their Apple cannot be reached or does not answer.
+        /// The maximum of jobs that all failing lanes hold together.
         var failingJobs = 500
-        /// How long the addresses of a host's name are used.
+        /// The lifetime of resolved addresses.
         var addressMilliseconds: UInt64 = 300_000
     }
 
-    /// Where an environment is: Apple's host, or a fake one.
+    /// The address of an environment: Apple's host, or a fake one.
     struct Endpoint: Sendable, Equatable {
         var host: String
         var port: UInt16
-        /// The proxy that connections go through.
         var proxy: Proxy?
         var authority: String {
             let name = host.contains(":") ? "[\(host)]" : host
             return port == 443 ? name : "\(name):\(port)"
         }
-        /// Where connections are opened to.
+        /// The address to connect to: the proxy, or the host itself.
         var hop: Endpoint { proxy.map { Endpoint(host: $0.host, port: $0.port) } ?? self }
         var tunnel: ProxyTunnel? {
             proxy.map { ProxyTunnel(target: "\(host):\(port)", authorization: $0.authorization) }
         }
-        /// A reason for people, with the proxy in it.
+        /// Returns the reason with the proxy's name, for display.
         func named(_ reason: String) -> String { proxy.map { "through the proxy \($0.name): \(reason)" } ?? reason }
     }
 
@@ -67,24 +67,25 @@ final class Lane {
     private var addresses: [RemoteAddress] = []
     private var resolvedAt: UInt64 = 0
     private var isResolving = false
-    /// Since when Apple has not been reached, or has not answered; `nil`: it answers, or nobody has asked yet.
+    /// The time since which Apple is unreachable or silent, or `nil`.
     private(set) var failsSince: UInt64?
     private var answeredAt: UInt64 = 0
-    /// Apple took the credential with the last answer: before that, a few requests try it.
+    /// Whether Apple has accepted the credential since the start or the last backoff.
+    ///
+    /// Only a few requests are sent before that.
     private var isProven = false
-    /// Attempts to connect in a row that came to nothing.
+    /// The number of consecutive failed connection attempts.
     private var failures = 0
-    /// What became of the last attempt to connect; empty once Apple took a notification.
+    /// The error of the last connection attempt; empty after an accepted notification.
     private var lastFailure = ""
     private var connectsAt: UInt64 = 0
     private var looksForLateAt: UInt64 = 0
     private var restsUntil: UInt64 = 0
     private(set) var restReason = ""
     private var restCount = 0
-    /// Topics that the credential may not push to, and until when they rest.
+    /// Topics that the credential may not push to, and the ends of their backoff.
     private var restingTopics: [String: UInt64] = [:]
     var isMarked = false
-    /// A reload replaced the credential.
     private var isRetired = false
 
     init(_ credential: Credential, _ environment: Environment, at endpoint: Endpoint, limits: Limits, of sender: Sender)
@@ -98,21 +99,21 @@ final class Lane {
     var streamCount: Int { connections.reduce(0) { $0 + ($1.session?.streamCount ?? 0) } }
     var openCount: Int { connections.count { $0.hasSettings } }
     func isResting(_ now: UInt64) -> Bool { now < restsUntil }
-    /// Jobs here, under way included.
+    /// The number of held jobs, including those in flight.
     var heldCount: Int { waitingCount + streamCount }
-    /// Why jobs wait while the lane fails, for people.
+    /// The reason why jobs wait while the lane fails, for display.
     var failure: String { lastFailure.isEmpty ? "appleDoesNotAnswer" : lastFailure }
 
     // MARK: Jobs
 
-    /// Takes a job; it leaves in this turn if a connection has room.
+    /// Queues a job; it is sent in this turn if a connection has room.
     func add(_ job: HandoffJob) {
         guard !sender.isStopping else { return sender.giveBack(job, "senderStops") }
         waiting.append(job)
         sender.mark(self)
     }
 
-    /// Sends what the connections have room for, and opens another where they are full.
+    /// Sends waiting jobs as far as the connections have room, and opens a connection when they are full.
     func dispatch() {
         let now = sender.loop.now
         if let failsSince { giveBackBeyondShare(now, since: failsSince) }
@@ -145,12 +146,12 @@ final class Lane {
         if !waiting.isEmpty, probes > 0 { openIfFull(now) }
     }
 
-    /// Requests that try an unproven credential; those on a connection under suspicion say nothing of it.
+    /// The number of requests that test an unproven credential; requests on suspect or closing connections do not count.
     private var probesUnderWay: Int {
         connections.reduce(0) { $0 + ($1.isLeaving || $1.isSuspect ? 0 : $1.session?.streamCount ?? 0) }
     }
 
-    /// Gives back what waits beyond a failing lane's share: one Apple that is away must not stop the other.
+    /// Returns the jobs beyond a failing lane's share to the gateway, so that one failed environment does not block the other.
     private func giveBackBeyondShare(_ now: UInt64, since: UInt64) {
         let share = max(1, limits.failingJobs / max(1, sender.failingCount))
         let pause = Int64(min(60, max(5, (now - min(now, since)) / 1_000)))
@@ -159,10 +160,9 @@ final class Lane {
         }
     }
 
-    /// A job whose lane or topic rests goes back.
+    /// Returns a job whose lane or topic backs off.
     ///
-    /// One that only tries the other environment is over: that the credential may not go there says that its token is
-    /// of none.
+    /// A refused credential in the other environment ends a job that only probed it: its token belongs to neither environment.
     private func giveBackResting(_ job: HandoffJob, _ reason: String, _ seconds: Int64) {
         guard job.hasTriedOther, Reason(rawValue: reason)?.action == .restCredential else {
             return sender.giveBack(job, reason, retryAfter: seconds)
@@ -170,12 +170,12 @@ final class Lane {
         sender.finish(job, .badToken, Reason.badDeviceToken.rawValue)
     }
 
-    /// Whether a request for the job that begins now ends before the job's lease does, by its answer or by its timeout.
+    /// Whether a request that starts now ends within the job's lease, by its answer or its timeout.
     private func isInTime(_ job: HandoffJob, _ now: UInt64) -> Bool {
         job.deadline >= now + limits.requestMilliseconds + limits.leaseMargin
     }
 
-    /// Gives jobs back that wait behind others and cannot be sent in time any more; looks once a second.
+    /// Returns queued jobs that can no longer be sent within their leases; runs once a second.
     private func giveBackLate(_ now: UInt64) {
         guard now >= looksForLateAt else { return }
         looksForLateAt = now + 1_000
@@ -189,14 +189,14 @@ final class Lane {
         }
     }
 
-    /// Gives every job back that is not on its way.
+    /// Returns all jobs that are not in flight.
     func giveBack(_ reason: String) {
         while let job = waiting.popFirst() { sender.giveBack(job, reason) }
     }
 
-    /// A reload replaced the credential: nothing new goes out here.
+    /// Closes the lane for new requests after a reload.
     ///
-    /// - Returns: the jobs that wait.
+    /// - Returns: the waiting jobs.
     func retire() -> [HandoffJob] {
         isRetired = true
         for connection in connections { connection.leave() }
@@ -212,7 +212,7 @@ final class Lane {
         return (Int64((until - now + 999) / 1_000), topic > restsUntil ? Reason.topicDisallowed.rawValue : restReason)
     }
 
-    /// A request's header fields; `nil` after the lane was put to rest for want of a provider token.
+    /// Returns a request's headers, or `nil` without a provider token; the lane backs off then.
     private func headers(for job: HandoffJob) -> HTTP2Headers? {
         let bearer: String?
         switch credential.token(now: sender.wallMilliseconds / 1_000) {
@@ -245,7 +245,6 @@ final class Lane {
 
     // MARK: Answers
 
-    /// Apple has answered a request.
     func answered(_ attempt: Attempt) {
         let job = attempt.job
         let answer = sender.read(attempt)
@@ -283,7 +282,7 @@ final class Lane {
         case .restCredential: refused(job, answer)
         case .reconnect:
             attempt.connection.leave()
-            // A service that shuts down for a while gets no connection after connection.
+            // Backs off, so that a service that shuts down is not flooded with connections.
             pause()
             guard job.tries < limits.tries else { return sender.finish(job, .retry, answer.name) }
             again(job, answer.name)
@@ -300,16 +299,16 @@ final class Lane {
     }
 
     private func refused(_ job: HandoffJob, _ answer: Answer) {
-        // The other environment was only tried: that this credential may not go there says nothing against it.
+        // The other environment was only probed. A refusal there does not mean that the credential is bad.
         if job.hasTriedOther { return sender.finish(job, .badToken, Reason.badDeviceToken.rawValue) }
-        // A reload has replaced the credential meanwhile: the new one has not been refused.
+        // A reload replaced the credential since the request. The new one has not been refused.
         guard !isRetired else { return again(job, answer.name) }
         switch Reason(rawValue: answer.reason) {
         case .topicDisallowed, .badTopic, .topicMismatch:
             let topic = job.notification.fullTopic
             if restingTopics.count >= 1_000 { restingTopics = [:] }
             let isKnown = restingTopics.updateValue(sender.loop.now + limits.rest.lowerBound, forKey: topic) != nil
-            // Requests that were under way are refused, too: one line says it.
+            // Further requests in flight will be refused, too. Only the first refusal is logged.
             if !isKnown { sender.log.credentialRefused(name, answer, topic: topic, clock: nil) }
             sender.giveBack(job, answer.name, retryAfter: Int64((limits.rest.lowerBound + 999) / 1_000))
         default:
@@ -321,9 +320,11 @@ final class Lane {
 
     private var restSeconds: Int64 { Int64((restsUntil - min(restsUntil, sender.loop.now) + 999) / 1_000) }
 
-    /// Nothing goes out for a while; without a time, for twice as long as last time.
+    /// Starts a backoff.
     ///
-    /// - Returns: false when the lane rested already.
+    /// Without a time its length doubles.
+    ///
+    /// - Returns: false when the lane already backs off.
     @discardableResult
     private func rest(_ reason: String, milliseconds: Int64?) -> Bool {
         let now = sender.loop.now
@@ -339,16 +340,16 @@ final class Lane {
         return true
     }
 
-    /// A request ended without an answer.
+    /// Handles a request that ended without an answer.
     ///
-    /// If it is untouched, Apple has done nothing for it; otherwise Apple may have the notification.
+    /// If `isUntouched` is true, Apple has not processed it; otherwise Apple may have the notification.
     func lost(_ attempt: Attempt, isUntouched: Bool) {
         let job = attempt.job
         if isUntouched {
             sender.metrics.refused += 1
             job.tries -= 1
             job.refusals += 1
-            // A server that refuses everything must not keep us busy for ever.
+            // Limits the retries, in case a server refuses every request.
             guard job.refusals <= 10 * limits.tries else { return sender.giveBack(job, "refusedStream") }
             return again(job, "refusedStream")
         }
@@ -362,7 +363,7 @@ final class Lane {
 
     private func again(_ job: HandoffJob, _ reason: String) {
         guard !sender.isStopping else { return sender.giveBack(job, reason) }
-        // After a reload another lane has the way.
+        // After a reload another lane serves the app.
         guard let lane = sender.lane(of: job.appID, job.environment) else {
             return sender.giveBack(job, "noCredential", retryAfter: 300)
         }
@@ -373,7 +374,7 @@ final class Lane {
 
     private func openIfFull(_ now: UInt64) {
         guard !isResolving, now >= connectsAt, !isRetired, !sender.isStopping else { return }
-        // One at a time: the next one shows whether it is still needed.
+        // Opens one connection at a time: once it is open, the next dispatch shows whether more are needed.
         let usable = connections.filter { !$0.isLeaving && !$0.isSuspect }
         guard usable.allSatisfy(\.hasSettings), usable.count < limits.connections,
             connections.count < 2 * limits.connections
@@ -405,10 +406,9 @@ final class Lane {
         }
     }
 
-    /// A connection's settings came: it takes requests now.
     func opened(_ connection: AppleConnection) { sender.mark(self) }
 
-    /// Apple says goodbye on a connection; its reason may concern the credential.
+    /// Handles a GOAWAY; its reason may concern the credential.
     func goneAway(_ connection: AppleConnection, debug: [UInt8]) {
         sender.metrics.goodbyes += 1
         sender.mark(self)
@@ -427,14 +427,13 @@ final class Lane {
         }
     }
 
-    /// A connection is over.
     func ended(_ connection: AppleConnection, _ reason: String) {
         connections.removeAll { $0 === connection }
         if !connection.hasAnswered { failed(reason) }
         if !sender.isStopping { sender.mark(self) }
     }
 
-    /// Nothing came of an attempt to connect: the next one waits.
+    /// Records a failed connection attempt and backs off.
     private func failed(_ cause: String) {
         let reason = endpoint.named(cause)
         pause()
@@ -444,14 +443,13 @@ final class Lane {
         sender.log.connectionFailed(name, endpoint.authority, reason, count: failures)
     }
 
-    /// The next attempt to connect waits, longer each time until Apple takes a notification.
+    /// Delays the next connection attempt; the delay doubles until Apple accepts a notification.
     private func pause() {
         failures += 1
         let pause = min(limits.pause.upperBound, limits.pause.lowerBound << UInt64(min(failures - 1, 12)))
         connectsAt = sender.loop.now + .random(in: pause / 2...pause)
     }
 
-    /// Apple was not reached, or does not answer.
     private func fails() { failsSince = failsSince ?? sender.loop.now }
 
     func tick(_ now: UInt64) {
@@ -467,6 +465,6 @@ final class Lane {
         restingTopics = restingTopics.filter { $0.value > now }
     }
 
-    /// Ends the connections at once: requests under way have no answer.
+    /// Closes the connections; requests in flight get no answer.
     func close() { for connection in connections { connection.close() } }
 }

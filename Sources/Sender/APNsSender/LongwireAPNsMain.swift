@@ -5,17 +5,17 @@ internal import Glibc
 internal import Platform
 internal import TextForms
 
-/// The whole of `longwire-apns`, from its arguments to its exit code.
+/// The program `longwire-apns`.
 public enum LongwireAPNsMain {
     /// Runs until a signal ends it.
     ///
-    /// - Parameter arguments: without the program's name.
+    /// - Parameter arguments: the command line without the program's name.
     /// - Returns: the exit code (docs/use/APNs.md).
     public static func run(_ arguments: [String]) -> Int32 {
         StandardDescriptors.fill()
         let terminal = StartingTerminal()
         signal(SIGPIPE, SIG_IGN)
-        // Blocked before any thread exists, so that all threads inherit it; `sigtimedwait` takes them.
+        // Blocked before any thread exists, so that all threads inherit the mask. `sigtimedwait` receives the signals.
         var signals = sigset_t()
         sigemptyset(&signals)
         for number in [SIGTERM, SIGINT, SIGHUP] { sigaddset(&signals, number) }
@@ -60,7 +60,7 @@ public enum LongwireAPNsMain {
         let opened = try configuration.openCredentials()
         let certificates = configuration.certificates(opened, try configuration.openListeners())
         let found = configuration.findings(of: certificates, ownEnds: true)
-        // A start goes on with them; see docs/use/Operations.md, "TLS".
+        // A start accepts these with warnings; see docs/use/Operations.md, "TLS".
         guard found.refused.isEmpty else { return fail(found.refused.joined(separator: "\n"), 65) }
         let warnings = configuration.warnings + found.unwise
         return tell((warnings.map { "warning: \($0)" } + ["The configuration is valid."]).joined(separator: "\n"))
@@ -108,7 +108,7 @@ public enum LongwireAPNsMain {
             if program.pulse.isBeating() { manager.tellAlive() }
         }
         log.write("stopping", "no more jobs are taken")
-        // The stop's three waits, and what its threads may take to end.
+        // The three waits of a stop, and the time until its threads end.
         manager.tellStopping(withinMilliseconds: configuration.stopMilliseconds + 14_000)
         program.stop()
         log.write("stopped", "clean")
@@ -135,7 +135,6 @@ public enum LongwireAPNsMain {
         _ = tell(([text] + rest).joined(separator: "\n"))
     }
 
-    /// One log line, as JSON, to standard error.
     private static func write(_ event: String, _ text: String) {
         let time = CivilTime(millisecondsSince1970: Int64(SystemClock.wallMilliseconds)).timestamp
         let line =
@@ -147,14 +146,14 @@ public enum LongwireAPNsMain {
     private static func tell(_ text: String) -> Int32 {
         switch BoundedWriter.write(TerminalText.unpainted(text) + "\n", to: STDOUT_FILENO, atMostMilliseconds: 1_000) {
         case .done: 0
-        // The reader has left, as `head` does.
+        // The reader closed the pipe, as `head` does.
         case .failed(let error) where error.isBrokenPipe: 141
         case .timedOut, .failed: 74
         }
     }
 
     private static func fail(_ text: String, _ code: Int32) -> Int32 {
-        // Errors have what gateways, Apple and proxies said.
+        // Errors may contain text from gateways, Apple and proxies, so control characters are escaped.
         let line = (text.hasPrefix("longwire-apns") ? "" : "longwire-apns: ") + TerminalText.unpainted(text) + "\n"
         _ = BoundedWriter.write(line, to: STDERR_FILENO, atMostMilliseconds: 1_000)
         return code

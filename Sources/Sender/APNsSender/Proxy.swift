@@ -5,20 +5,20 @@ internal import TextForms
 struct Proxy: Sendable, Equatable {
     var host: String
     var port: UInt16
-    /// The user and the password, `user:password`.
+    /// The credentials, `user:password`.
     var credentials: Secret?
 
-    /// For people; without the credentials.
+    /// The address for display, without the credentials.
     var name: String { host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)" }
 
-    /// The header `Proxy-Authorization`; the credentials go to the proxy and nowhere else.
+    /// The header `Proxy-Authorization`; the credentials are used for nothing else.
     var authorization: String {
         credentials.map { "Basic " + Base64.encode($0.bytes, .standard) } ?? ""
     }
 
     static let form = "http://HOST:PORT, a proxy that takes CONNECT in the clear"
 
-    /// Reads `http://[USER:PASSWORD@]HOST[:PORT]`, the parts of the user percent-encoded; `nil` for anything else.
+    /// Parses `http://[USER:PASSWORD@]HOST[:PORT]`, with percent-encoded credentials; returns `nil` for anything else.
     init?(url: String) {
         guard url.lowercased().hasPrefix("http://") else { return nil }
         var rest = url.dropFirst(7)
@@ -45,13 +45,13 @@ struct Proxy: Sendable, Equatable {
         (self.host, self.port) = (host, port)
     }
 
-    /// The text of a percent-encoded part; `nil` for one with control characters or a bad escape.
+    /// Decodes a percent-encoded part; returns `nil` for control characters or a bad escape.
     private static func decoded(_ part: Substring) -> String? {
         guard let bytes = part.utf8.percentDecoded(), bytes.allSatisfy({ $0 >= 0x20 && $0 != 0x7F }) else { return nil }
         return String(decoding: bytes, as: UTF8.self)
     }
 
-    /// Whether a list as in `NO_PROXY` names a host: by its name, by a domain above it, or by `*`.
+    /// Whether a list such as `NO_PROXY` contains a host: by its name, a parent domain, or `*`.
     static func isExcepted(_ host: String, by list: String) -> Bool {
         let host = host.lowercased()
         return list.split(whereSeparator: { $0 == "," || $0 == " " }).contains { entry in

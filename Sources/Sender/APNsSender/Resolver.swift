@@ -1,7 +1,7 @@
 internal import EventLoops
 internal import Platform
 
-/// A thread that asks the system's resolver, which may take seconds, for the loop.
+/// A thread for the system's resolver, which may block for seconds.
 final class Resolver: Sendable {
     private struct Question: Sendable {
         var endpoint: Lane.Endpoint
@@ -35,7 +35,7 @@ final class Resolver: Sendable {
             then: { $0.isStopping ? nil : $0.questions.removeFirst() })
     }
 
-    /// Asks for an endpoint's addresses; `done` is called on `loop`.
+    /// Resolves an endpoint; `done` is called on `loop`.
     func ask(
         _ endpoint: Lane.Endpoint, on loop: EventLoop,
         _ done: @escaping (Result<[RemoteAddress], RemoteAddress.Failure>) -> Void
@@ -45,7 +45,7 @@ final class Resolver: Sendable {
         state.signal { $0.questions.append(question) }
     }
 
-    /// Ends the thread; after a question under way, which the system's resolver bounds.
+    /// Ends the thread after the lookup in progress, whose time the system's resolver limits.
     func stop() {
         state.broadcast { $0.isStopping = true }
         var ended: Thread?

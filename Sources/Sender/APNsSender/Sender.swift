@@ -3,7 +3,7 @@ internal import EventLoops
 internal import JSON
 internal import Platform
 
-/// What the sender tells an operator; one line an occurrence.
+/// The operator's log, one line per occurrence.
 struct SenderLog: Sendable {
     var write: @Sendable (_ event: String, _ text: String) -> Void
 
@@ -15,18 +15,18 @@ struct SenderLog: Sendable {
     }
 
     func connectionFailed(_ lane: String, _ host: String, _ reason: String, count: Int) {
-        // The first ones, then every doubling.
+        // Logs the first three failures, then each time the number doubles.
         guard count <= 3 || count & (count - 1) == 0 else { return }
         write("connectionFailed", "\(lane): \(host): \(reason) (\(count) in a row)")
     }
 }
 
-/// By how much this machine's clock differs from Apple's, as an answer's date tells it.
+/// The difference between this machine's clock and the date of Apple's answer.
 struct ClockDifference: Equatable, CustomStringConvertible {
-    /// Above zero: this machine is ahead.
+    /// The difference in seconds; positive if this machine is ahead.
     var seconds: Int64
 
-    /// Apple takes provider tokens of an hour; below a minute the network may be the reason.
+    /// Apple accepts provider tokens for an hour; a difference below a minute may come from network delay.
     var isTooLarge: Bool { abs(seconds) > 60 }
 
     var description: String {
@@ -36,7 +36,7 @@ struct ClockDifference: Equatable, CustomStringConvertible {
     }
 }
 
-/// The sender's heart: jobs come in, requests go to Apple, results go out.
+/// The core of the sender: takes jobs, sends requests to Apple and returns results.
 ///
 /// Confined to its loop.
 final class Sender {
@@ -45,9 +45,9 @@ final class Sender {
     var metrics = SenderMetrics()
     var tokens: TokenMemory
     private(set) var isStopping = false
-    /// As the newest refusal that names a date tells it.
+    /// The clock difference from the newest refusal that has a date.
     private(set) var clockDifference: ClockDifference?
-    /// Jobs here by id, until `results` has their outcome.
+    /// Jobs by id, until `results` gets their outcome.
     private var inHand: [String: HandoffJob] = [:]
     var inHandCount: Int { inHand.count }
     private var credentials: [String: [Credential]]
@@ -55,29 +55,29 @@ final class Sender {
     private let endpoints: [Environment: Lane.Endpoint]
     private let limits: Lane.Limits
     private var lanes: [String: Lane] = [:]
-    /// Lanes of credentials that a reload replaced, until their requests have ended.
+    /// Lanes of replaced credentials, until their requests have ended.
     private var retired: [Lane] = []
     private var marked: [Lane] = []
     private var outcomes: [JobOutcome] = []
     private let parser = JSONParser(depthLimit: JSONParser.standardDepth + HandoffBounds.jobDepth)
-    /// Gets the outcomes of a turn.
+    /// A callback for the outcomes of a turn.
     private let results: ([JobOutcome]) -> Void
     private let resolver: (Lane.Endpoint, @escaping (Result<[RemoteAddress], RemoteAddress.Failure>) -> Void) -> Void
     private let wall: () -> UInt64
-    /// Final outcomes that the gateway does not have yet.
+    /// Returns the final outcomes that the gateway does not have yet.
     private let unreported: () -> [String: JobOutcome]
-    /// Lanes whose Apple cannot be reached or does not answer.
+    /// The number of lanes whose environment is unreachable or does not answer.
     private(set) var failingCount = 0
-    /// Gets the number of jobs in these lanes whenever it changes: they take no room from the others.
+    /// A callback for the number of jobs in failing lanes, which take no room from others.
     private let setAside: (Int) -> Void
     private var setAsideCount = 0
-    /// Apps without a credential, and when the log names each again.
+    /// Apps without a credential, and the time when each is logged again.
     private var missingCredentials: [String: UInt64] = [:]
 
-    /// Makes a sender with `credentials` of single apps, and `otherCredentials` of all others.
+    /// Creates a sender with `credentials` for single apps and `otherCredentials` for all others.
     ///
-    /// `resolver` asks for addresses off the loop and answers on it. `results` gets outcomes on the loop, in the order in
-    /// which they came about.
+    /// `resolver` resolves addresses off the loop and calls back on it. `results` gets outcomes on the loop, in the order of
+    /// their occurrence.
     init(
         on loop: EventLoop, credentials: [String: [Credential]], otherCredentials: [Credential],
         endpoints: [Environment: Lane.Endpoint], limits: Lane.Limits = Lane.Limits(), rememberedTokens: Int = 100_000,
@@ -105,15 +105,17 @@ final class Sender {
 
     // MARK: Jobs
 
-    /// Takes the jobs of an answer of the handoff API, or of a call of the hook; says how many are new here.
+    /// Takes the jobs of a lease answer or a hook call.
     ///
-    /// `lease` says how long a job is ours: the gateway's clock may differ from this machine's.
+    /// Returns the number of new jobs.
+    ///
+    /// `lease` computes a job's lease time, because the gateway's clock may differ from this machine's.
     func take(
         _ bytes: [UInt8], lease: (HandoffJob) -> JobLease
     ) throws(HandoffJobReader.Failure) -> Int {
         let reader = try HandoffJobReader(bytes, parser: parser)
         metrics.jobsUnreadable += UInt64(reader.namelessCount)
-        // Only a job that was leased before may have an outcome here; most have not.
+        // Only a job with an earlier lease can have an outcome here. Most jobs have none.
         let known = reader.jobs.contains { $0.attempt > 1 } ? unreported() : [:]
         for job in reader.unreadable {
             metrics.jobsUnreadable += 1
@@ -126,13 +128,13 @@ final class Sender {
             job.deadline = loop.now + UInt64(min(max(0, lease.left), 3_600_000))
             job.noteWait(lease: lease.length)
             if let held = inHand[job.id] {
-                // A repeated call of the hook, or a lease after one that lapsed while a request was under way.
+                // A repeated hook call, or a new lease after one that expired with a request in flight.
                 (held.leaseID, held.deadline) = (job.leaseID, job.deadline)
                 continue
             }
             newCount += 1
             if var outcome = known[job.id] {
-                // Apple has decided already, and the gateway has not heard of it: the same word, under the new lease.
+                // Apple has decided, but the gateway lacks the result. It is reported again under the new lease.
                 metrics.jobsTaken += 1
                 metrics.repeatedOutcomes += 1
                 outcome.leaseID = job.leaseID
@@ -158,7 +160,7 @@ final class Sender {
             return giveBack(job, Reason.tooManyRequests.rawValue, retryAfter: seconds)
         }
         job.environment = tokens.environment(of: notification.token, registered: notification.environment)
-        // A reload may have taken the credential away for which the environment was remembered.
+        // A reload may have removed the credential of the remembered environment.
         if credential(of: job.appID, job.environment) == nil { job.environment = notification.environment }
         guard let lane = lane(of: job.appID, job.environment) else {
             noteMissingCredential(job)
@@ -167,7 +169,7 @@ final class Sender {
         lane.add(job)
     }
 
-    /// Says once a minute that an app has no credential, however many jobs it has.
+    /// Logs a missing credential once a minute per app.
     private func noteMissingCredential(_ job: HandoffJob) {
         let name = "app \(job.appID), \(job.environment.rawValue)"
         guard loop.now >= missingCredentials[name] ?? 0 else { return }
@@ -176,7 +178,7 @@ final class Sender {
         log.write("noCredential", "\(name): no credential is configured for it")
     }
 
-    /// The lane of an app's credential; `nil` when none is configured for the environment.
+    /// Returns the lane of an app's credential, or `nil` if none is configured for the environment.
     func lane(of appID: String, _ environment: Environment) -> Lane? {
         guard let credential = credential(of: appID, environment), let endpoint = endpoints[environment] else {
             return nil
@@ -188,15 +190,14 @@ final class Sender {
         return lane
     }
 
-    /// The credential of an app for an environment; `nil` when none is configured.
+    /// Returns the credential of an app for an environment, or `nil` if none is configured.
     func credential(of appID: String, _ environment: Environment) -> Credential? {
         (credentials[appID] ?? otherCredentials).first { $0.environments.contains(environment) }
     }
 
-    /// Where notifications of an environment go.
     func endpoint(of environment: Environment) -> Lane.Endpoint? { endpoints[environment] }
 
-    /// For a reload: the lanes of now, which go on as retired ones.
+    /// Removes all lanes for a reload; they finish their requests as retired lanes.
     func takeLanes() -> [Lane] {
         let old = Array(lanes.values)
         lanes = [:]
@@ -208,7 +209,6 @@ final class Sender {
         (self.credentials, self.otherCredentials) = (credentials, otherCredentials)
     }
 
-    /// A job's outcome is known.
     func finish(
         _ job: HandoffJob, _ kind: JobOutcome.Kind, _ reason: String, vendorID: String = "", timestamp: Int64 = 0,
         retryAfter: Int64? = nil
@@ -221,13 +221,13 @@ final class Sender {
                 timestamp: timestamp, retryAfterSeconds: Self.pause(job, kind, reason, retryAfter)))
     }
 
-    /// Leases after which a token that its own environment calls bad is given up without the other one's word.
+    /// The number of leases after which a token that its environment rejects is given up without a test in the other one.
     private static let leasesForOtherEnvironment = 3
 
-    /// The job goes back: unsent, unless Apple may have got it in this lease.
+    /// Returns a job to the gateway as unsent, unless Apple may have the notification.
     ///
-    /// One whose token Apple has called bad, and that cannot be tried in the other environment now, has used its lease.
-    /// Its leases are counted by the gateway, so that several senders count together.
+    /// If Apple called the token bad and the other environment cannot be tried now, the lease counts as an attempt. The gateway
+    /// counts the leases, so that several senders share the count.
     func giveBack(_ job: HandoffJob, _ reason: String, retryAfter: Int64? = nil) {
         guard job.hasTriedOther, !job.mayBeTaken, !isStopping else {
             return finish(job, job.mayBeTaken ? .retry : .unsent, reason, retryAfter: retryAfter)
@@ -248,16 +248,16 @@ final class Sender {
         setAside(jobs)
     }
 
-    /// When a job is due again.
+    /// Returns the delay in seconds before the job is due again, or `nil` for a final outcome.
     private static func pause(
         _ job: HandoffJob, _ kind: JobOutcome.Kind, _ reason: String, _ given: Int64?
     ) -> Int64? {
         switch kind {
         case .accepted, .rejected, .badToken: return nil
-        // Another sender, or the next process, may go on at once.
+        // Another sender, or the next process, may continue at once.
         case .unsent: return max(1, given ?? (reason == "senderStops" ? 1 : 5))
         case .retry:
-            // The gateway gives up after a few leases, so Apple's own outage must not use them up at once.
+            // The gateway gives up after a few leases. These steps keep an outage at Apple from using them up.
             let steps: [Int64] = [5, 30, 180, 1_080, 3_600]
             return max(given ?? 0, steps[min(max(job.attempt, 1), steps.count) - 1])
         }
@@ -265,7 +265,7 @@ final class Sender {
 
     // MARK: Turn
 
-    /// The lane has something to send by the end of this turn.
+    /// Marks a lane for `dispatch` at the end of this turn.
     func mark(_ lane: Lane) {
         guard !lane.isMarked else { return }
         lane.isMarked = true
@@ -288,13 +288,13 @@ final class Sender {
 
     // MARK: Stop
 
-    /// Gives back what is not on its way; what is gets its answer, or `abandon`.
+    /// Returns jobs that are not in flight; requests in flight get their answer, or end with `abandon`.
     func beginStop() {
         isStopping = true
         for lane in Array(lanes.values) + retired { lane.giveBack("senderStops") }
     }
 
-    /// Closes the connections: what Apple has not answered by now goes back without an answer.
+    /// Closes the connections; unanswered requests end without an answer.
     func abandon() {
         for lane in Array(lanes.values) + retired {
             lane.giveBack("senderStops")
@@ -308,33 +308,33 @@ final class Sender {
         _ endpoint: Lane.Endpoint, _ done: @escaping (Result<[RemoteAddress], RemoteAddress.Failure>) -> Void
     ) { resolver(endpoint, done) }
 
-    /// What an attempt's answer says.
+    /// Reads an attempt's answer.
     func read(_ attempt: Attempt) -> Answer {
         var answer = Answer(status: attempt.status, retryAfter: attempt.retryAfter)
         guard attempt.status != 200, !attempt.answer.isEmpty else { return answer }
         attempt.answer.withUnsafeBytes { bytes in
             guard let value = try? parser.parse(bytes) else { return }
             answer.reason = String((value["reason"]?.string ?? "").prefix(64))
-            // The gateway takes no later time.
+            // The gateway accepts no later time.
             let timestamp = value["timestamp"]?.lenientInteger ?? 0
             answer.timestamp = (0...(1 << 52)).contains(timestamp) ? timestamp : 0
         }
         return answer
     }
 
-    /// Notes the clock of an answer, in Unix seconds.
+    /// Records the clock of an answer, in Unix seconds.
     func noteClock(_ time: Int64?) {
         if let time { clockDifference = ClockDifference(seconds: wallMilliseconds / 1_000 - time) }
     }
 
-    /// The reason in a goodbye.
+    /// Returns the reason in a GOAWAY's debug data.
     func reason(in debug: [UInt8]) -> String? {
         debug.withUnsafeBytes { bytes in
             (try? parser.parse(bytes))?["reason"]?.string.map { String($0.prefix(64)) }
         }
     }
 
-    /// Counts an answer by its reason; reasons are Apple's, so their number is bounded here.
+    /// Counts an answer by Apple's reason; the number of distinct reasons is limited.
     func noteAnswer(_ name: String) {
         let isKnown = metrics.answers[name] != nil || metrics.answers.count < 128
         metrics.answers[isKnown ? name : "other", default: 0] += 1

@@ -2,20 +2,20 @@ internal import APNs
 internal import Configuration
 internal import TextForms
 
-/// What the command line of `longwire-apns` asks for.
+/// The parsed command line of `longwire-apns`.
 struct SenderArguments: Equatable {
     enum Action: Equatable { case run, check, doctor, fake, channel(ChannelVerb), broadcast, help, version }
     enum ChannelVerb: String, Equatable { case create, list, show, delete }
 
     var action = Action.run
     var configurationFile: String?
-    /// `doctor`: the topic and, if given, the token of a test.
+    /// The topic and the optional token of `doctor`.
     var topic: String?
     var token: String?
     var environment: Environment?
-    /// `channel` and `broadcast`.
+    /// The options of `channel` and `broadcast`.
     var channels = ChannelOptions()
-    /// `fake`: where it listens and what it works with.
+    /// The options of `fake`.
     var fake = Fake()
 
     struct ChannelOptions: Equatable {
@@ -34,7 +34,7 @@ struct SenderArguments: Equatable {
         var productionChannels = "127.0.0.1:2196"
         var sandboxChannels = "127.0.0.1:2195"
         var page = "127.0.0.1:2199"
-        /// It may listen on addresses of other machines, too.
+        /// Whether the fake may listen on addresses that other machines can reach.
         var isOpen = false
         var folder = "longwire-fake-apns"
         var script: String?
@@ -44,7 +44,7 @@ struct SenderArguments: Equatable {
         var teamID = "FAKETEAM01"
     }
 
-    // MARK: What is accepted
+    // MARK: Accepted options
 
     private static let service: [CommandOption] = [
         .value("config", "FILE", "The JSON5 configuration; docs/use/APNs.md lists its keys.", letter: "c"),
@@ -83,7 +83,7 @@ struct SenderArguments: Equatable {
         .value("team-id", "ID", "The team's id (FAKETEAM01)."),
     ]
 
-    /// The command of the words before the options, the count of these words, and the command's options.
+    /// Returns the command, its number of words, and its options.
     private static func command(
         _ words: [String]
     ) throws(CommandFailure) -> (action: Action, wordCount: Int, options: [CommandOption]) {
@@ -147,7 +147,8 @@ struct SenderArguments: Equatable {
         for (name, path) in texts { fake[keyPath: path] = words.text(name) ?? fake[keyPath: path] }
         (fake.script, fake.record, fake.keyFile) = (words.text("script"), words.text("record"), words.text("key"))
         fake.isOpen = words.has("any-address")
-        // Refuses addresses that other machines reach, unless the user allows them: the fake shows all pushes to every caller.
+        // Refuses addresses that other machines can reach, unless the user allows them: the fake shows all pushes to every
+        // caller.
         for (name, path) in texts.prefix(5) {
             let text = fake[keyPath: path]
             guard let address = ListenAddress(text) else {

@@ -5,7 +5,7 @@ internal import Glibc
 internal import HTTPClient
 internal import Webhooks
 
-/// What `longwire-apns` works by, read from one JSON5 file.
+/// The configuration of `longwire-apns`, read from one JSON5 file.
 struct SenderConfiguration {
     struct Key {
         var file: String
@@ -28,7 +28,7 @@ struct SenderConfiguration {
         var name: String
         var proof: Proof
         var environments: Set<Environment>
-        /// The apps that it is for; empty: all that no other credential names.
+        /// The apps of this credential; empty for all apps that no other credential names.
         var apps: [String]
     }
 
@@ -43,22 +43,24 @@ struct SenderConfiguration {
     var leases: Bool
     var hook: Hook?
     var endpoints: [Environment: Lane.Endpoint]
-    /// Where channels are managed.
+    /// The endpoints for channel management.
     var channelEndpoints: [Environment: Lane.Endpoint]
     var appleAuthorities: String?
     var limits: Lane.Limits
     var stopMilliseconds: UInt64
     var credentials: [CredentialEntry]
     var admin: SenderListener?
-    /// What callers of `/v1/channels` and `/v1/broadcasts` show; empty: these are closed.
+    /// The bearer tokens for `/v1/channels` and `/v1/broadcasts`; empty disables both.
     var adminTokens: [Secret]
-    /// A certificate that ends sooner is warned of.
+    /// The period before a certificate's expiry in which warnings are logged.
     var certificateWarningSeconds: Int64
     var warnings: [String] = []
 
-    /// Reads and checks the file, and the secrets that it names; `--check` does just this.
+    /// Reads and checks the file and the secrets that it names.
     ///
-    /// `variable` gives what the process's environment has under a name.
+    /// `--check` does only this.
+    ///
+    /// `variable` returns an environment variable of the process.
     static func load(
         _ path: String, variable: (String) -> String? = { name in getenv(name).map { String(cString: $0) } }
     ) throws(ConfigurationError) -> SenderConfiguration {
@@ -81,7 +83,6 @@ struct SenderConfiguration {
     }
 }
 
-/// Turns the tree into a configuration, section by section.
 private struct SenderConfigurationReader {
     let file: String
     let problems: ConfigurationProblems
@@ -134,10 +135,10 @@ private struct SenderConfigurationReader {
         }
         warnings += unused(credentials)
         let stop = root.integer("stopSeconds", in: 0...300) ?? 10
-        // Two weeks: time for people.
+        // Two weeks leave time for manual renewal.
         let warningDays = root.integer("certificateWarningDays", in: 1...365) ?? 14
         root.finish()
-        // A request begins only when it ends within its job's lease, so that a lease must leave time to begin it.
+        // A request starts only if it ends within its job's lease, so the lease must be longer than the timeout.
         if limits.requestMilliseconds > UInt64(link.leaseSeconds) * 500 {
             root.report("apple", "requestMilliseconds must be at most half of gateway.leaseSeconds")
         }
@@ -175,7 +176,7 @@ private struct SenderConfigurationReader {
         return SenderConfiguration.Hook(listener: listener, secrets: secrets)
     }
 
-    /// `listen`, `tls` with `listen`, `certificate` and `key`, or both.
+    /// Reads `listen`, `tls` with `listen`, `certificate` and `key`, or both.
     private func listener(_ object: ConfigurationObject) -> SenderListener? {
         let (form, file) = ("HOST:PORT with a numeric host", "the path of a .pem file")
         var listener = SenderListener(plain: object.value("listen", allowed: form) { ListenAddress($0) })
@@ -234,7 +235,7 @@ private struct SenderConfigurationReader {
         return (endpoints, channels, path(object, "authoritiesFile"), limits)
     }
 
-    /// A proxy, and the hosts that are reached without it.
+    /// A proxy, and the hosts reached without it.
     private struct ProxyChoice {
         var proxy: Proxy
         var exceptions = ""
@@ -254,8 +255,9 @@ private struct SenderConfigurationReader {
         }
     }
 
-    /// `apple.proxy`: `url`, and `user` with `password` or `passwordFile`; the url `none` means no proxy, whatever the
-    /// environment says.
+    /// Reads `apple.proxy`: `url`, and `user` with `password` or `passwordFile`.
+    ///
+    /// The url `none` disables the proxy of the environment variables.
     private mutating func readProxy(_ object: ConfigurationObject) -> ProxyChoice? {
         defer { object.finish() }
         let url = object.required("url", "\(Proxy.form), or none") {
@@ -272,7 +274,7 @@ private struct SenderConfigurationReader {
         return ProxyChoice(proxy: proxy)
     }
 
-    /// The proxy that the environment names for all programs.
+    /// Returns the proxy of the environment variables.
     private func variableProxy(_ root: ConfigurationObject, _ variable: (String) -> String?) -> ProxyChoice? {
         func value(_ name: String) -> String? {
             let found = variable(name) ?? variable(name.lowercased())
@@ -280,7 +282,7 @@ private struct SenderConfigurationReader {
         }
         guard let url = value("HTTPS_PROXY") else { return nil }
         guard let proxy = Proxy(url: url.contains("://") ? url : "http://" + url) else {
-            // Its value may hold a password.
+            // The message leaves out the value, which may hold a password.
             root.report(
                 "apple",
                 "the variable HTTPS_PROXY is not \(Proxy.form); change it, or give apple.proxy, which counts alone")
@@ -352,7 +354,7 @@ private struct SenderConfigurationReader {
         object.string(key, allowed: allowed, where: { !$0.isEmpty }).map(resolved)
     }
 
-    /// Names credentials that no job can ever use, because an earlier one serves the same apps and environments.
+    /// Returns warnings for credentials that no job can use, because earlier ones serve the same apps and environments.
     private func unused(_ credentials: [SenderConfiguration.CredentialEntry]) -> [String] {
         var served: Set<String> = []
         var warnings: [String] = []
@@ -382,7 +384,7 @@ private struct SenderConfigurationReader {
 extension SenderConfiguration {
     /// Opens the keys and certificates.
     ///
-    /// - Throws: names the credential and its file.
+    /// - Throws: a failure that names the credential and its file.
     func openCredentials(
         keeping keys: KeyRing = KeyRing()
     ) throws(TLSFailure) -> (ofApps: [String: [Credential]], others: [Credential]) {
@@ -395,7 +397,7 @@ extension SenderConfiguration {
         return (apps, others)
     }
 
-    /// Opens the certificates of the listeners, by the services' names.
+    /// Opens the listeners' certificates, by service.
     func openListeners() throws(TLSFailure) -> [String: TLSContext] {
         var contexts: [String: TLSContext] = [:]
         if let tls = admin?.tls { contexts["admin"] = try tls.open("admin") }
@@ -403,7 +405,7 @@ extension SenderConfiguration {
         return contexts
     }
 
-    /// Our certificates: those that listeners show to callers, and connections to Apple.
+    /// Returns the certificates of the listeners and of the connections to Apple.
     func certificates(
         _ opened: (ofApps: [String: [Credential]], others: [Credential]), _ listeners: [String: TLSContext]
     ) -> [ShownCertificate] {
@@ -412,7 +414,7 @@ extension SenderConfiguration {
             guard let tls, let context = listeners[name] else { continue }
             uses[name] = (tls.certificate, ShownCertificate.Use(name: name, tls: context, isServer: true))
         }
-        // A credential of several apps is there once.
+        // A credential of several apps appears only once.
         let all = opened.ofApps.values.flatMap { $0 } + opened.others
         for entry in credentials {
             guard case .certificate(let certificate) = entry.proof,
@@ -430,8 +432,9 @@ extension SenderConfiguration {
         CertificateEnds(ends: certificates.compactMap(\.end), warning: certificateWarningSeconds)
     }
 
-    /// What Apple and callers find wrong with certificates, today or soon; without `ownEnds` no word of those that end soon,
-    /// which the log tells of once a day.
+    /// Returns the problems that peers find with certificates, now or soon.
+    ///
+    /// Without `ownEnds`, expiring ones are left out, because the log reports them daily.
     func findings(
         of certificates: [ShownCertificate], ownEnds: Bool
     ) -> (refused: [String], unwise: [String]) {
@@ -459,14 +462,14 @@ extension SenderConfiguration {
         case .certificate(let certificate):
             try tls.identify(
                 withCertificate: certificate.file, keyPath: certificate.keyFile,
-                // The password opens the file and goes nowhere else.
+                // The password is used only to open the file.
                 password: certificate.password?.exposed ?? "")
             return Credential(name: entry.name, tokens: nil, environments: entry.environments, tls: tls)
         }
     }
 }
 
-/// The keys in use, each with its provider token: a reload, or a second credential of a key, must not sign another one.
+/// The keys in use, each with its provider token; a reload, or a second credential with the same key, reuses the token.
 final class KeyRing {
     private var tokens: [String: ProviderTokens] = [:]
 

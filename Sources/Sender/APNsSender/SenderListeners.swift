@@ -3,16 +3,16 @@ internal import Cryptography
 internal import EventLoops
 internal import Platform
 
-/// Where a service of the sender listens: plainly, over TLS, or both.
+/// The listeners of one service: plain, TLS, or both.
 struct SenderListener {
     struct TLS {
         var address: ListenAddress
         var certificate: String
         var key: String
-        /// Whose clients alone may connect; `nil`: clients show no certificate.
+        /// The accepted client certificates, or `nil` if clients need none.
         var clients: ClientCertificates?
 
-        /// - Throws: names the file.
+        /// - Throws: a failure that names the file.
         func open(_ name: String) throws(TLSFailure) -> TLSContext {
             try TLSContext(certificatePath: certificate, keyPath: key, clients: clients, name: name)
         }
@@ -22,12 +22,12 @@ struct SenderListener {
     var tls: TLS?
 }
 
-/// The sender's HTTP servers, all on its loop, with one bound for what strangers can make them hold.
+/// The sender's HTTP servers, all on its loop, with shared limits for unauthenticated peers.
 final class SenderListeners {
-    /// Bodies under way of all servers together, and of one address: several of the gateway's largest calls.
+    /// The maximum of body bytes in memory: for all servers together, and for one peer address.
     static let bodyByteLimit = 32 << 20
     static let addressBodyByteLimit = 16 << 20
-    /// A caller of channels sends at most a broadcast's body.
+    /// The maximum size of an admin request's body, which is at most a broadcast.
     static let adminBodyByteLimit = 64 << 10
     private static let connectionLimit = 256
     private static let headerByteLimit = 16 << 10
@@ -35,21 +35,21 @@ final class SenderListeners {
     private let loop: EventLoop
     private let budget: PeerBudget = {
         var rules = PeerBudget.Rules(requests: bodyByteLimit, requestsOfNetwork: addressBodyByteLimit, others: 0)
-        // The proof of a hook's call is about its body.
+        // A hook call is authenticated by its body, so unauthenticated peers may use the whole budget.
         rules.strangersRequests = rules.requests
         return PeerBudget(rules)
     }()
     private var secured: [(name: String, server: HTTPServer)] = []
     private(set) var addresses: [(name: String, address: String)] = []
 
-    /// `log` is told of clients whose certificates were refused.
+    /// `log` receives refused client certificates.
     init(on loop: EventLoop, log: @escaping (_ event: String, _ text: String) -> Void) {
         self.loop = loop
         loop.handshakeGate = HandshakeGate(on: loop)
         var (second, count): (UInt64, Int) = (0, 0)
         loop.onHandshake { event in
             guard case .failed(.certificate, let text, let peer, let listener) = event else { return }
-            // A line a second: a stranger must not fill a disk.
+            // At most one line a second, so that a peer cannot fill the disk.
             let now = SystemClock.monotonicMilliseconds / 1_000
             count += 1
             guard now != second else { return }
@@ -59,7 +59,7 @@ final class SenderListeners {
         }
     }
 
-    /// Opens a service's listeners, which share their connections' bound.
+    /// Opens a service's listeners; they share one connection limit.
     func open(
         _ name: String, _ listener: SenderListener, bodyByteLimit: Int,
         judge: @escaping (HTTPRequestHead) -> HTTPPrecheck, handler: @escaping (HTTPExchange) -> Void
@@ -82,7 +82,7 @@ final class SenderListeners {
         if let tls = listener.tls { secured.append((name, try open(tls.address, try tls.open(name)))) }
     }
 
-    /// Takes renewed certificates, by the services' names, for the connections to come.
+    /// Installs renewed certificates, by service, for new connections.
     func renew(_ contexts: [String: TLSContext]) {
         for (name, server) in secured { if let context = contexts[name] { server.renewTLS(context) } }
     }

@@ -1,8 +1,7 @@
 internal import APNs
 
-/// The pages of the sender's admin listener.
 enum SenderPages {
-    /// Prometheus' text format.
+    /// Returns the metrics in Prometheus' text format.
     static func metrics(
         _ sender: Sender, _ channels: ChannelCalls, _ link: GatewayLink.Figures, _ certificates: CertificateEnds,
         now: UInt64
@@ -137,10 +136,10 @@ enum SenderPages {
         }
     }
 
-    /// An Apple that is away for less is no news: the next connection may do.
+    /// A shorter failure does not make the sender unready: the next connection may succeed.
     private static let failingMilliseconds: UInt64 = 10_000
 
-    /// Whether the sender can do its work, and if not, why.
+    /// Returns whether the sender is ready, and the reasons if not.
     static func readiness(
         _ sender: Sender, _ link: GatewayLink.Figures, leases: Bool, now: UInt64
     ) -> (isReady: Bool, text: String) {

@@ -7,7 +7,7 @@ internal import Platform
 internal import Synchronization
 internal import Webhooks
 
-/// The running sender: its loop, its threads and its listeners.
+/// The running sender: its loop, threads and listeners.
 final class SenderProgram {
     private let configuration: SenderConfiguration
     private let loop: EventLoop
@@ -21,13 +21,13 @@ final class SenderProgram {
     private let keys = KeyRing()
     private let listeners: LoopBound<SenderListeners>
     private let certificates: Lock<CertificateEnds>
-    /// Requests about channels that wait or are under way.
+    /// The number of pending channel requests.
     private let channelCalls = Lock(0)
     let addresses: [(name: String, address: String)]
-    /// Whether the loop answers, for the service manager's watchdog.
+    /// The watchdog of the loop, for the service manager.
     let pulse: WatchdogTick
 
-    /// Opens credentials and listeners; starts nothing.
+    /// Opens credentials and listeners without starting any thread.
     init(_ configuration: SenderConfiguration, log: SenderLog) throws {
         self.configuration = configuration
         self.log = log
@@ -36,7 +36,7 @@ final class SenderProgram {
         pulse = WatchdogTick([loop])
         let tokens = Lock(configuration.tokens)
         self.tokens = tokens
-        // The newest token goes out; the gateway knows the old one as long as it overlaps.
+        // Requests carry the newest token. The gateway also accepts the old one during the overlap.
         let link = try GatewayLink(
             configuration.link, token: { tokens.withLock { $0.first?.exposed ?? "" } }, log: log.write)
         self.link = link
@@ -117,7 +117,7 @@ final class SenderProgram {
         try link.start(leases: true) { answer, askedAt, taken in
             loop.submit {
                 do throws(HandoffJobReader.Failure) {
-                    // Nobody knows how long the answer was on its way: the lease counts from when it was asked for.
+                    // The answer's time in transit is unknown, so the lease counts from the request.
                     let waited = Int64(clamping: SystemClock.monotonicMilliseconds - askedAt)
                     taken(try sender.wrapped.take(answer) { _ in JobLease(left: lease - waited, length: lease) })
                 } catch {
@@ -128,9 +128,9 @@ final class SenderProgram {
         }
     }
 
-    /// Tells what is unwise in a configuration that comes into force.
+    /// Logs the warnings of a configuration that takes effect.
     ///
-    /// Of certificates that end soon `tend` tells: the log has one line for each.
+    /// `tend` logs expiring certificates, one line for each.
     private static func warn(
         _ configuration: SenderConfiguration, _ shown: [ShownCertificate], _ ends: borrowing Lock<CertificateEnds>,
         _ log: SenderLog
@@ -145,13 +145,13 @@ final class SenderProgram {
 
     private static var wallSeconds: Int64 { Int64(SystemClock.wallMilliseconds) / 1_000 }
 
-    /// Tells of certificates that end soon, each once a day; about once a second.
+    /// Logs expiring certificates, each once a day; called about once a second.
     func tend() {
         let now = Self.wallSeconds
         for text in certificates.withLock({ $0.news(now: now) }) { log.write("certificateEnds", text) }
     }
 
-    /// Reads credentials and tokens again; what cannot be read leaves all as it was.
+    /// Reloads credentials and tokens; after an error the old configuration stays in use.
     func reload() {
         do {
             let new = try SenderConfiguration.load(configuration.file)
@@ -175,7 +175,7 @@ final class SenderProgram {
         }
     }
 
-    /// Finishes what is on its way, gives the rest back, and reports both.
+    /// Finishes requests in flight, returns the other jobs, and reports both.
     func stop() {
         let (loop, sender) = (loop, sender)
         loop.submit { sender.wrapped.beginStop() }
@@ -197,7 +197,7 @@ final class SenderProgram {
         resolver.stop()
     }
 
-    /// Waits until the gateway has every outcome; false when the time is over.
+    /// Waits until the gateway has every outcome; returns false on timeout.
     private func wait(milliseconds: UInt64) -> Bool {
         let end = SystemClock.monotonicMilliseconds + milliseconds
         while link.figures.held > 0 || channelCalls.withLock({ $0 }) > 0 {
@@ -207,7 +207,7 @@ final class SenderProgram {
         return true
     }
 
-    /// Carries credentials to the loop, which has them alone from then on.
+    /// A carrier of credentials to the loop, which owns them afterwards.
     private struct Handed: @unchecked Sendable {
         let value: (ofApps: [String: [Credential]], others: [Credential])
         init(_ value: (ofApps: [String: [Credential]], others: [Credential])) { self.value = value }

@@ -1,7 +1,7 @@
 internal import APNs
 
 extension Sender {
-    /// New keys and certificates are in force: jobs that wait go the new way, requests under way end on the old one.
+    /// Applies new credentials: waiting jobs move to new lanes, and requests in flight end on the old ones.
     func reload(credentials: [String: [Credential]], otherCredentials: [Credential]) {
         let old = takeLanes()
         replace(credentials: credentials, otherCredentials: otherCredentials)

@@ -1,20 +1,22 @@
 internal import Cryptography
 
-/// A certificate in force, and all that show it.
+/// A certificate in use, and its users.
 struct ShownCertificate {
     struct Use {
-        /// What shows it: `admin`, `hook`, or `credential` with its name.
+        /// The user's name: `admin`, `hook`, or `credential` and its name.
         let name: String
         let tls: TLSContext
         let isServer: Bool
     }
 
-    /// The file's path and the certificate's digest: what replaces one of two copies does not replace the other.
+    /// The file's path and the certificate's digest.
+    ///
+    /// Two copies of a certificate are distinct, because they are replaced separately.
     let identity: String
-    /// By name.
+    /// The users in order of their names.
     private(set) var uses: [Use]
 
-    /// Certificates by the names of what shows them, each once.
+    /// Groups the uses by certificate.
     static func gathered(_ uses: [(file: String, use: Use)]) -> [ShownCertificate] {
         var certificates: [ShownCertificate] = []
         for (file, use) in uses.sorted(by: { $0.use.name < $1.use.name }) {
@@ -33,7 +35,7 @@ struct ShownCertificate {
         return CertificateEnds.End(identity: identity, names: uses.map(\.name), time: time)
     }
 
-    /// What peers find wrong with it, each finding once, with the names of all that have it.
+    /// Returns the problems that peers find with the certificate, each once, with the names of all users that have it.
     func findings(endingWithin seconds: Int64) -> [(names: String, finding: CertificateFinding)] {
         var found: [(names: [String], finding: CertificateFinding)] = []
         for use in uses {

@@ -6,7 +6,7 @@ internal import JSON
 package import Platform
 internal import TextForms
 
-/// A fake of one of Apple's two services, on one loop.
+/// A fake of one of Apple's two environments, on one loop.
 package final class FakeAPNs {
     let loop: EventLoop
     private(set) var script: FakeScript
@@ -21,20 +21,19 @@ package final class FakeAPNs {
     private var channelListener: Listener?
     private var connections: [ObjectIdentifier: FakeConnection] = [:]
     private var connectionCount = 0
-    /// Connections that came, to both addresses.
     package var connectionsTaken: Int { connectionCount }
     private var uses: [Int: Int] = [:]
     private var dateText: (time: Int64, text: String) = (-1, "")
-    /// Answers that wait for their delay.
+    /// Answers that are delayed.
     private var delayed: [(at: UInt64, work: () -> Void)] = []
-    /// Requests that came, and those that were taken.
+    /// The numbers of received and of accepted requests.
     package private(set) var requestCount = 0
     package private(set) var takenCount = 0
 
-    /// Makes a fake that listens nowhere yet.
+    /// Creates a fake without listeners.
     ///
-    /// `requireHTTP2` was called on `tls`. Without known `keys`, provider tokens are read and not verified. `record` gets
-    /// a JSON line for each request, without its end of line; without it none is written.
+    /// The caller has called `requireHTTP2` on `tls`. Without `keys`, provider tokens are read but not verified. `record` gets
+    /// a JSON line for each request, without a line feed.
     package init(
         on loop: EventLoop, environment: Environment, tls: TLSContext, keys: [FakeKey], tokenInterval: Int64 = 0,
         script: FakeScript, record: (([UInt8]) -> Void)?
@@ -45,12 +44,11 @@ package final class FakeAPNs {
         loop.onTick { [unowned self] now in tick(now) }
     }
 
-    /// Takes connections from a socket.
     package func listen(_ socket: consuming ListeningSocket) throws(SystemError) {
         listener = try Listener(on: loop, socket: socket) { [unowned self] in accept($0) }
     }
 
-    /// Takes connections for the management of channels from a socket, too.
+    /// Accepts connections for channel management.
     package func listenForChannels(_ socket: consuming ListeningSocket) throws(SystemError) {
         channelListener = try Listener(on: loop, socket: socket) { [unowned self] in accept($0, isManaged: true) }
     }
@@ -77,10 +75,10 @@ package final class FakeAPNs {
 
     func ended(_ connection: FakeConnection) { connections[ObjectIdentifier(connection)] = nil }
 
-    /// The fake's own clock.
+    /// The fake's clock, which the script may shift.
     private var wallMilliseconds: Int64 { Int64(SystemClock.wallMilliseconds) + script.clockSeconds * 1_000 }
 
-    /// The field Date of answers.
+    /// The Date header of answers.
     var date: String {
         let now = wallMilliseconds / 1_000
         if dateText.time != now { dateText = (now, HTTPDate.text(secondsSince1970: now)) }
@@ -89,7 +87,6 @@ package final class FakeAPNs {
 
     // MARK: Requests
 
-    /// A request is complete.
     func handle(_ exchange: FakeExchange, _ connection: FakeConnection) {
         requestCount += 1
         connection.requestCount += 1
@@ -119,7 +116,7 @@ package final class FakeAPNs {
         after(rule?.delayMilliseconds ?? 0) { [unowned self] in perform(deed, exchange, rule) }
     }
 
-    /// A request about channels, or a broadcast.
+    /// Handles a channel request or a broadcast.
     private func handle(_ exchange: FakeExchange, _ topic: String, _ connection: FakeConnection) {
         let request = exchange.request
         let verdict: FakeChannels.Verdict
@@ -176,7 +173,7 @@ package final class FakeAPNs {
         for entry in due { entry.work() }
     }
 
-    /// Replaces what the fake does, from the next request on.
+    /// Replaces the script, from the next request on.
     package func play(_ script: FakeScript) {
         self.script = script
         uses = [:]
@@ -215,16 +212,16 @@ package final class FakeAPNs {
 
     // MARK: Phones
 
-    /// The phones as JSON, for the page.
+    /// Returns the phones as JSON.
     package func phonesPage() -> [UInt8] { phones.page() }
 
-    /// The channels as JSON, for the page.
+    /// Returns the channels as JSON.
     package func channelsPage() -> [UInt8] { channels.page() }
 
-    /// Taps after a number, as JSON.
+    /// Returns the taps after a number, as JSON.
     package func tapsPage(after number: Int) -> [UInt8] { phones.page(tapsAfter: number) }
 
-    /// Taps a notification; what the app gets as JSON, or `nil` when the phone does not show it.
+    /// Taps a notification; returns the app's data as JSON, or `nil` if the phone does not show the notification.
     package func tap(token: String, id: String) -> [UInt8]? {
         phones.tap(token, id)?.members.bytes
     }

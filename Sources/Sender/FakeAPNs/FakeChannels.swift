@@ -1,15 +1,15 @@
 internal import JSON
 internal import TextForms
 
-/// Apple's channels as the fake plays them: made, read, listed, deleted, and broadcasts on them.
+/// The fake's broadcast channels.
 ///
-/// Its rules are separate from the sender's, as those of `FakeValidator` are.
+/// Its rules are independent of the sender's, like those of `FakeValidator`.
 struct FakeChannels {
-    /// What is answered.
+    /// The answer to a request.
     struct Verdict {
         var status: Int
         var reason = ""
-        /// Of a channel that was made.
+        /// The id of a created channel.
         var channelID: String?
         var body: [UInt8] = []
     }
@@ -19,17 +19,17 @@ struct FakeChannels {
         var topic: String
         var keepsLast: Bool
         var broadcastCount = 0
-        /// The newest broadcast, which the page shows.
+        /// The newest broadcast, for the page.
         var last: [UInt8] = []
     }
 
-    /// Apple allows 10,000 of an app; a fake, less.
+    /// Apple allows 10,000 per app; the fake allows fewer.
     private static let channelLimit = 1_000
 
     private var channels: [Channel] = []
     private var madeCount = 0
 
-    /// Takes a request for one of channels' paths, whose provider token is good.
+    /// Handles a channel request whose provider token is valid.
     mutating func handle(_ request: FakeRequest, topic: String, isManaged: Bool, parser: JSONParser) -> Verdict {
         if let id = request.fields["apns-request-id"], !id.isUUID {
             return Verdict(status: 400, reason: "BadMessageId")
@@ -100,7 +100,7 @@ struct FakeChannels {
             return Verdict(status: 400, reason: "CannotCreateChannelConfig")
         }
         madeCount += 1
-        // With the signs of base64 that need care in a query.
+        // The id contains base64 characters that must be escaped in a query.
         let id = Base64.encode([0xFB, 0xEF, 0xFF] + Array("\(topic) \(madeCount)".utf8), .standard)
         channels.append(Channel(id: id, topic: topic, keepsLast: policy == 1))
         return Verdict(status: 201, channelID: id)
@@ -136,7 +136,7 @@ struct FakeChannels {
         return Verdict(status: 200)
     }
 
-    /// All channels as JSON, newest first, each with its last broadcast.
+    /// Returns all channels as JSON, newest first, each with its last broadcast.
     func page() -> [UInt8] {
         let all = channels.reversed().map { channel -> JSONObject in
             [

@@ -1,13 +1,12 @@
 internal import HTTP2
 
-/// One connection of a sender to the fake.
 final class FakeConnection: HTTP2Connection {
     unowned let fake: FakeAPNs
     let number: Int
-    /// It came to the address where channels are managed.
+    /// Whether the connection came to the channel management address.
     let isManaged: Bool
     var requestCount = 0
-    /// Requests above it were refused by a goodbye: nothing is done for them.
+    /// The last accepted stream; a GOAWAY refused all later ones.
     private(set) var lastTaken = Int32.max
     private var refusal: [UInt8]?
 
@@ -20,13 +19,13 @@ final class FakeConnection: HTTP2Connection {
 
     override func ended(_ reason: String) { fake.ended(self) }
 
-    /// Apple's goodbye: frames with a reason in JSON.
+    /// Sends a GOAWAY with a reason in JSON, as Apple does.
     func sayGoodbye(lastStream: Int32?) {
         if let lastStream { lastTaken = min(lastTaken, lastStream) }
         session?.goAway(lastStream: lastStream, debug: Array("{\"reason\":\"Shutdown\"}".utf8))
     }
 
-    /// Says goodbye in place of the settings, as soon as TLS is there.
+    /// Sends a GOAWAY instead of SETTINGS after the TLS handshake.
     func refuse(_ reason: String) {
         let debug = Array("{\"reason\":\"\(reason)\"}".utf8)
         let head: [UInt8] = [0, 0, UInt8(8 + debug.count), 7, 0, 0, 0, 0, 0]
@@ -34,9 +33,8 @@ final class FakeConnection: HTTP2Connection {
     }
 }
 
-/// One request to the fake.
 final class FakeExchange: HTTP2Stream {
-    /// Gone when the sender left before a delayed answer.
+    /// The connection, or `nil` if the sender disconnected before a delayed answer.
     private(set) weak var connection: FakeConnection?
     private(set) var request = FakeRequest()
     private var isAnswered = false
@@ -58,7 +56,7 @@ final class FakeExchange: HTTP2Stream {
     }
 
     override func received(body bytes: UnsafeBufferPointer<UInt8>) {
-        // A little over Apple's own bound, so that the answer can say what is too large.
+        // Slightly more than Apple's limit, so that the answer can report the excess.
         if request.body.count <= 16 << 10 { request.body += bytes }
     }
 
@@ -67,7 +65,7 @@ final class FakeExchange: HTTP2Stream {
         connection.fake.handle(self, connection)
     }
 
-    /// Answers a request about channels.
+    /// Answers a channel request.
     func answer(_ verdict: FakeChannels.Verdict, requestID: String) {
         guard !isAnswered else { return }
         isAnswered = true
@@ -82,7 +80,7 @@ final class FakeExchange: HTTP2Stream {
         connection?.session?.respond(headers, self)
     }
 
-    /// Answers as Apple does: the request's id, and the reason in a JSON body.
+    /// Answers as Apple does: with the request's id, and a reason in a JSON body.
     func answer(_ status: Int, reason: String = "", timestamp: Int64 = 0, retryAfter: Int64? = nil) {
         guard !isAnswered else { return }
         isAnswered = true

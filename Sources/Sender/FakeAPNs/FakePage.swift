@@ -3,13 +3,13 @@ internal import Configuration
 package import EventLoops
 package import Platform
 
-/// The fake's web page: the phones with what they show, and a button that taps.
+/// The fake's web page: the phones with their notifications, and a button to tap them.
 package final class FakePage {
     private let fakes: [Environment: FakeAPNs]
     private let isOpen: Bool
     private var server: HTTPServer?
 
-    /// Serves on `socket`, on the fakes' loop; an open one may be called by any name.
+    /// Starts the page on `socket`; with `isOpen`, any host name is accepted.
     package init(
         of fakes: [Environment: FakeAPNs], on loop: EventLoop, socket: consuming ListeningSocket, isOpen: Bool
     ) throws(SystemError) {
@@ -17,10 +17,10 @@ package final class FakePage {
         server = try HTTPServer(on: loop, socket: socket) { [unowned self] in handle($0) }
     }
 
-    /// Whether a request comes from this page or from a program, and from no other site that a browser shows.
+    /// Whether a request comes from this page or from a program, and not from another site in a browser.
     ///
-    /// A site whose name leads to this machine has its own name in the header `Host`. Browsers add the header `Origin` to each
-    /// request that changes something.
+    /// A site whose name resolves to this machine shows its own name in the header `Host`. Browsers add the header `Origin` to
+    /// every request that may change something.
     static func isOwn(host: String?, origin: String?, isOpen: Bool) -> Bool {
         guard let host else { return origin == nil }
         if let origin, origin.lowercased() != "http://" + host.lowercased() { return false }

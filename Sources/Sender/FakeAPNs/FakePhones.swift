@@ -1,15 +1,15 @@
 internal import JSON
 
-/// The phones behind the tokens: what each would show.
+/// The simulated phones, by token.
 struct FakePhones {
-    /// A notification that a phone has.
+    /// A notification on a phone.
     struct Shown {
         var id: String
         var collapseID: String
         var at: Int64
         var pushType: String
         var topic: String
-        /// The title, the body and the sound of the alert; empty when there is none.
+        /// The alert's title, body and sound; empty without an alert.
         var title = ""
         var text = ""
         var sound = ""
@@ -19,11 +19,11 @@ struct FakePhones {
 
     struct Phone {
         var badge: Int64 = 0
-        /// Newest last.
+        /// The notifications, newest last.
         var shown: [Shown] = []
     }
 
-    /// A tap, for the program that plays the app.
+    /// A tap, for a program that simulates the app.
     struct Tap {
         var number: Int
         var token: String
@@ -43,7 +43,7 @@ struct FakePhones {
     private(set) var taps: [Tap] = []
     private var tapCount = 0
 
-    /// Apple has taken a notification: its phone gets it.
+    /// Shows an accepted notification on its phone.
     mutating func show(_ request: FakeRequest, at time: Int64, parser: JSONParser) {
         let token = request.token
         if phones[token] == nil {
@@ -72,7 +72,7 @@ struct FakePhones {
         if let count = phones[token]?.shown.count, count > Self.shownLimit { phones[token]?.shown.removeFirst() }
     }
 
-    /// The owner of a phone taps a notification.
+    /// Taps a notification on a phone.
     mutating func tap(_ token: String, _ id: String) -> Tap? {
         guard let place = phones[token]?.shown.firstIndex(where: { $0.id == id }),
             let payload = phones[token]?.shown[place].payload
@@ -85,7 +85,7 @@ struct FakePhones {
         return tap
     }
 
-    /// All phones as JSON, newest first.
+    /// Returns all phones as JSON, newest first.
     func page() -> [UInt8] {
         let all = order.reversed().compactMap { token in
             phones[token].map { phone -> JSONObject in
@@ -103,7 +103,7 @@ struct FakePhones {
         ]
     }
 
-    /// Taps after a number, as JSON.
+    /// Returns the taps after a number, as JSON.
     func page(tapsAfter number: Int) -> [UInt8] {
         (["taps": taps.filter { $0.number > number }.map(\.members)] as JSONObject).bytes
     }

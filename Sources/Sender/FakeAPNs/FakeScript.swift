@@ -1,40 +1,40 @@
-// A scripted Apple for tests and trials: real HTTP/2 over TLS, Apple's checks, and faults on demand.
+// A scripted Apple for tests: HTTP/2 over TLS, Apple's checks, and injected faults.
 
 package import APNs
 package import Cryptography
 
-/// What the fake does with requests, beyond Apple's own checks.
+/// The scripted behavior of the fake, beyond Apple's own checks.
 package struct FakeScript: Sendable, Equatable {
-    /// What becomes of a request that a rule fits.
+    /// The action for a request that matches a rule.
     package enum Deed: String, Sendable, CaseIterable {
-        /// Answers, with the rule's status and reason.
+        /// Answers with the rule's status and reason.
         case answer
-        /// Takes the notification and resets the stream: the sender cannot know.
+        /// Accepts the notification and resets the stream, so that the sender cannot know the result.
         case resetTaken
-        /// Resets the stream and takes nothing.
+        /// Resets the stream without accepting the notification.
         case resetUntaken
-        /// Takes the notification and never answers.
+        /// Accepts the notification and never answers.
         case silence
-        /// Takes the notification and closes the connection.
+        /// Accepts the notification and closes the connection.
         case cutTaken
-        /// Says goodbye with a last stream below this one: nothing of it was looked at.
+        /// Sends a GOAWAY whose last stream is below this one, so that the request is unprocessed.
         case goodbyeBelow
-        /// Answers, and says goodbye behind it.
+        /// Answers, then sends a GOAWAY.
         case goodbyeAfter
     }
 
-    /// One rule; the first that fits a request counts.
+    /// A rule; the first one that matches a request applies.
     package struct Rule: Sendable, Equatable {
-        /// Fits tokens that begin with this; empty: all.
+        /// The prefix of the matching tokens; empty for all.
         package var prefix = ""
         package var deed = Deed.answer
         package var status = 200
         package var reason = ""
-        /// With 410: since when the token is invalid, in milliseconds; 0: now.
+        /// With status 410, the time since which the token is invalid, in milliseconds; 0 stands for now.
         package var timestamp: Int64 = 0
         package var retryAfterSeconds: Int64?
         package var delayMilliseconds: UInt64 = 0
-        /// How many requests of the whole fake it fits; `nil`: all.
+        /// The number of requests that the rule applies to, or `nil` for all.
         package var times: Int?
 
         package init() {}
@@ -50,28 +50,28 @@ package struct FakeScript: Sendable, Equatable {
     }
 
     package var rules: [Rule] = []
-    /// Requests at once on a connection.
+    /// The maximum of concurrent requests per connection.
     package var streams: UInt32 = 1_000
-    /// Requests after which a connection gets a goodbye; `nil`: never.
+    /// The number of requests after which a connection gets a GOAWAY, or `nil`.
     package var requestsPerConnection: Int?
-    /// How many first connections get a goodbye in place of the settings, with the reason below.
+    /// The number of first connections that get a GOAWAY instead of SETTINGS, with the reason below.
     package var refusedConnections = 0
     package var refusalReason = "Shutdown"
 
-    /// Added to the machine's clock, for tests of wrong clocks.
+    /// The difference of the fake's clock from the machine's, in seconds.
     package var clockSeconds: Int64 = 0
-    /// How many first connections are read no further than their first bytes after TLS.
+    /// The number of first connections that the fake stops reading after the first bytes behind the TLS handshake.
     package var deafConnections = 0
-    /// How many first connections get nothing after TLS.
+    /// The number of first connections that get no bytes after the TLS handshake.
     package var silentConnections = 0
 
     package init() {}
 
-    /// The tokens that stand for faults, unless a script says otherwise.
+    /// The default rules: token prefixes that stand for faults.
     package static var conventional: FakeScript {
         var script = FakeScript()
         script.rules = [
-            // What `longwire-apns doctor` asks with, when it is given no token.
+            // The token of `longwire-apns doctor` without `--token`.
             Rule(prefix: String(repeating: "0", count: 32), status: 400, reason: "BadDeviceToken"),
             Rule(prefix: "dead", status: 410, reason: "Unregistered"),
             Rule(prefix: "bad0", status: 400, reason: "BadDeviceToken"),
@@ -84,13 +84,13 @@ package struct FakeScript: Sendable, Equatable {
     }
 }
 
-/// A key that the fake knows, and what it may do.
+/// A key that the fake accepts, with its permissions.
 package struct FakeKey: Sendable {
     package var keyID: String
     package var teamID: String
     package var key: SigningKey
     package var environments: Set<Environment>
-    /// Topics without their suffixes; empty: all.
+    /// The permitted topics without suffixes; empty for all.
     package var topics: Set<String>
 
     package init(

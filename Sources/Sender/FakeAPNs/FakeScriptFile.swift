@@ -1,7 +1,7 @@
 package import Configuration
 
 extension FakeScript {
-    /// Reads a script: JSON5 with `rules` and the settings of connections; errors call it `file`.
+    /// Reads a script: JSON5 with `rules` and connection settings; errors name the source `file`.
     package static func read(_ bytes: [UInt8], file: String) throws(ConfigurationError) -> FakeScript {
         let problems = ConfigurationProblems()
         let root = try ConfigurationObject.root(bytes, file: file, problems: problems)

@@ -3,7 +3,6 @@ internal import Cryptography
 internal import JSON
 internal import TextForms
 
-/// A request as it came.
 struct FakeRequest: Equatable {
     var method = ""
     var path = ""
@@ -14,7 +13,7 @@ struct FakeRequest: Equatable {
     var token: String { path.hasPrefix("/3/device/") ? String(path.dropFirst(10)) : "" }
 }
 
-/// The few header fields of a request, by name: a search through them costs less than a dictionary of them.
+/// The header fields of a request; a linear search is faster than a dictionary for so few.
 struct FakeFields: Equatable {
     private struct Field: Equatable {
         var name: String
@@ -23,7 +22,6 @@ struct FakeFields: Equatable {
 
     private var list: [Field] = []
 
-    /// The value of a field; `nil` without one.
     subscript(name: String) -> String? {
         get { list.first { $0.name == name }?.value }
         set {
@@ -33,37 +31,37 @@ struct FakeFields: Equatable {
     }
 }
 
-/// Apple's checks, as its documentation tells them.
+/// The checks that Apple documents.
 ///
-/// The rules about collapse ids, sizes and contents are those of the module APNs, by which the gateway accepts a push. No
-/// other rule is shared with a sender, so that a sender's mistake shows here.
+/// The rules about collapse ids, sizes and contents are those of the module APNs, which the gateway uses, too. No other rule is
+/// shared with the sender, so that an error of the sender is detected here.
 struct FakeValidator {
     var environment: Environment
-    /// Known keys; with none, a provider token is looked at but not verified.
+    /// The known keys; without keys, provider tokens are read but not verified.
     var keys: [FakeKey]
-    /// A certificate was shown in the handshake, or none is asked for: no provider token is needed.
+    /// Whether a request needs a provider token; false for connections with a client certificate.
     var needsProviderToken = true
-    /// A key's token may change no sooner than this, in seconds.
+    /// The minimum time between two tokens of a key, in seconds.
     var tokenInterval: Int64 = 0
     private var lastTokens: [String: (text: String, since: Int64)] = [:]
-    /// Provider tokens whose signature was right, by their text: a sender shows the same one with each request.
+    /// Verified provider tokens by their text, because a sender repeats the same token in each request.
     private var verified: [String: ProviderClaims] = [:]
     private static let verifiedLimit = 1_000
 
-    /// What a provider token says, and the known key that signed it.
+    /// The contents of a provider token, and the key that signed it.
     private struct ProviderClaims {
         var keyID: String
         var issuedAt: Int64
-        /// `nil` where no keys are known.
+        /// The key, or `nil` if the fake has no keys.
         var key: FakeKey?
     }
 
-    /// What the last provider token says of itself; many requests carry the same one.
+    /// The contents of the last provider token, cached because many requests carry the same one.
     private var lastRead: (text: String, keyID: String, issuedAt: Int64) = ("", "", 0)
 
     init(environment: Environment, keys: [FakeKey]) { (self.environment, self.keys) = (environment, keys) }
 
-    /// The status and reason of a refusal; `nil` for a request that is as it must be.
+    /// Returns the status and reason of a refusal, or `nil` for a valid request.
     ///
     /// `now` is in Unix seconds.
     mutating func refusal(of request: FakeRequest, now: Int64, parser: JSONParser) -> (Int, String)? {
@@ -79,7 +77,7 @@ struct FakeValidator {
         return body(request, parser)
     }
 
-    /// The key and the time, in Unix seconds, that a request's provider token names; `nil` when it cannot be read.
+    /// Returns the key id and the signing time, in Unix seconds, of a request's provider token, or `nil` if it is unreadable.
     mutating func providerToken(of request: FakeRequest) -> (keyID: String, issuedAt: Int64)? {
         guard let text = request.fields["authorization"] else { return nil }
         if text != lastRead.text {
@@ -104,7 +102,7 @@ struct FakeValidator {
             if !key.topics.isEmpty, !key.topics.contains(bare(topic)) { return (400, "TopicDisallowed") }
         }
         let (keyID, issued) = (claims.keyID, claims.issuedAt)
-        // An hour, and some minutes for clocks that differ.
+        // Tokens are valid for an hour. A time up to five minutes in the future is accepted, because clocks differ.
         if issued < now - 3_600 { return (403, "ExpiredProviderToken") }
         if issued > now + 300 { return (403, "InvalidProviderToken") }
         if tokenInterval > 0 {
@@ -116,7 +114,7 @@ struct FakeValidator {
         return nil
     }
 
-    /// Reads and verifies a provider token that is not known yet; `nil` when it is none, or not signed by a known key.
+    /// Reads and verifies a new provider token; returns `nil` if it is invalid or not signed by a known key.
     private mutating func claims(of text: String) -> ProviderClaims? {
         guard text.lowercased().hasPrefix("bearer ") else { return nil }
         let parts = text.utf8.dropFirst(7).split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
@@ -166,7 +164,7 @@ struct FakeValidator {
             (try? parser.parse(bytes)).map { BodyFacts($0, isActivity: type == .liveactivity) }
         }
         guard let facts = found, facts.isObject else { return (400, "PayloadEmpty") }
-        // Which kind a token has follows from the push.
+        // The token's kind follows from the push.
         let kind: TokenKind
         switch type {
         case .alert, .background: kind = .alert
@@ -183,7 +181,7 @@ struct FakeValidator {
         return topic
     }
 
-    /// The app of a path of channels; `nil` for another path, also for one of the other service.
+    /// Returns the app of a channel path, or `nil` for any other path, including one of the other service.
     static func channelTopic(of request: FakeRequest, isManaged: Bool) -> String? {
         let parts = request.path.split(separator: "/", omittingEmptySubsequences: false).map(String.init)
         if isManaged {
@@ -195,17 +193,17 @@ struct FakeValidator {
         return parts.count == 5 && parts[0].isEmpty && parts[1...3] == ["4", "broadcasts", "apps"] ? parts[4] : nil
     }
 
-    /// As `refusal`, for a request about channels: its provider token alone.
+    /// Returns the refusal of a channel request, as `refusal` does, for its headers and provider token only.
     mutating func channelRefusal(of request: FakeRequest, topic: String, now: Int64) -> (Int, String)? {
         request.hasRepeatedField ? (400, "DuplicateHeaders") : authorization(request, topic, now)
     }
 
-    /// How many bytes a text in hexadecimal stands for; `nil` for any other text.
+    /// Returns the number of bytes of a hexadecimal text, or `nil` for any other text.
     private func hexByteCount(_ text: String) -> Int? {
         text.utf8.count % 2 == 0 && text.utf8.allSatisfy { $0.isHexDigit } ? text.utf8.count / 2 : nil
     }
 
-    /// The members of a part of a JWT, numbers as their digits.
+    /// Returns the members of a JWT part, numbers as text.
     private func members(of part: some Collection<UInt8>) -> [String: String]? {
         guard let bytes = Base64.decode(part, .url) else { return nil }
         let parser = JSONParser()

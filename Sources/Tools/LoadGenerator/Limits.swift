@@ -1,40 +1,41 @@
-/// Bounds of the load generator, so that a wrong number in a command line cannot hang a machine or fill it.
+/// The load generator's limits, which keep a wrong number on the command line from exhausting the machine.
 enum Limits {
-    /// PublishResult: the gateway is behind, nothing was accepted (docs/use/Protocol.md).
+    /// The PublishResult code of an overloaded gateway that accepted nothing (docs/use/Protocol.md).
     static let busyCode: UInt32 = 6
     static let busyPauseNanoseconds: Int64 = 5_000_000
-    /// The longest run, warm-up or drain: a person watches a benchmark.
+    /// The maximum length of a run, warm-up or drain.
     static let longestSeconds = 3_600.0
-    /// A worker's number has eight bits in each payload; a million connections at 20,000 files a thread take 51.
+    /// A worker's index has eight bits in each payload; a million connections with 20,000 files per thread need 51 threads.
     static let threadCount = 256
-    /// Descriptors kept back for the poller, the files, the standard streams and the senders.
+    /// Descriptors reserved for the poller, files, standard streams and senders.
     static let spareDescriptorCount = 64
-    /// The gateway's payload bound, 16 KiB.
     static let payloadByteCount = 16 << 10
-    /// A payload carries its message's number in its first eight bytes.
+    /// A payload begins with the message's number, eight bytes.
     static let smallestPayloadByteCount = 8
-    /// What one connection's worth of `http` requests may have outstanding.
+    /// The maximum of outstanding `http` requests per connection.
     static let pipelineDepth = 64
-    /// Past this many un-finished messages a paced run holds back: the gateway is far behind and memory is finite.
+    /// The maximum of unfinished messages.
+    ///
+    /// A paced run pauses beyond it, because the gateway is far behind and memory is limited.
     static let outstandingCount = 500_000
-    /// One read takes at most this much; a device's whole window (64 KiB) and more fits.
+    /// The maximum size of one read: more than a device's window of 64 KiB.
     static let receiveByteCount = 256 << 10
-    /// One lease's answer: 500 jobs of about 800 bytes, and bodies that are several times as large.
+    /// The maximum size of a lease answer: 500 jobs of about 800 bytes, with room for bodies several times as large.
     static let leaseByteCount = 4 << 20
-    /// A sender's unsent bytes; past it no further message is encoded.
+    /// The maximum of a sender's unsent bytes; no further message is encoded beyond it.
     static let sendByteCount = 512 << 10
-    /// The largest frame body that is taken in, the protocol's own default.
+    /// The maximum frame body, the protocol's default.
     static let frameBodyByteCount = 64 << 10
-    /// An answer of the push API is a few hundred bytes a message, a batch has up to 200; it must fit one read's buffer.
+    /// The maximum push API answer: a few hundred bytes per message, at most 200 messages, and within one read's buffer.
     static let responseByteCount = 240 << 10
-    /// A demo.json or a devices file beyond these is not one of ours.
     static let credentialsByteCount = 64 << 10
     static let devicesByteCount = 256 << 20
-    /// Paced messages fall due together in ticks of this length: short beside any latency goal, and long enough that
-    /// waking up for them does not take the core that the gateway needs.
+    /// The length of a tick, in which paced messages become due together.
+    ///
+    /// It is short compared with any latency goal, and long enough that wake-ups do not take CPU from the gateway.
     static let tickNanoseconds: Int64 = 250_000
-    /// Connections from one source address: the kernel's search for a free port grows slow well before 28,000.
+    /// Connections per source address; the kernel's search for a free port becomes slow well before 28,000.
     static let connectionsPerSource = 1_000
-    /// How often one connection is tried again in a run.
+    /// The maximum of attempts per connection.
     static let attemptCount = 3
 }

@@ -1,19 +1,19 @@
-// The operators' load generator behind `longwire bench`: loads a running gateway and reports what it did.
+// The load generator behind `longwire bench`.
 
 internal import Glibc
 internal import Platform
 package import TextForms
 
 package enum LoadGenerator {
-    /// Runs one benchmark, bounded in time, and prints its report.
+    /// Runs one benchmark, limited in time, and prints its report.
     ///
-    /// The report goes to standard output, progress and errors to standard error. Raises the process's soft limit of
-    /// open files to the hard one. Blocks the calling thread until the run is over.
+    /// The report goes to standard output, progress and errors to standard error. Raises the process's soft limit of open files
+    /// to the hard one. Blocks the calling thread until the run is over.
     ///
     /// - Parameters:
-    ///   - arguments: what stands behind `longwire bench`; `--help` explains all of it.
-    ///   - version: of this program, for the report.
-    /// - Returns: how to exit; failures have been told.
+    ///   - arguments: the arguments after `longwire bench`; `--help` explains them.
+    ///   - version: the version of this program, for the report.
+    /// - Returns: the exit code. Errors have been printed.
     package static func run(arguments: [String], version: String = "unknown") -> ExitCode {
         do {
             let options = try BenchOptions(parsing: arguments)
@@ -21,7 +21,7 @@ package enum LoadGenerator {
             try prepare(options)
             let startedAt = Int64(Clocks.wallMilliseconds())
             let run = try Run(options)
-            // Before the load: a gateway that is busy answers late.
+            // Read before the load, because a loaded gateway answers late.
             let gatewayVersion = GatewayVersion.find(run.credentials)
             var report: Report
             do {
@@ -48,7 +48,7 @@ package enum LoadGenerator {
         }
     }
 
-    /// A file that could not be written at the end is refused at the start: a run of minutes must not end in nothing.
+    /// Checks at the start that the report file can be written, so that its content is not lost after a long run.
     private static func prepare(_ options: BenchOptions) throws(CommandFailure) {
         guard let path = options.jsonFile, path != "-" else { return }
         let folder = path.lastIndex(of: "/").map { String(path[...$0]) } ?? "."

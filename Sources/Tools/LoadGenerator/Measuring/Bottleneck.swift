@@ -1,32 +1,29 @@
-/// What kept a run from being faster, or a paced one from being on time.
+/// The cause that limited a run's rate or delayed a paced run.
 ///
-/// The reader of a figure must know whose it is: a generator out of breath, or one that shares too few cores, says
-/// nothing about the gateway.
+/// A report names it, because figures limited by the generator or by too few cores do not describe the gateway.
 enum Bottleneck: String, Sendable {
-    /// A generator's thread had no time left, or sent late although the gateway would have taken it.
+    /// A generator thread used its whole core, or sent late although the gateway accepted messages.
     case generator
-    /// Nearly all cores of this machine were in use, by the gateway, the generator or others.
+    /// Nearly all cores of this machine were in use, whichever process used them.
     case machine
-    /// The generator waited for the gateway.
     case server
-    /// A paced run kept its pace.
     case none
 
     struct Facts: Equatable {
         /// The busiest generator thread's share of a core, 0 to 1.
         var busiest = 0.0
         var generatorCores = 0.0
-        /// `nil` when the gateway's process is not known.
+        /// The gateway's CPU in cores, or `nil` if its process is unknown.
         var serverCores: Double?
-        /// What everything on this machine used, others included; `nil` when it is not known.
+        /// The CPU of all processes on this machine in cores, or `nil` if unknown.
         var usedCores: Double?
         var machineCores = 1.0
         var isPaced = false
-        /// 99 % of paced messages were encoded at most so late.
+        /// The 99th percentile of the delay between due time and encoding.
         var sendLag: Int64 = 0
-        /// Times at which the gateway took no more.
+        /// The number of times that the gateway accepted no more.
         var stalls = 0
-        /// The share of time that the least idle thread waited for something to do.
+        /// The share of time that the least idle thread waited for events.
         var waited = 1.0
         var isPaceKept = true
 
@@ -52,10 +49,10 @@ enum Bottleneck: String, Sendable {
         }
     }
 
-    /// Four ticks of the pace: later than that is no longer the tick.
+    /// Four ticks: a longer delay has another cause than the tick.
     static let lateNanoseconds: Int64 = 4 * Limits.tickNanoseconds
 
-    /// What the reader must not miss; `nil` when there is nothing to warn of.
+    /// Returns a warning for the report, or `nil`.
     func note(_ facts: Facts) -> String? {
         let percent = Metric.rounded(facts.busiest * 100, 0)
         switch self {

@@ -1,16 +1,15 @@
 internal import Glibc
 internal import Platform
 
-/// The clocks of a run.
 enum Clocks {
-    /// Nanoseconds of the monotonic clock.
+    /// Returns the monotonic clock in nanoseconds.
     @inline(__always)
     static func now() -> Int64 { Int64(SystemClock.monotonicNanoseconds) }
 
-    /// Milliseconds since 1970, for Hello and the push API's signature.
+    /// Returns the wall clock in milliseconds since 1970, for Hello and the push API's signature.
     static func wallMilliseconds() -> UInt64 { SystemClock.wallMilliseconds }
 
-    /// CPU time that the calling thread has used.
+    /// Returns the calling thread's CPU time in nanoseconds.
     static func threadCPU() -> Int64 { Int64(SystemClock.threadNanoseconds) }
 
     static func sleep(nanoseconds: Int64) {

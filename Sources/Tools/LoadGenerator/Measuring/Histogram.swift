@@ -1,7 +1,6 @@
-/// Counts of durations by size, at most 0.8 % coarse, in fixed memory: recording is two shifts and an addition.
+/// A histogram of durations with an error of at most 0.8 %, in fixed memory.
 ///
-/// Values are nanoseconds, from 0 to all that 63 bits hold. Below 128 each has a bucket of its own; above, each power of
-/// two is cut into 128.
+/// Values are nanoseconds, up to 63 bits. Each value below 128 has its own bucket. Above, each power of two has 128 buckets.
 struct Histogram: Sendable, Equatable {
     private static let stepBits = 7
     private static let stepCount = 1 << stepBits
@@ -13,7 +12,9 @@ struct Histogram: Sendable, Equatable {
     private(set) var maximum: Int64 = 0
     private var sum: Double = 0
 
-    /// Counts one value; a negative one counts as 0, since it can only be two clocks' readings crossing.
+    /// Counts one value.
+    ///
+    /// A negative one counts as 0: it results from comparing two clocks.
     mutating func record(_ value: Int64) {
         let value = max(0, value)
         buckets[Self.bucket(of: UInt64(value))] &+= 1
@@ -32,10 +33,10 @@ struct Histogram: Sendable, Equatable {
         sum += other.sum
     }
 
-    /// The value that `percent` of the recorded ones do not exceed.
+    /// Returns the value that `percent` of the recorded ones do not exceed.
     ///
     /// - Parameter percent: 0 to 100.
-    /// - Returns: a bucket's upper end, never more than the maximum; 0 when nothing was recorded.
+    /// - Returns: a bucket's upper end, at most the maximum; 0 without recorded values.
     func percentile(_ percent: Double) -> Int64 {
         guard count > 0 else { return 0 }
         let rank = max(1, UInt64((percent / 100 * Double(count)).rounded(.up)))

@@ -1,9 +1,9 @@
-/// Which jobs have been seen, by who published them and their number there: a bit each.
+/// A set of jobs, with one bit for each publisher and number.
 struct JobSet: Sendable, Equatable {
     private var words: [Int: [UInt64]] = [:]
     private(set) var count = 0
 
-    /// - Returns: false when it was there already.
+    /// - Returns: false when the job is already in the set.
     @inline(__always)
     mutating func insert(publisher: Int, number: UInt64) -> Bool {
         let index = Int(number >> 6)
@@ -16,9 +16,9 @@ struct JobSet: Sendable, Equatable {
         return isNew
     }
 
-    /// Takes up the other's.
+    /// Adds another set.
     ///
-    /// - Returns: how many were in both.
+    /// - Returns: the number of jobs in both sets.
     mutating func merge(_ other: JobSet) -> Int {
         var common = 0
         for (publisher, theirs) in other.words {

@@ -1,28 +1,28 @@
-/// What became of every message of one worker: due when, answered, delivered.
+/// The state of each message of one worker: due time, answered, delivered.
 ///
 /// Loss and repeats are counted from it.
 ///
-/// Eight bytes a message, in chunks that are freed once all in them are finished, so memory follows what is outstanding
-/// and not the length of the run.
+/// A message takes eight bytes, in chunks that are freed once all their messages are finished. Memory therefore depends on the
+/// outstanding messages, not on the length of the run.
 struct MessageLedger: ~Copyable {
     struct Event: Equatable {
         var dueAt: Int64
-        /// Published inside the measured time.
+        /// Whether the message was published in the measured time.
         var isMeasured: Bool
-        /// Both answered and delivered now.
+        /// Whether the message is now both answered and delivered.
         var isFinished: Bool
     }
 
     enum Outcome: Equatable {
         case first(Event)
         case repeated
-        /// No such message was ever published by this worker.
+        /// This worker never published the message.
         case unknown
     }
 
     struct Remainder: Equatable, Sendable {
         var unanswered = 0
-        /// Accepted, and never seen.
+        /// The number of accepted messages that were never delivered.
         var undelivered = 0
     }
 
@@ -30,14 +30,14 @@ struct MessageLedger: ~Copyable {
     private static let chunkCount = 1 << chunkShift
     private static let delivered: UInt64 = 1, answered: UInt64 = 2, measured: UInt64 = 4, flagBits: UInt64 = 3
 
-    /// `nil` once all of a chunk is finished.
+    /// The chunks; a finished chunk is `nil`.
     private var chunks: [UnsafeMutablePointer<UInt64>?] = []
     private var unfinished: [Int] = []
     private(set) var count: UInt64 = 0
 
     deinit { for chunk in chunks { chunk?.deallocate() } }
 
-    /// The number of a new message, from 0 without gaps.
+    /// Adds a message and returns its number; numbers are consecutive from 0.
     mutating func append(dueAt: Int64, isMeasured: Bool) -> UInt64 {
         let slot = Int(count) & (Self.chunkCount - 1)
         if slot == 0 {
@@ -57,12 +57,12 @@ struct MessageLedger: ~Copyable {
         mark(number, Self.answered, unless: Self.answered)
     }
 
-    /// A refused message is finished: nothing more is owed for it.
+    /// A refused message is finished.
     mutating func markRefused(_ number: UInt64) -> Outcome {
         mark(number, Self.answered | Self.delivered, unless: Self.answered)
     }
 
-    /// What is still open, for the count at the end.
+    /// Returns the counts of unfinished messages at the end.
     func remainder() -> Remainder {
         var result = Remainder()
         for (index, chunk) in chunks.enumerated() {

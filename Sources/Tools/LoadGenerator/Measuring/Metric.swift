@@ -1,17 +1,16 @@
-/// One figure of a report.
 struct Metric: Equatable, Sendable {
     enum Dimension: String, Sendable {
         /// Nanoseconds.
         case time
         case bytes
         case percent
-        /// A number, or a number a second.
+        /// A number, or a rate per second.
         case count
     }
 
     var name: String
     var value: Double
-    /// What it is, for the table.
+    /// The title in the table.
     var title: String
 
     var dimension: Dimension { Self.dimension(of: name) }
@@ -20,7 +19,7 @@ struct Metric: Equatable, Sendable {
         (self.name, self.value, self.title) = (name, value, title)
     }
 
-    /// A metric's name says what it is measured in, so that a requirement can be checked before anything is measured.
+    /// Returns a metric's unit, derived from its name, so that a requirement can be checked before the run.
     static func dimension(of name: String) -> Dimension {
         if name.hasSuffix("PerConnection") { return .bytes }
         if name == "generatorBusy" { return .percent }
@@ -28,10 +27,9 @@ struct Metric: Equatable, Sendable {
         return .count
     }
 
-    /// Whether it is a count a second.
     static func isRate(_ name: String) -> Bool { name == "rate" || name.hasSuffix("Rate") }
 
-    /// The value as people read it.
+    /// The value with its unit, for display.
     var text: String {
         switch dimension {
         case .time:
@@ -59,7 +57,7 @@ struct Metric: Equatable, Sendable {
         return "\(sign)\(whole / Int64(scale)).\(zeros)\(fraction)"
     }
 
-    /// A whole number with its thousands apart: 115,000.
+    /// Returns a whole number with thousands separators: 115,000.
     static func grouped(_ value: Double) -> String {
         let digits = rounded(value.magnitude, 0)
         var text = ""

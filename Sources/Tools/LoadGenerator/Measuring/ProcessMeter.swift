@@ -1,11 +1,11 @@
 internal import Glibc
 internal import TextForms
 
-/// Another process's CPU and memory, and the kernel's, as /proc tells them.
+/// The CPU and memory of another process and of the kernel, from /proc.
 struct ProcessMeter: Sendable {
     var processID: Int32
 
-    /// - Throws: a usage failure when the process cannot be looked at.
+    /// - Throws: a usage failure when the process cannot be inspected.
     init(_ processID: Int32) throws(CommandFailure) {
         self.processID = processID
         guard cpu() != nil else {
@@ -13,11 +13,11 @@ struct ProcessMeter: Sendable {
         }
     }
 
-    /// User and system time in nanoseconds; `nil` once the process is gone.
+    /// Returns user and system time in nanoseconds, or `nil` if the process has ended.
     func cpu() -> Int64? {
         var clock = clockid_t()
         var time = timespec()
-        // Exact where the kernel lends the process's clock; /proc counts in ticks of ten milliseconds.
+        // The process's CPU clock is exact if the kernel provides it. /proc counts in ticks of ten milliseconds.
         if clock_getcpuclockid(processID, &clock) == 0, clock_gettime(clock, &time) == 0 {
             return Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
         }
@@ -38,15 +38,14 @@ struct ProcessMeter: Sendable {
         return Memory(resident: resident << 10, proportional: proportional << 10)
     }
 
-    /// Cores that may be used here.
     static func coreCount() -> Int { max(1, Int(sysconf(CInt(_SC_NPROCESSORS_ONLN)))) }
 
     struct Machine: Sendable, Equatable {
-        /// Clock ticks since the start, of all processes and cores.
+        /// Clock ticks since boot, of all processes and cores.
         var total: Int64 = 0
         var idle: Int64 = 0
 
-        /// Cores that something used between the other moment and this one, of `cores`; `nil` when it was too short.
+        /// Returns the cores in use since an earlier sample, or `nil` for too short a time.
         func coresUsed(since earlier: Machine, of cores: Double) -> Double? {
             guard total - earlier.total > 10 else { return nil }
             return (1 - Double(idle - earlier.idle) / Double(total - earlier.total)) * cores
@@ -59,16 +58,16 @@ struct ProcessMeter: Sendable {
 
     static func machine(stat text: String) -> Machine? {
         guard let line = text.split(separator: "\n").first, line.hasPrefix("cpu ") else { return nil }
-        // user nice system idle iowait irq softirq steal; guests are counted in user already.
+        // user nice system idle iowait irq softirq steal. Guest time is included in user.
         let fields = line.split(separator: " ").dropFirst().prefix(8).compactMap { Int64($0) }
         guard fields.count >= 5 else { return nil }
         return Machine(total: fields.reduce(0, +), idle: fields[3] + fields[4])
     }
 
     struct Kernel: Sendable, Equatable {
-        /// Bytes of all slabs of the machine: sockets, files, poll entries.
+        /// Bytes of all kernel slabs: sockets, files, poll entries.
         var slab = 0
-        /// Bytes of data in TCP sockets' buffers.
+        /// Bytes in the buffers of TCP sockets.
         var tcp = 0
     }
 
@@ -82,7 +81,7 @@ struct ProcessMeter: Sendable {
     }
 
     static func cpuTicks(stat: String) -> Int64? {
-        // The command's name stands in parentheses and may hold anything, blanks and parentheses included.
+        // The command's name is in parentheses and may contain blanks and parentheses.
         guard let end = stat.lastIndex(of: ")") else { return nil }
         let fields = stat[stat.index(after: end)...].split(separator: " ")
         guard fields.count > 12, let user = Int64(fields[11]), let system = Int64(fields[12]) else { return nil }

@@ -1,18 +1,18 @@
 internal import TextForms
 
-/// What a run found, in the order in which it is printed.
+/// The results of a run, in the order of printing.
 struct Report: Sendable {
     var title: String
     var header: RunHeader?
-    /// Names of the metrics that the report begins with.
+    /// The metrics in the headline.
     var headlineNames: [String] = []
     var metrics: [Metric] = []
-    /// Refusals and failures by what they said.
+    /// Refusals and failures by their text.
     var failures: [String: Int] = [:]
-    /// Sentences the reader must not miss: what bounded the run, what could not be measured.
+    /// Warnings for the reader: the limits of the run, and missing measurements.
     var notes: [String] = []
 
-    /// `nil` where the question makes no sense.
+    /// The bottleneck, or `nil` in modes without one.
     var bottleneck: Bottleneck?
     var gatewayProcess: Int32?
 
@@ -30,10 +30,10 @@ struct Report: Sendable {
         add("\(name).max", Double(histogram.maximum), "\(title), longest")
     }
 
-    /// What a requirement is judged against; `nil` when the run did not measure it.
+    /// Returns the value that a requirement is compared with, or `nil` if it was not measured.
     func value(of name: String) -> Double? { metrics.first { $0.name == name }?.value }
 
-    /// A condition on something that was not measured (`--pid` left out, say) does not hold.
+    /// Returns the failed requirements; a metric that was not measured fails its requirement.
     func failed(_ requirements: [Requirement]) -> [Requirement] {
         requirements.filter { requirement in
             guard let value = value(of: requirement.metric) else { return true }
@@ -64,13 +64,13 @@ struct Report: Sendable {
         return lines.joined(separator: "\n") + "\n"
     }
 
-    /// The figures that most readers look for, in one line.
+    /// The main figures in one line.
     var headline: String? {
         let found = headlineNames.compactMap { name in metrics.first { $0.name == name } }
         return found.isEmpty ? nil : found.map { "\($0.text) \($0.title)" }.joined(separator: "; ")
     }
 
-    /// A line for each condition: whether it holds, and what was found.
+    /// Returns a line for each requirement: its result and the measured value.
     func verdicts(_ requirements: [Requirement]) -> [String] {
         let failed = failed(requirements)
         return requirements.map { requirement in
@@ -79,7 +79,7 @@ struct Report: Sendable {
         }
     }
 
-    /// One JSON object on one line; times in nanoseconds, sizes in bytes.
+    /// Returns one line of JSON; times are in nanoseconds, sizes in bytes.
     func json(mode: Mode, _ requirements: [Requirement]) -> String {
         let failed = failed(requirements)
         let metrics = self.metrics.map { "\(JSONString.quoted($0.name)):\(Self.number($0.value))" }

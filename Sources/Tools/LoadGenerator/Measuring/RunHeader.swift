@@ -1,17 +1,17 @@
 internal import Glibc
 internal import TextForms
 
-/// What a report's reader must know to compare it with another: when, where, with what, and how it was called.
+/// The conditions of a run, needed to compare its report with others.
 struct RunHeader: Equatable, Sendable {
-    /// Milliseconds since 1970, when the run began.
+    /// The start of the run, in milliseconds since 1970.
     var startedAt: Int64
     var host: Host
     var version: String
-    /// `nil`: it did not say.
+    /// The gateway's version, or `nil` if unknown.
     var gatewayVersion: String?
-    /// The words behind `longwire`, without secrets.
+    /// The arguments of `longwire`, without secrets.
     var command: [String]
-    /// The listeners that the run spoke TLS with.
+    /// The listeners that the run used TLS with.
     var secureListeners: [String] = []
 
     struct Host: Equatable, Sendable {
@@ -22,7 +22,7 @@ struct RunHeader: Equatable, Sendable {
         var kernel = ""
     }
 
-    /// The same as sentences, in the order of a report's first lines.
+    /// The header for the table.
     var lines: [(name: String, value: String)] {
         let memory = Metric.rounded(Double(host.memoryByteCount) / Double(1 << 30), 1) + " GiB"
         return [
@@ -36,7 +36,7 @@ struct RunHeader: Equatable, Sendable {
         ] + (secureListeners.isEmpty ? [] : [("TLS", secureListeners.joined(separator: ", "))])
     }
 
-    /// As a shell would take it.
+    /// The command with shell quoting.
     var commandLine: String {
         (["longwire"] + command).map { word in
             let isPlain =
@@ -48,7 +48,6 @@ struct RunHeader: Equatable, Sendable {
         }.joined(separator: " ")
     }
 
-    /// One JSON object.
     var json: String {
         let host =
             "{\"name\":\(JSONString.quoted(host.name)),\"processor\":\(JSONString.quoted(host.processor)),"
@@ -60,7 +59,7 @@ struct RunHeader: Equatable, Sendable {
             + "\"command\":\(JSONString.quoted(commandLine))}"
     }
 
-    /// The words without the values of options that are secrets.
+    /// Replaces the values of secret options.
     static func hidingSecrets(_ arguments: [String]) -> [String] {
         let secret: Set<String> = ["--app-secret", "--master-secret", "--admin-token"]
         var hidden: [String] = []
@@ -79,7 +78,6 @@ struct RunHeader: Equatable, Sendable {
 }
 
 extension RunHeader.Host {
-    /// This machine.
     static func present() -> Self {
         var system = utsname()
         uname(&system)
@@ -93,7 +91,7 @@ extension RunHeader.Host {
         return host
     }
 
-    /// The name of the first processor in `/proc/cpuinfo`; `nil`: it has none there, as on some ARM machines.
+    /// Returns the name of the first processor in `/proc/cpuinfo`, or `nil` if it has none, as on some ARM machines.
     static func processor(cpuinfo: String) -> String? {
         for line in cpuinfo.split(separator: "\n") where line.hasPrefix("model name") || line.hasPrefix("Model") {
             guard let colon = line.firstIndex(of: ":") else { continue }
@@ -108,7 +106,7 @@ extension RunHeader.Host {
     }
 }
 
-/// Which version the gateway says it is: a label of its metrics, which the admin listener shows to who has a token.
+/// The gateway's version, a label of its metrics; the admin listener returns the metrics to callers with a token.
 enum GatewayVersion {
     static func find(_ credentials: Credentials) -> String? {
         guard !credentials.adminToken.isEmpty else { return nil }
@@ -118,7 +116,7 @@ enum GatewayVersion {
         return answer.flatMap { version(metrics: String(decoding: $0, as: UTF8.self)) }
     }
 
-    /// A report does not wait long for it.
+    /// A short timeout: the report does not depend on the version.
     private static let timeoutSeconds = 5.0
 
     static func version(metrics: String) -> String? {

@@ -1,16 +1,16 @@
 internal import Glibc
 internal import Platform
 
-/// Finds the gateway's process when it runs on this machine, so that nobody has to name it.
+/// The search for the gateway's process on this machine, so that its process id need not be given.
 enum ServerFinder {
-    /// Looks at the data folder's lock file, then for the process that listens on the devices' port.
+    /// Finds the process in the data folder's lock file, or as the listener on the devices' port.
     ///
-    /// `nil` when it is elsewhere, is this very process, or belongs to a user whose processes are not ours to look at.
+    /// Returns `nil` if the gateway runs elsewhere, is this process, or belongs to a user whose processes cannot be inspected.
     static func find(dataFolder: String, _ endpoint: Endpoint) -> ProcessMeter? {
         guard endpoint.isLoopback else { return nil }
         let listener = self.listener(port: endpoint.port)
-        // The folder may be that of another gateway than the one at this address: its process must have the listener too,
-        // unless nobody's descriptors may be looked at.
+        // The folder may belong to another gateway, so its process must also own the listener, if the listener's process is
+        // visible.
         for candidate in [holder(of: dataFolder + "/lock"), listener] {
             guard let process = candidate, process != getpid() else { continue }
             if let listener, listener != process { continue }
@@ -19,7 +19,7 @@ enum ServerFinder {
         return nil
     }
 
-    /// The process that a lock file names.
+    /// Returns the process named in a lock file.
     static func holder(of path: String) -> pid_t? {
         guard let bytes = (try? TextFile.read(path, limit: 4_096)) ?? nil else { return nil }
         let digits = bytes.prefix { $0 >= 48 && $0 <= 57 }
@@ -27,10 +27,9 @@ enum ServerFinder {
         return number
     }
 
-    /// The process that listens on a port of this machine.
+    /// Returns the process that listens on a local port.
     static func listener(port: UInt16) -> pid_t? {
-        // The kernel hands the table out in pieces while it changes, and may pass over a line: nothing found is looked
-        // for again.
+        // The kernel returns the table in pieces while it changes and may omit a line, so a failed search is repeated.
         for _ in 0..<4 {
             if let process = listenerAtOnce(port) { return process }
         }
@@ -38,7 +37,7 @@ enum ServerFinder {
     }
 
     private static func listenerAtOnce(_ port: UInt16) -> pid_t? {
-        // The listeners come first, before what may be millions of connections.
+        // The listeners come first, before possibly millions of connections, so reading stops at the first connection.
         let isEnough = { (lines: ArraySlice<UInt8>) in
             lines.split(separator: UInt8(ascii: "\n")).contains(where: isConnection)
         }
@@ -48,7 +47,7 @@ enum ServerFinder {
         let wanted = Set(inodes(listeningOn: port, in: table).map { "socket:[\($0)]" })
         guard !wanted.isEmpty else { return nil }
         for process in numbers(in: "/proc") {
-            // A loop may keep its descriptors to itself, so each thread's table is looked at when the first has none.
+            // A loop may have a private descriptor table, so the tables of all threads are searched.
             if holds(wanted, "/proc/\(process)/fd") { return process }
             for thread in numbers(in: "/proc/\(process)/task") where thread != process {
                 if holds(wanted, "/proc/\(process)/task/\(thread)/fd") { return process }
@@ -57,7 +56,7 @@ enum ServerFinder {
         return nil
     }
 
-    /// The sockets in state LISTEN on `port`, by their inodes, as /proc/net/tcp lists them.
+    /// Returns the inodes of the sockets in state LISTEN on `port`, from /proc/net/tcp.
     static func inodes(listeningOn port: UInt16, in table: [UInt8]) -> [String] {
         var found: [String] = []
         for line in table.split(separator: UInt8(ascii: "\n")).dropFirst() {
@@ -72,7 +71,9 @@ enum ServerFinder {
         return found
     }
 
-    /// A whole line of /proc/net/tcp about anything but a listener; the headline, whose state is “st”, is none.
+    /// Returns whether a line of /proc/net/tcp describes a socket other than a listener.
+    ///
+    /// The heading, whose state is “st”, does not.
     private static func isConnection(_ line: ArraySlice<UInt8>) -> Bool {
         let fields = line.split(separator: UInt8(ascii: " "))
         return fields.count > 9 && fields[3].first == UInt8(ascii: "0") && !fields[3].elementsEqual("0A".utf8)

@@ -2,11 +2,11 @@ internal import Cryptography
 internal import Glibc
 internal import TextForms
 
-/// The push API's token: one blocking exchange before a run.
+/// The push API's token, fetched with a blocking request before a run.
 enum HTTPToken {
-    /// Asks `POST /v2/{appId}/auth`, signed as Getui's contract says.
+    /// Calls `POST /v2/{appId}/auth` with the signature of Getui's API.
     ///
-    /// - Throws: a failure with what the gateway answered.
+    /// - Throws: a failure with the gateway's answer.
     static func fetch(_ credentials: Credentials, timeoutSeconds: Double) throws(CommandFailure) -> String {
         let timestamp = String(Clocks.wallMilliseconds())
         let sign = SHA256.digest(Array((credentials.appKey + timestamp + credentials.masterSecret).utf8)).hex
@@ -32,7 +32,7 @@ enum HTTPToken {
 
     private typealias Found = (status: Int, token: String?, message: String?)
 
-    /// Sends a request to an address and waits for its answer.
+    /// Sends a request and waits for the answer.
     static func exchange(
         _ endpoint: Endpoint, _ tls: TLSFiles?, _ request: [UInt8], _ timeoutSeconds: Double
     ) throws(CommandFailure) -> [UInt8] {

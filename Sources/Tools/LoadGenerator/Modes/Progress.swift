@@ -1,21 +1,20 @@
 internal import Glibc
 
-/// How far a run is, and how long it will take: on a terminal one line that is written over and over, in a pipe or a file a
-/// line now and then.
+/// The progress display: one line that is overwritten on a terminal, or a line every five seconds in a pipe or a file.
 struct Progress {
     private let isShown: Bool
     private let isTerminal: Bool
     private let now: () -> Int64
     private let put: (String) -> Void
     private var width = 0
-    /// The phase that is shown, and when it began.
+    /// The current phase and its start.
     private var phase = ""
     private var startedAt: Int64 = 0
     private var toldAt: Int64 = 0
 
-    /// Between two lines where there is no terminal.
+    /// The interval between lines without a terminal.
     static let lineNanoseconds: Int64 = 5_000_000_000
-    /// A phase that has just begun says nothing of how long it will take.
+    /// The time before a remaining time is estimated.
     private static let patienceNanoseconds: Int64 = 1_000_000_000
 
     init(isQuiet: Bool) {
@@ -27,9 +26,11 @@ struct Progress {
         toldAt = now()
     }
 
-    /// Shows `fraction` (0 to 1) of the phase as a bar and the time that is left, or none where its end is not known.
+    /// Shows `fraction` (0 to 1) of the phase as a bar with the remaining time.
     ///
-    /// What stands before the first comma or colon names the phase.
+    /// Without a fraction, it shows only the text.
+    ///
+    /// The text before the first comma or colon names the phase.
     mutating func show(_ text: String, fraction: Double? = nil) {
         guard isShown else { return }
         let name = String(text.prefix { $0 != "," && $0 != ":" })
@@ -52,7 +53,7 @@ struct Progress {
         put("\r" + line + padding)
     }
 
-    /// The time that the phase still takes if it goes on as it went.
+    /// Returns the remaining time at the current speed.
     private func left(_ fraction: Double?, _ time: Int64) -> String {
         let elapsed = time - startedAt
         guard let fraction, fraction > 0, fraction < 1, elapsed >= Self.patienceNanoseconds else { return "" }

@@ -1,6 +1,6 @@
-// The mode that broadcasts: one call, everybody.
+// The mode `broadcast`.
 extension Run {
-    /// `devices` are all that are registered; the first `--devices` of them are connected, the others stay away.
+    /// `devices` are all registered devices; the first `--devices` of them are connected.
     func broadcast(_ devices: [DeviceIdentity]) throws -> (Report, WorkerTally) {
         let token = try HTTPToken.fetch(credentials, timeoutSeconds: min(options.timeout, 30))
         let present = Array(devices[..<options.devices])

@@ -1,4 +1,4 @@
-// What several modes' reports have in common.
+// Parts of several modes' reports.
 extension Run {
     func addConnections(_ tally: WorkerTally, to report: inout Report) {
         report.add("connections", Double(tally.connected), "connections authenticated")
@@ -37,7 +37,7 @@ extension Run {
         report.add("serverCPUCores", usage.cores, "gateway's CPU, cores")
     }
 
-    /// The generator's own share, and who was the bottleneck; `messages` is `nil` where nothing was published.
+    /// Adds the generator's CPU and the bottleneck; `messages` is `nil` in modes that publish none.
     func addGenerator(
         _ tally: WorkerTally, _ server: CPUSpan.Usage?, to report: inout Report, messages: Int?, isPaceKept: Bool = true
     ) {
@@ -70,12 +70,11 @@ extension Run {
     }
 }
 
-/// A process's CPU between two moments.
 struct CPUSpan {
     struct Usage {
         var used: Int64
         var cores: Double
-        /// Cores that anything on this machine used; `nil` when it was too short to tell.
+        /// The cores in use on this machine, or `nil` for too short a time.
         var machineCores: Double?
     }
 
@@ -90,9 +89,11 @@ struct CPUSpan {
         startedAt = Clocks.now()
     }
 
-    /// How much was used; `idle` nanoseconds of the time since are known to have been waiting and are left out.
+    /// Returns the CPU used since the start.
     ///
-    /// - Returns: `nil` without a process to look at, or when it has gone.
+    /// `idle` nanoseconds of waiting are subtracted from the time.
+    ///
+    /// - Returns: `nil` if there is no process or it has ended.
     func end(idle: Int64 = 0) -> Usage? {
         guard let start, let end = meter?.cpu() else { return nil }
         let time = max(1, Clocks.now() - startedAt - idle)

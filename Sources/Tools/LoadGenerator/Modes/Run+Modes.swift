@@ -1,4 +1,4 @@
-// The modes that publish to devices: who is started, what is measured in which moment, what the report says.
+// The modes that publish to devices.
 extension Run {
     func idle(_ devices: [DeviceIdentity]) throws -> (Report, WorkerTally) {
         let memory = meter?.memory()
@@ -9,7 +9,7 @@ extension Run {
         let end = begin + Int64(options.hold * 1e9)
         coordinator.open(.ready, at: begin)
         let cpu = CPUSpan(meter)
-        // Measured before the devices leave, late in the hold: by then what connecting had allocated is settled.
+        // Measured before the devices disconnect and late in the hold, after the memory for connecting has settled.
         watch(until: end - min(300_000_000, (end - begin) / 4), from: begin, coordinator, "holding \(devices.count)")
         let server = cpu.end()
         let memoryAfter = meter?.memory()
@@ -130,13 +130,13 @@ extension Run {
 
     struct AbsentSpans {
         var enqueueSeconds = 0.0
-        /// Of the monotonic clock.
+        /// The reconnect time on the monotonic clock.
         var returnAt: Int64 = 0
         var enqueue: CPUSpan.Usage?
         var drain: CPUSpan.Usage?
     }
 
-    /// Enqueues for absent devices, then lets them all return.
+    /// Enqueues messages for disconnected devices, then reconnects them all.
     private func absent(_ devices: [DeviceIdentity]) throws -> (WorkerTally, AbsentSpans) {
         var spans = AbsentSpans()
         let coordinator = try start(plans(.offline, devices, senders: options.senders))
@@ -145,7 +145,7 @@ extension Run {
         spans.returnAt = Clocks.now()
         coordinator.open(.second, at: spans.returnAt)
         let cpu = CPUSpan(meter)
-        // Until the last message is there; what follows is only the wait for repeats.
+        // Until the last message is delivered. The workers then only wait for repeats.
         let tally = try join(
             coordinator, "devices return and drain", options.messages > 0 ? .delivered : .connected,
             of: options.messages > 0 ? coordinator.count(.accepted) : devices.count)
@@ -153,7 +153,7 @@ extension Run {
         return (tally, spans)
     }
 
-    /// Opens the first gate and waits until all is enqueued.
+    /// Opens the first gate and waits until all messages are enqueued.
     func enqueue(_ total: Int, _ coordinator: Coordinator, _ seconds: inout Double) -> CPUSpan.Usage? {
         let begin = Clocks.now()
         coordinator.open(.ready, at: begin)
@@ -163,7 +163,7 @@ extension Run {
         return cpu.end()
     }
 
-    /// Opens the gate and measures the gateway over the same window as the workers do.
+    /// Opens the gate and measures the gateway in the same interval as the workers.
     func measure(_ coordinator: Coordinator, _ text: String) -> CPUSpan.Usage? {
         let begin = Clocks.now()
         coordinator.open(.ready, at: begin)

@@ -3,7 +3,7 @@ internal import Platform
 internal import TextForms
 internal import Wire
 
-/// One run from the devices file to the report: plans the workers, watches them, measures the gateway beside them.
+/// One run: plans and starts the workers, measures the gateway, and makes the report.
 final class Run {
     let options: BenchOptions
     let credentials: Credentials
@@ -63,7 +63,7 @@ final class Run {
         case .broadcast: (report, tally) = try broadcast(devices)
         case .handoff: (report, tally) = try handoff(devices)
         }
-        // Devices that the gateway had forgotten came back as new ones.
+        // Devices that the gateway no longer knew were registered anew.
         let found = tally.devices.filter { !$0.cid.isNone }
         if found.map(\.cid) != devices.map(\.cid) {
             devices = found
@@ -75,7 +75,7 @@ final class Run {
 
     // MARK: Devices
 
-    /// As many devices as the run needs: those of the file, and new ones for the rest.
+    /// Returns the devices of the run: those of the file, and newly registered ones.
     private func registered() throws -> [DeviceIdentity] {
         var known = try DevicesFile.load(devicesPath, appID: credentials.appID)
         let missing = deviceCount - known.count
@@ -86,7 +86,7 @@ final class Run {
         let blank = [DeviceIdentity](
             repeating: DeviceIdentity(cid: .none, secret: []), count: missing)
         var plan = plan(.register, 0, blank, 0, senders: 0, http: 0, admin: 0)
-        // A registration is a durable write: a slow disk still makes a thousand a second.
+        // A registration is a durable write. A slow disk handles at least a thousand per second.
         plan.options.timeout = max(plan.options.timeout, Int64(missing) * 1_000_000)
         let tally = try join(try start([plan]), "registering devices", of: missing)
         known += tally.devices.filter { !$0.cid.isNone }
@@ -99,7 +99,7 @@ final class Run {
         return known
     }
 
-    /// Devices of the file that this run does not use; kept when it is written again.
+    /// Devices of the file that this run does not use; they are kept when the file is rewritten.
     private var spareDevices: [DeviceIdentity] = []
 
     private func remember(_ devices: [DeviceIdentity]) throws {
@@ -108,7 +108,7 @@ final class Run {
 
     // MARK: Workers
 
-    /// Cuts the run into as many plans as there are workers; each has its own devices, senders and share of the rate.
+    /// Splits the run into one plan per worker, each with its own devices, senders and share of the rate.
     func plans(_ job: WorkerPlan.Job, _ devices: [DeviceIdentity], senders: Int = 0, http: Int = 0, admin: Int = 0)
         -> [WorkerPlan]
     {
@@ -149,7 +149,7 @@ final class Run {
                 connectsDevices: options.isConnected, speaksWebSocket: options.isWebSocket))
     }
 
-    /// Starts the workers; the answer is where they meet.
+    /// Starts the workers and returns their coordinator.
     func start(_ plans: [WorkerPlan]) throws(CommandFailure) -> Coordinator {
         let coordinator = Coordinator(workers: plans.count)
         workers = plans.map { WorkerThread($0, coordinator) }
@@ -163,7 +163,7 @@ final class Run {
         return coordinator
     }
 
-    /// Shows the phase until all workers stand at its end (or one has ended early).
+    /// Shows the phase until all workers have finished it, or one has ended early.
     func wait(
         _ phase: Coordinator.Phase, _ coordinator: Coordinator, _ text: String, _ counter: Coordinator.Counter,
         of total: Int
@@ -175,11 +175,11 @@ final class Run {
                 fraction: Double(done) / Double(max(1, total)))
             Clocks.sleep(nanoseconds: 5_000_000)
         }
-        // A worker that has ended before the start could not connect: the others need not run alone.
+        // A worker that ended before the start could not connect. The run is aborted.
         if coordinator.hasFinished { coordinator.abort() }
     }
 
-    /// Sleeps until `time`, showing what has been done; ends early when a worker has.
+    /// Sleeps until `time` and shows the progress; returns early when a worker has ended.
     func watch(until time: Int64, from start: Int64, _ coordinator: Coordinator, _ text: String) {
         while !coordinator.hasFinished {
             let now = Clocks.now()
@@ -194,7 +194,7 @@ final class Run {
         }
     }
 
-    /// Waits for all workers and adds up their findings.
+    /// Waits for all workers and adds up their results.
     func join(
         _ coordinator: Coordinator, _ text: String, _ counter: Coordinator.Counter = .connected, of total: Int? = nil
     ) throws -> WorkerTally {
@@ -217,11 +217,11 @@ final class Run {
         return sum
     }
 
-    /// How many threads it takes to hold the connections: as many as were wished for, else as few as possible.
+    /// Returns the number of threads for the connections: the requested number, or as few as possible.
     ///
-    /// With more connections than fit one table of `files`, each thread has a table of its own.
+    /// If one descriptor table of `files` entries is too small, each thread has its own table.
     ///
-    /// - Throws: a usage failure when they are too many for the wish, or for any number of threads.
+    /// - Throws: a usage failure when the requested or maximum number of threads is too small.
     static func threads(
         for connections: Int, wish: Int?, files: Int
     ) throws(CommandFailure) -> (count: Int, haveOwnDescriptors: Bool) {

@@ -1,6 +1,6 @@
 internal import TextForms
 
-/// What to try after a run that failed in a usual way, by the words that it failed with.
+/// Advice after a run that failed for a common reason, selected by the error text.
 enum RunHint {
     static func text(_ reason: String, _ credentials: Credentials) -> String? {
         let isOfTLS = reason.contains("TLS")

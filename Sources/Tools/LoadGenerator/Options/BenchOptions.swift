@@ -1,15 +1,15 @@
 internal import TextForms
 
-/// Everything a command line can say, with its defaults.
+/// The options of `longwire bench`, with their defaults.
 struct BenchOptions {
     let mode: Mode
     let wantsHelp: Bool
-    /// Values that need no conversion.
+    /// The parsed arguments, for values without a conversion.
     let words: ParsedArguments
 
     // The run.
     let processID: Int32?
-    /// `nil`: one, or as many as the limit of open files asks for.
+    /// The requested threads, or `nil` for as few as the limit of open files allows.
     let requestedThreads: Int?
     let handshakes: Int
     let timeout: Double
@@ -28,28 +28,26 @@ struct BenchOptions {
     let drain: Double
     let payloadByteCount: Int
     let inFlight: Int
-    /// Messages a second; `nil`: as many as `inFlight` allows.
+    /// Messages per second, or `nil` for as many as `inFlight` allows.
     let rate: Double?
     let senders: Int
     let pipeline: Int
     let messages: Int
-    /// Messages in one request; 1: `push/single/cid`.
+    /// Messages per request; with 1 the request is `push/single/cid`.
     let batch: Int
     let leaseCount: Int
 
-    /// Devices hold their connections.
     var isConnected: Bool { words.has("connected") }
-    /// Devices come through a WebSocket.
     var isWebSocket: Bool { words.has("websocket") }
     var isQuiet: Bool { words.has("quiet") }
     var dataFolder: String { words.text("data") ?? "longwire-data" }
-    /// Where the JSON goes; `-` is standard output, in place of the table.
+    /// The file for the JSON report; `-` stands for standard output, instead of the table.
     var jsonFile: String? { words.text("json") }
     var isJSONPrinted: Bool { jsonFile == "-" }
 
-    /// Reads what stands behind `longwire bench`.
+    /// Parses the arguments after `longwire bench`, without access to any file.
     ///
-    /// - Throws: a usage failure that names the argument and what is allowed. Nothing is read or opened.
+    /// - Throws: a usage failure that names the argument and the allowed values.
     init(parsing arguments: [String]) throws(CommandFailure) {
         let words = try ParsedArguments(arguments, of: "longwire bench", Self.all)
         (self.words, wantsHelp) = (words, words.wantsHelp)
@@ -114,9 +112,9 @@ struct BenchOptions {
     }
 }
 
-// The options of a command line; `--help` is made of the same tables.
+// The option tables, which also make the `--help` text.
 extension BenchOptions {
-    /// The last is the old name of one of the others.
+    /// The last option is an old name of `--server-pid`.
     static var all: [CommandOption] { gateway + load.map(\.option) + run + [.value("pid", "PID", "")] }
 
     static let gateway: [CommandOption] = [

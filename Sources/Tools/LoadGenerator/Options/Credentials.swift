@@ -2,7 +2,7 @@ internal import FoundationEssentials
 internal import Glibc
 internal import TextForms
 
-/// Where the gateway is and who we are to it: `demo.json` of the data folder, overruled by the command line.
+/// The gateway's addresses and the app's secrets, from `demo.json` of the data folder and the command line.
 struct Credentials: Equatable {
     var appID: String
     var appKey: String
@@ -13,10 +13,10 @@ struct Credentials: Equatable {
     var http: Endpoint
     var admin: Endpoint
     var adminToken: String
-    /// `nil`: none of the listeners speaks TLS.
+    /// The TLS files, or `nil` if no listener uses TLS.
     var tls: TLSFiles?
 
-    /// - Throws: a usage failure saying which file or option is missing or malformed.
+    /// - Throws: a usage failure that names the missing or malformed file or option.
     init(_ options: BenchOptions) throws(CommandFailure) {
         let words = options.words
         let path = options.dataFolder + "/demo.json"
@@ -49,17 +49,17 @@ struct Credentials: Equatable {
         if words.has("tls") { device.isSecure = true }
         senders = try endpoint("senders-address", "sendersAddress", 7001, .frames)
         admin = try endpoint("admin-address", "adminAddress", 7081, .http)
-        // From the environment, so that the token need not stand where every process can read it.
+        // The token may come from the environment, because other processes can read a command line.
         let token = variable("LONGWIRE_ADMIN_TOKEN")
         adminToken =
             options.mode == .handoff
             ? try needed("admin-token", "adminToken", token)
             : words.text("admin-token") ?? token ?? file["adminToken"] ?? ""
         http = try endpoint("http-address", "httpAddress", 7080, .http)
-        // Trusted authorities and the client certificate, by the names and variables of the other commands.
+        // The options and variables have the same names as in the other commands.
         guard !secureListeners.isEmpty else {
             guard let option = ["ca", "cert", "key"].first(where: { words.has($0) }) else { return }
-            // The environment's may be there for other commands.
+            // The environment variables may be set for other commands, so only options are refused.
             throw CommandFailure.usage(
                 "--\(option) is for TLS; give --tls, or an address that begins with https:// or tls://")
         }
@@ -77,7 +77,7 @@ struct Credentials: Equatable {
         tls = files
     }
 
-    /// Which of the four speak TLS here; for reports.
+    /// The listeners that use TLS, for reports.
     var secureListeners: [String] {
         [("devices", device), ("senders", senders), ("push API", http), ("admin listener", admin)].filter(\.1.isSecure)
             .map(\.0)

@@ -1,20 +1,19 @@
 internal import TextForms
 internal import Wire
 
-/// A registered device: what it needs to authenticate.
 struct DeviceIdentity: Equatable, Sendable {
     var cid: DeviceID
     var secret: [UInt8]
-    /// The timestamp of its last Hello; the next one must be greater.
+    /// The timestamp of the last Hello; the next one must be greater.
     var lastTimestamp: UInt64 = 0
 }
 
-/// Registered devices between runs: a first line that names the app, then `cid secret` a line, in hex.
+/// The file of registered devices; the first line names the app, each further one has `cid secret` in hex.
 enum DevicesFile {
     private static let title = "longwire-bench-devices 1 "
 
-    /// - Returns: none when there is no file yet.
-    /// - Throws: a usage failure when the file belongs to another app or a line is not ours.
+    /// - Returns: the devices; none if the file does not exist.
+    /// - Throws: a usage failure when the file belongs to another app or a line is malformed.
     static func load(_ path: String, appID: String) throws(CommandFailure) -> [DeviceIdentity] {
         guard let bytes = try TextFile.read(path, limit: Limits.devicesByteCount) else { return [] }
         return try parse(bytes, appID: appID, path: path)

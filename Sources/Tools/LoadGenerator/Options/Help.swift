@@ -1,6 +1,5 @@
 internal import TextForms
 
-/// The text of `longwire bench --help`, made of the option table.
 enum Help {
     static var text: String {
         var lines = [

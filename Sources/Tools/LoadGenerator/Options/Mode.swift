@@ -1,6 +1,4 @@
-/// What a run does.
-///
-/// Each case has its own function in an extension of `Run`.
+/// The mode of a run; each mode has a function in an extension of `Run`.
 enum Mode: String, CaseIterable {
     case idle, live, offline, storm, broadcast, handoff, http
 
@@ -16,7 +14,7 @@ enum Mode: String, CaseIterable {
         }
     }
 
-    /// The latency that a bare `p99` means in `--require`; empty where the mode has none.
+    /// The latency that a bare `p99` stands for in `--require`, or empty.
     var primaryLatency: String {
         switch self {
         case .idle: ""
@@ -29,7 +27,7 @@ enum Mode: String, CaseIterable {
         }
     }
 
-    /// What a report begins with, as far as it was measured.
+    /// The metrics in the report's headline, if measured.
     var headlineNames: [String] {
         switch self {
         case .idle: ["connections", "connectRate", "rssPerConnection", "kernelPerConnection"]
@@ -42,9 +40,11 @@ enum Mode: String, CaseIterable {
         }
     }
 
-    /// The metrics of this mode that `--require` may name, so that a misspelt one is refused before the run.
+    /// The metrics that `--require` may name in this mode.
     ///
-    /// They are the keys of the JSON report too, and stay what they are.
+    /// A misspelled one is refused before the run.
+    ///
+    /// They are also the keys of the JSON report, so their names must not change.
     var metricNames: [String] {
         let own: String
         let latencies: [String]

@@ -6,16 +6,16 @@ struct Requirement: Equatable {
         case atMost = "<=", atLeast = ">=", equal = "==", same = "=", below = "<", above = ">"
     }
 
-    /// As it was written, for the report.
+    /// The original text, for the report.
     var text: String
-    /// A name of the mode's `metricNames`.
+    /// A name from the mode's `metricNames`.
     var metric: String
     var comparison: Comparison
     var bound: Double
-    /// What the bound is measured in; a plain count when nothing was written.
+    /// The unit of the bound.
     var dimension: Metric.Dimension
 
-    /// - Throws: a usage failure when the condition has another form, names no metric of the mode, or its unit is unknown.
+    /// - Throws: a usage failure for a malformed condition, an unknown metric or an unknown unit.
     init(parsing text: String, mode: Mode) throws(CommandFailure) {
         let squeezed = text.filter { $0 != " " }
         guard let start = squeezed.firstIndex(where: { "<>=".contains($0) }) else {
@@ -23,7 +23,7 @@ struct Requirement: Equatable {
                 "--require “\(text)”: write METRIC, then <, <=, >, >= or =, then a number, as in 'p99<10ms'")
         }
         let tail = squeezed[start...]
-        // Two-character comparisons stand first in the enum, so “<=” is never read as “<”.
+        // Two-character comparisons come first in the enum, so that “<=” is not parsed as “<”.
         guard let comparison = Comparison.allCases.first(where: { tail.hasPrefix($0.rawValue) }) else {
             throw CommandFailure.usage("--require “\(text)”: the comparison is not understood")
         }

@@ -2,11 +2,10 @@ internal import Glibc
 internal import Platform
 internal import TextForms
 
-/// Small files, whole.
 enum TextFile {
-    /// Reads a file whole, or until `isEnough` says so of what was read last.
+    /// Reads a whole file, or until `isEnough` returns true for the last piece.
     ///
-    /// - Returns: `nil` when there is no such file.
+    /// - Returns: `nil` when the file does not exist.
     /// - Throws: a usage failure when it cannot be read or is larger than `limit`.
     static func read(
         _ path: String, limit: Int, until isEnough: (ArraySlice<UInt8>) -> Bool = { _ in false }
@@ -30,7 +29,7 @@ enum TextFile {
         }
     }
 
-    /// Replaces the file at once, readable by its owner only: a run that is stopped leaves the old one.
+    /// Replaces the file atomically, readable by its owner only.
     static func replace(_ path: String, with bytes: [UInt8]) throws(CommandFailure) {
         do throws(SystemError) { try FileSystem.replace(path, with: bytes) } catch {
             throw CommandFailure.usage("\(error.subject) cannot be written: \(errorText(error.code))")
@@ -38,10 +37,10 @@ enum TextFile {
     }
 }
 
-/// What the system calls this error number.
+/// Returns the system's text for an error number.
 func errorText(_ number: CInt) -> String {
     var buffer = [CChar](repeating: 0, count: 128)
-    // The XSI form fills the buffer; whichever form the C library has, an untouched buffer still ends in a zero.
+    // The XSI variant fills the buffer; the GNU variant may leave it zeroed, which the fallback below handles.
     _ = strerror_r(number, &buffer, buffer.count)
     let text = String(decoding: buffer.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
     return text.isEmpty ? "error \(number)" : text

@@ -1,15 +1,15 @@
-/// A `push/all` request with holes of fixed width for its request id and for the time it was sent at.
+/// A `push/all` request with fixed-width fields for its request id and send time.
 struct BroadcastRequest {
-    /// Header and body.
+    /// The header and the body.
     private(set) var bytes: [UInt8]
     private let requestOffset: Int
     private let markOffset: Int
 
-    /// `payloadByteCount` is the payload's size; one that is shorter than its mark's frame is made as long as that.
+    /// `payloadByteCount` is the payload's size; the minimum is the size of the mark and its JSON.
     init(_ credentials: Credentials, token: String, payloadByteCount: Int) {
         let opening = "{\"request_id\":\""
         let hole = String(repeating: "0", count: 16)
-        // The payload is {"id":"mark","text":"…"}; its quotes are escaped inside the body's string.
+        // The payload is {"id":"mark","text":"…"}. Its quotes are escaped inside the body's string.
         let frame = 34
         let filling = String(repeating: "x", count: max(0, payloadByteCount - frame))
         let middle = "\",\"audience\":\"all\",\"push_message\":{\"transmission\":\"{\\\"id\\\":\\\""
@@ -23,7 +23,7 @@ struct BroadcastRequest {
         markOffset = requestOffset + 32 + middle.utf8.count
     }
 
-    /// Fills the holes; `run` and `mark` together are the request id.
+    /// Sets the fields; `run` and `mark` together form the request id.
     mutating func fill(run: UInt64, mark: UInt64) {
         bytes.withUnsafeMutableBytes { bytes in
             Hex.write(run, digits: 16, at: bytes.baseAddress! + requestOffset)
@@ -33,16 +33,16 @@ struct BroadcastRequest {
     }
 }
 
-/// What became of one broadcast, as one worker or all of them saw it.
+/// The deliveries of one broadcast, to the devices of one worker or of all.
 struct BroadcastRound: Equatable, Sendable {
-    /// Of the monotonic clock; it is the payload's mark.
+    /// The send time on the monotonic clock, also the payload's mark.
     var sentAt: Int64
     var deliveries = 0
     var lastAt: Int64 = 0
 
     var nanoseconds: Int64 { max(1, lastAt - sentAt) }
 
-    /// Adds what another worker saw of the same broadcasts.
+    /// Adds the deliveries that another worker counted.
     static func merge(_ rounds: inout [BroadcastRound], _ others: [BroadcastRound]) {
         for other in others {
             if let index = rounds.firstIndex(where: { $0.sentAt == other.sentAt }) {

@@ -1,8 +1,8 @@
 internal import Glibc
 
-/// Looks for short texts in large answers, as fast as memory can be read.
+/// A search for short texts in large answers, based on memchr.
 enum ByteSearch {
-    /// The offset behind the first place at or after `offset` where `pattern` stands.
+    /// Returns the offset after the first occurrence of `pattern` at or after `offset`.
     @inline(__always)
     static func find(_ pattern: StaticString, in bytes: UnsafeRawBufferPointer, from offset: Int = 0) -> Int? {
         find(
@@ -13,7 +13,7 @@ enum ByteSearch {
     {
         guard let base = bytes.baseAddress, let wanted = pattern.baseAddress, bytes.count - offset >= pattern.count
         else { return nil }
-        // The C library jumps to a byte that is seldom in JSON, and only there the rest is compared.
+        // memchr searches for a byte that is rare in JSON. Only at its occurrences is the pattern compared.
         let anchor = pattern.firstIndex(where: isSeldom) ?? pattern.count / 2
         var start = offset + anchor
         let end = bytes.count - pattern.count + anchor

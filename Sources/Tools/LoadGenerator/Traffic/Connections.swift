@@ -1,34 +1,33 @@
 internal import Cryptography
 
-// The records of the four kinds of connection. They live in slabs that never move; an index is the poller's token.
+// The records of the four kinds of connections, in slabs that never move. The poller's token is an index.
 
-/// One device: about a hundred bytes, whatever it is doing.
+/// A device's connection, about 100 bytes in any phase.
 struct DeviceConnection {
     enum Phase: UInt8 {
         case absent, connecting
-        /// In its TLS handshake.
         case securing
-        /// Asks for a WebSocket.
+        /// Waits for the WebSocket upgrade.
         case upgrading
         case greeting, ready, failed
     }
 
     var descriptor: CInt = -1
-    /// `nil`: the bytes are plain.
+    /// The TLS session, or `nil` without TLS.
     var tls: TLSSession?
     var phase = Phase.absent
     var attempts: UInt8 = 0
     var identity: DeviceIdentity
     var startedAt: Int64 = 0
-    /// The highest sequence seen in stream 0 and what of it is acked.
+    /// The highest sequence received in its stream, acked after each read.
     var lastSequence: UInt64 = 0
     var input = Leftover()
     var output = Leftover()
-    /// Of a WebSocket: the beginning of a frame of ours, out of the messages that brought it.
+    /// The incomplete frame from the WebSocket messages so far.
     var message = Leftover()
 }
 
-/// One connection on the senders' listener, with its bytes still to be sent.
+/// A connection to the senders' listener, with its unsent bytes.
 struct SenderConnection {
     enum Phase: UInt8 { case connecting, securing, greeting, ready, failed }
 
@@ -37,14 +36,14 @@ struct SenderConnection {
     var phase = Phase.connecting
     var input = Leftover()
     let buffer = UnsafeMutableRawPointer.allocate(byteCount: Limits.sendByteCount, alignment: 64)
-    /// Sent up to here, and filled up to there.
+    /// The offsets of the unsent bytes: sent up to `head`, filled up to `tail`.
     var head = 0
     var tail = 0
 
     func hasRoom(_ byteCount: Int) -> Bool { tail + byteCount <= Limits.sendByteCount }
 }
 
-/// One keep-alive connection to the push API.
+/// A keep-alive connection to the push API.
 struct HTTPConnection {
     enum Phase: UInt8 { case closed, connecting, securing, ready }
 
@@ -54,11 +53,11 @@ struct HTTPConnection {
     var attempts = 0
     struct Request {
         var sentAt: Int64
-        /// The ledger's number of the request's first message; the others follow it.
+        /// The ledger number of the request's first message; the others follow it.
         var firstNumber: UInt64
     }
 
-    /// The outstanding requests, oldest first, in a ring.
+    /// A ring buffer of outstanding requests, oldest first.
     let requests = UnsafeMutablePointer<Request>.allocate(capacity: Limits.pipelineDepth)
     var first = 0
     var outstanding = 0
@@ -79,7 +78,7 @@ struct HTTPConnection {
     }
 }
 
-/// One keep-alive connection to the admin listener, which leases, settles and leases again.
+/// A keep-alive connection to the admin listener, which leases and settles in turn.
 struct AdminConnection {
     enum Phase: UInt8 { case closed, connecting, securing, ready, leasing, settling }
 
@@ -88,14 +87,14 @@ struct AdminConnection {
     var phase = Phase.closed
     var attempts = 0
     var sentAt: Int64 = 0
-    /// Answers are large: they gather here and are read in place.
+    /// The received bytes; answers are large and are parsed in place.
     let buffer = UnsafeMutableRawPointer.allocate(byteCount: Limits.leaseByteCount, alignment: 64)
     var filled = 0
     var request: [UInt8] = []
-    /// How much of `request` the socket has taken.
+    /// The number of bytes of `request` that were sent.
     var sent = 0
-    /// The last lease found nothing: the next one waits.
+    /// Whether the last lease was empty, so that the next one waits for jobs.
     var isPatient = false
-    /// Jobs under settlement that this run did not make.
+    /// The number of jobs being settled that this run did not create.
     var foreign = 0
 }

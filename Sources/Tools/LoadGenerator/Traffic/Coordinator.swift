@@ -1,14 +1,12 @@
 internal import Synchronization
 
-/// Where the workers of a run meet, and what the progress line reads.
+/// The gates where the workers of a run wait for each other, and the counters of the progress line.
 ///
-/// Sendable because all that changes in it is atomics; the pointer to them never changes. The gates carry one number each
-/// and publish nothing else, but they are crossed once a phase, so they simply use the strongest ordering; the counts for
-/// the progress line are only looked at, relaxed.
+/// Sound although unchecked: all changes are atomic, and the pointer to the atomics never changes. The gates are crossed once
+/// per phase, so they use sequentially consistent ordering. The counters are only displayed and use relaxed ordering.
 final class Coordinator: @unchecked Sendable {
     enum Phase: Int { case ready = 0, second }
 
-    /// What workers count for everybody to see.
     enum Counter: Int, CaseIterable { case connected = 4, accepted, delivered, settled, finished }
 
     private static let closed = 0
@@ -32,26 +30,26 @@ final class Coordinator: @unchecked Sendable {
 
     func count(_ counter: Counter) -> Int { slots[counter.rawValue].load(ordering: .relaxed) }
 
-    /// A worker will never come to a gate again.
+    /// Records that a worker has ended and will not reach another gate.
     func finish() { _ = slots[Counter.finished.rawValue].add(1, ordering: .sequentiallyConsistent) }
 
     func arrive(_ phase: Phase) { _ = slots[phase.rawValue].add(1, ordering: .sequentiallyConsistent) }
 
-    /// Every worker stands at the gate, or one has ended and never will.
+    /// Whether every worker has reached the gate, or one has ended.
     func isComplete(_ phase: Phase) -> Bool {
         slots[phase.rawValue].load(ordering: .sequentiallyConsistent) >= workers || hasFinished
     }
 
     var hasFinished: Bool { slots[Counter.finished.rawValue].load(ordering: .sequentiallyConsistent) > 0 }
 
-    /// Lets all workers into a phase that begins at `time` of the monotonic clock.
+    /// Opens a gate; the phase begins at `time` of the monotonic clock.
     func open(_ phase: Phase, at time: Int64) {
-        // Only from closed: a run that was aborted stays so.
+        // Only a closed gate is opened, so that an aborted run stays aborted.
         _ = slots[2 + phase.rawValue].compareExchange(
             expected: Self.closed, desired: Int(time), ordering: .sequentiallyConsistent)
     }
 
-    /// Sends all workers home from the gates that are still closed.
+    /// Aborts all gates that are still closed.
     func abort() {
         open(.ready, at: Int64(Self.aborted))
         open(.second, at: Int64(Self.aborted))

@@ -3,13 +3,12 @@ internal import TextForms
 
 /// An IPv4 address and port, resolved once at the start.
 struct Endpoint: Equatable, Sendable {
-    /// In host order.
+    /// The address in host byte order.
     var address: UInt32
     var port: UInt16
     var text: String
-    /// As it was given: what the listener's certificate must be for.
+    /// The given host name, which the listener's certificate must match.
     var host: String
-    /// Speaks TLS.
     var isSecure = false
 
     var isLoopback: Bool { address >> 24 == 127 }
@@ -21,9 +20,9 @@ struct Endpoint: Equatable, Sendable {
         text = host + ":\(port)"
     }
 
-    /// Reads `host:port`, with one of `schemes` and `://` before it or without; a name is resolved.
+    /// Parses `host:port`, optionally with one of `schemes` and `://` before it, and resolves the name.
     ///
-    /// - Throws: a usage failure naming `option` when the form is wrong or the name has no IPv4 address.
+    /// - Throws: a usage failure that names `option` for a malformed text or a name without an IPv4 address.
     init(_ given: String, for option: String, schemes: Schemes) throws(CommandFailure) {
         var text = given
         var isSecure = false
@@ -40,7 +39,7 @@ struct Endpoint: Equatable, Sendable {
             throw CommandFailure.usage("\(option) “\(given)”: write \(schemes.forms)")
         }
         var host = String(text[..<colon])
-        // A gateway that listens on every address is reached on this machine's own.
+        // A gateway that listens on all addresses is reached on the loopback address.
         if host.isEmpty || host == "0.0.0.0" { host = "127.0.0.1" }
         var hints = addrinfo()
         hints.ai_family = AF_INET
@@ -57,49 +56,48 @@ struct Endpoint: Equatable, Sendable {
         (self.host, self.isSecure) = (host, isSecure)
     }
 
-    /// What may stand before `://`.
     struct Schemes {
         var plain: String
         var secure: String
 
-        /// A listener of devices or senders.
+        /// For listeners of devices or senders.
         static let frames = Schemes(plain: "tcp", secure: "tls")
-        /// The push API, and the admin listener.
+        /// For the push API and the admin listener.
         static let http = Schemes(plain: "http", secure: "https")
 
         var forms: String { "host:port, or \(secure)://host:port for TLS" }
     }
 
-    /// The address that the `index`-th connection to a loopback endpoint comes from; 0: let the kernel choose.
+    /// Returns the source address of the `index`-th connection to a loopback endpoint; 0 leaves the choice to the kernel.
     func source(of index: Int) -> UInt32 {
         guard isLoopback else { return 0 }
-        // 127.1.0.1 and up, away from the addresses that people listen on; at most a thousand connections each.
+        // From 127.1.0.1 on, which services rarely listen on. Each address has at most 1,000 connections.
         return 0x7F01_0001 + UInt32(truncatingIfNeeded: index / Limits.connectionsPerSource % 60_000)
     }
 }
 
-/// Non-blocking TCP sockets.
 enum Socket {
     enum Outcome: Equatable {
         case bytes(Int)
         case wouldBlock
         case ended
-        /// With the words for it.
         case failed(String)
     }
 
     private static let bindAddressNoPort: CInt = 24
 
-    /// Begins to connect; readiness to write tells the end, `pendingError` how it went.
+    /// Starts to connect.
     ///
-    /// - Returns: the descriptor, or `nil` with the error number.
+    /// The socket becomes writable at the end, and `pendingError` returns the result.
+    ///
+    /// - Returns: the descriptor, or -1 with the error number.
     static func connect(to endpoint: Endpoint, from source: UInt32) -> (descriptor: CInt, error: CInt) {
         let kind = CInt(SOCK_STREAM.rawValue) | CInt(SOCK_NONBLOCK.rawValue) | CInt(SOCK_CLOEXEC.rawValue)
         let descriptor = socket(AF_INET, kind, 0)
         guard descriptor >= 0 else { return (-1, errno) }
         set(descriptor, CInt(IPPROTO_TCP), TCP_NODELAY)
         if source != 0 {
-            // With this option bind() takes no port yet, so the same port serves every source address.
+            // With this option bind() does not choose a port yet, so each source address can use the same ports.
             set(descriptor, CInt(IPPROTO_IP), bindAddressNoPort)
             var local = socketAddress(source, port: 0)
             let result = withUnsafePointer(to: &local) { local in
@@ -119,7 +117,7 @@ enum Socket {
         return (descriptor, 0)
     }
 
-    /// The error that a connection attempt ended with; 0: none.
+    /// Returns the error of a connection attempt, or 0.
     static func pendingError(_ descriptor: CInt) -> CInt {
         var value: CInt = 0
         var size = socklen_t(MemoryLayout<CInt>.size)

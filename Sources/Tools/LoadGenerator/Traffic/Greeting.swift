@@ -1,9 +1,9 @@
 internal import Cryptography
 internal import Wire
 
-/// A first frame with its proof (Proto/README.md, "Handshake").
+/// A Hello with its proof (Proto/README.md, "Handshake").
 enum Greeting {
-    /// A registered device's, or a new one's when its cid is none.
+    /// Returns the Hello of a registered device, or of a new one if its cid is none.
     static func device(
         _ identity: DeviceIdentity, _ credentials: Credentials, timestamp: UInt64, heartbeatSeconds: UInt32,
         hasToken: Bool = false
@@ -13,7 +13,7 @@ enum Greeting {
         hello.timestamp = timestamp
         hello.heartbeatSeconds = heartbeatSeconds
         hello.client = "longwire bench"
-        // A vendor token that no vendor ever sees, since there are no handoff jobs without one. A token belongs to one device.
+        // A dummy vendor token: handoff jobs require one. A token belongs to one device, so each device has its own.
         if hasToken { hello.tokens = [VendorToken(topic: "com.example.bench", token: token(of: identity.cid))] }
         guard !identity.cid.isNone else {
             hello.registration = true

@@ -1,7 +1,7 @@
-/// A `push/single/cid` or `push/single/batch/cid` request of a realistic size, with holes of fixed width for each message's
-/// cid, request id and number.
+/// A `push/single/cid` or `push/single/batch/cid` request of realistic size, with fixed-width fields for each message's cid,
+/// request id and number.
 struct HTTPRequestTemplate {
-    /// Header and body.
+    /// The header and the body.
     private(set) var bytes: [UInt8]
     let bodyByteCount: Int
     let messageCount: Int
@@ -13,7 +13,7 @@ struct HTTPRequestTemplate {
     private static let cidHole = String(repeating: "c", count: 32)
     private static let requestHole = String(repeating: "r", count: 24)
     private static let markHole = String(repeating: "m", count: 16)
-    /// What a payload begins with, before its number in sixteen hex digits.
+    /// The beginning of each payload, before its number in 16 hex digits.
     static let payloadPrefix: StaticString = "{\"id\":\""
 
     init(_ credentials: Credentials, token: String, batch: Int) {
@@ -33,16 +33,16 @@ struct HTTPRequestTemplate {
         bodyByteCount = body.utf8.count
         messageCount = batch
         messageStride = message.utf8.count + 1
-        // Looked for in a message only: the app id and the token are not the generator's own text.
+        // The offsets are searched in a message only, because the app id and token could contain the patterns.
         firstMessage = head.utf8.count + (isBatch ? opening.utf8.count : 0)
         cidOffset = Self.offset(of: Self.cidHole, in: message)
         requestIDOffset = Self.offset(of: Self.requestHole, in: message)
         markOffset = Self.offset(of: Self.markHole, in: message)
     }
 
-    /// Fills the holes of one of the next request's messages.
+    /// Sets the fields of one message of the next request.
     ///
-    /// `run` and `mark` together are its request id, so they must differ from those of every other message for a day.
+    /// `run` and `mark` together form its request id, which must be unique for a day.
     mutating func fill(_ index: Int, cidHigh: UInt64, cidLow: UInt64, run: UInt64, mark: UInt64) {
         let start = firstMessage + index * messageStride
         bytes.withUnsafeMutableBytes { bytes in
@@ -74,7 +74,6 @@ struct HTTPRequestTemplate {
     }
 }
 
-/// Numbers in hexadecimal digits of a fixed width.
 enum Hex {
     @inline(__always)
     static func write(_ value: UInt64, digits: Int, at start: UnsafeMutableRawPointer) {
@@ -84,7 +83,7 @@ enum Hex {
         }
     }
 
-    /// - Returns: `nil` when one of the sixteen bytes is no lower-case digit.
+    /// - Returns: `nil` if one of the 16 bytes is not a lower-case hex digit.
     @inline(__always)
     static func read(_ start: UnsafeRawPointer) -> UInt64? {
         var value: UInt64 = 0

@@ -1,8 +1,8 @@
-/// Reads one HTTP/1.1 answer at the front of what was received, in place.
+/// A parser for one HTTP/1.1 answer at the start of received bytes, in place.
 enum HTTPResponseScanner {
     struct Response: Equatable {
         var status: Int
-        /// Where the body stands.
+        /// The byte range of the body.
         var body: Range<Int>
         var keepsAlive: Bool
     }
@@ -10,11 +10,11 @@ enum HTTPResponseScanner {
     enum Outcome: Equatable {
         case incomplete
         case response(Response)
-        /// Not an answer that a keep-alive client can follow.
+        /// The bytes are not an HTTP answer that allows keep-alive.
         case malformed
     }
 
-    /// Looks at what was received, from an answer's first byte on.
+    /// Parses received bytes from an answer's first byte on.
     static func scan(_ bytes: UnsafeRawBufferPointer, limit: Int = Limits.responseByteCount) -> Outcome {
         guard let headEnd = end(ofHead: bytes) else {
             return bytes.count > limit ? .malformed : .incomplete
@@ -47,7 +47,7 @@ enum HTTPResponseScanner {
         return .response(Response(status: status, body: headEnd..<(headEnd + length), keepsAlive: keepsAlive))
     }
 
-    /// Getui's result code in an answer's body; `nil` when there is none.
+    /// Returns Getui's result code from an answer's body, or `nil`.
     static func code(_ body: UnsafeRawBufferPointer) -> Int? {
         guard let start = find(body, "\"code\":") else { return nil }
         var offset = start
@@ -57,7 +57,7 @@ enum HTTPResponseScanner {
         return number(body, offset..<end)
     }
 
-    /// The text value of `"key":"…"`, which must have no escapes in it.
+    /// Returns the text value of `"key":"…"`, which must not contain escapes.
     static func text(_ key: String, _ body: UnsafeRawBufferPointer) -> String? {
         guard let colon = find(body, "\"\(key)\":") else { return nil }
         var offset = colon
@@ -70,7 +70,7 @@ enum HTTPResponseScanner {
         return String(decoding: body[offset..<end], as: UTF8.self)
     }
 
-    /// Which messages of a batch were refused, by their place in it; none when the answer names none.
+    /// Returns the indexes of the refused messages of a batch.
     static func refusedIndexes(_ body: UnsafeRawBufferPointer) -> Set<Int> {
         guard let start = find(body, "\"refused\":") else { return [] }
         var rest = UnsafeRawBufferPointer(rebasing: body[start...])
@@ -84,7 +84,7 @@ enum HTTPResponseScanner {
         return found
     }
 
-    /// The offset behind the blank line.
+    /// Returns the offset after the blank line.
     private static func end(ofHead bytes: UnsafeRawBufferPointer) -> Int? {
         var offset = 3
         while offset < bytes.count {
@@ -106,7 +106,7 @@ enum HTTPResponseScanner {
         return true
     }
 
-    /// The offset behind the first place where `text` stands.
+    /// Returns the offset after the first occurrence of `text`.
     static func find(_ bytes: UnsafeRawBufferPointer, _ text: String) -> Int? {
         var text = text
         return text.withUTF8 { ByteSearch.find(UnsafeRawBufferPointer($0), in: bytes) }

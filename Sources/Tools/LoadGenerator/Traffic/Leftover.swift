@@ -1,7 +1,7 @@
-/// Bytes of one connection that had to wait: the beginning of a frame, or what a socket did not take.
+/// Pending bytes of one connection: an incomplete frame, or bytes that the socket did not accept.
 ///
-/// Empty, it is a null pointer: an idle connection holds nothing. The owner of the connection calls `clear` when it
-/// drops it.
+/// An empty one has no allocation, so idle connections need no memory for it. The owner must call `clear` before it drops the
+/// value.
 struct Leftover {
     private(set) var start: UnsafeMutableRawPointer?
     private(set) var count = 0
@@ -22,9 +22,9 @@ struct Leftover {
         (start, count) = (fresh, count + byteCount)
     }
 
-    /// Copies what waits to the front of a buffer that is at least as large, and is empty then.
+    /// Moves the pending bytes to the start of a buffer, which must be large enough.
     ///
-    /// - Returns: how many bytes.
+    /// - Returns: the number of bytes.
     @inline(__always)
     mutating func take(into buffer: UnsafeMutableRawPointer) -> Int {
         guard let start else { return 0 }

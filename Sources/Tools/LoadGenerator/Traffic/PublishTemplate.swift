@@ -1,24 +1,23 @@
 internal import Wire
 
-/// A Publish frame with holes of fixed width for each message's request, cid and number.
+/// A Publish frame with fixed-width fields for each message's request, cid and number.
 struct PublishTemplate {
-    /// The whole frame.
     private(set) var bytes: [UInt8] = []
     private let cidOffset: Int
     private let markOffset: Int
     private let isForVendor: Bool
 
-    /// Requests count from here, so that all have the same length.
+    /// The first request number, so large that all numbers have the same encoded length.
     static let firstRequest: UInt64 = 1 << 40
     private static let requestByteCount = 6
     private static let requestOffset = FrameHeader.byteCount + 1
 
-    /// `isForVendor`: with strategy 2 (the vendor only), and an alert whose title ends in the number, in digits.
+    /// With `isForVendor`, the frame has strategy 2 (vendor only) and an alert whose title ends in the number.
     init(payloadByteCount: Int, isForVendor: Bool) {
         let cid = DeviceID(high: 0xFFFE_FDFC_FBFA_F9F8, low: 0xF7F6_F5F4_F3F2_F1F0)
         var publish = Publish()
         (publish.request, publish.cid) = (Self.firstRequest, cid)
-        // Printable text behind the number, since real payloads are text.
+        // Printable text after the number, as in real payloads.
         let number = isForVendor ? UInt8(ascii: "0") : 0
         publish.payload = (0..<payloadByteCount).map { $0 < 8 ? number : UInt8(ascii: "a") + UInt8($0 % 26) }
         let hole = String(repeating: "m", count: 16)
@@ -34,7 +33,7 @@ struct PublishTemplate {
         (cidOffset, markOffset, self.isForVendor) = (cid.lowerBound, mark.lowerBound, isForVendor)
     }
 
-    /// Fills the holes; `number` is below `firstRequest`.
+    /// Sets the fields; `number` is below `firstRequest`.
     @inline(__always)
     mutating func fill(number: UInt64, cid: DeviceID, mark: UInt64) {
         bytes.withUnsafeMutableBytes { bytes in

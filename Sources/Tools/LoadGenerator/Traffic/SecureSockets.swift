@@ -2,19 +2,19 @@ internal import Cryptography
 internal import Glibc
 internal import TextForms
 
-/// Whom a run believes over TLS, and what it shows of itself.
+/// The TLS files of a run: trusted authorities and a client certificate.
 struct TLSFiles: Equatable, Sendable {
     var authorities: String?
     var certificate: String?
     var key: String?
 
-    /// What all connections of one thread share; no session is resumed, so that each handshake is a full one.
+    /// Returns the context of all connections of one thread; sessions are not resumed, so each handshake is a full one.
     func context() throws(TLSFailure) -> TLSContext {
         try TLSContext(
             trusting: authorities.map { .certificates(path: $0) } ?? .system, showing: certificate, keyPath: key)
     }
 
-    /// - Throws: a usage failure naming the option of a file that cannot be read or is none of the kind.
+    /// - Throws: a usage failure that names the option of an unreadable or unsuitable file.
     func check() throws(CommandFailure) {
         for (option, file) in [("--ca", authorities), ("--cert", certificate), ("--key", key)] {
             guard let file, access(file, R_OK) != 0 else { continue }
@@ -24,11 +24,11 @@ struct TLSFiles: Equatable, Sendable {
     }
 }
 
-// The same as over plain sockets, through TLS where there is a session.
+// Socket operations through TLS if there is a session.
 extension Socket {
     enum Handshake: Equatable {
         case done, waits
-        /// `retries`: another attempt may go better.
+        /// `retries`: whether another attempt may succeed.
         case failed(String, retries: Bool)
     }
 
@@ -40,7 +40,9 @@ extension Socket {
         }
     }
 
-    /// A short read does not mean that the socket is empty: it is when this answers `wouldBlock`.
+    /// Receives bytes.
+    ///
+    /// A short read does not mean that the socket is empty; only `wouldBlock` does.
     @inline(__always)
     static func receive(
         _ descriptor: CInt, _ tls: TLSSession?, into start: UnsafeMutableRawPointer, _ capacity: Int
@@ -54,7 +56,7 @@ extension Socket {
         }
     }
 
-    /// Sends until the socket takes no more; what it did not take is to be sent again, with nothing before it.
+    /// Sends until the socket accepts no more; the caller must send the remaining bytes first.
     @inline(__always)
     static func send(_ descriptor: CInt, _ tls: TLSSession?, _ start: UnsafeRawPointer, _ count: Int) -> Outcome {
         guard let tls else { return send(descriptor, start, count) }
@@ -70,7 +72,7 @@ extension Socket {
         return .bytes(sent)
     }
 
-    /// Says goodbye within TLS, and closes.
+    /// Closes the TLS session and the socket.
     static func shut(_ descriptor: inout CInt, _ tls: inout TLSSession?) {
         tls?.sayGoodbye()
         if descriptor >= 0 { _ = close(descriptor) }
@@ -85,7 +87,7 @@ extension Worker {
         case no(String, retries: Bool)
     }
 
-    /// Begins or continues a connection's handshake, and counts how it ended; `peer` is who connects, in words.
+    /// Starts or continues a handshake and counts its result; `peer` names the connection's kind for messages.
     mutating func secure(_ tls: inout TLSSession?, _ descriptor: CInt, _ endpoint: Endpoint, _ peer: String) -> Secured
     {
         if tls == nil {
@@ -109,7 +111,7 @@ extension Worker {
         }
     }
 
-    /// With TLS 1.3 a server refuses our certificate when for us the handshake is over already.
+    /// Corrects the counts after a refused client certificate; with TLS 1.3 the refusal arrives after the client's handshake.
     mutating func noteRefusal(_ tls: TLSSession?) -> Bool {
         guard tls?.failure == .refusedByPeer else { return false }
         tally.failedHandshakes += 1

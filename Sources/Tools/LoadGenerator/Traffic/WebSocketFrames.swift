@@ -1,11 +1,11 @@
-/// A device's side of a WebSocket, as far as the generator needs it (RFC 6455): its bytes in, the gateway's out.
+/// The client side of a WebSocket (RFC 6455), limited to the generator's needs.
 enum WebSocketFrames {
-    /// The largest head of a client's frame.
+    /// The maximum header size of a client's frame.
     static let headByteCount = 14
 
-    /// What turns a connection into a WebSocket.
+    /// Returns the upgrade request.
     ///
-    /// The key is the same for all: it only shows that a server, and no cache, answers.
+    /// The key is constant: it only proves that a WebSocket server answers, and no cache.
     static func request(host: String) -> [UInt8] {
         Array(
             """
@@ -14,7 +14,7 @@ enum WebSocketFrames {
             """.utf8)
     }
 
-    /// The bytes of the answer up to its empty line; `nil` while that has not come, 0 for any answer but 101.
+    /// Returns the size of the answer's header, `nil` while it is incomplete, or 0 for any answer but 101.
     static func answerByteCount(_ bytes: UnsafeRawBufferPointer) -> Int? {
         guard zip(bytes, "HTTP/".utf8).allSatisfy({ $0 == $1 }) else { return 0 }
         for end in stride(from: 4, through: bytes.count, by: 1)
@@ -24,9 +24,11 @@ enum WebSocketFrames {
         return nil
     }
 
-    /// Writes `bytes` as one masked binary message; `room` has `headByteCount` more than they.
+    /// Writes `bytes` as one masked binary message.
     ///
-    /// - Returns: how many bytes were written.
+    /// `room` has `headByteCount` bytes more.
+    ///
+    /// - Returns: the number of bytes written.
     @inline(__always)
     static func write(_ bytes: UnsafeRawBufferPointer, mask: UInt32, to room: UnsafeMutableRawPointer) -> Int {
         room.storeBytes(of: 0x82, as: UInt8.self)
@@ -51,14 +53,13 @@ enum WebSocketFrames {
         return head + bytes.count
     }
 
-    /// What stands at the front of the gateway's bytes.
     struct Frame {
-        /// 2 for a message's bytes, 0 for more of them, 8 for a close, 9 for a ping.
+        /// 2 for a binary message, 0 for a continuation, 8 for a close, 9 for a ping.
         var opcode: UInt8
         var payload: Range<Int>
     }
 
-    /// - Returns: `nil` while the frame is not whole.
+    /// - Returns: `nil` while the frame is incomplete.
     @inline(__always)
     static func frame(_ bytes: UnsafeRawBufferPointer, from start: Int) -> Frame? {
         guard bytes.count - start >= 2 else { return nil }

@@ -1,11 +1,11 @@
 internal import Wire
 
-// Broadcasts: the first worker sends them, one after the other; all workers count what their devices get of each.
+// Broadcasts: the first worker sends them in sequence, and all workers count the deliveries to their devices.
 extension Worker {
-    /// The stream that broadcasts travel in.
+    /// The stream of broadcasts.
     static var broadcastStream: UInt32 { 1 }
 
-    /// Connects its devices, then counts deliveries until the last broadcast is over.
+    /// Connects the devices, then counts deliveries until the last broadcast is over.
     mutating func runBroadcast() {
         connectDevices()
         guard tally.fatal == nil, connectHTTP() else { return }
@@ -13,25 +13,24 @@ extension Worker {
         let time = plan.options.drain * Int64(plan.options.messagesPerDevice + 1)
         guard let ready = pass(.ready) else { return }
         begin(at: ready)
-        // The first broadcast leaves when all count: one that came to a worker still at its gate would pass for foreign.
+        // The first broadcast is sent after all workers passed the gate. Earlier deliveries would count as foreign.
         guard let start = pass(.second) else { return }
         let connected = coordinator.count(.connected)
         let end = start + time
         if httpCount > 0 {
             for _ in 0..<plan.options.messagesPerDevice where tally.fatal == nil { playRound(connected) }
         }
-        // The sender counts its rounds for everybody to see.
         while coordinator.count(.settled) < plan.options.messagesPerDevice, !coordinator.hasFinished, now < end,
             tally.fatal == nil
         { turn(nanoseconds: Self.idleTurn) }
         finish()
-        // A moment longer: a broadcast that comes twice does so right behind.
+        // A duplicate follows its original shortly, so 200 ms are enough to count it.
         let grace = now + 200_000_000
         while now < grace, tally.fatal == nil { turn(nanoseconds: Self.idleTurn) }
         for index in 0..<deviceCount { leave(index) }
     }
 
-    /// One broadcast to everybody, until all that are connected have it or its time is over.
+    /// Sends one broadcast and waits until all connected devices have it, or until the timeout.
     private mutating func playRound(_ connected: Int) {
         now = Clocks.now()
         let expected = coordinator.count(.delivered) + connected
@@ -65,7 +64,7 @@ extension Worker {
         tally.accepted += 1
     }
 
-    /// A Deliver of stream 1; its mark is the time it was sent at.
+    /// Counts a Deliver of stream 1, whose mark is its send time.
     @inline(__always)
     mutating func broadcastDelivered(_ index: Int, _ deliver: DeliverView, _ payload: UnsafeRawBufferPointer) {
         if deliver.sequence <= devices[index].lastSequence {
@@ -83,7 +82,7 @@ extension Worker {
         if tally.rounds.last?.sentAt != sentAt {
             BroadcastRound.merge(&tally.rounds, [BroadcastRound(sentAt: sentAt)])
         }
-        // Nearly always the last one: broadcasts come in order.
+        // Broadcasts arrive in order, so the last round is nearly always the right one.
         let place = tally.rounds.lastIndex { $0.sentAt == sentAt } ?? 0
         tally.rounds[place].deliveries += 1
         tally.rounds[place].lastAt = now

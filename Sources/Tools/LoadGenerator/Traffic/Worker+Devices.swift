@@ -4,7 +4,7 @@ internal import Wire
 
 // Devices: connecting, greeting, receiving and acking.
 extension Worker {
-    /// From the next turn on, opens all devices' connections, `handshakes` at a time.
+    /// Starts to connect all devices in the next turns, `handshakes` at a time.
     mutating func beginConnecting() {
         nextDevice = 0
         tally.connectStartedAt = Clocks.now()
@@ -63,13 +63,13 @@ extension Worker {
             case .no(let text, let retries): return giveUp(index, text, retries: retries)
             }
         }
-        // What TLS read or wrote before may have used up the edge that this waits for.
+        // TLS may have consumed the edge that this event would wait for, so both directions are tried.
         let isSecure = device.pointee.tls != nil
         if event.isWritable || isSecure, device.pointee.output.count > 0 { flush(index) }
         if event.isReadable || event.isHungUp || isSecure { receive(index) }
     }
 
-    /// The first bytes of ours.
+    /// Sends the first bytes.
     private mutating func greet(_ index: Int) {
         guard plan.options.speaksWebSocket else {
             devices[index].phase = .greeting
@@ -90,19 +90,19 @@ extension Worker {
         frame.withUnsafeBytes { write(index, $0.baseAddress!, $0.count) }
     }
 
-    /// Sends a frame, as a message of its own where the device has a WebSocket.
+    /// Sends a frame, as one message if the device uses a WebSocket.
     @inline(__always)
     mutating func write(_ index: Int, _ start: UnsafeRawPointer, _ count: Int) {
         guard plan.options.speaksWebSocket else { return put(index, start, count) }
         withUnsafeTemporaryAllocation(byteCount: WebSocketFrames.headByteCount + count, alignment: 8) { room in
-            // Not a secret from anybody here; what masking costs the gateway is the same for every key.
+            // The mask need not be random here: the gateway's cost is the same for every key.
             let mask = UInt32(truncatingIfNeeded: now) | 0x0101_0101
             let bytes = UnsafeRawBufferPointer(start: start, count: count)
             put(index, room.baseAddress!, WebSocketFrames.write(bytes, mask: mask, to: room.baseAddress!))
         }
     }
 
-    /// Sends, and keeps what the socket does not take for when it does.
+    /// Sends bytes and keeps those that the socket does not accept.
     @inline(__always)
     private mutating func put(_ index: Int, _ start: UnsafeRawPointer, _ count: Int) {
         let device = devices + index
@@ -141,7 +141,7 @@ extension Worker {
                 }
                 return lose(index, "a device's connection failed: \(reason)")
             case .bytes(let count):
-                // Read anew for each socket: what waits behind hundreds of others in a turn has waited.
+                // The clock is read for each socket, because hundreds of others may precede it in a turn.
                 now = Clocks.now()
                 let known = device.pointee.lastSequence
                 let used =
@@ -149,15 +149,17 @@ extension Worker {
                 guard device.pointee.descriptor >= 0 else { return }
                 if device.pointee.lastSequence > known { acknowledge(index) }
                 device.pointee.input.store(scratch + used, kept + count - used)
-                // Edge-triggered: a short read has emptied the socket, the next bytes are a new edge.
+                // Edge-triggered: a short read has emptied the socket, and later bytes raise a new edge.
                 if count < room, device.pointee.tls == nil { return }
             }
         }
     }
 
-    /// Handles the whole messages at the front of `scratch`, in which our frames may be cut anywhere.
+    /// Handles the complete WebSocket messages in `scratch`.
     ///
-    /// - Returns: how many bytes they took.
+    /// Frames may continue across messages.
+    ///
+    /// - Returns: the number of bytes consumed.
     private mutating func readMessages(_ index: Int, _ byteCount: Int) -> Int {
         let device = devices + index
         let bytes = UnsafeRawBufferPointer(start: scratch, count: byteCount)
@@ -169,11 +171,11 @@ extension Worker {
             }
             device.pointee.phase = .greeting
             sendHello(index)
-            // Before our Hello the gateway sends nothing.
+            // The gateway sends nothing before it has the Hello.
             return byteCount
         }
         var (offset, filled) = (0, 0)
-        // The payload moves to the front of a place of its own behind what was kept of a frame.
+        // The payload is appended to the incomplete frame in `messages`.
         filled = device.pointee.message.take(into: messages)
         while let frame = WebSocketFrames.frame(bytes, from: offset) {
             if frame.opcode == 2 || frame.opcode == 0 {
@@ -193,7 +195,7 @@ extension Worker {
 
     private mutating func answerWebSocketPing(_ index: Int, _ payload: UnsafeRawBufferPointer) {
         guard payload.count <= 125 else { return }
-        // A mask of zeros changes nothing.
+        // A mask of zeros leaves the payload unchanged.
         let pong: [UInt8] = [0x8A, 0x80 | UInt8(payload.count), 0, 0, 0, 0] + payload
         pong.withUnsafeBytes { bytes in
             if let start = bytes.baseAddress { put(index, start, bytes.count) }
@@ -204,9 +206,9 @@ extension Worker {
         readFrames(index, byteCount, in: scratch)
     }
 
-    /// Handles the whole frames at the front of received bytes.
+    /// Handles the complete frames at the start of received bytes.
     ///
-    /// - Returns: how many bytes they took.
+    /// - Returns: the number of bytes consumed.
     @inline(__always)
     private mutating func readFrames(_ index: Int, _ byteCount: Int, in scratch: UnsafeMutableRawPointer) -> Int {
         var offset = 0
@@ -268,7 +270,7 @@ extension Worker {
     @inline(__always)
     private var stream: UInt32 { plan.job == .broadcast ? Self.broadcastStream : 0 }
 
-    /// One cumulative Ack for all that one read brought.
+    /// Sends one cumulative Ack for all messages of one read.
     @inline(__always)
     private mutating func acknowledge(_ index: Int) {
         var ack = Ack()
@@ -313,11 +315,11 @@ extension Worker {
             heartbeatNanoseconds = heartbeat
             nextHeartbeatAt = now + heartbeat / Int64(deviceCount)
         }
-        // Only their registration, or their token, was wanted: they are absent from here on.
+        // These jobs only need the registration or the token. The devices disconnect again.
         if plan.job == .register || plan.job == .handoff { leave(index) }
     }
 
-    /// The gateway ends this connection and says why; 300, 301 and the hundreds 1 and 2 are worth another attempt.
+    /// Handles a Close; the connection is retried after codes 300, 301, 1xx and 2xx.
     private mutating func closed(_ index: Int, _ body: UnsafeRawBufferPointer) {
         guard let close = try? Close(decoding: body.bytes) else {
             tally.malformed += 1
@@ -330,7 +332,7 @@ extension Worker {
             clockOffset = Int64(clamping: close.serverTime) - Int64(Clocks.wallMilliseconds())
             giveUp(index, text, retries: true)
         case .unknownDevice:
-            // Forgotten there: it comes back as a new device.
+            // The gateway no longer knows the device, which registers anew.
             devices[index].identity = DeviceIdentity(cid: .none, secret: [])
             giveUp(index, text, retries: true)
         default: giveUp(index, text, retries: close.code / 100 == 1 || close.code / 100 == 2)
@@ -344,7 +346,7 @@ extension Worker {
         shut(index, .absent)
     }
 
-    /// An attempt to connect failed; it is repeated a few times where that may help.
+    /// Ends a failed attempt to connect; it is retried if another attempt may succeed.
     private mutating func giveUp(_ index: Int, _ text: String, retries: Bool) {
         opening -= 1
         fail(text)
@@ -357,7 +359,7 @@ extension Worker {
         }
     }
 
-    /// Says goodbye first, so that the gateway knows at once that the device is not reachable.
+    /// Sends a Close first, so that the gateway knows immediately that the device is unreachable.
     mutating func leave(_ index: Int) {
         guard devices[index].descriptor >= 0 else { return }
         var close = Close()
@@ -376,7 +378,7 @@ extension Worker {
         devices[index].message.clear()
     }
 
-    /// Sends each device's Ping once a heartbeat, spread evenly, a few a turn.
+    /// Sends each device's Ping once per heartbeat, spread evenly, at most 64 per turn.
     @inline(__always)
     mutating func keepAlive() {
         guard heartbeatNanoseconds > 0, now >= nextHeartbeatAt else { return }

@@ -2,13 +2,13 @@ internal import Glibc
 internal import Platform
 internal import Wire
 
-// The push API: keep-alive connections, each with up to `pipeline` requests outstanding.
+// The push API: keep-alive connections, each with up to `pipeline` outstanding requests.
 extension Worker {
     mutating func openHTTP() {
         for index in 0..<httpCount { openHTTP(index, after: nil) }
     }
 
-    /// `failure` is what the last attempt ended with.
+    /// `failure` is the error of the last attempt.
     private mutating func openHTTP(_ index: Int, after failure: String?) {
         https[index].attempts += 1
         guard https[index].attempts <= Limits.attemptCount else {
@@ -63,7 +63,7 @@ extension Worker {
         if publishesHTTP { sendRequests(index) }
     }
 
-    /// Tops the connection up to its depth, in one send.
+    /// Fills the connection up to its pipeline depth, with one send.
     mutating func sendRequests(_ index: Int) {
         let connection = https + index
         guard connection.pointee.phase == .ready, connection.pointee.output.count == 0 else { return }
@@ -89,7 +89,7 @@ extension Worker {
         sendHTTP(index, UnsafeRawBufferPointer(start: scratch, count: used))
     }
 
-    /// Sends, and keeps what the socket does not take for when it does.
+    /// Sends bytes and keeps those that the socket does not accept.
     mutating func sendHTTP(_ index: Int, _ bytes: UnsafeRawBufferPointer) {
         let connection = https + index
         guard let start = bytes.baseAddress else { return }
@@ -126,7 +126,7 @@ extension Worker {
         }
     }
 
-    /// - Returns: how many bytes the whole answers took; `nil` when the connection was given up.
+    /// - Returns: the number of bytes of complete answers, or `nil` if the connection was closed.
     private mutating func readAnswers(_ index: Int, _ byteCount: Int) -> Int? {
         var offset = 0
         while offset < byteCount {

@@ -2,7 +2,7 @@ internal import Glibc
 internal import Platform
 internal import Wire
 
-// The handoff API: keep-alive connections that lease jobs, settle them as accepted, and lease again.
+// The handoff API: keep-alive connections that lease jobs and settle them as accepted, in turn.
 extension Worker {
     mutating func openAdmins() {
         for index in 0..<adminCount { openAdmin(index, after: nil) }
@@ -10,7 +10,7 @@ extension Worker {
 
     var readyAdmins: Int { (0..<adminCount).count { admins[$0].phase == .ready } }
 
-    /// `failure` is what the last attempt ended with.
+    /// `failure` is the error of the last attempt.
     private mutating func openAdmin(_ index: Int, after failure: String?) {
         admins[index].attempts += 1
         guard admins[index].attempts <= Limits.attemptCount else {
@@ -56,7 +56,7 @@ extension Worker {
 
     private mutating func beginAdmin(_ index: Int) {
         admins[index].phase = .ready
-        // A connection that was lost in the middle of the work goes on with it.
+        // A connection that was reopened during the measurement continues to lease.
         if isMeasuring, coordinator.gate(.second) != .closed { lease(index) }
     }
 
@@ -94,7 +94,6 @@ extension Worker {
                     connection.pointee.descriptor, connection.pointee.tls, $0.baseAddress! + connection.pointee.sent,
                     $0.count - connection.pointee.sent)
             }
-            // A failure is reported by the read side.
             guard case .bytes(let count) = outcome else { return }
             connection.pointee.sent += count
         }
@@ -122,9 +121,11 @@ extension Worker {
         }
     }
 
-    /// Handles the answer when it is whole; there is never more than one.
+    /// Handles the answer once it is complete.
     ///
-    /// - Returns: false when the connection was given up.
+    /// There is at most one.
+    ///
+    /// - Returns: false when the connection was closed.
     private mutating func readAdmin(_ index: Int) -> Bool {
         let bytes = UnsafeRawBufferPointer(start: admins[index].buffer, count: admins[index].filled)
         switch HTTPResponseScanner.scan(bytes, limit: Limits.leaseByteCount / 2) {
@@ -139,7 +140,7 @@ extension Worker {
             admins[index].attempts = 0
             admins[index].phase = .ready
             guard response.status == 200 else {
-                // Refused for good: asking again would only be refused again.
+                // A retry would be refused again, so the run ends.
                 tally.fatal =
                     "the handoff API answered HTTP \(response.status): "
                     + String(decoding: body.prefix(200), as: UTF8.self)
@@ -185,7 +186,7 @@ extension Worker {
             }
         }
         guard count > 0 else {
-            // A lease that waits says nothing about speed, so only those that brought something are counted.
+            // An empty lease waits for jobs, so only leases with jobs count for the latency.
             admins[index].isPatient = true
             return lease(index)
         }
@@ -215,7 +216,7 @@ extension Worker {
                 fail("a settlement was answered \(String(decoding: verdict, as: UTF8.self))")
             }
         }
-        // Jobs of other senders are settled too, or they would stand in the way; they are not of this run.
+        // Jobs of other senders are settled as well, so that they do not block the queue. They are not counted for this run.
         tally.settled += max(0, recorded - admins[index].foreign)
         tally.drainEndedAt = now
         lease(index)
@@ -235,12 +236,14 @@ extension Worker {
     }
 }
 
-/// Reads the jobs of a lease's answer, in place, as the gateway writes them: `jobId` first, `leaseId` near the end.
+/// A parser for the jobs of a lease answer, in place.
+///
+/// It depends on the gateway's order: `jobId` first, `leaseId` near the end.
 struct LeaseScanner {
     struct Job {
         var jobID: UnsafeRawBufferPointer
         var leaseID: UnsafeRawBufferPointer
-        /// The message's number; `nil` when the job is none of a load generator's.
+        /// The message's number, or `nil` if a load generator did not create the job.
         var mark: UInt64?
     }
 
@@ -249,7 +252,7 @@ struct LeaseScanner {
 
     init(_ bytes: UnsafeRawBufferPointer) { self.bytes = bytes }
 
-    /// The next job; `nil` behind the last.
+    /// Returns the next job, or `nil` after the last.
     @inline(__always)
     mutating func next() -> Job? {
         guard let job = ByteSearch.find("\"jobId\":\"", in: bytes, from: offset), job + 32 <= bytes.count else {
@@ -260,7 +263,7 @@ struct LeaseScanner {
             return nil
         }
         var mark: UInt64?
-        // Only within this job: the next one's number is not its own.
+        // The search ends within this job, so that it cannot find the next job's number.
         let own = UnsafeRawBufferPointer(rebasing: bytes[..<lease])
         if let title = ByteSearch.find(Payload.alertPrefix, in: own, from: offset), title + 16 <= lease {
             mark = Hex.read(bytes.baseAddress! + title)

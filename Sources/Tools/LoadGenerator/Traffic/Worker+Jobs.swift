@@ -1,8 +1,8 @@
-// What a worker does from its start to its end, one function a job. Each ends by itself: every loop has a deadline.
+// The workers' jobs, one function each. Every loop has a deadline.
 extension Worker {
     static var idleTurn: Int64 { 5_000_000 }
 
-    /// Connects all devices; those that fail are counted, and a gateway that nobody answers for ends the run.
+    /// Connects all devices and counts failures; if no device can connect, the run ends.
     mutating func connectDevices() {
         beginConnecting()
         let deadline = now + plan.options.timeout
@@ -10,7 +10,7 @@ extension Worker {
         if isConnecting {
             fail("connecting did not end within the time of --timeout")
             tally.failedDevices += deviceCount - tally.connected - tally.failedDevices
-            // What is still under way is not started again behind the measurement's back.
+            // Pending attempts are dropped, so that they do not disturb the measurement.
             nextDevice = deviceCount
             again.removeAll()
         }
@@ -56,7 +56,7 @@ extension Worker {
         drain(until: now + plan.options.drain)
     }
 
-    /// Keeps `inFlight` messages under way; each is due when it is encoded.
+    /// Keeps `inFlight` messages in flight; each is due when it is encoded.
     private mutating func publishClosed() -> Int64 {
         now = Clocks.now()
         while outstanding < plan.inFlight {
@@ -64,13 +64,15 @@ extension Worker {
                 break
             }
         }
-        // The sockets tell when there is room again.
+        // The sockets report when there is room again.
         return Self.idleTurn
     }
 
-    /// Publishes all that is due by now and before `end`, each with the time it was due at, however late this comes.
+    /// Publishes all messages that are due and before `end`.
     ///
-    /// Returns how long until the next is due.
+    /// Latencies count from the due time, even if this call is late.
+    ///
+    /// Returns the time until the next message is due.
     private mutating func publishPaced(
         _ start: Int64, _ rate: Double, _ count: inout UInt64, before end: Int64
     ) -> Int64 {
@@ -86,13 +88,13 @@ extension Worker {
             if isMeasuring { tally.sendLag.record(now - dueAt) }
             count += 1
         }
-        // The gateway is a long way behind: what follows is its delay, not ours.
+        // The gateway is far behind. The further delay is the gateway's, not the generator's.
         if isMeasuring { tally.stalls += 1 }
         return Limits.tickNanoseconds
     }
 
     private mutating func randomReadyDevice() -> Int? {
-        // With nearly all devices there, a few throws find one; a fleet that is gone must not hang the thread.
+        // With nearly all devices connected, a few random picks find one. The limit prevents an endless loop if all are gone.
         for _ in 0..<32 {
             let index = randomIndex(below: deviceCount)
             if devices[index].phase == .ready { return index }
@@ -107,7 +109,7 @@ extension Worker {
         }
     }
 
-    /// Opens all HTTP connections; false when the run is over.
+    /// Opens all HTTP connections; returns false when the run is over.
     mutating func connectHTTP() -> Bool {
         openHTTP()
         let deadline = Clocks.now() + plan.options.timeout
@@ -130,7 +132,7 @@ extension Worker {
         }
         finish()
         publishesHTTP = false
-        // Let what is under way be answered and delivered, so that nothing is missing and the next run does not meet it.
+        // Waits for outstanding answers and deliveries, so that none is missing here or disturbs the next run.
         let grace = now + plan.options.drain
         while now < grace, tally.fatal == nil {
             let isAnswered = !(0..<httpCount).contains { https[$0].outstanding > 0 }
@@ -139,7 +141,7 @@ extension Worker {
         }
     }
 
-    /// Enqueues `messagesPerDevice` for each device, which are all absent.
+    /// Enqueues `messagesPerDevice` messages for each disconnected device.
     ///
     /// - Returns: false when the run is over.
     private mutating func enqueue() -> Bool {
@@ -166,19 +168,19 @@ extension Worker {
 
     mutating func runOffline() {
         guard enqueue(), let returnAt = pass(.second) else { return }
-        // What the generator itself used is counted for the half that asks more of it.
+        // The generator's CPU is measured for the second half, which needs more of it.
         begin(at: returnAt)
         connectDevices()
         let end = returnAt + plan.options.drain
         while tally.delivered < tally.accepted, now < end, tally.fatal == nil { turn(nanoseconds: Self.idleTurn) }
         finish()
-        // A moment longer: a message that comes twice does so right behind.
+        // A duplicate follows its original shortly, so 200 ms are enough to count it.
         let grace = now + 200_000_000
         while now < grace, tally.fatal == nil { turn(nanoseconds: Self.idleTurn) }
         for index in 0..<deviceCount { leave(index) }
     }
 
-    /// Tells the gateway the devices' tokens, makes their jobs, and drains them over the admin listener.
+    /// Registers the devices' tokens, creates their jobs, and drains them through the admin listener.
     mutating func runHandoff() {
         connectDevices()
         guard tally.fatal == nil, enqueue() else { return }
@@ -186,7 +188,7 @@ extension Worker {
         let deadline = Clocks.now() + plan.options.timeout
         while readyAdmins < adminCount, now < deadline, tally.fatal == nil { turn(nanoseconds: Self.idleTurn) }
         if readyAdmins < adminCount, tally.fatal == nil { tally.fatal = "the admin listener did not answer" }
-        // Everybody's jobs are counted before anybody asks whether all are settled.
+        // All jobs must be counted before any worker compares the totals.
         showProgress()
         guard tally.fatal == nil, let start = pass(.second) else { return }
         begin(at: start)
@@ -196,7 +198,7 @@ extension Worker {
             turn(nanoseconds: Self.idleTurn)
         }
         finish()
-        // A moment longer: a job that is leased twice comes right behind.
+        // A job leased twice follows shortly, so 200 ms are enough to count it.
         let grace = now + 200_000_000
         while now < grace, tally.fatal == nil { turn(nanoseconds: Self.idleTurn) }
         for index in 0..<adminCount where tally.fatal == nil { closeAdmin(index) }
@@ -221,9 +223,9 @@ extension Worker {
     }
 }
 
-/// When the messages of a fixed rate fall due.
+/// The due times of a fixed rate.
 enum Pace {
-    /// Nanoseconds from the start for the `number`-th message, moved up to the end of its tick.
+    /// Returns the due time of the `number`-th message in nanoseconds from the start, rounded up to the end of its tick.
     @inline(__always)
     static func due(_ number: UInt64, rate: Double) -> Int64 {
         let exact = Int64(Double(number) * 1e9 / rate)

@@ -50,7 +50,7 @@ extension Worker {
         flushSender(index)
     }
 
-    /// Sends what waits; what the socket does not take stays, and the front of the buffer is used again.
+    /// Sends pending bytes; unsent bytes stay, and are moved to the front when half of the buffer is used.
     @inline(__always)
     mutating func flushSender(_ index: Int) {
         let sender = senders + index
@@ -70,9 +70,9 @@ extension Worker {
         }
     }
 
-    /// Encodes one message for one device, if a sender has room for it.
+    /// Encodes one message for one device, if a sender has room.
     ///
-    /// - Returns: false when all are full; nothing has happened then.
+    /// - Returns: false when all senders are full. Nothing was changed then.
     @inline(__always)
     mutating func publish(to device: Int, dueAt: Int64, isMeasured: Bool) -> Bool {
         for _ in 0..<senderCount {
@@ -171,7 +171,7 @@ extension Worker {
             if isMeasuring { tally.measuredAccepted += 1 }
             if event.isMeasured { tally.resultLatency.record(now - event.dueAt) }
         } else if result.code == Limits.busyCode, sendsAgain {
-            // Another one is sent in its place when the gateway has had a moment, as a sender should.
+            // The message is sent again after a pause, as a real sender should do.
             tally.busy += 1
             pausedUntil = now + Limits.busyPauseNanoseconds
         } else {
@@ -187,7 +187,7 @@ extension Worker {
         senders[index].phase = .failed
         senders[index].input.clear()
         fail(text)
-        // Without one of its senders a run measures something else than was asked for.
+        // A run with fewer senders would measure something else, so it ends.
         if tally.fatal == nil { tally.fatal = text }
     }
 }

@@ -4,16 +4,16 @@ internal import Platform
 internal import Wire
 internal import Synchronization
 
-/// One thread of the generator: its poller, its share of the devices, its senders and its HTTP connections.
+/// One thread of the generator, with a poller, devices, senders and HTTP connections.
 ///
-/// A worker publishes to its own devices only, so nothing is shared with other threads while it runs: no locks, and a
-/// message's due time, answer and delivery meet in one ledger. All state hangs off this one value, which is entered once.
+/// A worker publishes to its own devices only. It shares no data with other threads while it runs, needs no locks, and keeps a
+/// message's due time, answer and delivery in one ledger.
 struct Worker: ~Copyable {
     enum Kind: UInt64 { case device = 0, sender, http, admin }
 
     let plan: WorkerPlan
     let coordinator: Coordinator
-    /// `nil`: all is plain.
+    /// The TLS context, or `nil` without TLS.
     let context: TLSContext?
     var poller: Poller
     // `var`, though never replaced: see `TimerWheel.occupancy`.
@@ -26,13 +26,13 @@ struct Worker: ~Copyable {
     var admins: UnsafeMutablePointer<AdminConnection>
     let adminCount: Int
     let scratch: UnsafeMutableRawPointer
-    /// Where messages of a WebSocket become frames again.
+    /// The buffer that reassembles frames from WebSocket messages.
     let messages: UnsafeMutableRawPointer
 
     var tally = WorkerTally()
     var ledger = MessageLedger()
     var outgoing: PublishTemplate
-    /// A buffer in which each Ack is encoded without an allocation.
+    /// The buffer for encoding an Ack without an allocation.
     var frame: [UInt8] = []
     var request: HTTPRequestTemplate
     var broadcast: BroadcastRequest
@@ -54,7 +54,7 @@ struct Worker: ~Copyable {
     var isMeasuring = false
     var cpuAtStart: Int64 = 0
     var waitsForDelivery = true
-    /// What the gateway is too busy for is sent once more; nothing is sent before `pausedUntil`.
+    /// Whether messages refused by a busy gateway are sent again; nothing is sent before `pausedUntil`.
     var sendsAgain = false
     var pausedUntil: Int64 = 0
     var publishesHTTP = false
@@ -64,7 +64,7 @@ struct Worker: ~Copyable {
     var shownDelivered = 0
     var shownSettled = 0
 
-    /// - Throws: `Poller.Failure`, or `TLSFailure` with what is wrong with the files.
+    /// - Throws: `Poller.Failure`, or `TLSFailure` for unusable files.
     init(_ plan: WorkerPlan, _ coordinator: Coordinator) throws {
         let context = try plan.tls?.context()
         poller = try Poller()
@@ -127,7 +127,7 @@ struct Worker: ~Copyable {
         messages.deallocate()
     }
 
-    /// Does the plan's job; returns when it is done, its time is over, or the run is aborted.
+    /// Runs the job; returns when it is done, its time is over, or the run is aborted.
     mutating func run() {
         switch plan.job {
         case .register: runRegister()
@@ -142,7 +142,7 @@ struct Worker: ~Copyable {
         tally.devices = (0..<deviceCount).map { devices[$0].identity }
     }
 
-    /// One turn: starts handshakes, waits for readiness at most `nanoseconds`, handles what is ready, keeps alive.
+    /// Runs one turn: starts handshakes, waits at most `nanoseconds` for events, handles them, and sends due Pings.
     mutating func turn(nanoseconds: Int64) {
         startHandshakes()
         let before = nanoseconds > 0 ? Clocks.now() : 0
@@ -167,9 +167,9 @@ struct Worker: ~Copyable {
         showProgress()
     }
 
-    /// Stands at a gate, still answering the gateway, until everybody is there.
+    /// Waits at a gate for all workers, and keeps serving the connections.
     ///
-    /// - Returns: the phase's beginning; `nil` when the run is aborted.
+    /// - Returns: the start of the phase, or `nil` if the run is aborted.
     mutating func pass(_ phase: Coordinator.Phase) -> Int64? {
         coordinator.arrive(phase)
         while tally.fatal == nil {
@@ -182,7 +182,7 @@ struct Worker: ~Copyable {
         return nil
     }
 
-    /// xorshift64*: which device the next message is for; not for secrets.
+    /// Returns a random index (xorshift64*), not for secrets.
     @inline(__always)
     mutating func randomIndex(below bound: Int) -> Int {
         random ^= random >> 12
@@ -211,17 +211,17 @@ struct Worker: ~Copyable {
     }
 }
 
-/// The number in each payload.
 enum Payload {
-    /// Run tag (16 bits), worker (8) and number (40) as the payload's first eight bytes.
+    /// Returns the payload's first eight bytes: run tag (16 bits), worker (8) and number (40).
     @inline(__always)
     static func mark(runTag: UInt64, worker: Int, number: UInt64) -> UInt64 {
         runTag << 48 | UInt64(worker & 0xFF) << 40 | number & 0xFF_FFFF_FFFF
     }
 
-    /// The message's number: the payload's first eight bytes, big-endian, or the digits that an HTTP body's begins with.
+    /// Returns the message's number: the payload's first eight bytes, big-endian, or the digits at the start of an HTTP body's
+    /// payload.
     ///
-    /// - Returns: `nil` for a shorter payload, which is not ours.
+    /// - Returns: `nil` for a payload shorter than eight bytes.
     @inline(__always)
     static func mark(of payload: UnsafeRawBufferPointer) -> UInt64? {
         guard payload.count >= 8 else { return nil }
@@ -236,15 +236,14 @@ enum Payload {
         return UInt64(bigEndian: payload.loadUnaligned(as: UInt64.self))
     }
 
-    /// What stands in a handoff message's alert before its number, for the lease's reader to find.
+    /// The start of a handoff message's alert, which the lease parser searches for; the number follows it.
     static let alertPrefix: StaticString = "longwire bench "
 }
 
-/// The frames in received bytes.
 enum Frames {
-    /// The whole frame at `offset`, which moves behind it; `nil` while it is not all there.
+    /// Returns the complete frame at `offset` and advances it, or `nil` while the frame is incomplete.
     ///
-    /// - Throws: for what is no frame of the gateway's.
+    /// - Throws: an error for an invalid frame header.
     @inline(__always)
     static func next(
         in bytes: UnsafeRawBufferPointer, from offset: inout Int

@@ -1,38 +1,37 @@
-/// One worker's task; made before it starts.
+/// One worker's task.
 struct WorkerPlan: Sendable {
     enum Job: Sendable {
-        /// Connect all and stop at the Welcome: registers those without a cid.
+        /// Connects all devices up to the Welcome, and registers those without a cid.
         case register
         case idle, live, http
-        /// Enqueue for absent devices, then all return; `storm` is the same seen from the other side.
+        /// Enqueues for disconnected devices, then reconnects all; `storm` uses the same job.
         case offline
         case handoff
-        /// One call to everybody; the first worker makes it.
+        /// Sends broadcasts from the first worker.
         case broadcast
     }
 
     var job: Job
-    /// Among all workers.
+    /// The worker's index among all workers.
     var index: Int
-    /// Opens files in a table of its own, since all workers' do not fit one.
+    /// Whether the worker has a private descriptor table, because one table is too small for all.
     var hasOwnDescriptors: Bool
     var credentials: Credentials
     var devices: [DeviceIdentity]
-    /// The first device's place among all, and so its source address.
+    /// The first device's index among all, which selects its source address.
     var firstDevice: Int
     var senders: Int
     var httpConnections: Int
-    /// Connections to the admin listener.
     var adminConnections: Int
-    /// This worker's share.
+    /// This worker's share of the messages in flight.
     var inFlight: Int
-    /// This worker's share; `nil`: as fast as `inFlight` allows.
+    /// This worker's share of the rate, or `nil` for as fast as `inFlight` allows.
     var rate: Double?
     var handshakes: Int
-    /// The upper 16 bits of every payload's number, so that messages of an earlier run are told apart.
+    /// The upper 16 bits of every payload's number, to distinguish messages of an earlier run.
     var runTag: UInt64
     var httpToken: String
-    /// `nil`: no listener of this run speaks TLS.
+    /// The TLS files, or `nil` if no listener uses TLS.
     var tls: TLSFiles?
     var options: RunTimes
 

@@ -1,6 +1,6 @@
-/// What one worker found; all of them added up are what the run found.
+/// The results of one worker, or their sum over all workers.
 ///
-/// Adding up is exact: counts, histograms' buckets and sets, never figures that were rounded before.
+/// Sums are exact: they add counts, histogram buckets and sets, not rounded figures.
 struct WorkerTally: Sendable {
     var connectLatency = Histogram()
     var deliverLatency = Histogram()
@@ -8,13 +8,13 @@ struct WorkerTally: Sendable {
     var answerLatency = Histogram()
     var leaseLatency = Histogram()
     var settleLatency = Histogram()
-    /// From the moment a paced message was due to the moment it was encoded.
+    /// The delay from a paced message's due time to its encoding.
     var sendLag = Histogram()
-    /// Devices that reached their Welcome.
+    /// Devices that received their Welcome.
     var connected = 0
-    /// Devices that did not, after all attempts.
+    /// Devices without a Welcome after all attempts.
     var failedDevices = 0
-    /// TLS handshakes that were good, and those that were not; a refused certificate of ours counts among the latter.
+    /// Successful and failed TLS handshakes; a refused client certificate counts as failed.
     var handshakes = 0
     var failedHandshakes = 0
     /// Connections that ended after their Welcome.
@@ -24,46 +24,45 @@ struct WorkerTally: Sendable {
     var delivered = 0
     var acks = 0
     var refused = 0
-    /// Refused because the gateway was busy, and sent again.
+    /// Messages refused by a busy gateway and sent again.
     var busy = 0
     var repeats = 0
     var disordered = 0
-    /// Delivered messages, or leased jobs, that this run did not make.
+    /// Delivered messages or leased jobs that this run did not create.
     var foreign = 0
     var failedRequests = 0
     var malformed = 0
-    /// Jobs of this run in the answers to leases, and those whose settlement was recorded.
+    /// Jobs of this run that were leased, and those whose settlement was recorded.
     var leased = 0
     var settled = 0
     var stale = 0
-    /// Which jobs were leased, by any worker.
+    /// The jobs that any worker leased.
     var jobs = JobSet()
-    /// In the measured time.
+    /// Counts within the measured time.
     var measuredAccepted = 0
     var measuredDelivered = 0
     var measuredAnswers = 0
-    /// Messages that could not be encoded when they were due because the gateway took no more.
+    /// Messages that could not be encoded when due, because the gateway accepted no more.
     var stalls = 0
     var remainder = MessageLedger.Remainder()
-    /// What each broadcast came to.
     var rounds: [BroadcastRound] = []
     var failures: [String: Int] = [:]
-    /// The devices as they are known now: newly registered ones have their cid and secret.
+    /// The devices after the run; newly registered ones have their cid and secret.
     var devices: [DeviceIdentity] = []
-    /// Nanoseconds.
+    /// Nanoseconds of the monotonic clock.
     var connectStartedAt = Int64.max
     var connectEndedAt: Int64 = 0
     var phaseStartedAt = Int64.max
     var phaseEndedAt: Int64 = 0
-    /// When the last device got the last of its messages, or the last settlement was recorded.
+    /// The time of the last delivery or of the last recorded settlement.
     var drainEndedAt: Int64 = 0
-    /// Of the measured time: all threads' CPU, how long it was, and how long the thread that waited least did.
+    /// For the measured time: the CPU of all threads, its length, and the waiting time of the least idle thread, in nanoseconds.
     var totalCPU: Int64 = 0
     var measuredTime: Int64 = 0
     var waited = Int64.max
     /// The busiest thread's share of a core in its busiest phase, 0 to 1.
     var busiest = 0.0
-    /// What ended the worker early.
+    /// The error that ended the worker early.
     var fatal: String?
 
     private static var sums: [WritableKeyPath<WorkerTally, Int>] {
@@ -84,11 +83,11 @@ struct WorkerTally: Sendable {
         ]
     }
 
-    /// Adds another worker's findings.
+    /// Adds another worker's results.
     mutating func merge(_ other: WorkerTally) {
         for path in Self.sums { self[keyPath: path] += other[keyPath: path] }
         for path in Self.histograms { self[keyPath: path].merge(other[keyPath: path]) }
-        // A job that two workers were given is a repeat that neither of them could see.
+        // Neither of two workers could detect a job that both leased. It counts as a repeat.
         repeats += jobs.merge(other.jobs)
         BroadcastRound.merge(&rounds, other.rounds)
         for (text, count) in other.failures { failures[text, default: 0] += count }

@@ -14,10 +14,9 @@ final class WorkerThread: @unchecked Sendable {
         (self.plan, self.coordinator) = (plan, coordinator)
     }
 
-    /// - Throws: when the system has no thread to spare.
+    /// - Throws: when the system has no thread.
     func start() throws(SystemError) { thread = try Thread(named: "worker-\(plan.index)") { self.main() } }
 
-    /// Waits for the thread's end, if it was started.
     func join() -> WorkerTally {
         thread.take()?.join()
         return tally

@@ -1,10 +1,10 @@
-# Longwire's one entry point; `make help` lists the targets.
+# The targets to build, test and package Longwire; `make help` lists them.
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-# CI sets LONGWIRE_CI for all its steps, so that `check` and `test` share one build with warnings as errors.
-# Elsewhere `check` builds beside the ordinary build, which would otherwise start anew each time.
+# CI sets LONGWIRE_CI for all steps, so that `check` and `test` share one build with warnings as errors. Elsewhere `check` has
+# its own build folder, because its flags would otherwise invalidate the ordinary build.
 ifdef LONGWIRE_CI
 check_flags :=
 check_modules := .build/debug/Modules
@@ -75,7 +75,7 @@ check: dependencies-build ## Warnings as errors, formatting, import, clock, stra
 	/usr/bin/python3 Tests/Checks/check-deploy.py --self-test
 	/usr/bin/python3 Tests/Checks/check-deploy.py
 
-# SECONDS is bash's own word: only what is said on make's command line counts.
+# bash sets SECONDS itself, so only a value from make's command line counts.
 fuzz_seconds := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 .PHONY: fuzz
 fuzz: dependencies-build ## Fuzzes every target for SECONDS=60, or one: TARGET=name. JSON=file for the figures.

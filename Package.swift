@@ -5,12 +5,12 @@ let features = [
     "ExistentialAny", "InferIsolatedConformances", "InternalImportsByDefault", "MemberImportVisibility",
     "NonisolatedNonsendingByDefault",
 ]
-// Warnings stop a merge, not a half-finished edit: only CI and `make check` set the variable.
+// Only CI and `make check` set this variable: warnings prevent a merge, but not a local build.
 let strict: [SwiftSetting] = Context.environment["LONGWIRE_CI"] == nil ? [] : [.treatAllWarnings(as: .error)]
 let common = features.map { SwiftSetting.enableUpcomingFeature($0) } + strict
-let pure = common + [.strictMemorySafety()]  // each `unsafe` has its place
+let pure = common + [.strictMemorySafety()]  // Every unsafe expression must be marked `unsafe`.
 
-// The fuzzer's executable is known only to `make fuzz`: an ordinary build has no libFuzzer to link.
+// Only `make fuzz` sets this variable, because ordinary builds have no libFuzzer to link.
 let fuzzerLibrary = Context.environment["LONGWIRE_FUZZ"]
 let fuzzers: [Target] =
     fuzzerLibrary.map { library in
@@ -27,7 +27,7 @@ let onlyPrograms = Context.environment["LONGWIRE_PROGRAMS"] != nil
 
 let package = Package(
     name: "longwire",
-    // For the client alone; the gateway runs on Linux. Nothing newer may be used there (Tests/Checks/check-client.sh).
+    // For the client only; the gateway runs on Linux. The client must not use newer APIs (Tests/Checks/check-client.sh).
     platforms: [.iOS(.v16), .macOS(.v13)],
     products: [
         .library(name: "LongwireClient", targets: ["LongwireClient"]),
@@ -36,7 +36,7 @@ let package = Package(
         .executable(name: "longwire-apns", targets: ["longwire-apns"]),
     ],
     targets: [
-        // System libraries and our two thin C targets.
+        // System libraries and the two C targets.
         .systemLibrary(
             name: "CLibevent", path: "Sources/Adapters/C/CLibevent", pkgConfig: "libevent_core",
             providers: [.apt(["libevent-dev"])]),
@@ -57,7 +57,7 @@ let package = Package(
             name: "CSimdjson", path: "Sources/Adapters/C/CSimdjson",
             linkerSettings: [.linkedLibrary("simdjson"), .linkedLibrary("stdc++")]),
 
-        // Pure modules: no socket, no clock, nothing that can block.
+        // Pure modules: no sockets, no clocks, no blocking calls.
         .target(name: "Structures", path: "Sources/Core/Structures", swiftSettings: common),
         .target(name: "Wire", path: "Sources/Core/Wire", swiftSettings: pure),
         .target(name: "TextForms", path: "Sources/Core/TextForms", swiftSettings: common),
@@ -69,7 +69,7 @@ let package = Package(
         .target(name: "Quotas", dependencies: ["Delivery", "Wire"], path: "Sources/Core/Quotas", swiftSettings: pure),
         .target(name: "Cluster", path: "Sources/Core/Cluster", swiftSettings: pure),
 
-        // Wrappers, each the only importer of its C module.
+        // Wrappers. Each one is the only importer of its C module.
         .target(name: "Platform", dependencies: ["CSystem"], path: "Sources/Adapters/Platform", swiftSettings: common),
         .target(
             name: "Cryptography", dependencies: ["COpenSSL"], path: "Sources/Adapters/Cryptography",
@@ -106,7 +106,7 @@ let package = Package(
             name: "Webhooks", dependencies: ["Cryptography", "TextForms"], path: "Sources/Adapters/Webhooks",
             swiftSettings: common),
 
-        // Wiring.
+        // Modules that combine the ones above, and the programs.
         .target(
             name: "PushAPI",
             dependencies: [
@@ -133,7 +133,7 @@ let package = Package(
             ], path: "Sources/Sender/FakeAPNs", swiftSettings: common),
         .target(
             name: "LongwireClient",
-            // Apple's systems have CryptoKit and Network.framework; OpenSSL is not to be asked for there.
+            // Apple's systems have CryptoKit and Network.framework, so OpenSSL must not be required there.
             dependencies: ["Wire", .target(name: "Cryptography", condition: .when(platforms: [.linux]))],
             path: "Sources/Client/LongwireClient", swiftSettings: common),
         .target(
@@ -158,7 +158,7 @@ let package = Package(
             path: "Sources/Programs/longwire",
             swiftSettings: common),
 
-        // Tests, one folder a module.
+        // Tests and their support modules.
         .target(
             name: "TestKit", dependencies: ["Delivery", "Wire", "Structures"], path: "Tests/Support/TestKit",
             swiftSettings: common),

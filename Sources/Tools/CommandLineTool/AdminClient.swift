@@ -1,7 +1,7 @@
 internal import Foundation
 internal import TextForms
 
-/// The admin listener behind its bearer token.
+/// A client of the admin listener, with a bearer token.
 struct AdminClient {
     private let client: GatewayHTTP
 
@@ -19,7 +19,7 @@ struct AdminClient {
             trust: credentials.trust)
     }
 
-    /// The answer to a request that was granted.
+    /// Sends a request and returns the answer; throws `refused` for an error status.
     func send(
         _ method: GatewayHTTP.Method, _ path: String, body: JSONText? = nil
     ) throws(CommandFailure) -> GatewayHTTP.Answer {
@@ -28,7 +28,7 @@ struct AdminClient {
         return answer
     }
 
-    /// The same; `nil` for what the gateway does not know.
+    /// Sends a GET request; returns `nil` if the gateway does not know the object.
     func find(_ path: String) throws(CommandFailure) -> GatewayHTTP.Answer? {
         let answer = try client.send(.get, path)
         if answer.status == 404, (answer.object["error"] as? [String: Any])?["code"] as? String == "notFound" {
@@ -40,7 +40,7 @@ struct AdminClient {
 
     private static func requireGranted(_ answer: GatewayHTTP.Answer) throws(CommandFailure) {
         guard (200..<300).contains(answer.status) else {
-            // The push API's errors have another form.
+            // The push API has another error format.
             let isOtherListener = answer.object["error"] == nil && answer.object["code"] != nil
             let hint =
                 isOtherListener
@@ -50,7 +50,7 @@ struct AdminClient {
         }
     }
 
-    /// A listener of devices answers an HTTP request with the place of its WebSocket.
+    /// A device listener answers HTTP requests with the path of its WebSocket.
     private static func deviceListenerHint(_ answer: GatewayHTTP.Answer) -> String {
         answer.object.isEmpty && answer.text.contains("/v1/device")
             ? "\nHint: this looks like the devices' listener; the admin listener has a port of its own." : ""
@@ -68,7 +68,7 @@ struct AdminClient {
         return text.isEmpty ? "no reason given" : text
     }
 
-    /// Text as a segment of a path.
+    /// Percent-encodes a text as a path segment.
     static func segment(_ text: String) -> String {
         text.addingPercentEncoding(withAllowedCharacters: .alphanumerics) ?? ""
     }

@@ -1,7 +1,7 @@
 internal import Foundation
 internal import TextForms
 
-/// `longwire app create|set|rotate|enable|disable|delete`: apps that the admin API makes.
+/// The commands `longwire app create|set|rotate|enable|disable|delete` for apps of the admin API.
 extension AppCommand {
     private static let appID = (name: "APPID", help: "The app's id: 1 to 64 of A–Z a–z 0–9 _ - .")
     private static let options = Display.options + AdminClient.options
@@ -165,7 +165,7 @@ extension AppCommand {
         return .done
     }
 
-    /// How an app stands, in lines.
+    /// Returns the lines that describe an app.
     static func lines(_ page: Fields, _ display: Display) -> [String] {
         guard let state = page.text("state") else { return [] }
         var lines = [
@@ -179,7 +179,7 @@ extension AppCommand {
             }
             lines.append("  \(HelpText.pad(name, 14))\(ends.joined(separator: "; "))")
         }
-        // As the gateway names them, which knows its quotas; a newer one may have more.
+        // The names come from the gateway, and a newer one may have further quotas.
         let quotas = page.fields("quotas")
         for key in quotas.keys {
             let use = quotas.fields(key)

@@ -1,7 +1,7 @@
 internal import Foundation
 internal import TextForms
 
-/// `longwire cluster`: shows the gateways of a cluster, and moves parts between them.
+/// The command `longwire cluster`: shows the gateways of a cluster and moves partitions between them.
 enum ClusterCommand {
     static let status = CommandSyntax(
         name: "cluster status", summary: "Shows the gateways of a cluster and the parts that each serves.",
@@ -86,9 +86,9 @@ enum ClusterCommand {
         }
     }
 
-    /// The number of the gateway that an option names by its address or its number; `nil` without the option.
+    /// Returns the number of the gateway that an option names by address or number, or `nil` without the option.
     ///
-    /// A number changes with each start of a gateway, its address does not.
+    /// A gateway's number changes with each start; its address does not.
     private static func number(_ arguments: ParsedArguments, _ option: String, _ view: ClusterView) throws -> Int? {
         guard let text = arguments.text(option) else { return nil }
         guard let node = view.nodes.first(where: { $0.address == text || "\($0.number)" == text }) else {
@@ -118,7 +118,7 @@ enum ClusterCommand {
         .value("wait-seconds", "S", "How long to wait for it, 0 to 3600; 0: not at all. Default: 60.")
     ]
 
-    /// Asks again and again until it is done or the time is over; tells each change.
+    /// Polls until the condition holds or the time is over, and prints each change.
     private static func wait(
         _ client: AdminClient, _ arguments: ParsedArguments, _ context: CommandContext,
         until isDone: (ClusterView) -> Bool, say: (ClusterView, Bool) -> String

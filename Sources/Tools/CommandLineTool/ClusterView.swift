@@ -1,7 +1,7 @@
 internal import Foundation
 internal import TextForms
 
-/// What `GET /v1/cluster` says, for a table.
+/// The answer of `GET /v1/cluster`, as a table.
 struct ClusterView {
     struct Node {
         let number: Int
@@ -19,7 +19,7 @@ struct ClusterView {
     }
 
     let name: String
-    /// The gateway that answers.
+    /// The number of the answering gateway.
     let node: Int
     let nodes: [Node]
     private let parts: [Part]
@@ -51,23 +51,23 @@ struct ClusterView {
         }
     }
 
-    /// Parts that the gateway serves or is about to serve or to give.
+    /// Returns the partitions that the gateway owns, including those it is taking over or handing over.
     func parts(of node: Int) -> [Int] { parts.filter { $0.owner == node }.map(\.number) }
 
     func owner(of part: Int) -> Int? { parts.first { $0.number == part && $0.isOpen }?.owner }
 
-    /// Parts on their way, or without owner.
+    /// The partitions in handover or without an owner.
     var unserved: [Int] {
         let living = Set(nodes.map(\.number))
         return parts.filter { !$0.isOpen || !living.contains($0.owner ?? 0) }.map(\.number)
     }
 
-    /// Every part is served, as far as the gateway knows, and it knows that now.
+    /// Whether every partition is served and the gateway's view is recent.
     var isWhole: Bool { unserved.isEmpty && registerAge <= Self.leaseMilliseconds }
 
     private static let leaseMilliseconds = 2_000
 
-    /// A line for each gateway, then what is wrong.
+    /// A line for each gateway, then the problems.
     var table: String {
         var rows = [["GATEWAY", "ADDRESS", "RELEASE", "LEASE", "STATE", "PARTS"]]
         for node in nodes {

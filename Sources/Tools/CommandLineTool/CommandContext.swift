@@ -2,14 +2,14 @@ internal import Foundation
 internal import Glibc
 internal import TextForms
 
-/// The surroundings of a command, so that tests can give it others.
+/// The environment of a command, which tests replace.
 struct CommandContext: Sendable {
     var environment: [String: String]
     var readInput: @Sendable () -> [UInt8]
-    /// Writes one line to standard output; whole lines only, from any thread.
+    /// Writes one line to standard output; callable from any thread.
     var write: @Sendable (String) -> Void
     var complain: @Sendable (String) -> Void
-    /// A person reads standard output.
+    /// Whether standard output is a terminal.
     var isTerminal: Bool
 
     init(
@@ -21,12 +21,11 @@ struct CommandContext: Sendable {
         (self.write, self.complain) = (write, complain)
     }
 
-    /// The process's own.
     static var process: CommandContext {
         CommandContext(
             environment: ProcessInfo.processInfo.environment,
             readInput: { Array(FileHandle.standardInput.readDataToEndOfFile()) },
-            // One write a line: readers of a pipe see a line as soon as it is there, and lines never mix.
+            // One write per line, so that pipe readers see each line at once and lines never mix.
             write: { line in
                 guard let code = put(line, on: STDOUT_FILENO) else { return }
                 endUnwritten(code)
@@ -34,16 +33,17 @@ struct CommandContext: Sendable {
             complain: { _ = put($0, on: STDERR_FILENO) }, isTerminal: isatty(STDOUT_FILENO) == 1)
     }
 
-    /// Ends the process because standard output takes no more.
+    /// Ends the process because standard output cannot be written.
     ///
-    /// A reader that has enough, as `head` has, is no error. Any other would take what came for the whole answer.
+    /// A reader that closed the pipe, such as `head`, is no error. Other failures exit with an error, so that truncated output
+    /// is not taken for complete.
     static func endUnwritten(_ code: CInt) -> Never {
         if code == EPIPE { _exit(ExitCode.readerLeft.rawValue) }
         _ = put("longwire: standard output cannot be written: \(String(cString: strerror(code)))", on: STDERR_FILENO)
         _exit(ExitCode.failedOutput.rawValue)
     }
 
-    /// Writes lines, whatever a peer put into them; the value of `errno` if that fails.
+    /// Writes lines with control characters escaped; returns `errno` on failure.
     private static func put(_ line: String, on descriptor: CInt) -> CInt? {
         let bytes = Array((TerminalText.lines(line) + "\n").utf8)
         var offset = 0

@@ -1,7 +1,7 @@
 internal import Glibc
 package import TextForms
 
-/// The `longwire` command: finds the subcommand, parses its words and runs it.
+/// The `longwire` command: finds the subcommand, parses its arguments and runs it.
 package enum CommandLineTool {
     package static let version = "0.1.0"
 
@@ -23,12 +23,12 @@ package enum CommandLineTool {
 
     /// Prepares the process, before anything is opened.
     ///
-    /// A reader that left is an error of a write, not a signal. Standard descriptors that are closed become the null
-    /// device: otherwise a connection gets the number 1, and a gateway what was meant for the terminal.
+    /// Ignores SIGPIPE, so that a closed pipe is a write error. Opens the null device for closed standard descriptors:
+    /// otherwise a connection could get descriptor 1 and receive the program's output.
     package static func prepareProcess() {
         signal(SIGPIPE, SIG_IGN)
         for descriptor: CInt in 0...2 where fcntl(descriptor, F_GETFD) < 0 {
-            // One that can only be read, so that writing to it fails.
+            // Descriptor 1 is opened read-only, so that writing to it fails.
             let opened = open("/dev/null", descriptor == 1 ? O_RDONLY : O_RDWR)
             if opened >= 0, opened != descriptor {
                 dup2(opened, descriptor)
@@ -37,7 +37,7 @@ package enum CommandLineTool {
         }
     }
 
-    /// Runs one command line, without the program's own name; returns the exit code after it has printed failures.
+    /// Runs one command line, without the program's name; prints errors and returns the exit code.
     package static func run(_ arguments: [String]) -> ExitCode { run(arguments, in: .process) }
 
     static func run(_ arguments: [String], in context: CommandContext) -> ExitCode {
@@ -69,7 +69,7 @@ package enum CommandLineTool {
         }
         let family = commands.filter { $0.name.hasPrefix(first + " ") }
         if let second = arguments.dropFirst().first {
-            // Before the rest is read, so that a word too many is not the complaint.
+            // Checked before the options are parsed, so that a misspelled command is reported instead of an extra argument.
             let words = family.map { String($0.name.dropFirst(first.count + 1).prefix { $0 != " " }) }
             if let near = Suggestion.nearest(to: second, among: words) {
                 throw CommandFailure.usage(

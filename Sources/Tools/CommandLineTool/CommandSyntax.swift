@@ -1,13 +1,13 @@
 internal import TextForms
 
-/// One subcommand: its arguments and its action.
+/// A subcommand with its arguments and its action.
 struct CommandSyntax: Sendable {
     let name: String
     let summary: String
-    /// Names of the words that are no options, all required.
+    /// The names of the positional arguments, all required.
     let operands: [(name: String, help: String)]
     let options: [CommandOption]
-    /// Paragraphs behind the options.
+    /// The paragraphs after the options in the help text.
     let notes: [String]
     let run: @Sendable (ParsedArguments, CommandContext) throws -> ExitCode
 
@@ -38,7 +38,7 @@ struct CommandSyntax: Sendable {
 }
 
 extension ParsedArguments {
-    /// A time within `range`, in milliseconds; `nil` when the option is absent.
+    /// Returns a time within `range`, in milliseconds, or `nil` when the option is absent.
     func duration(_ name: String, in range: ClosedRange<Int64>) throws(CommandFailure) -> Int64? {
         let form =
             "a time such as 90s, 2h or 3d, or milliseconds from \(range.lowerBound) to \(range.upperBound)"

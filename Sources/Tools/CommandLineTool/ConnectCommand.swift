@@ -4,7 +4,7 @@ internal import LongwireClient
 internal import TextForms
 internal import Wire
 
-/// `longwire connect`: is a device, and prints what happens to it as JSON lines.
+/// The command `longwire connect`: runs a device and prints its events as JSON lines.
 enum ConnectCommand {
     static let syntax = CommandSyntax(
         name: "connect", summary: "Is a device: registers, stays connected, prints messages as JSON lines.",
@@ -79,7 +79,7 @@ enum ConnectCommand {
                 return step.verdict
             })
         progress.finishOn { client.stop() }
-        // They hold each other until this ends it.
+        // The client and `progress` retain each other until this line.
         defer { progress.finishOn {} }
         do {
             try client.start(opened: opened)
@@ -97,13 +97,13 @@ enum ConnectCommand {
         return try progress.verdict()
     }
 
-    /// Lines of standard input on their way to the app's server.
+    /// The lines of standard input that are sent to the app's server.
     ///
-    /// Sound although unchecked: every field is touched only while `lock` is held.
+    /// Sound although unchecked: every field is accessed only while `lock` is held.
     private final class SentLines: @unchecked Sendable {
         private let lock = NSCondition()
         private var underWay = 0
-        /// Fewer than the client keeps.
+        /// The maximum of lines in flight, below the client's own limit.
         private static let limit = 64
 
         func note(_ event: ClientEvent) {
@@ -122,7 +122,7 @@ enum ConnectCommand {
             }
         }
 
-        /// Reads on a thread of its own, and stops the client when all lines are with the gateway.
+        /// Reads on a separate thread, and stops the client once the gateway has all lines.
         func read(into client: LongwireClient) {
             Thread.detachNewThread { [self] in
                 while let line = readLine() {
@@ -155,7 +155,7 @@ enum ConnectCommand {
             configuration.clientCertificatePath = trust.certificateFile
             configuration.clientKeyPath = trust.keyFile
         } else if let option = ["ca", "cert", "key"].first(where: { arguments.text($0) != nil }) {
-            // The environment's and a context's may be there for other commands.
+            // The environment's values may be set for other commands, so only options are refused.
             throw .usage("--\(option) is for TLS; give --tls, too")
         }
         let states: [(String, ApplicationState)] = [

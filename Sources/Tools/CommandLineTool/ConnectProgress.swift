@@ -2,9 +2,9 @@ internal import Foundation
 internal import LongwireClient
 internal import TextForms
 
-/// Counts messages for `--exit-after`, and remembers how the client ended.
+/// The message count for `--exit-after`, and the client's final state.
 ///
-/// Sound although unchecked: every field is touched only while `lock` is held, and nothing is called under it.
+/// Sound although unchecked: every field is accessed only while `lock` is held, and nothing is called while it is held.
 final class ConnectProgress: @unchecked Sendable {
     private let lock = NSLock()
     private let expected: Int?
@@ -20,19 +20,19 @@ final class ConnectProgress: @unchecked Sendable {
 
     func finishOn(_ finish: @escaping @Sendable () -> Void) { lock.withLock { self.finish = finish } }
 
-    /// Whether the next message is shown, and what to say of it.
+    /// Returns whether to print the next message, and its verdict.
     func next() -> (isShown: Bool, verdict: MessageVerdict) {
         let (count, finish) = lock.withLock {
             shown += 1
             return (shown, self.finish)
         }
-        // What was read together with the last one wanted stays in the queue for the next time.
+        // Messages read together with the last one stay queued for the next session.
         if let expected, count > expected { return (false, .deferred) }
         if count == expected { finish() }
         return (true, acks ? .processed : .deferred)
     }
 
-    /// - Returns: what to try, the first time that a connection fails in a usual way before any was good.
+    /// - Returns: a hint for the first common connection failure before any success.
     func note(_ event: ClientEvent, host: String, usesTLS: Bool) -> String? {
         lock.withLock {
             switch event {
@@ -51,7 +51,7 @@ final class ConnectProgress: @unchecked Sendable {
         }
     }
 
-    /// The client's words for what the system and OpenSSL say.
+    /// Returns a hint for an error text of the system or OpenSSL.
     static func hint(_ reason: String, host: String, usesTLS: Bool) -> String? {
         if usesTLS, let hint = CertificateHint.text(reason, host: host) { return hint }
         if reason.contains("Connection refused") {
@@ -70,7 +70,7 @@ final class ConnectProgress: @unchecked Sendable {
         let (failure, wasWelcomed, shown, trouble) = lock.withLock {
             (self.failure, self.wasWelcomed, self.shown, lastTrouble)
         }
-        // The gateway's reasons are in both.
+        // The error message contains the gateway's reason.
         if let failure {
             let message = TerminalText.plain(failure.message)
             throw failure.code == .unreachable ? .unreachable(message) : .refused(message)

@@ -2,7 +2,6 @@ internal import Foundation
 internal import LongwireClient
 internal import Wire
 
-/// The JSON lines of `longwire connect`.
 enum ConnectReport {
     static func line(for message: ReceivedMessage) -> JSONText {
         let text = String(validating: message.payload, as: UTF8.self)
@@ -16,7 +15,7 @@ enum ConnectReport {
         ]
     }
 
-    /// `nil`: not worth a line.
+    /// Returns the line for an event, or `nil` if the event is not printed.
     static func line(for event: ClientEvent) -> JSONText? {
         switch event {
         case .registered(let cid): ["event": "registered", "cid": cid.description]

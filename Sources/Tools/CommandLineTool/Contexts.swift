@@ -1,24 +1,24 @@
 internal import Foundation
 internal import TextForms
 
-/// The gateways that a person works with, in a file that the person writes: addresses and secrets under a name.
+/// Named gateways with addresses and secrets, from a file that the user writes.
 struct Contexts {
-    /// What a context may have, by the names of demo.json.
+    /// The members of a context, named as in demo.json.
     static let members: Set<String> = [
         "appId", "appKey", "appSecret", "masterSecret", "adminToken", "httpAddress", "adminAddress", "deviceAddress",
         "ca", "cert", "key",
     ]
-    /// Secrets may stand in files of their own, whose path is relative to this one's folder.
+    /// Members with the path of a secret's file, relative to the folder of the configuration file.
     private static let fileMembers: Set<String> = ["appSecretFile", "masterSecretFile", "adminTokenFile"]
 
     let path: String
     let all: [String: [String: String]]
-    /// The name that `context use` noted.
+    /// The name that `context use` selected.
     let current: String?
 
     private struct File: Decodable { var contexts: [String: [String: String]] }
 
-    /// `~/.config/longwire/config.json5`, or where XDG_CONFIG_HOME says.
+    /// Reads `~/.config/longwire/config.json5`, or the same path under XDG_CONFIG_HOME.
     init(_ environment: [String: String]) throws(CommandFailure) {
         let home =
             environment["XDG_CONFIG_HOME"].flatMap { $0.isEmpty ? nil : $0 }
@@ -46,7 +46,7 @@ struct Contexts {
         current = noted.map { String(decoding: $0, as: UTF8.self).trimmingCharacters(in: .whitespacesAndNewlines) }
     }
 
-    /// A context with the secrets that stand in files.
+    /// Returns a context, with the secrets read from their files.
     func context(_ name: String) throws(CommandFailure) -> [String: String] {
         guard var context = all[name] else {
             let near = Suggestion.hint(for: name, among: all.keys)
@@ -65,7 +65,7 @@ struct Contexts {
         return context
     }
 
-    /// Notes which context counts where none is named; the person's own file stays as it is.
+    /// Selects the default context; the choice has its own file, so that the user's file is not changed.
     func use(_ name: String) throws(CommandFailure) {
         _ = try context(name)
         let place = (path as NSString).deletingLastPathComponent + "/current-context"
@@ -75,7 +75,7 @@ struct Contexts {
     }
 }
 
-/// `longwire context`: which gateway the other commands talk to.
+/// The command `longwire context`: selects the gateway of the other commands.
 enum ContextCommand {
     static let list = CommandSyntax(
         name: "context list", summary: "Lists the contexts of the configuration file; * marks the one in use.",

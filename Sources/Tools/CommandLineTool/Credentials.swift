@@ -2,7 +2,7 @@ internal import Foundation
 internal import HTTPClient
 internal import TextForms
 
-/// Who we are and whom we talk to: from options, else the environment, else the demo app's file.
+/// The addresses and secrets of a command: from options, else the environment, a context, or the demo app's file.
 struct Credentials {
     static let dataOption = CommandOption.value(
         "data", "DIR", "The gateway's data folder, for its demo.json. Default: ./longwire-data.")
@@ -20,7 +20,7 @@ struct Credentials {
     private let environment: [String: String]
     private let demo: [String: String]
     private let folder: String
-    /// The context that was named, or is in use; and whether it was named.
+    /// The named context, else the selected one.
     private let chosen: [String: String]
     private let isNamed: Bool
 
@@ -52,7 +52,9 @@ struct Credentials {
         return members
     }
 
-    /// The first non-empty value of: the option, the environment's variable, the member of demo.json; else `nil`.
+    /// Returns the first non-empty value of the option, the environment variable and the context, or demo.json; else `nil`.
+    ///
+    /// A context named in this call precedes the environment variable.
     func find(_ option: String, _ variable: String, _ member: String) -> String? {
         let (first, second) =
             isNamed ? (chosen[member], environment[variable]) : (environment[variable], chosen[member])
@@ -78,26 +80,23 @@ struct Credentials {
         try require("admin-token", "LONGWIRE_ADMIN_TOKEN", "adminToken")
     }
     var hasApp: Bool { find("app", "LONGWIRE_APP_ID", "appId") != nil }
-    /// Whom we believe with https, and what we show of ourselves.
+    /// The TLS settings for https: trusted roots and client certificate.
     var trust: HTTPTrust {
         HTTPTrust(
             authoritiesFile: find("ca", "LONGWIRE_CA", "ca"), certificateFile: find("cert", "LONGWIRE_CERT", "cert"),
             keyFile: find("key", "LONGWIRE_KEY", "key"))
     }
-    /// Needed only by a device that is not registered yet.
+    /// The app's secret; only an unregistered device needs it.
     var appSecret: String { find("app-secret", "LONGWIRE_APP_SECRET", "appSecret") ?? "" }
 
-    /// The push API's base URL.
     func httpBase() throws(CommandFailure) -> URL {
         try Self.url(find("http", "LONGWIRE_HTTP", "httpAddress") ?? "127.0.0.1:7080")
     }
 
-    /// The admin listener's base URL.
     func adminBase() throws(CommandFailure) -> URL {
         try Self.url(find("admin", "LONGWIRE_ADMIN", "adminAddress") ?? "127.0.0.1:7081")
     }
 
-    /// The device listener.
     func device() throws(CommandFailure) -> (host: String, port: UInt16) {
         let text = find("", "LONGWIRE_DEVICE", "deviceAddress") ?? "127.0.0.1:7000"
         guard let colon = text.lastIndex(of: ":"), let port = UInt16(text[text.index(after: colon)...]), port > 0 else {
@@ -106,7 +105,7 @@ struct Credentials {
         return (Self.reachable(Self.unbracketed(String(text[..<colon]))), port)
     }
 
-    /// A host without the brackets in which an IPv6 address is usually written.
+    /// Removes the brackets around an IPv6 address.
     static func unbracketed(_ host: String) -> String {
         host.hasPrefix("[") && host.hasSuffix("]") && host.contains(":") ? String(host.dropFirst().dropLast()) : host
     }
@@ -123,7 +122,7 @@ struct Credentials {
         return parts.url ?? url
     }
 
-    /// A listener on all addresses is reached by the loopback one.
+    /// A listener on all addresses is reached through the loopback address.
     private static func reachable(_ host: String) -> String {
         switch host {
         case "0.0.0.0": "127.0.0.1"

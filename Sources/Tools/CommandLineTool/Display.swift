@@ -1,14 +1,14 @@
 internal import Foundation
 internal import TextForms
 
-/// How a command shows what it found: words for a person at a terminal, JSON for a program.
+/// The output format of a command: text on a terminal, JSON for a program.
 struct Display {
     static let options: [CommandOption] = [
         .flag("json", "Print JSON. The default where standard output is no terminal."),
         .flag("text", "Print words and tables. The default on a terminal."),
     ]
 
-    /// Moves the cursor to the first line and clears what is below, without a flicker.
+    /// Moves the cursor home and clears the screen below, without flicker.
     static let clearScreen = TerminalText.Sequence.home.text + TerminalText.Sequence.clear.text
 
     let isJSON: Bool
@@ -17,11 +17,11 @@ struct Display {
     init(_ arguments: ParsedArguments, _ context: CommandContext) {
         isJSON = arguments.has("json") || !arguments.has("text") && !context.isTerminal
         let environment = context.environment
-        // https://no-color.org: any value but an empty one.
+        // https://no-color.org: any non-empty value disables colors.
         hasColours = context.isTerminal && (environment["NO_COLOR"] ?? "").isEmpty && environment["TERM"] != "dumb"
     }
 
-    /// Writes an answer: its JSON, or the lines that `words` makes of it.
+    /// Prints an answer: its JSON, or the lines that `words` returns.
     func show(_ answer: GatewayHTTP.Answer, on context: CommandContext, words: (Fields) -> [String]) -> ExitCode {
         for line in isJSON ? [answer.text] : words(Fields(answer.object)) { context.write(line) }
         return .done
@@ -31,7 +31,7 @@ struct Display {
         hasColours ? colour.text + text + TerminalText.Sequence.plain.text : text
     }
 
-    /// Rows in columns; the first row is the heading.
+    /// Aligns rows in columns; the first row is the heading.
     func table(_ rows: [[String]]) -> [String] {
         guard let heading = rows.first else { return [] }
         let widths = heading.indices.map { column in
@@ -47,7 +47,7 @@ struct Display {
         }
     }
 
-    /// Columns that a text takes: those of East Asia are two wide.
+    /// Returns the number of terminal columns; east Asian characters take two.
     private static func width(_ text: String) -> Int {
         text.unicodeScalars.reduce(0) { sum, scalar in
             let isWide = 0x1100...0x115F ~= scalar.value || 0x2E80...0xFF60 ~= scalar.value || scalar.value >= 0x1F300
@@ -55,7 +55,7 @@ struct Display {
         }
     }
 
-    /// A time of the gateway's in local time, to the millisecond.
+    /// Returns a time of the gateway as local time, to the millisecond.
     static func time(_ milliseconds: Int64, isWithDay: Bool = true) -> String {
         var seconds = time_t(milliseconds / 1_000)
         var parts = tm()
@@ -77,9 +77,9 @@ struct Display {
     }
 }
 
-/// A JSON object as the commands read it.
+/// A JSON object of the gateway.
 ///
-/// Its texts are as they may be shown: a peer's control characters are escaped.
+/// Control characters in its texts are escaped, so that they can be printed.
 struct Fields {
     private let object: [String: Any]
     init(_ object: [String: Any]) { self.object = object }

@@ -2,7 +2,7 @@ internal import Foundation
 internal import TextForms
 internal import Glibc
 
-/// `longwire doctor`: looks at this machine and the gateway, and says what to change and why.
+/// The command `longwire doctor`: checks this machine and the gateway, and advises changes.
 enum DoctorCommand {
     static let syntax = CommandSyntax(
         name: "doctor", summary: "Checks this machine and the gateway, and says what to change and why.",
@@ -37,9 +37,9 @@ enum DoctorCommand {
         return findings.contains { $0.verdict == .problem } ? .refused : .done
     }
 
-    /// Judges the durations of the gateway's commits since its start.
+    /// Judges the duration of the gateway's commits since its start.
     ///
-    /// A few commits that waited for replicas or an election at a start do not show a slow disk.
+    /// Uses the 90th percentile, because a few slow commits during a start or an election do not indicate a slow disk.
     static func commits(_ metrics: MetricsText) -> [Finding] {
         let (end, count) = metrics.quantile(0.9, of: "longwire_store_group_commit_seconds")
         guard count > 0 else { return [] }
@@ -76,13 +76,12 @@ enum DoctorCommand {
 }
 
 extension DoctorCommand.Finding {
-    /// A finding that is good, or is of `fault` and has advice.
+    /// Creates a finding that is good, or has the verdict `fault` and advice.
     init(_ what: String, isGood: Bool, else fault: Verdict = .problem, _ found: String, _ advice: String) {
         self.init(what: what, verdict: isGood ? .ok : fault, found: found, advice: isGood ? "" : advice)
     }
 }
 
-/// One run of all checks.
 private struct Examination {
     typealias Finding = DoctorCommand.Finding
 
@@ -106,7 +105,7 @@ private struct Examination {
     private func openFiles() -> [Finding] {
         var limit = rlimit()
         guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return [] }
-        // A connection is a descriptor; the store and its tables take some thousand.
+        // A connection takes one descriptor; the store takes a few thousand.
         let wanted = UInt64(devices + 4_096)
         return [
             Finding(
@@ -130,7 +129,7 @@ private struct Examination {
     private func setting(_ name: String, least: Int64, _ why: String) -> Finding {
         let path = "/proc/sys/" + name.replacingOccurrences(of: ".", with: "/")
         let text = FileManager.default.contents(atPath: path).map { String(decoding: $0, as: UTF8.self) } ?? ""
-        // A value beyond Int64 is as good as none at all.
+        // A value beyond Int64 means unlimited, so it is parsed as UInt64.
         guard let value = UInt64(text.trimmingCharacters(in: .whitespacesAndNewlines)) else {
             return Finding(what: name, verdict: .skipped, found: "not readable here")
         }
@@ -326,9 +325,8 @@ private struct Examination {
     }
 }
 
-/// Another program, run to its end.
 private enum Program {
-    /// `nil` when it cannot be started.
+    /// Runs a program to its end; returns `nil` when it cannot be started.
     static func run(_ name: String, _ arguments: [String]) -> (code: Int32, output: String)? {
         let process = Process()
         process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
@@ -339,7 +337,7 @@ private enum Program {
         guard (try? process.run()) != nil else { return nil }
         let output = pipe.fileHandleForReading.readDataToEndOfFile()
         process.waitUntilExit()
-        // env says so when there is no such program.
+        // env exits with 127 when the program does not exist.
         guard process.terminationStatus != 127 else { return nil }
         return (process.terminationStatus, String(decoding: output, as: UTF8.self))
     }

@@ -1,7 +1,7 @@
 internal import Foundation
 internal import TextForms
 
-/// `longwire drain`: empties a gateway of its devices at a pace, and tells how far it is.
+/// The command `longwire drain`: disconnects a gateway's devices at a given rate, and shows the progress.
 enum DrainCommand {
     static let drain = CommandSyntax(
         name: "drain", summary: "Empties a gateway of its devices at a pace, or lets them come again.",
@@ -47,7 +47,7 @@ enum DrainCommand {
         }
     }
 
-    /// `200/s`, or the number alone.
+    /// Parses `200/s`, or the number alone.
     static func pace(_ text: String) throws -> Int64 {
         let digits = text.hasSuffix("/s") ? String(text.dropLast(2)) : text
         guard let pace = Int64(digits), 1...1_000_000 ~= pace else {

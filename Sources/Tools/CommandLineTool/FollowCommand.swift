@@ -1,7 +1,7 @@
 internal import Foundation
 internal import TextForms
 
-/// `longwire upstream` and `longwire events`: an app's business server, as far as it reads and acks.
+/// The commands `longwire upstream` and `longwire events`: read and ack an app's feeds, as its server does.
 enum FollowCommand {
     static let upstream = syntax("upstream", "Prints an app's messages from its devices as JSON lines, and acks them.")
     static let events = syntax("events", "Prints an app's events as JSON lines, and acks them.")

@@ -2,7 +2,7 @@ internal import Foundation
 internal import HTTPClient
 internal import TextForms
 
-/// One blocking HTTP call after another.
+/// A blocking HTTP client.
 struct GatewayHTTP {
     enum Method { case get, post, patch, delete }
 
@@ -20,7 +20,7 @@ struct GatewayHTTP {
     var timeoutSeconds: Double = 30
     var trust = HTTPTrust()
 
-    /// - Throws: `unreachable` when there is no HTTP answer; whatever the answer says is the caller's.
+    /// - Throws: `unreachable` without an HTTP answer, `usage` for an unreadable file. An error status is not thrown.
     func send(_ method: Method, _ path: String, body: String? = nil) throws(CommandFailure) -> Answer {
         for (option, file) in [("ca", trust.authoritiesFile), ("cert", trust.certificateFile), ("key", trust.keyFile)] {
             guard let file, !FileManager.default.isReadableFile(atPath: file) else { continue }
@@ -60,7 +60,7 @@ struct GatewayHTTP {
     }
 }
 
-/// What to try after a connection that failed in a usual way.
+/// Advice after a common connection failure.
 enum ConnectionHint {
     static func text(_ failure: HTTPCallFailure, _ base: URL) -> String? {
         let isSecure = base.scheme == "https"

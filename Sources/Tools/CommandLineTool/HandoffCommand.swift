@@ -1,7 +1,7 @@
 internal import Foundation
 internal import TextForms
 
-/// `longwire handoff`: does by hand what a sender service does.
+/// The command `longwire handoff`: leases and settles jobs as a sender service does.
 enum HandoffCommand {
     static let lease = CommandSyntax(
         name: "handoff lease", summary: "Leases due handoff jobs, as a sender service does.",

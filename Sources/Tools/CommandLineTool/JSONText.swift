@@ -1,6 +1,6 @@
 internal import TextForms
 
-/// JSON to be written: members keep their order, so that a line reads the same each time.
+/// A JSON value whose members keep their order, so that output is reproducible.
 enum JSONText: Equatable {
     case null
     case bool(Bool)
@@ -9,12 +9,12 @@ enum JSONText: Equatable {
     case string(String)
     case array([JSONText])
     case members([(String, JSONText)])
-    /// JSON already.
+    /// Serialized JSON.
     case verbatim(String)
 
     static func == (left: JSONText, right: JSONText) -> Bool { left.text == right.text }
 
-    /// In one line.
+    /// The JSON in one line.
     var text: String {
         switch self {
         case .null: "null"
@@ -29,21 +29,20 @@ enum JSONText: Equatable {
         }
     }
 
-    /// `nil` for an object without members.
+    /// The object, or `nil` if it has no members.
     var unlessEmpty: JSONText? {
         if case .members(let members) = self, members.isEmpty { nil } else { self }
     }
 
-    /// Members whose value is `nil` are left out.
+    /// Creates an object; members with the value `nil` are left out.
     static func object(_ members: [(String, (any JSONTextConvertible)?)]) -> JSONText {
         .members(members.compactMap { name, value in value.map { (name, $0.json) } })
     }
 
-    /// A reader of JSON lines sees one line, whatever the text holds.
+    /// Escapes all line separators, so that each JSON value stays on one line.
     private static func quote(_ text: String) -> String { JSONString.quoted(text, escaping: .lines) }
 }
 
-/// A value that a member of an object can have.
 protocol JSONTextConvertible { var json: JSONText { get } }
 
 extension JSONText: JSONTextConvertible, ExpressibleByDictionaryLiteral {

@@ -1,4 +1,4 @@
-/// Samples of a page in Prometheus's text format.
+/// The samples of a page in Prometheus' text format.
 struct MetricsText {
     struct Sample {
         let name: String
@@ -23,7 +23,7 @@ struct MetricsText {
         }
     }
 
-    /// `a="x",b="y"`, with `\"`, `\\` and `\n` in the values.
+    /// Parses `a="x",b="y"`, with `\"`, `\\` and `\n` in the values.
     private static func labels(_ text: Substring) -> [String: String] {
         var (labels, name, value): ([String: String], String, String) = ([:], "", "")
         var (isInside, isEscaped) = (false, false)
@@ -49,17 +49,17 @@ struct MetricsText {
         return labels
     }
 
-    /// The sum over all labels.
+    /// Returns the sum over all labels.
     func sum(_ name: String) -> Double { samples.reduce(0) { $1.name == name ? $0 + $1.value : $0 } }
 
-    /// By the values of a label.
+    /// Returns the sums by the values of a label.
     func values(_ name: String, by label: String) -> [(String, Double)] {
         var sums: [String: Double] = [:]
         for sample in samples where sample.name == name { sums[sample.labels[label] ?? "", default: 0] += sample.value }
         return sums.sorted { $0.key < $1.key }
     }
 
-    /// The upper end of the bucket in which a share of a histogram's values ends, and how many values there are.
+    /// Returns the upper end of the bucket that contains a quantile of a histogram, and the number of values.
     func quantile(_ share: Double, of name: String) -> (end: Double, count: Double) {
         let count = sum(name + "_count")
         let buckets = values(name + "_bucket", by: "le").compactMap { end, value in

@@ -2,7 +2,7 @@ internal import Cryptography
 internal import Foundation
 internal import TextForms
 
-/// The push API, authenticated as a business server is.
+/// A client of the push API, authenticated as an app's server.
 struct PublishClient {
     static let options: [CommandOption] = [
         .value("http", "ADDRESS", "The push API, host:port or a URL. Default: 127.0.0.1:7080."),
@@ -28,13 +28,15 @@ struct PublishClient {
         client.headers["token"] = token
     }
 
-    /// The answer to a call that was granted; the path is without `/v2/{appId}/`.
+    /// Sends a call and returns the answer.
+    ///
+    /// Throws `refused` for an error. `path` is relative to `/v2/{appId}/`.
     func send(
         _ method: GatewayHTTP.Method, _ path: String, body: JSONText? = nil
     ) throws(CommandFailure) -> GatewayHTTP.Answer {
         let answer = try client.send(method, "/v2/\(AdminClient.segment(appID))/\(path)", body: body?.text)
         guard answer.status == 200, (answer.object["code"] as? NSNumber)?.intValue == 0 else {
-            // The admin listener's errors have another form.
+            // The admin listener has another error format.
             let hint =
                 answer.object["error"] == nil
                 ? "" : "\nHint: this looks like the admin listener; the push API has a port of its own."
@@ -44,7 +46,7 @@ struct PublishClient {
     }
 }
 
-/// `longwire revoke`: takes a task back.
+/// The command `longwire revoke`: stops a task.
 enum RevokeCommand {
     static let syntax = CommandSyntax(
         name: "revoke", summary: "Stops a task: what is still pending of it ends as revoked.",

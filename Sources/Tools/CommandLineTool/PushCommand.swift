@@ -2,7 +2,7 @@ internal import Cryptography
 internal import Foundation
 internal import TextForms
 
-/// `longwire push`: publishes one message over the push API, as a business server does.
+/// The command `longwire push`: publishes one message through the push API.
 enum PushCommand {
     static let syntax = CommandSyntax(
         name: "push", summary: "Publishes one message to a device, an alias, a tag, a list of devices, or all.",
@@ -30,7 +30,7 @@ enum PushCommand {
         ],
         run: { try run($0, $1) })
 
-    /// Whom a push is for.
+    /// The recipients of a push.
     enum Audience: Equatable {
         case device(String), alias(String), tag(String), list(String), all
 
@@ -44,7 +44,7 @@ enum PushCommand {
             }
         }
 
-        /// As the body of the call has it.
+        /// The audience in the call's body.
         var json: JSONText {
             switch self {
             case .device(let cid): ["cid": [.string(cid)]]
@@ -71,7 +71,7 @@ enum PushCommand {
             return .done
         }
         let task = Fields(answer.object).fields("data").text("taskid") ?? ""
-        // As many as one call takes.
+        // The maximum of one call.
         for start in stride(from: 0, to: cids.count, by: 1_000) {
             let page = cids[start..<min(start + 1_000, cids.count)]
             let targets: JSONText = ["cid": page.map { JSONText.string($0) }]
@@ -94,7 +94,7 @@ enum PushCommand {
         return audience
     }
 
-    /// The cids of a list's file.
+    /// Returns the cids of a list's file.
     private static func devices(_ audience: Audience) throws(CommandFailure) -> [String] {
         guard case .list(let path) = audience else { return [] }
         guard let data = FileManager.default.contents(atPath: path) else {

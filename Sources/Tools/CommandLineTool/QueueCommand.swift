@@ -1,6 +1,6 @@
 internal import TextForms
 
-/// `longwire queue`: a device's queue, and the jobs that wait for sender services.
+/// The command `longwire queue`: shows and changes a device's queue and the pending handoff jobs.
 enum QueueCommand {
     private static let deviceOptions =
         [CommandOption.value("cid", "CID", "The device.")] + Display.options + [Credentials.appOption]

@@ -1,7 +1,7 @@
 internal import Foundation
 internal import TextForms
 
-/// `longwire top`: a gateway's figures, again and again.
+/// The command `longwire top`: shows a gateway's metrics periodically.
 enum TopCommand {
     static let syntax = CommandSyntax(
         name: "top", summary: "Shows a gateway live: connections, rates, queues, jobs, memory.",
@@ -25,14 +25,14 @@ enum TopCommand {
         return .done
     }
 
-    /// What one page of metrics says.
+    /// The values of one metrics page.
     struct Look {
         let metrics: MetricsText
         let at = DispatchTime.now().uptimeNanoseconds
 
         init(_ metrics: MetricsText) { self.metrics = metrics }
 
-        /// Figures that stand for themselves.
+        /// Gauges, shown unchanged.
         static let levels: [(String, String)] = [
             ("connections", "longwire_connections"), ("connected devices", "longwire_sessions"),
             ("reachable devices", "longwire_devices_reachable"), ("pending messages", "longwire_messages_pending"),
@@ -40,7 +40,7 @@ enum TopCommand {
             ("jobs leased", "longwire_handoff_jobs_under_lease"), ("journal bytes", "longwire_store_journal_bytes"),
             ("takes writes", "longwire_store_accepts_writes"), ("resident bytes", "process_resident_memory_bytes"),
         ]
-        /// Counters, shown by the second.
+        /// Counters, shown as rates per second.
         static let rates: [(String, String)] = [
             ("accepted", "longwire_messages_accepted_total"), ("delivered frames", "longwire_delivers_sent_total"),
             ("ended", "longwire_messages_ended_total"), ("refused", "longwire_publishes_refused_total"),

@@ -1,7 +1,7 @@
 internal import Foundation
 internal import TextForms
 
-/// `longwire trace`: what became of a message, whatever it is known by.
+/// The command `longwire trace`: shows the history of a message, found by any of its ids.
 enum TraceCommand {
     static let trace = CommandSyntax(
         name: "trace", summary: "Tells what became of a message, and why, step by step.",
@@ -25,7 +25,7 @@ enum TraceCommand {
 
     enum Form: String, CaseIterable { case task, cid, request, alias }
 
-    /// What an option says that the id is.
+    /// Returns the kind of id that an option selects.
     private static func form(_ arguments: ParsedArguments) throws(CommandFailure) -> Form? {
         let forms = Form.allCases.filter { arguments.has($0.rawValue) }
         guard forms.count <= 1 else { throw .usage("--\(forms[0]) and --\(forms[1]) exclude each other") }
@@ -43,7 +43,7 @@ enum TraceCommand {
     }
 }
 
-/// One search for what a complaint names.
+/// A search for an id of unknown kind.
 private struct Search {
     let arguments: ParsedArguments
     let context: CommandContext
@@ -82,7 +82,7 @@ private struct Search {
         }
         if ["RASS_", "RASL_", "RASA_"].contains(where: { id.hasPrefix($0) }) { return try task(id) }
         if try request(id) { return true }
-        // Not every request id has the form of an alias.
+        // Some request ids do not have the form of an alias.
         guard
             id.unicodeScalars.allSatisfy({ $0.properties.isAlphabetic || $0.properties.numericType != nil || $0 == "_" }
             )

@@ -1,10 +1,10 @@
 internal import TextForms
 
-/// A trace in sentences: each step with its local time, then why the message waits or how it ended.
+/// A trace in sentences: each step with its local time, then the reason why the message waits or how it ended.
 struct TraceWords {
     let display: Display
     private let trace: Fields
-    /// The device as it stands; `nil`: not known.
+    /// The device's current state, or `nil` if unknown.
     private let device: Fields?
 
     init(_ trace: Fields, device: Fields?, _ display: Display) {
@@ -32,7 +32,7 @@ struct TraceWords {
         return lines + [conclusion]
     }
 
-    /// One line for a list.
+    /// The message in one line of a list.
     var summary: [String] {
         [Display.time(acceptedAt), trace.text("msgId") ?? "", painted, reason ?? ""]
     }
@@ -88,7 +88,7 @@ struct TraceWords {
         }
     }
 
-    /// Why it waits, or why it ended without having arrived.
+    /// The reason why the message is pending, or why it was not delivered.
     var reason: String? {
         if let why = trace.text("reason"), !why.isEmpty { return Self.explained(why) }
         switch state {
@@ -135,7 +135,7 @@ struct TraceWords {
         return parts.joined(separator: " ")
     }
 
-    /// What a word of the gateway's means.
+    /// Returns the explanation of a reason code of the gateway.
     static func explained(_ word: String) -> String {
         switch word {
         case "tokenMoved": "the device's token is now registered by another device of the app (tokenMoved)"
@@ -159,7 +159,7 @@ struct TraceWords {
         }
     }
 
-    /// A publish that was refused.
+    /// Returns the line about a refused publish.
     static func refusal(_ refusal: Fields) -> String {
         "\(Display.time(refusal.number("time") ?? 0))  A publish for \(refusal.text("cid") ?? "") was refused: "
             + "\(explained(refusal.text("reason") ?? ""))."

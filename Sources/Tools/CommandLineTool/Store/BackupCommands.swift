@@ -4,7 +4,7 @@ internal import Platform
 internal import TextForms
 
 extension StoreCommands {
-    /// `longwire store backup`: of a running gateway by the admin API, or of a folder.
+    /// The command `longwire store backup`: backs up a running gateway through the admin API, or a folder.
     static let backup = CommandSyntax(
         name: "store backup",
         summary: "Makes a backup of a store: of a running gateway's, or of a stopped one's folder.",
@@ -55,7 +55,6 @@ extension StoreCommands {
         return .done
     }
 
-    /// `longwire store restore`: makes a store of a backup.
     static let restore = CommandSyntax(
         name: "store restore", summary: "Makes a store of a backup, after a check of every file.",
         operands: [

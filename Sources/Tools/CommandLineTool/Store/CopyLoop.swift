@@ -3,13 +3,13 @@ internal import MessageStore
 internal import Platform
 internal import Wire
 
-/// Stands in for the event loop of a store's shards: what the store posts runs when the copying thread asks.
+/// A substitute for the event loop of a store's shards; tasks that the store posts run on the copying thread.
 final class CopyLoop: Sendable {
     private let tasks = Monitor<[@Sendable () -> Void]>([])
 
     func post(_ task: @escaping @Sendable () -> Void) { tasks.broadcast { $0.append(task) } }
 
-    /// Runs what was posted, and waits for something if there is nothing.
+    /// Runs the posted tasks, and waits if there are none.
     func turn() {
         let now: [@Sendable () -> Void] = tasks.wait(while: { $0.isEmpty }) { tasks in
             defer { tasks = [] }
@@ -18,7 +18,6 @@ final class CopyLoop: Sendable {
         for task in now { task() }
     }
 
-    /// Runs what was posted.
     func turnWithoutWaiting() {
         for task in tasks.withLock({ tasks in
             defer { tasks = [] }
@@ -27,15 +26,15 @@ final class CopyLoop: Sendable {
     }
 }
 
-/// Writes rows through shards' stores, as a loop does.
+/// A writer of rows through the shards' stores.
 final class ShardWriter {
     private let loop: CopyLoop
     private let stores: [any LoopStore]
     private var lastTickets: [Ticket]
-    /// Nothing is told that a copy needs to know.
+    /// The observer ignores all events, because a copy needs none.
     private let observer = SilentObserver()
 
-    /// Takes the stores of all parts, by number.
+    /// `stores` are the stores of all shards, by number.
     init(_ stores: [any LoopStore], _ loop: CopyLoop) {
         (self.stores, self.loop) = (stores, loop)
         lastTickets = [Ticket](repeating: 0, count: stores.count)
@@ -46,7 +45,7 @@ final class ShardWriter {
         guard let bucket = rows.first?.key.bucket else { return }
         let number = bucket.loop(of: stores.count)
         let store = stores[number]
-        // The store moves rows out of its journal, which takes turns of the loop.
+        // The store moves rows out of its journal in several turns of the loop.
         while !store.acceptsWrites {
             store.turnEnded()
             loop.turn()

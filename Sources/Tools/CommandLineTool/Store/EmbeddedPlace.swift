@@ -10,7 +10,7 @@ final class EmbeddedPlace: CopyPlace {
     private var store: EmbeddedStore?
     private var writer: ShardWriter?
 
-    /// Names the folder, the gateway's `store.path`; nothing is opened yet.
+    /// Creates a place for the gateway's `store.path`, without opening it.
     init(_ folder: String) { name = folder }
 
     private func open(isTarget: Bool) throws {
@@ -21,7 +21,7 @@ final class EmbeddedPlace: CopyPlace {
     }
 
     func beginReading(for target: String) throws {
-        // A folder that is not there would become a new and empty store, and the copy one of nothing.
+        // A missing folder is refused. Otherwise a new empty store would be created and copied.
         guard FileSystem.exists(name + "/format") else { throw CopyFailure("there is no store in \(name)") }
         try open(isTarget: false)
     }
@@ -39,7 +39,7 @@ final class EmbeddedPlace: CopyPlace {
             throw CopyFailure(
                 "\(name) is not empty: it has \(rowCount) rows; nothing was copied. With --replace they are removed")
         }
-        // From here on a gateway refuses the folder until the copy has ended.
+        // A gateway refuses the folder from here until the copy has ended.
         try EmbeddedStore.beginCopy(to: name, from: source)
         guard rowCount > 0 || !isNew else { return }
         closeStore()
@@ -68,7 +68,7 @@ final class EmbeddedPlace: CopyPlace {
         }
     }
 
-    /// What was written is read again from the disk, as a start would read it.
+    /// Reopens the store, so that the comparison reads from the disk.
     func finishWriting() throws {
         writer?.finish()
         closeStore()

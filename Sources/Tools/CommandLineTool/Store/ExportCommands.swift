@@ -4,7 +4,6 @@ internal import MessageStore
 internal import Platform
 internal import TextForms
 
-/// `longwire store export|import`.
 extension StoreCommands {
     static let place =
         "A folder, as the gateway's store.path names it; or redis://HOST:PORT[,HOST:PORT…][/NAME], NAME as in cluster.name "
@@ -75,7 +74,7 @@ extension StoreCommands {
     }
 }
 
-/// Where an export goes: a new file that gets its name at the end, or standard output.
+/// The target of an export: standard output, or a new file that is renamed to its name at the end.
 private final class ExportTarget {
     private let name: String
     private let handle: FileHandle
@@ -133,11 +132,10 @@ private final class ExportTarget {
     }
 }
 
-/// Where an import comes from.
 private final class ExportSource {
     private let name: String
     private let handle: FileHandle
-    /// It can be read again from its start.
+    /// Whether the source can be read again from its start.
     let isSeekable: Bool
 
     init(_ name: String) throws {
@@ -153,7 +151,7 @@ private final class ExportSource {
         isSeekable = (try? handle.seek(toOffset: 0)) != nil
     }
 
-    /// Up to `count` bytes; fewer at the end.
+    /// Returns up to `count` bytes, fewer at the end.
     func take(_ count: Int) throws -> [UInt8] {
         var bytes: [UInt8] = []
         while bytes.count < count {

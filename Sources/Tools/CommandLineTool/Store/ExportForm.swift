@@ -1,22 +1,22 @@
-// The file of `store export` (docs/use/Operations.md, "Export and import"): every row of a store, whatever engine had it.
+// The file of `store export` (docs/use/Operations.md, "Export and import"): every row of a store, independent of the engine.
 //
 //   "longwire export 1\n"
 //   blocks: byte count of the body (4 bytes), CRC32C of the block's number (8 bytes) and the body (4 bytes), body
 //
-// The first block's body is "H" and a JSON object that says where the rows come from. Others are "R" and rows, and the last
-// one is "E" and the sums of all tables: who reads it knows that nothing is missing. Numbers are in network order.
+// The first block's body is "H" and a JSON object that names the source. Further bodies are "R" and rows. The last one is "E"
+// and the sums of all tables, which prove that the file is complete. Numbers are in network order.
 
 internal import Delivery
 internal import MessageStore
 internal import Platform
 internal import Wire
 
-/// What an export says of itself.
+/// The header of an export.
 struct ExportHeader: Equatable, Sendable {
-    /// The form of the rows: that of the embedded engine's folder.
+    /// The format of the rows, which is that of the embedded engine's folder.
     var storeFormat: Int
     var release: String
-    /// Milliseconds since 1970, by the clock of the machine that made it.
+    /// The time of the export, in milliseconds since 1970 by its machine's clock.
     var madeAt: Int64
     var source: String
 
@@ -28,7 +28,7 @@ struct ExportHeader: Equatable, Sendable {
 enum ExportForm {
     static let firstLine = "longwire export 1\n"
     static let firstWords = "longwire export "
-    /// A block is written when it has so much; with a row of any size it stays below `blockByteLimit`.
+    /// The size from which a block is written; with one more row it stays below `blockByteLimit`.
     static let blockByteCount = 256 << 10
     static let blockByteLimit = 1 << 20
     static let blockHeadByteCount = 8
@@ -40,7 +40,7 @@ enum ExportForm {
     }
 }
 
-/// Writes an export, piece by piece; `put` takes the bytes on.
+/// A writer of an export; `put` receives the bytes in order.
 struct ExportWriter {
     private let put: ([UInt8]) throws -> Void
     private var body: [UInt8] = []
@@ -103,7 +103,7 @@ struct ExportWriter {
     }
 }
 
-/// Reads an export, one block at a time; every failure names the byte at which it was found.
+/// A reader of an export, one block at a time; every failure names a byte offset.
 struct ExportReader {
     private let name: String
     private let take: (Int) throws -> [UInt8]
@@ -112,10 +112,12 @@ struct ExportReader {
     private(set) var header = ExportHeader(storeFormat: 0, release: "", madeAt: 0, source: "")
     private var sums: [StoreKey.Table: TableSum] = [:]
 
+    /// Reads the header of an export.
+    ///
     /// - Parameters:
-    ///   - name: how the operator named it.
-    ///   - take: gives up to a number of bytes, fewer at the end.
-    /// - Throws: `CopyFailure` for what is no export, or one that this release cannot read; what `take` throws.
+    ///   - name: the operator's name for the file.
+    ///   - take: returns up to a number of bytes, fewer at the end.
+    /// - Throws: `CopyFailure` for a file that is not an export or needs another release, and the errors of `take`.
     init(_ name: String, take: @escaping (Int) throws -> [UInt8]) throws {
         (self.name, self.take) = (name, take)
         let line = try take(ExportForm.firstLine.utf8.count)
@@ -181,7 +183,7 @@ struct ExportReader {
         return (kind, body.dropFirst())
     }
 
-    /// The rows of the next block; `nil` after the last, when all sums were found right.
+    /// Returns the rows of the next block, or `nil` after the last, once all sums are verified.
     mutating func nextRows() throws -> [CopiedRow]? {
         let start = offset
         let (kind, body) = try block()
@@ -247,14 +249,14 @@ struct ExportReader {
 }
 
 extension ExportForm {
-    /// Of a block: its number is in it, so that none can be missing, or be in another's place.
+    /// Returns a block's checksum, which includes its number, so that missing or reordered blocks are detected.
     static func checksum(_ number: UInt64, _ body: [UInt8]) -> UInt32 {
         let seed = withUnsafeBytes(of: number.bigEndian) { Checksum.crc32c($0) }
         return body.withUnsafeBytes { Checksum.crc32c($0, seed: seed) }
     }
 }
 
-/// Numbers in network order, one after the other.
+/// A reader of numbers in network order.
 private struct NetworkBytes {
     private var rest: ArraySlice<UInt8>
     init(_ bytes: ArraySlice<UInt8>) { rest = bytes }

@@ -3,7 +3,7 @@ internal import MessageStore
 internal import Redis
 internal import TextForms
 
-/// The options that say how to reach Redis servers, and what is asked of them.
+/// The options for access to Redis servers.
 enum RedisOptions {
     static let all: [CommandOption] = [
         .value("user", "NAME", "The ACL user. Default: the default one."),
@@ -16,7 +16,7 @@ enum RedisOptions {
         .value("min-replicas", "N", "Connected replicas that each primary must have, 0 to 5. Default: 1."),
     ]
 
-    /// The servers named `host:port`, with commas between.
+    /// Returns the servers of a comma-separated list of `host:port`.
     static func cluster(_ text: some StringProtocol, _ arguments: ParsedArguments) throws -> RedisCluster {
         let seeds = try text.split(separator: ",").map { text -> RedisAddress in
             guard let address = RedisAddress(text) else { throw CommandFailure.usage("\(text) is no host:port") }
@@ -44,7 +44,7 @@ enum RedisOptions {
 }
 
 extension StoreCommands {
-    /// `longwire redis check`: what a gateway's start would say about its Redis servers.
+    /// The command `longwire redis check`: reports the findings that a gateway's start would report about its Redis servers.
     static let redisCheck = CommandSyntax(
         name: "redis check", summary: "Looks whether Redis servers are set up as a gateway needs them.",
         operands: [("SERVERS", "host:port of one or more servers, with commas between; the others are found by them.")],
@@ -60,7 +60,7 @@ extension StoreCommands {
         let found = try RedisSettings.check(
             cluster, name: arguments.text("cluster") ?? RedisEngine.Configuration().name,
             minReplicas: try RedisOptions.minReplicas(arguments))
-        // Without the option it is not known how many replicas the gateways ask for.
+        // Without the option the replica count that the gateways require is unknown.
         let isCountKnown = arguments.text("min-replicas") != nil
         let problems = found.filter {
             $0.kind == .wrong || $0.kind == .passing && (isCountKnown || !$0.isReplicaCount)

@@ -6,8 +6,8 @@ internal import Wire
 
 /// A cluster on Redis.
 ///
-/// The gateways keep three facts of the embedded engine's table `meta` in their register: the key of tokens, the queue
-/// epoch and the highest gateway time. Here they are rows as everywhere, and written they are in both places.
+/// The gateways keep three facts of the embedded engine's table `meta` in their register: the token key, the queue epoch and
+/// the highest gateway time. A copy reads them as rows, and writes them to both the rows and the register.
 final class RedisPlace: CopyPlace {
     let name: String
     private let cluster: RedisCluster
@@ -18,22 +18,24 @@ final class RedisPlace: CopyPlace {
     private var partCount = 0
     private var now: Int64 = 0
     private var written = ClusterFacts()
-    /// The cluster's before the copy, whose history follows it.
+    /// The cluster's history before the copy; the new history succeeds it.
     private var earlier: StoreHistory?
     private var isHeld = false
     private var isTarget = false
 
-    /// What the rows of the register's facts are called; see `MetaRows` in the gateway.
+    /// The row numbers of the register's facts; see `MetaRows` in the gateway.
     private enum Fact: UInt64 { case tokenKey = 1, queueEpoch, clock }
 
-    /// Parts of a cluster that is new; the default of `cluster.parts`.
+    /// The number of partitions of a new cluster: the default of `cluster.parts`.
     private static let defaultPartCount = 16
 
+    /// Creates a place without opening it.
+    ///
     /// - Parameters:
-    ///   - name: how the operator named it.
+    ///   - name: the operator's name for the cluster.
     ///   - cluster: the servers.
-    ///   - configuration: the cluster's name, and how long servers are waited for.
-    ///   - partCount: of a new cluster; one that is there keeps its own, and another number is refused.
+    ///   - configuration: the cluster's name and the timeouts.
+    ///   - partCount: the number of partitions of a new cluster. An existing cluster with another number is refused.
     init(
         name: String, _ cluster: RedisCluster, _ configuration: RedisEngine.Configuration, partCount: Int?
     ) {
@@ -51,7 +53,7 @@ final class RedisPlace: CopyPlace {
     }
 
     func beginWriting(from source: String, isReplacing: Bool) throws {
-        // The servers have to keep what they are given.
+        // The servers must be configured to keep the data.
         let problems = try RedisSettings.check(
             cluster, name: configuration.name, minReplicas: configuration.minReplicas
         ).filter { $0.kind == .wrong || $0.kind == .passing }
@@ -83,11 +85,11 @@ final class RedisPlace: CopyPlace {
         try open(wantedPartCount ?? found ?? Self.defaultPartCount)
         now = try time()
         earlier = register.facts.history
-        // From here on a start says that the cluster has another number of parts, if it has.
+        // From here on a gateway's start reports a different number of partitions.
         try register.set(ClusterFacts(), partCount: partCount)
     }
 
-    /// Takes back a mark where nothing was changed.
+    /// Removes the mark before anything was changed.
     private func letGo() throws {
         try register.end([])
         isHeld = false
@@ -129,7 +131,7 @@ final class RedisPlace: CopyPlace {
             guard let fact = Self.fact(of: row.key) else { return try body(row) }
             stored[fact] = Array(row.value)
         }
-        // The register is right where the two differ: its facts are those that the gateways live by.
+        // Where row and register differ, the register is right, because the gateways use it.
         let facts = register.facts
         if let key = facts.tokenKey { stored[.tokenKey] = key }
         if let epoch = facts.queueEpoch { stored[.queueEpoch] = Self.bytes([epoch]) }
@@ -151,7 +153,7 @@ final class RedisPlace: CopyPlace {
             case nil: break
             }
         }
-        // Rows of gateway time that is ahead of the servers' clock are not older than they are.
+        // The write time is not below the rows' gateway time, which may be ahead of the servers' clock.
         now = max(now, written.clock ?? 0)
         try rows?.write(batch.map { WrittenRow(key: $0.key, wakeAt: $0.wakeAt, value: $0.value) }, now: now)
     }
@@ -161,11 +163,11 @@ final class RedisPlace: CopyPlace {
     func complete() throws {
         guard isHeld, let rows else { return }
         if isTarget {
-            // A gateway that starts needs these; a store that has none is new.
+            // A starting gateway needs these facts. A source without them was a new store.
             var facts = written
             facts.tokenKey = facts.tokenKey ?? SecureRandom.bytes(32)
             facts.queueEpoch = facts.queueEpoch ?? UInt64.random(in: 1 ... .max)
-            // The content may be older than the one that devices and consumers have seen, and its source may go on.
+            // Devices and consumers may have seen newer content, and the source may continue, so the copy starts a new history.
             facts.history = (earlier ?? StoreHistory(ofNewStore: 1)).successor(
                 id: SecureRandom.word(), now: try time())
             try register.set(facts, partCount: partCount)
@@ -175,7 +177,7 @@ final class RedisPlace: CopyPlace {
     }
 
     func close() {
-        // A source that was read in part is whole; a target keeps its mark.
+        // A partly read source is unchanged, so its mark is removed. An unfinished target keeps its mark.
         if isHeld, !isTarget { try? register.end(rows?.epochs.count == partCount ? rows?.epochs ?? [] : []) }
         rows?.close()
         register.close()
@@ -193,7 +195,7 @@ final class RedisPlace: CopyPlace {
         words.flatMap { word in (0..<8).map { UInt8(truncatingIfNeeded: word >> UInt64(56 - 8 * $0)) } }
     }
 
-    /// The highest gateway time of a clock's row; beyond the year 9999 it is none.
+    /// Returns the highest gateway time of a clock row, or `nil` beyond the year 9999.
     private static func clock(_ bytes: [UInt8]) -> Int64? {
         guard bytes.count == 32, let word = words(bytes).first, word <= 253_402_300_799_999 else { return nil }
         return Int64(word)

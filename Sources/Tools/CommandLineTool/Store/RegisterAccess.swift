@@ -3,19 +3,19 @@ internal import Delivery
 internal import MessageStore
 internal import Redis
 
-/// What is the same for all gateways of a cluster, as the register keeps it.
+/// The facts that the register keeps for all gateways of a cluster.
 struct ClusterFacts: Equatable {
     var tokenKey: [UInt8]?
     var queueEpoch: UInt64?
-    /// The highest gateway time that any gateway gave.
+    /// The highest gateway time that any gateway issued.
     var clock: Int64?
     var history: StoreHistory?
 }
 
-/// The register of a cluster, held against gateways while a store is copied.
+/// The register of a cluster, locked against gateways while a store is copied.
 ///
-/// A copy to the cluster marks it until it has ended, whatever becomes of the process. A copy from it holds it for as long
-/// as it renews the mark.
+/// A copy to the cluster sets a mark that stays until the copy has ended, even if the process dies. A copy from the cluster
+/// holds its mark only while it renews the mark.
 final class RegisterAccess {
     private let client: RedisClient
     private let name: String
@@ -24,12 +24,12 @@ final class RegisterAccess {
     private let minReplicas: Int
     private let nonce = "\(UInt64.random(in: .min ... .max))"
     private var renewAt: UInt64 = 0
-    /// What the cluster was when the mark was set.
+    /// The cluster's state when the mark was set.
     private(set) var partCount: Int?
     private(set) var facts = ClusterFacts()
     private(set) var epochs: [Int: UInt64] = [:]
 
-    /// A mark counts for this time without a renewal.
+    /// The time for which a mark is valid without a renewal.
     private static let holdMilliseconds: UInt64 = 60_000
     private static let renewMilliseconds: UInt64 = 5_000
     private static let timeoutMilliseconds: UInt64 = 15_000
@@ -56,7 +56,7 @@ final class RegisterAccess {
 
         """
 
-    /// Arguments: nonce, kind, other, time to hold, may replace (0 or 1).
+    /// Arguments: nonce, kind, other side, hold time, may replace (0 or 1).
     private static let beginScript = RedisScript(
         opening + """
             if mark[1] and not own then
@@ -77,7 +77,7 @@ final class RegisterAccess {
             return {'ok', facts, call('HGETALL', o)}
             """)
 
-    /// Arguments: nonce, time to hold.
+    /// Arguments: nonce, hold time.
     private static let renewScript = RedisScript(
         opening + """
             if not own then return {'lost'} end
@@ -96,7 +96,7 @@ final class RegisterAccess {
             return {'ok'}
             """)
 
-    /// Arguments: nonce, a version, then a part and its entry, and so on; none where nothing was opened.
+    /// Arguments: nonce, a version, then pairs of part and entry; none if nothing was opened.
     private static let endScript = RedisScript(
         opening + """
             if mark[5] == nonce then return {'ok'} end
@@ -114,10 +114,10 @@ final class RegisterAccess {
     /// Sets the mark.
     ///
     /// - Parameters:
-    ///   - isTarget: the cluster gets the copy.
+    ///   - isTarget: whether the cluster is the copy's target.
     ///   - other: the other side, for messages.
-    ///   - isReplacing: a copy that did not end, and what else is there, may be replaced.
-    /// - Throws: `CopyFailure` while a gateway or another copy runs, or when the cluster is not whole.
+    ///   - isReplacing: whether existing data and an unfinished copy may be replaced.
+    /// - Throws: `CopyFailure` while a gateway or another copy runs, or when the cluster has an unfinished copy.
     func begin(isTarget: Bool, other: String, isReplacing: Bool) throws {
         let reply = try call(
             Self.beginScript, [isTarget ? "to" : "from", other, "\(Self.holdMilliseconds)", isReplacing ? "1" : "0"])
@@ -158,14 +158,14 @@ final class RegisterAccess {
         renewAt = client.cluster.network.monotonicMilliseconds + Self.renewMilliseconds
     }
 
-    /// Renews the mark when it is time; called often.
+    /// Renews the mark when it is due; called often.
     func keep() throws {
         guard client.cluster.network.monotonicMilliseconds >= renewAt else { return }
         try check(try call(Self.renewScript, ["\(Self.holdMilliseconds)"]))
         renewAt = client.cluster.network.monotonicMilliseconds + Self.renewMilliseconds
     }
 
-    /// Makes the constants those of the copy.
+    /// Writes the cluster's facts.
     func set(_ facts: ClusterFacts, partCount: Int) throws {
         try check(
             try call(
@@ -178,9 +178,9 @@ final class RegisterAccess {
         (self.facts, self.partCount) = (facts, partCount)
     }
 
-    /// Removes the mark; gateways may start.
+    /// Removes the mark, so that gateways may start.
     ///
-    /// - Parameter epochs: under which the parts were opened; the next owners' are higher.
+    /// - Parameter epochs: the epochs under which the partitions were opened. The next owners' are higher.
     /// - Throws: `CopyFailure` when another copy has the mark.
     func end(_ epochs: [UInt64]) throws {
         var words = ["\(UInt64.random(in: 1 ... .max))"]

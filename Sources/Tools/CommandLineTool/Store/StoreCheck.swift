@@ -2,25 +2,24 @@ internal import Delivery
 internal import MessageStore
 internal import Wire
 
-/// What a look through a whole store found.
+/// The result of checking a whole store.
 struct StoreCheck {
     typealias Damage = StoreInspection.Damage
 
-    /// Rows of a table.
     struct Table {
         var rowCount = 0
         var byteCount = 0
     }
 
-    /// What waits for the devices of an app.
+    /// The queued messages of an app's devices.
     struct Queue {
         var messageCount = 0
         var byteCount = 0
-        /// When the oldest of them was accepted, in gateway time.
+        /// The acceptance time of the oldest message, in gateway time.
         var oldest = GatewayTime.max
     }
 
-    /// More are counted and not kept.
+    /// The maximum of damages kept; further ones are only counted.
     static let keptDamageCount = 1_000
 
     private(set) var tables: [StoreKey.Table: Table] = [:]
@@ -31,11 +30,11 @@ struct StoreCheck {
     private(set) var log: StoreInspection.Log
     private(set) var format: Int
 
-    /// Reads a store.
+    /// Checks a store.
     ///
     /// - Parameters:
     ///   - inspection: the store.
-    ///   - tell: gets the number of buckets that were read, now and then.
+    ///   - tell: receives the number of checked buckets, once per 512.
     init(_ inspection: StoreInspection, tell: (Int) -> Void = { _ in }) {
         (log, format) = (inspection.log, inspection.format)
         for damage in inspection.damages { note(damage) }
@@ -54,7 +53,7 @@ struct StoreCheck {
         if damages.count < Self.keptDamageCount { damages.append(damage) }
     }
 
-    /// What a device needs lies in one bucket, so a bucket's rows are judged by themselves.
+    /// Checks the rows of one bucket; all rows of a device are in one bucket.
     private mutating func judge(_ rows: [StoreInspection.Row]) {
         let keys = Set(rows.map(\.key))
         var devices: [StoreKey: UInt64] = [:]
@@ -94,7 +93,7 @@ struct StoreCheck {
         queue.byteCount += row.value.count
         queue.oldest = min(queue.oldest, facts.acceptedAt)
         queues[waiting.app.word] = queue
-        // The job's row has taken the alarm over.
+        // The job's row has taken over the alarm.
         if row.lacksAlarm, !keys.contains(waiting.job) { noteAlarm(row.key) }
         let device = StoreKey(row.key.bucket, .device, ownerHigh: row.key.ownerHigh, ownerLow: row.key.ownerLow)
         guard keys.contains(device) else {
@@ -112,7 +111,7 @@ struct StoreCheck {
         note(Damage(.alarm, Self.name(key), "the index of alarms has no entry for it"))
     }
 
-    /// A row in words: its table, whose it is, and its place there.
+    /// Returns a row's name: table, bucket, owner and item.
     private static func name(_ key: StoreKey) -> String {
         let owner = hex(key.ownerHigh) + hex(key.ownerLow)
         let whose = key.table == .device || key.table == .message || key.table == .vendorMessage ? "cid" : "owner"
@@ -127,7 +126,7 @@ struct StoreCheck {
 }
 
 extension StoreInspection.Damage.Kind {
-    /// What such a damage comes to.
+    /// The consequence of the damage.
     var meaning: String {
         switch self {
         case .format: "the store cannot be used as it is"
@@ -139,7 +138,7 @@ extension StoreInspection.Damage.Kind {
         }
     }
 
-    /// What to do about it.
+    /// The recommended action.
     var advice: String {
         switch self {
         case .format: "do what the line says"

@@ -1,7 +1,7 @@
 internal import MessageStore
 internal import TextForms
 
-/// `longwire store …`: what is done to a store while no gateway works on it.
+/// The commands `longwire store …`, for stores without a running gateway.
 enum StoreCommands {
     static let all: [CommandSyntax] = [copy, stats, check, backup, restore, export, importing, redisCheck]
 
@@ -38,7 +38,6 @@ enum StoreCommands {
     }
 }
 
-/// The stores that commands name.
 enum CopyPlaces {
     static func place(_ text: String, _ arguments: ParsedArguments) throws -> any CopyPlace {
         guard text.hasPrefix("redis://") else { return EmbeddedPlace(text) }

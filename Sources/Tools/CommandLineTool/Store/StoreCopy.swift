@@ -1,33 +1,34 @@
-// Copies all rows of one store into an empty one, offline, and proves by counts and digests that they are the same.
+// Copies all rows of one store into an empty one, offline, and compares counts and digests afterwards.
 //
-// Both sides are seen through the store's seam alone: the source lends its rows, the target takes them as a loop's writes.
-// So a copy knows neither engine's format, and works between any two of them.
+// Both sides are accessed only through the store's interface: the source lends rows, the target accepts a loop's writes. A copy
+// therefore works between any two engines.
 
 internal import Delivery
 internal import Cryptography
 internal import MessageStore
 internal import Wire
 
-/// A store as a copy sees it: a source is begun, read and completed; a target begun, written, finished, read and completed.
+/// A store as the source or target of a copy.
+///
+/// Calls on a source: begin, read, complete. On a target: begin, write, finish, read, complete.
 protocol CopyPlace: AnyObject {
-    /// How the operator named it.
+    /// The operator's name for the store.
     var name: String { get }
-    /// Opens the store, which no gateway may work on.
+    /// Opens the store as a source; no gateway may use it.
     func beginReading(for target: String) throws
-    /// Opens a store that is empty, or empties it, and marks it: no gateway starts on it before `complete`.
+    /// Opens an empty store, or empties it, and marks it; a gateway refuses to start on it before `complete`.
     func beginWriting(from source: String, isReplacing: Bool) throws
     /// Lends every row once, in any order.
     func visitRows(_ body: (StoredRow) throws -> Void) throws
-    /// Writes rows, each of which is new; they are durable and visible after `finishWriting`.
+    /// Writes new rows; they are durable and visible after `finishWriting`.
     func write(_ rows: [CopiedRow]) throws
     func finishWriting() throws
-    /// The copy has ended well.
+    /// Ends a successful copy.
     func complete() throws
-    /// In any case the last call.
+    /// Closes the store; always the last call.
     func close()
 }
 
-/// A row on its way.
 struct CopiedRow: Sendable {
     var key: StoreKey
     var wakeAt: Int64
@@ -38,7 +39,7 @@ struct CopiedRow: Sendable {
     init(_ row: StoredRow) { (key, wakeAt, value) = (row.key, row.wakeAt, Array(row.value)) }
 }
 
-/// Rows of a table, in one number that does not depend on their order.
+/// The count, size and digest of a table's rows, independent of their order.
 struct TableSum: Equatable, Sendable {
     var rowCount = 0
     var byteCount = 0
@@ -51,7 +52,6 @@ struct TableSum: Equatable, Sendable {
         (self.rowCount, self.byteCount, high, low) = (rowCount, byteCount, words.high, words.low)
     }
 
-    /// The digest's two halves.
     var words: (high: UInt64, low: UInt64) { (high, low) }
 
     mutating func add(_ row: StoredRow) {
@@ -70,34 +70,34 @@ struct TableSum: Equatable, Sendable {
         byteCount += row.value.count
     }
 
-    /// The digest's digits.
+    /// The digest in hex.
     var text: String { StoreCheck.hex(high) + StoreCheck.hex(low) }
 }
 
-/// Why a copy ended early; the message is for the operator.
+/// The reason why a copy failed, for the operator.
 struct CopyFailure: Error, Equatable, CustomStringConvertible {
     let description: String
     init(_ description: String) { self.description = description }
 }
 
 enum StoreCopy {
-    /// Rows and bytes that are on their way at a time.
+    /// The maximum number and bytes of rows in memory.
     static let batchRowCount = 10_000
     static let batchByteCount = 4 << 20
-    /// A line of progress follows each of these numbers of rows.
+    /// The number of rows after which progress is reported.
     static let progressRowCount = 1_000_000
 
-    /// Copies everything, then reads both and compares.
+    /// Copies all rows, then reads both stores and compares them.
     ///
-    /// A copy that does not end leaves a target that no gateway starts on, and that a copy with `isReplacing` empties.
+    /// An unfinished copy leaves a target that no gateway starts on. A new copy with `isReplacing` empties it.
     ///
     /// - Parameters:
-    ///   - source: keeps all that it has.
-    ///   - target: gets it.
-    ///   - isReplacing: what the target has is removed.
-    ///   - tell: gets lines of progress, and one for each table.
-    /// - Returns: what each table has.
-    /// - Throws: `CopyFailure` when the target is not empty, or not the same afterwards; what the stores throw.
+    ///   - source: the store to copy, which is not changed.
+    ///   - target: the store to fill.
+    ///   - isReplacing: whether existing rows of the target are removed.
+    ///   - tell: receives lines of progress, and one for each table.
+    /// - Returns: the sums of each table.
+    /// - Throws: `CopyFailure` when the target is not empty, or differs afterwards, and the stores' errors.
     static func run(
         from source: any CopyPlace, to target: any CopyPlace, isReplacing: Bool = false,
         tell: @escaping (String) -> Void
@@ -124,9 +124,9 @@ enum StoreCopy {
         return sums
     }
 
-    /// Makes a store of rows, which `rows` passes on in pieces, and reads it again to compare.
+    /// Fills a store with the batches that `rows` passes on, then reads it again and compares.
     ///
-    /// What each table has is the answer; `target.complete` is left to the caller.
+    /// Returns the sums of each table. The caller must call `target.complete`.
     static func fill(
         _ target: any CopyPlace, from name: String, isReplacing: Bool, tell: @escaping (String) -> Void,
         _ rows: (([CopiedRow]) throws -> Void) throws -> Void

@@ -8,7 +8,7 @@ extension StoreCommands {
         "FOLDER", "The data folder, as the gateway's store.path names it. The gateway is stopped."
     )
 
-    /// `longwire store stats`: what is in a store, and what it takes on the disk.
+    /// The command `longwire store stats`: counts the rows of a store and its disk usage.
     static let stats = CommandSyntax(
         name: "store stats", summary: "Counts what is in a store, and what it takes on the disk.",
         operands: [folderOperand], options: Display.options,
@@ -42,7 +42,7 @@ extension StoreCommands {
         return .done
     }
 
-    /// `longwire store check`: reads everything.
+    /// The command `longwire store check`: reads the whole store and reports damage.
     static let check = CommandSyntax(
         name: "store check", summary: "Reads everything in a store and says what is damaged.",
         operands: [folderOperand], options: Display.options,
@@ -77,7 +77,7 @@ extension StoreCommands {
         return check.damageCount == 0 ? .done : .refused
     }
 
-    /// A folder without a store would get the files of one.
+    /// Refuses a folder without a store, because opening it would create one.
     static func requireStore(_ folder: String) throws {
         guard FileSystem.exists(folder + "/format") else {
             throw CommandFailure.refused("there is no store in \(folder)")
@@ -186,7 +186,7 @@ extension StoreCommands {
     }
 }
 
-/// What the parts of a store's folder take.
+/// The disk usage of a store's folder.
 struct DiskUsage {
     let all: FileSystem.Usage
     let journal: FileSystem.Usage
@@ -198,6 +198,6 @@ struct DiskUsage {
         all = try FileSystem.usage(of: folder)
     }
 
-    /// What of the log's blocks has no record.
+    /// Returns the preallocated bytes of the log that hold no record.
     func zeroByteCount(_ log: StoreInspection.Log) -> Int { max(0, journal.diskByteCount - log.recordByteCount) }
 }

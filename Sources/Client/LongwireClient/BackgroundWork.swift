@@ -27,7 +27,6 @@ final class BackgroundWork<Value: Sendable>: Sendable {
 
 /// A limit on the number of background threads, because a thread that hangs in the system's resolver cannot be ended.
 final class ThreadAllowance: Sendable {
-    /// The allowance that the whole process shares.
     static let shared = ThreadAllowance()
 
     private let count = Guarded(0)

@@ -16,11 +16,9 @@ public struct ClientConfiguration: Sendable {
     public var trustedCertificatesPath: String?
     /// SHA-256 digests of pinned certificates (DER), 32 bytes each.
     ///
-    /// Empty disables pinning.
-    ///
-    /// The usual verification still applies. In addition, one certificate of the gateway's chain must have one of these
-    /// digests. Pin the authority's certificate and a spare one: the gateway's own certificate is renewed more often than apps
-    /// are updated.
+    /// Empty disables pinning. The usual verification still applies. In addition, one certificate of the gateway's chain must
+    /// have one of these digests. Pin the authority's certificate and a spare one: the gateway's own certificate is renewed
+    /// more often than apps are updated.
     public var pinnedCertificates: [[UInt8]] = []
     /// A PEM file with the client certificate and its chain, for a gateway whose listener requires a client certificate.
     ///

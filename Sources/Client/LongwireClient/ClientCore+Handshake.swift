@@ -1,6 +1,5 @@
 internal import Wire
 
-// Hello and Welcome.
 extension ClientCore {
     static let transcriptPrefix = Array("longwire hello 1".utf8)
 

@@ -5,7 +5,6 @@ internal import Wire
 // The client connects to the configured address, unless a Close of 2xx names an alternate. It uses an alternate for one
 // connection. After that it returns to the configured address, which may name an alternate again.
 extension ClientCore {
-    /// The configured address.
     var home: Endpoint { Endpoint(host: configuration.host, port: configuration.port) }
 
     mutating func receive(_ close: Close, at now: ClientTime) {

@@ -50,7 +50,6 @@ package enum ClientAction: Equatable {
     case report(ClientEvent)
 }
 
-/// The app's calls.
 package enum ClientCommand: Equatable, Sendable {
     case applicationState(ApplicationState, keepsRunning: Bool)
     case badge(Int32)
@@ -59,11 +58,9 @@ package enum ClientCommand: Equatable, Sendable {
     case heartbeat(seconds: UInt32)
     case opened(MessageID)
     case report(MessageReport)
-    /// A message to the app's server.
     case send([UInt8], answering: TaskID)
     /// Receive the queued messages, also in the background, and report `fetched` at the end.
     case fetch(milliseconds: Int64)
-    /// A verdict of the app's loop.
     case finish(ReceivedMessage, MessageVerdict)
     /// A network became usable; `nil` if its name is unknown.
     case networkChanged(name: String?)
@@ -263,7 +260,6 @@ package struct ClientCore {
         retry(at: now, error: LongwireClientError(code: .unreachable, message: reason))
     }
 
-    /// Runs the work that is due at `deadline`.
     package mutating func wake(at now: ClientTime) {
         if let fetch, now.monotonic >= fetch.deadline { endFetch(at: now) }
         if outgoing.retryAt != nil { sendOutgoing(at: now) }
@@ -285,9 +281,8 @@ package struct ClientCore {
 
     /// Handles a failed store of the state: nothing is acked, and the client reconnects later.
     ///
-    /// The state stays in memory, and the next Hello stores it first.
-    ///
-    /// `skipped` are the actions after the one that failed. They are not performed.
+    /// The state stays in memory, and the next Hello stores it first. `skipped` are the actions after the one that failed. They
+    /// are not performed.
     package mutating func persistFailed(
         _ error: LongwireClientError, skipping skipped: some Sequence<ClientAction>, at now: ClientTime
     ) {

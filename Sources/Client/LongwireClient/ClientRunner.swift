@@ -36,7 +36,6 @@ final class ClientRunner {
         (self.handler, self.withdraw, self.events) = (handler, withdraw, events)
     }
 
-    /// Returns when the core has stopped.
     func run() {
         let watch = NetworkWatch { [mailbox] in _ = mailbox.post(.networkChanged(name: $0)) }
         defer { withExtendedLifetime(watch) {} }

@@ -8,9 +8,7 @@ public struct ClientState: Equatable, Sendable {
     public var cid: DeviceID
     /// The device's secret, 32 bytes, created by the gateway.
     ///
-    /// It authenticates the device.
-    ///
-    /// Protect the file like a password.
+    /// It authenticates the device. Protect the file like a password.
     public var deviceSecret: [UInt8]
     /// The greatest timestamp ever sent in a Hello; the next one is greater.
     public var lastTimestamp: UInt64
@@ -68,7 +66,6 @@ public struct ClientState: Equatable, Sendable {
         return true
     }
 
-    /// Records that the app rejected a message.
     mutating func note(_ rejection: Rejected) {
         rejections.removeAll { $0.isOf(rejection.stream, rejection.sequence) }
         rejections.append(rejection)
@@ -254,7 +251,6 @@ extension Rejected {
 
     func isOf(_ stream: UInt32, _ sequence: UInt64) -> Bool { (self.stream, self.sequence) == (stream, sequence) }
 
-    /// The line in the stored state.
     fileprivate var line: String { "rejected \(stream) \(sequence) \(ClientState.hex(Array(reason.utf8)))" }
 
     /// Reads the form that `line` writes; returns `nil` for anything else.

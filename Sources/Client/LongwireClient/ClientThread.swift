@@ -6,7 +6,6 @@ internal import Glibc
 internal import Musl
 #endif
 
-/// A detached thread that runs one closure.
 enum ClientThread {
     private final class Box {
         let body: () -> Void

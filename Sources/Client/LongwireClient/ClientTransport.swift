@@ -2,12 +2,10 @@
 // changes (NetworkWatch). `Apple` implements them with Network.framework and CryptoKit, `Linux` with POSIX sockets and OpenSSL.
 // Each side stays within 200 lines (Tests/Checks/check-client.sh).
 
-/// The reason why a connection was not established, or ended.
 struct TransportFailure: Error, Equatable {
     let reason: String
 }
 
-/// The TLS settings of a connection to a gateway.
 struct TransportSecurity: Equatable, Sendable {
     /// A PEM file of trusted authorities that replaces the system's.
     var trustedCertificatesPath: String?
@@ -18,7 +16,6 @@ struct TransportSecurity: Equatable, Sendable {
     var keyPath: String?
 }
 
-/// A descriptor and the events to poll it for.
 struct PollInterest {
     var descriptor: CInt
     var events: Int16

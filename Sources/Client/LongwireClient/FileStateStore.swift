@@ -54,9 +54,7 @@ public final class FileStateStore: StateStore {
 
     /// Removes the drafts of clients that were killed while they wrote.
     ///
-    /// Only the client that uses the file may call this.
-    ///
-    /// A draft that cannot be removed stays until the next start.
+    /// Only the client that uses the file may call this. A draft that cannot be removed stays until the next start.
     func removeDrafts() {
         let split = path.lastIndex(of: "/")
         let folder = split.map { String(path[...$0]) } ?? "./"

@@ -1,6 +1,5 @@
 package import Wire
 
-/// A frame from the gateway.
 package enum IncomingFrame {
     case welcome(Welcome)
     case close(Close)
@@ -14,7 +13,6 @@ package enum IncomingFrame {
     case misplaced(FrameType)
 }
 
-/// A parser that splits the byte stream into frames.
 package struct FrameReader {
     package struct Failure: Error, Equatable {
         package let code: CloseCode

@@ -81,17 +81,14 @@ public final class LongwireClient: Sendable {
 
     /// The events other than messages, for one loop.
     ///
-    /// Empty for a client with a handler.
-    ///
-    /// At most 256 events are buffered; older ones are dropped.
+    /// Empty for a client with a handler. At most 256 events are buffered; older ones are dropped.
     public let events: AsyncStream<ClientEvent>
     private let eventContinuation: AsyncStream<ClientEvent>.Continuation
 
     /// The messages, one at a time.
     ///
-    /// Empty for a client with a handler.
-    ///
-    /// While the loop has a message, the following ones stay un-acked, up to the gateway's window.
+    /// Empty for a client with a handler. While the loop has a message, the following ones stay un-acked, up to the gateway's
+    /// window.
     public var messages: ReceivedMessages { ReceivedMessages(channel: channel) }
 
     /// Decides on the message that the loop has, before the loop asks for the next one.
@@ -192,9 +189,7 @@ public final class LongwireClient: Sendable {
 
     /// Disconnects and stops the client.
     ///
-    /// `stopped` is the last event.
-    ///
-    /// Does nothing when the client does not run.
+    /// `stopped` is the last event. Does nothing when the client does not run.
     public func stop() {
         _ = calls.post(.stop)
         channel.close()
@@ -236,10 +231,9 @@ public final class LongwireClient: Sendable {
 
     /// Adds or replaces a vendor token.
     ///
-    /// An empty token removes the tokens of its channel and kind, or of its activity.
-    ///
-    /// A Live Activity has a separate token under the activity's name. The newest eight are kept. Blanks and angle brackets are
-    /// removed from the token, for example those of a copied description.
+    /// An empty token removes the tokens of its channel and kind, or of its activity. A Live Activity has a separate token
+    /// under the activity's name. The newest eight are kept. Blanks and angle brackets are removed from the token, for example
+    /// those of a copied description.
     ///
     /// - Returns: false when the client does not run, or for an invalid token: more than 512 bytes, a topic of more than 255 or
     ///   an activity of more than 64, or characters other than visible ASCII.
@@ -272,9 +266,8 @@ public final class LongwireClient: Sendable {
 
     /// Reports that the network is usable again or has changed.
     ///
-    /// The client shortens its backoff, or tests its connection.
-    ///
-    /// On Apple's systems the client detects this itself and distinguishes networks by their kind.
+    /// The client shortens its backoff, or tests its connection. On Apple's systems the client detects this itself and
+    /// distinguishes networks by their kind.
     ///
     /// - Parameter name: the app's name for the network, of which 64 bytes are used. The client keeps the heartbeat learnt on a
     ///   network under its name, also across starts. `nil` stands for an unknown network.
@@ -290,9 +283,8 @@ public final class LongwireClient: Sendable {
 
     /// Records that the user opened this message from its notification.
     ///
-    /// The message is not shown again, and the gateway is informed now or with the next Hello.
-    ///
-    /// Before `start` and after `stop` the record goes into the state store at once.
+    /// The message is not shown again, and the gateway is informed now or with the next Hello. Before `start` and after `stop`
+    /// the record goes into the state store at once.
     ///
     /// - Returns: false when the record could not be kept: 512 calls already wait for a store that cannot be written.
     @discardableResult
@@ -312,9 +304,8 @@ public final class LongwireClient: Sendable {
 
     /// Reports a shown message or an action to the publisher's statistics.
     ///
-    /// The report is kept across restarts until the gateway has confirmed it.
-    ///
-    /// Before `start` and after `stop` it goes into the state store at once.
+    /// The report is kept across restarts until the gateway has confirmed it. Before `start` and after `stop` it goes into the
+    /// state store at once.
     ///
     /// - Returns: false for an action outside 90001 to 90999, or when the report could not be kept.
     @discardableResult

@@ -9,15 +9,11 @@ public struct LongwireClientError: Error, Equatable, Sendable, CustomStringConve
 
         /// The state cannot be read now, or belongs to another app.
         ///
-        /// Nothing was changed.
-        ///
-        /// On a phone that was not unlocked since it started, retry later.
+        /// Nothing was changed. On a phone that was not unlocked since it started, retry later.
         public static let stateUnreadable = Code(rawValue: "stateUnreadable")
         /// The state is damaged, or of a newer version.
         ///
-        /// Nothing was changed.
-        ///
-        /// `FileStateStore.setAside` allows the device to register anew.
+        /// Nothing was changed. `FileStateStore.setAside` allows the device to register anew.
         public static let stateDamaged = Code(rawValue: "stateDamaged")
         /// The state could not be written, so nothing was acked.
         public static let stateUnwritable = Code(rawValue: "stateUnwritable")

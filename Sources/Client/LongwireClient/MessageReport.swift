@@ -5,7 +5,6 @@ public enum MessageReport: Hashable, Sendable {
     /// A custom action of the user, 90001 to 90999; a gateway ignores other numbers.
     case action(UInt32, MessageID)
 
-    /// The line in the stored state.
     var line: String {
         switch self {
         case .shown(let id): "shown \(id)"

@@ -42,9 +42,7 @@ final class NameLookUp {
     var deadline: Int64? { known[endpoint] == nil ? nil : due }
 }
 
-/// The last addresses of each name, in this process.
 final class KnownAddresses: Sendable {
-    /// The addresses that the whole process shares.
     static let shared = KnownAddresses()
 
     /// The entries, with the one used last at the end.

@@ -4,7 +4,6 @@ struct NetworkHeartbeat: Equatable, Sendable {
     var network: String
     var plan: HeartbeatPlan
 
-    /// The line in the stored state.
     var line: String {
         "heartbeat -\(ClientState.hex(Array(network.utf8))) \(plan.learnt ?? 0) \(plan.ceiling) \(plan.failed ?? 0)"
     }
@@ -22,7 +21,6 @@ struct NetworkHeartbeat: Equatable, Sendable {
 }
 
 extension ClientState {
-    /// Returns the plan of a network.
     func heartbeat(on network: String) -> HeartbeatPlan {
         heartbeats.first { $0.network == network }?.plan ?? HeartbeatPlan()
     }

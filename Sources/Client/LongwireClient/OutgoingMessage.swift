@@ -14,7 +14,6 @@ public struct OutgoingMessage: Equatable, Sendable {
     /// The task that this message answers, or `none`.
     public let task: TaskID
 
-    /// The line in the stored state.
     var line: String { "send \(number) \(task) \(ClientState.hex(payload))" }
 
     init(number: UInt32, payload: [UInt8], task: TaskID) {

@@ -58,7 +58,6 @@ final class MessageChannel: Sendable {
             return taken.message
         }
 
-        /// Returns a waiting loop and its next message.
         mutating func match() -> (Waiter, ReceivedMessage)? {
             guard taken == nil, !queue.isEmpty, let waiter = takeWaiter() else { return nil }
             let message = queue.removeFirst()
@@ -157,7 +156,6 @@ final class MessageChannel: Sendable {
         handOver()
     }
 
-    /// Hands the next message to another waiting loop.
     private func handOver() {
         if let (waiter, message) = state.withValue({ $0.match() }) { waiter.continuation.resume(returning: message) }
     }

@@ -3,13 +3,11 @@ internal import EventLoops
 internal import HTTP2
 internal import Structures
 
-/// A connection of one lane to Apple.
 final class AppleConnection: HTTP2Connection {
     unowned let lane: Lane
     private let loop: EventLoop
     /// Whether Apple's first SETTINGS arrived; the stream limit is unknown before that.
     private(set) var hasSettings = false
-    /// Whether the connection accepts no more requests.
     private(set) var isLeaving = false
     /// Whether a request timed out; the connection may be half-open and gets no requests until the peer sends something.
     private(set) var isSuspect = false
@@ -114,7 +112,6 @@ final class AppleConnection: HTTP2Connection {
 
     // MARK: Time
 
-    /// Cancels requests that timed out, and closes the connection if a ping timed out.
     func tick(_ now: UInt64) {
         // The TLS handshake has its own timeout. A server that sends no SETTINGS is closed here.
         if !hasSettings, now >= openedAt + lane.limits.settingsMilliseconds {
@@ -129,7 +126,6 @@ final class AppleConnection: HTTP2Connection {
             guard now >= first.sentAt + lane.limits.requestMilliseconds else { break }
             _ = attempts.popFirst()
             session?.reset(first, HTTP2Code.cancel)
-            // A ping shows whether the connection is half-open.
             isSuspect = true
             if pingedAt == 0 { ping(now) }
             ended(first, HTTP2Code.cancel)

@@ -2,7 +2,6 @@ internal import APNs
 internal import HTTP2
 internal import TextForms
 
-/// A request for a job on one connection.
 final class Attempt: HTTP2Stream {
     /// The maximum size of an answer's body, which holds a reason and a time.
     private static let answerByteLimit = 4 << 10

@@ -5,7 +5,6 @@ internal import HTTP2
 internal import JSON
 internal import Platform
 
-/// The result of a request about channels.
 enum ChannelOutcome: Equatable {
     case answered(ChannelAnswer)
     /// Apple did not get the request; the text is the reason.
@@ -16,7 +15,6 @@ enum ChannelOutcome: Equatable {
 
 struct ChannelAnswer: Equatable {
     var answer: Answer
-    /// The id of a created channel.
     var channelID = ""
     var requestID = ""
     /// Apple's id of a broadcast.
@@ -64,7 +62,6 @@ final class ChannelCalls {
         /// The maximum number of pending requests of all credentials.
         var calls = 1_000
         var callMilliseconds: UInt64 = 15_000
-        /// The time after which a connection without requests is closed.
         var idleMilliseconds: UInt64 = 60_000
     }
 
@@ -123,7 +120,6 @@ final class ChannelCalls {
     func close() { for service in services.values { service.close("the sender stops") } }
 }
 
-/// A channel request and its answer.
 private final class ChannelCall: HTTP2Stream {
     /// Enough for a list of 10,000 channels, Apple's limit, with ids of the maximum length.
     private static let answerByteLimit = 6 << 20
@@ -214,7 +210,6 @@ private final class ChannelService {
     private var waiting: [ChannelCall] = []
     private var sent: [ChannelCall] = []
     private var connection: ChannelConnection?
-    /// Connections that are closing.
     private var left: [ChannelConnection] = []
     private var addresses: [RemoteAddress] = []
     private var isResolving = false

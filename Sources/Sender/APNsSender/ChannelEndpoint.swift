@@ -35,9 +35,7 @@ enum ChannelEndpoint {
 
     /// Handles a request for one of these paths.
     ///
-    /// Returns false for any other path.
-    ///
-    /// `tokens` are the accepted bearer tokens. Without tokens the paths answer 403.
+    /// Returns false for any other path. `tokens` are the accepted bearer tokens. Without tokens the paths answer 403.
     static func handle(_ exchange: HTTPExchange, _ channels: ChannelCalls, tokens: [Secret]) -> Bool {
         let target = exchange.rawTarget
         let path = String(target.prefix { $0 != "?" })
@@ -88,7 +86,6 @@ enum ChannelEndpoint {
     }
 }
 
-/// A request about channels, as read from a body, a query or the command line.
 struct ChannelOrder {
     struct Fault: Error, Equatable {
         var text: String
@@ -157,7 +154,6 @@ struct ChannelOrder {
         text.utf8.percentDecoded().map { String(decoding: $0, as: UTF8.self) }
     }
 
-    /// The fields of a body, all of which are known.
     private struct Fields {
         // Retained because `value` points into the parser's document.
         private let parser = JSONParser()
@@ -198,7 +194,6 @@ struct ChannelOrder {
     }
 }
 
-/// An outcome as HTTP status and JSON.
 struct ChannelReport {
     var status: Int
     var body: [UInt8]

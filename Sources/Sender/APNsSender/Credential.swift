@@ -3,9 +3,7 @@ internal import Cryptography
 
 /// The provider token of one key.
 ///
-/// All users of the key share it, because Apple limits how often it changes.
-///
-/// Confined to the sender's loop.
+/// All users of the key share it, because Apple limits how often it changes. Confined to the sender's loop.
 final class ProviderTokens {
     private let key: SigningKey
     private let keyID: String
@@ -40,7 +38,6 @@ final class ProviderTokens {
         if time == issuedAt { clock.refused() }
     }
 
-    /// Records that Apple refused the frequency of new tokens.
     func tooManyUpdates(now: Int64) { clock.tooManyUpdates(now: now) }
 }
 
@@ -60,7 +57,6 @@ final class Credential {
         (self.name, self.tokens, self.environments, self.tls) = (name, tokens, environments, tls)
     }
 
-    /// The content of the header `authorization`.
     enum Token {
         /// No token, because the credential is a certificate.
         case none

@@ -88,7 +88,6 @@ struct Doctor {
         }
     }
 
-    /// Sends one request the way the sender does.
     private mutating func apple(_ credential: Credential, _ environment: Environment) {
         let what = "\(credential.name), \(environment.rawValue)"
         guard let endpoint = configuration.endpoints[environment] else { return }
@@ -132,7 +131,6 @@ struct Doctor {
         reportClock(what, found)
     }
 
-    /// Reports the clock difference that Apple's answer shows.
     private mutating func reportClock(_ what: String, _ found: Findings) {
         if let clock = found.clock {
             return clock.isTooLarge ? bad("clock", "\(clock) (\(what))") : good("clock", "as Apple's (\(what))")

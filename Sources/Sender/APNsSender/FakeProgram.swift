@@ -13,7 +13,6 @@ final class FakeProgram {
     private var fakes: [Environment: FakeAPNs] = [:]
     private var page: FakePage?
     private var record: CInt = -1
-    /// Lines of this turn, written with one call.
     private var lines: [UInt8] = []
 
     struct Failure: Error, CustomStringConvertible {

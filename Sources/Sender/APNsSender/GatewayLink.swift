@@ -32,7 +32,6 @@ final class GatewayLink: Sendable {
         var longestRepeat: Int { min(pause.upperBound, max(pause.lowerBound, leaseSeconds * 100)) }
     }
 
-    /// The link's figures for the metrics and `/readyz`.
     struct Figures: Sendable, Equatable {
         var leases: UInt64 = 0
         var leaseFailures: UInt64 = 0
@@ -44,17 +43,14 @@ final class GatewayLink: Sendable {
         var outcomesDropped: UInt64 = 0
         /// The error of the last call, or `nil` after a success.
         var problem: String?
-        /// Whether a lease request was answered.
         var hasLeased = false
         /// Jobs held, including unreported results.
         var held = 0
-        /// Results that wait for the reporter.
         var waiting = 0
     }
 
     private struct State {
         var outcomes: [JobOutcome] = []
-        /// Results that the reporter is sending.
         var reporting: [JobOutcome] = []
         /// Results that the gateway could not store, by job, with the time of their next report in monotonic milliseconds.
         var kept: [String: (outcome: JobOutcome, at: UInt64)] = [:]
@@ -66,7 +62,6 @@ final class GatewayLink: Sendable {
         var held = 0
         var isLeasing = true
         var isReporting = true
-        /// Whether the process ends without the gateway.
         var isAbandoned = false
         var figures = Figures()
 
@@ -171,7 +166,6 @@ final class GatewayLink: Sendable {
     /// Counts jobs that the hook brought; they take room like leased ones.
     func took(_ count: Int) { state.withLock { $0.held += count } }
 
-    /// The number of further jobs that fit.
     var room: Int { state.withLock { $0.room(settings.jobs) } }
 
     /// Sets the number of held jobs of environments that do not answer; callable from any thread.

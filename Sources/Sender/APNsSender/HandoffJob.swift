@@ -74,12 +74,10 @@ struct HandoffJobReader {
     /// The number of jobs without readable ids; they cannot be reported, and their leases expire.
     private(set) var namelessCount = 0
 
-    /// The reason why an answer is unreadable.
     struct Failure: Error, Equatable, CustomStringConvertible {
         let description: String
     }
 
-    /// Reads an object with an array `jobs`.
     init(_ bytes: [UInt8], parser: JSONParser) throws(Failure) {
         let document: Result<JSONValue, JSONError> = bytes.withUnsafeBytes { bytes in
             do throws(JSONError) { return .success(try parser.parse(bytes)) } catch { return .failure(error) }

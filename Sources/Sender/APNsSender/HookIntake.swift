@@ -133,7 +133,6 @@ final class HookIntake {
             return refuse(exchange, 400, error.description)
         }
         taken.note(id, now: now)
-        // The results are reported through the handoff API.
         exchange.respond(status: 202)
     }
 

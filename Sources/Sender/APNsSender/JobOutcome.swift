@@ -1,7 +1,6 @@
 internal import APNs
 internal import JSON
 
-/// A job's result for the gateway.
 struct JobOutcome: Sendable, Equatable {
     /// `unsent`: Apple did not get the notification, and the gateway counts no attempt.
     enum Kind: String, Sendable, CaseIterable { case accepted, retry, rejected, badToken, unsent }
@@ -25,7 +24,6 @@ struct JobOutcome: Sendable, Equatable {
         }
     }
 
-    /// Returns the body of `POST /v1/handoff/results`.
     static func body(_ outcomes: some Collection<JobOutcome>) -> [UInt8] {
         var writer = JSONWriter(capacity: 64 + 192 * outcomes.count)
         writer.object { writer in

@@ -39,7 +39,6 @@ final class Lane {
         var addressMilliseconds: UInt64 = 300_000
     }
 
-    /// The address of an environment: Apple's host, or a fake one.
     struct Endpoint: Sendable, Equatable {
         var host: String
         var port: UInt16
@@ -53,7 +52,6 @@ final class Lane {
         var tunnel: ProxyTunnel? {
             proxy.map { ProxyTunnel(target: "\(host):\(port)", authorization: $0.authorization) }
         }
-        /// Returns the reason with the proxy's name, for display.
         func named(_ reason: String) -> String { proxy.map { "through the proxy \($0.name): \(reason)" } ?? reason }
     }
 
@@ -74,7 +72,6 @@ final class Lane {
     ///
     /// Only a few requests are sent before that.
     private var isProven = false
-    /// The number of consecutive failed connection attempts.
     private var failures = 0
     /// The error of the last connection attempt; empty after an accepted notification.
     private var lastFailure = ""
@@ -101,7 +98,6 @@ final class Lane {
     func isResting(_ now: UInt64) -> Bool { now < restsUntil }
     /// The number of held jobs, including those in flight.
     var heldCount: Int { waitingCount + streamCount }
-    /// The reason why jobs wait while the lane fails, for display.
     var failure: String { lastFailure.isEmpty ? "appleDoesNotAnswer" : lastFailure }
 
     // MARK: Jobs
@@ -189,7 +185,6 @@ final class Lane {
         }
     }
 
-    /// Returns all jobs that are not in flight.
     func giveBack(_ reason: String) {
         while let job = waiting.popFirst() { sender.giveBack(job, reason) }
     }
@@ -433,7 +428,6 @@ final class Lane {
         if !sender.isStopping { sender.mark(self) }
     }
 
-    /// Records a failed connection attempt and backs off.
     private func failed(_ cause: String) {
         let reason = endpoint.named(cause)
         pause()

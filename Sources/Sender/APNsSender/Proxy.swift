@@ -1,7 +1,6 @@
 internal import Configuration
 internal import TextForms
 
-/// An HTTP proxy between this machine and Apple.
 struct Proxy: Sendable, Equatable {
     var host: String
     var port: UInt16

@@ -107,9 +107,8 @@ final class Sender {
 
     /// Takes the jobs of a lease answer or a hook call.
     ///
-    /// Returns the number of new jobs.
-    ///
-    /// `lease` computes a job's lease time, because the gateway's clock may differ from this machine's.
+    /// Returns the number of new jobs. `lease` computes a job's lease time, because the gateway's clock may differ from this
+    /// machine's.
     func take(
         _ bytes: [UInt8], lease: (HandoffJob) -> JobLease
     ) throws(HandoffJobReader.Failure) -> Int {
@@ -308,7 +307,6 @@ final class Sender {
         _ endpoint: Lane.Endpoint, _ done: @escaping (Result<[RemoteAddress], RemoteAddress.Failure>) -> Void
     ) { resolver(endpoint, done) }
 
-    /// Reads an attempt's answer.
     func read(_ attempt: Attempt) -> Answer {
         var answer = Answer(status: attempt.status, retryAfter: attempt.retryAfter)
         guard attempt.status != 200, !attempt.answer.isEmpty else { return answer }
@@ -327,7 +325,6 @@ final class Sender {
         if let time { clockDifference = ClockDifference(seconds: wallMilliseconds / 1_000 - time) }
     }
 
-    /// Returns the reason in a GOAWAY's debug data.
     func reason(in debug: [UInt8]) -> String? {
         debug.withUnsafeBytes { bytes in
             (try? parser.parse(bytes))?["reason"]?.string.map { String($0.prefix(64)) }

@@ -2,7 +2,6 @@ internal import APNs
 internal import Configuration
 internal import TextForms
 
-/// The parsed command line of `longwire-apns`.
 struct SenderArguments: Equatable {
     enum Action: Equatable { case run, check, doctor, fake, channel(ChannelVerb), broadcast, help, version }
     enum ChannelVerb: String, Equatable { case create, list, show, delete }
@@ -13,9 +12,7 @@ struct SenderArguments: Equatable {
     var topic: String?
     var token: String?
     var environment: Environment?
-    /// The options of `channel` and `broadcast`.
     var channels = ChannelOptions()
-    /// The options of `fake`.
     var fake = Fake()
 
     struct ChannelOptions: Equatable {
@@ -83,7 +80,6 @@ struct SenderArguments: Equatable {
         .value("team-id", "ID", "The team's id (FAKETEAM01)."),
     ]
 
-    /// Returns the command, its number of words, and its options.
     private static func command(
         _ words: [String]
     ) throws(CommandFailure) -> (action: Action, wordCount: Int, options: [CommandOption]) {

@@ -43,7 +43,6 @@ struct SenderConfiguration {
     var leases: Bool
     var hook: Hook?
     var endpoints: [Environment: Lane.Endpoint]
-    /// The endpoints for channel management.
     var channelEndpoints: [Environment: Lane.Endpoint]
     var appleAuthorities: String?
     var limits: Lane.Limits
@@ -58,9 +57,7 @@ struct SenderConfiguration {
 
     /// Reads and checks the file and the secrets that it names.
     ///
-    /// `--check` does only this.
-    ///
-    /// `variable` returns an environment variable of the process.
+    /// `--check` does only this. `variable` returns an environment variable of the process.
     static func load(
         _ path: String, variable: (String) -> String? = { name in getenv(name).map { String(cString: $0) } }
     ) throws(ConfigurationError) -> SenderConfiguration {
@@ -235,7 +232,6 @@ private struct SenderConfigurationReader {
         return (endpoints, channels, path(object, "authoritiesFile"), limits)
     }
 
-    /// A proxy, and the hosts reached without it.
     private struct ProxyChoice {
         var proxy: Proxy
         var exceptions = ""
@@ -274,7 +270,6 @@ private struct SenderConfigurationReader {
         return ProxyChoice(proxy: proxy)
     }
 
-    /// Returns the proxy of the environment variables.
     private func variableProxy(_ root: ConfigurationObject, _ variable: (String) -> String?) -> ProxyChoice? {
         func value(_ name: String) -> String? {
             let found = variable(name) ?? variable(name.lowercased())
@@ -397,7 +392,6 @@ extension SenderConfiguration {
         return (apps, others)
     }
 
-    /// Opens the listeners' certificates, by service.
     func openListeners() throws(TLSFailure) -> [String: TLSContext] {
         var contexts: [String: TLSContext] = [:]
         if let tls = admin?.tls { contexts["admin"] = try tls.open("admin") }

@@ -42,7 +42,6 @@ final class SenderListeners {
     private var secured: [(name: String, server: HTTPServer)] = []
     private(set) var addresses: [(name: String, address: String)] = []
 
-    /// `log` receives refused client certificates.
     init(on loop: EventLoop, log: @escaping (_ event: String, _ text: String) -> Void) {
         self.loop = loop
         loop.handshakeGate = HandshakeGate(on: loop)

@@ -1,7 +1,6 @@
 internal import APNs
 
 enum SenderPages {
-    /// Returns the metrics in Prometheus' text format.
     static func metrics(
         _ sender: Sender, _ channels: ChannelCalls, _ link: GatewayLink.Figures, _ certificates: CertificateEnds,
         now: UInt64

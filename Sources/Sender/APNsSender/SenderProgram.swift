@@ -7,7 +7,6 @@ internal import Platform
 internal import Synchronization
 internal import Webhooks
 
-/// The running sender: its loop, threads and listeners.
 final class SenderProgram {
     private let configuration: SenderConfiguration
     private let loop: EventLoop
@@ -21,7 +20,6 @@ final class SenderProgram {
     private let keys = KeyRing()
     private let listeners: LoopBound<SenderListeners>
     private let certificates: Lock<CertificateEnds>
-    /// The number of pending channel requests.
     private let channelCalls = Lock(0)
     let addresses: [(name: String, address: String)]
     /// The watchdog of the loop, for the service manager.

@@ -13,10 +13,8 @@ struct ShownCertificate {
     ///
     /// Two copies of a certificate are distinct, because they are replaced separately.
     let identity: String
-    /// The users in order of their names.
     private(set) var uses: [Use]
 
-    /// Groups the uses by certificate.
     static func gathered(_ uses: [(file: String, use: Use)]) -> [ShownCertificate] {
         var certificates: [ShownCertificate] = []
         for (file, use) in uses.sorted(by: { $0.use.name < $1.use.name }) {

@@ -24,7 +24,6 @@ package final class FakeAPNs {
     package var connectionsTaken: Int { connectionCount }
     private var uses: [Int: Int] = [:]
     private var dateText: (time: Int64, text: String) = (-1, "")
-    /// Answers that are delayed.
     private var delayed: [(at: UInt64, work: () -> Void)] = []
     /// The numbers of received and of accepted requests.
     package private(set) var requestCount = 0
@@ -48,7 +47,6 @@ package final class FakeAPNs {
         listener = try Listener(on: loop, socket: socket) { [unowned self] in accept($0) }
     }
 
-    /// Accepts connections for channel management.
     package func listenForChannels(_ socket: consuming ListeningSocket) throws(SystemError) {
         channelListener = try Listener(on: loop, socket: socket) { [unowned self] in accept($0, isManaged: true) }
     }
@@ -78,7 +76,6 @@ package final class FakeAPNs {
     /// The fake's clock, which the script may shift.
     private var wallMilliseconds: Int64 { Int64(SystemClock.wallMilliseconds) + script.clockSeconds * 1_000 }
 
-    /// The Date header of answers.
     var date: String {
         let now = wallMilliseconds / 1_000
         if dateText.time != now { dateText = (now, HTTPDate.text(secondsSince1970: now)) }
@@ -116,7 +113,6 @@ package final class FakeAPNs {
         after(rule?.delayMilliseconds ?? 0) { [unowned self] in perform(deed, exchange, rule) }
     }
 
-    /// Handles a channel request or a broadcast.
     private func handle(_ exchange: FakeExchange, _ topic: String, _ connection: FakeConnection) {
         let request = exchange.request
         let verdict: FakeChannels.Verdict
@@ -212,13 +208,10 @@ package final class FakeAPNs {
 
     // MARK: Phones
 
-    /// Returns the phones as JSON.
     package func phonesPage() -> [UInt8] { phones.page() }
 
-    /// Returns the channels as JSON.
     package func channelsPage() -> [UInt8] { channels.page() }
 
-    /// Returns the taps after a number, as JSON.
     package func tapsPage(after number: Int) -> [UInt8] { phones.page(tapsAfter: number) }
 
     /// Taps a notification; returns the app's data as JSON, or `nil` if the phone does not show the notification.

@@ -5,11 +5,9 @@ internal import TextForms
 ///
 /// Its rules are independent of the sender's, like those of `FakeValidator`.
 struct FakeChannels {
-    /// The answer to a request.
     struct Verdict {
         var status: Int
         var reason = ""
-        /// The id of a created channel.
         var channelID: String?
         var body: [UInt8] = []
     }
@@ -136,7 +134,6 @@ struct FakeChannels {
         return Verdict(status: 200)
     }
 
-    /// Returns all channels as JSON, newest first, each with its last broadcast.
     func page() -> [UInt8] {
         let all = channels.reversed().map { channel -> JSONObject in
             [

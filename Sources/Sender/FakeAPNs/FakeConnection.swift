@@ -65,7 +65,6 @@ final class FakeExchange: HTTP2Stream {
         connection.fake.handle(self, connection)
     }
 
-    /// Answers a channel request.
     func answer(_ verdict: FakeChannels.Verdict, requestID: String) {
         guard !isAnswered else { return }
         isAnswered = true

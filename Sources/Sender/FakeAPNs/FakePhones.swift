@@ -2,7 +2,6 @@ internal import JSON
 
 /// The simulated phones, by token.
 struct FakePhones {
-    /// A notification on a phone.
     struct Shown {
         var id: String
         var collapseID: String
@@ -43,7 +42,6 @@ struct FakePhones {
     private(set) var taps: [Tap] = []
     private var tapCount = 0
 
-    /// Shows an accepted notification on its phone.
     mutating func show(_ request: FakeRequest, at time: Int64, parser: JSONParser) {
         let token = request.token
         if phones[token] == nil {
@@ -72,7 +70,6 @@ struct FakePhones {
         if let count = phones[token]?.shown.count, count > Self.shownLimit { phones[token]?.shown.removeFirst() }
     }
 
-    /// Taps a notification on a phone.
     mutating func tap(_ token: String, _ id: String) -> Tap? {
         guard let place = phones[token]?.shown.firstIndex(where: { $0.id == id }),
             let payload = phones[token]?.shown[place].payload
@@ -85,7 +82,6 @@ struct FakePhones {
         return tap
     }
 
-    /// Returns all phones as JSON, newest first.
     func page() -> [UInt8] {
         let all = order.reversed().compactMap { token in
             phones[token].map { phone -> JSONObject in
@@ -103,7 +99,6 @@ struct FakePhones {
         ]
     }
 
-    /// Returns the taps after a number, as JSON.
     func page(tapsAfter number: Int) -> [UInt8] {
         (["taps": taps.filter { $0.number > number }.map(\.members)] as JSONObject).bytes
     }

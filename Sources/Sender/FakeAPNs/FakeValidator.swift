@@ -48,7 +48,6 @@ struct FakeValidator {
     private var verified: [String: ProviderClaims] = [:]
     private static let verifiedLimit = 1_000
 
-    /// The contents of a provider token, and the key that signed it.
     private struct ProviderClaims {
         var keyID: String
         var issuedAt: Int64
@@ -198,7 +197,6 @@ struct FakeValidator {
         request.hasRepeatedField ? (400, "DuplicateHeaders") : authorization(request, topic, now)
     }
 
-    /// Returns the number of bytes of a hexadecimal text, or `nil` for any other text.
     private func hexByteCount(_ text: String) -> Int? {
         text.utf8.count % 2 == 0 && text.utf8.allSatisfy { $0.isHexDigit } ? text.utf8.count / 2 : nil
     }

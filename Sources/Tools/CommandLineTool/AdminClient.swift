@@ -68,7 +68,6 @@ struct AdminClient {
         return text.isEmpty ? "no reason given" : text
     }
 
-    /// Percent-encodes a text as a path segment.
     static func segment(_ text: String) -> String {
         text.addingPercentEncoding(withAllowedCharacters: .alphanumerics) ?? ""
     }

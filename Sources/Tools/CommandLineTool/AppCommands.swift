@@ -1,7 +1,6 @@
 internal import Foundation
 internal import TextForms
 
-/// The commands `longwire app create|set|rotate|enable|disable|delete` for apps of the admin API.
 extension AppCommand {
     private static let appID = (name: "APPID", help: "The app's id: 1 to 64 of A–Z a–z 0–9 _ - .")
     private static let options = Display.options + AdminClient.options
@@ -165,7 +164,6 @@ extension AppCommand {
         return .done
     }
 
-    /// Returns the lines that describe an app.
     static func lines(_ page: Fields, _ display: Display) -> [String] {
         guard let state = page.text("state") else { return [] }
         var lines = [

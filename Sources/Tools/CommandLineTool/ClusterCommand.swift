@@ -1,7 +1,6 @@
 internal import Foundation
 internal import TextForms
 
-/// The command `longwire cluster`: shows the gateways of a cluster and moves partitions between them.
 enum ClusterCommand {
     static let status = CommandSyntax(
         name: "cluster status", summary: "Shows the gateways of a cluster and the parts that each serves.",

@@ -19,7 +19,6 @@ struct ClusterView {
     }
 
     let name: String
-    /// The number of the answering gateway.
     let node: Int
     let nodes: [Node]
     private let parts: [Part]
@@ -67,7 +66,6 @@ struct ClusterView {
 
     private static let leaseMilliseconds = 2_000
 
-    /// A line for each gateway, then the problems.
     var table: String {
         var rows = [["GATEWAY", "ADDRESS", "RELEASE", "LEASE", "STATE", "PARTS"]]
         for node in nodes {

@@ -9,7 +9,6 @@ struct CommandContext: Sendable {
     /// Writes one line to standard output; callable from any thread.
     var write: @Sendable (String) -> Void
     var complain: @Sendable (String) -> Void
-    /// Whether standard output is a terminal.
     var isTerminal: Bool
 
     init(

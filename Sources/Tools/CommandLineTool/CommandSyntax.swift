@@ -1,6 +1,5 @@
 internal import TextForms
 
-/// A subcommand with its arguments and its action.
 struct CommandSyntax: Sendable {
     let name: String
     let summary: String

@@ -4,7 +4,6 @@ internal import LongwireClient
 internal import TextForms
 internal import Wire
 
-/// The command `longwire connect`: runs a device and prints its events as JSON lines.
 enum ConnectCommand {
     static let syntax = CommandSyntax(
         name: "connect", summary: "Is a device: registers, stays connected, prints messages as JSON lines.",

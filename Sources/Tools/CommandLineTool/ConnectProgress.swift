@@ -51,7 +51,6 @@ final class ConnectProgress: @unchecked Sendable {
         }
     }
 
-    /// Returns a hint for an error text of the system or OpenSSL.
     static func hint(_ reason: String, host: String, usesTLS: Bool) -> String? {
         if usesTLS, let hint = CertificateHint.text(reason, host: host) { return hint }
         if reason.contains("Connection refused") {

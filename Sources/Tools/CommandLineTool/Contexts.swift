@@ -3,7 +3,6 @@ internal import TextForms
 
 /// Named gateways with addresses and secrets, from a file that the user writes.
 struct Contexts {
-    /// The members of a context, named as in demo.json.
     static let members: Set<String> = [
         "appId", "appKey", "appSecret", "masterSecret", "adminToken", "httpAddress", "adminAddress", "deviceAddress",
         "ca", "cert", "key",
@@ -13,7 +12,6 @@ struct Contexts {
 
     let path: String
     let all: [String: [String: String]]
-    /// The name that `context use` selected.
     let current: String?
 
     private struct File: Decodable { var contexts: [String: [String: String]] }
@@ -46,7 +44,6 @@ struct Contexts {
         current = noted.map { String(decoding: $0, as: UTF8.self).trimmingCharacters(in: .whitespacesAndNewlines) }
     }
 
-    /// Returns a context, with the secrets read from their files.
     func context(_ name: String) throws(CommandFailure) -> [String: String] {
         guard var context = all[name] else {
             let near = Suggestion.hint(for: name, among: all.keys)
@@ -75,7 +72,6 @@ struct Contexts {
     }
 }
 
-/// The command `longwire context`: selects the gateway of the other commands.
 enum ContextCommand {
     static let list = CommandSyntax(
         name: "context list", summary: "Lists the contexts of the configuration file; * marks the one in use.",

@@ -105,7 +105,6 @@ struct Credentials {
         return (Self.reachable(Self.unbracketed(String(text[..<colon]))), port)
     }
 
-    /// Removes the brackets around an IPv6 address.
     static func unbracketed(_ host: String) -> String {
         host.hasPrefix("[") && host.hasSuffix("]") && host.contains(":") ? String(host.dropFirst().dropLast()) : host
     }

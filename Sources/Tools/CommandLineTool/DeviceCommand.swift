@@ -1,7 +1,6 @@
 internal import Foundation
 internal import TextForms
 
-/// The commands `longwire device`, which show and change devices.
 enum DeviceCommand {
     private static let options = Display.options + [Credentials.appOption] + AdminClient.options
     private static let cid = (name: "CID", help: "32 hex digits, as the device's registration named it.")
@@ -23,7 +22,6 @@ enum DeviceCommand {
     }
 
     static let show = syntax("device show")
-    /// A short form of `device show`.
     static let device = syntax("device")
 
     private static func syntax(_ name: String) -> CommandSyntax {
@@ -52,7 +50,6 @@ enum DeviceCommand {
         }
     }
 
-    /// Posts a change of a device.
     static func change(
         _ arguments: ParsedArguments, _ context: CommandContext, cid: String, _ change: String
     ) throws(CommandFailure) -> GatewayHTTP.Answer {

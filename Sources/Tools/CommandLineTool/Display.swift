@@ -31,7 +31,6 @@ struct Display {
         hasColours ? colour.text + text + TerminalText.Sequence.plain.text : text
     }
 
-    /// Aligns rows in columns; the first row is the heading.
     func table(_ rows: [[String]]) -> [String] {
         guard let heading = rows.first else { return [] }
         let widths = heading.indices.map { column in

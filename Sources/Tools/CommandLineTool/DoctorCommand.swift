@@ -2,7 +2,6 @@ internal import Foundation
 internal import TextForms
 internal import Glibc
 
-/// The command `longwire doctor`: checks this machine and the gateway, and advises changes.
 enum DoctorCommand {
     static let syntax = CommandSyntax(
         name: "doctor", summary: "Checks this machine and the gateway, and says what to change and why.",
@@ -76,7 +75,6 @@ enum DoctorCommand {
 }
 
 extension DoctorCommand.Finding {
-    /// Creates a finding that is good, or has the verdict `fault` and advice.
     init(_ what: String, isGood: Bool, else fault: Verdict = .problem, _ found: String, _ advice: String) {
         self.init(what: what, verdict: isGood ? .ok : fault, found: found, advice: isGood ? "" : advice)
     }

@@ -1,7 +1,6 @@
 internal import Foundation
 internal import TextForms
 
-/// The command `longwire drain`: disconnects a gateway's devices at a given rate, and shows the progress.
 enum DrainCommand {
     static let drain = CommandSyntax(
         name: "drain", summary: "Empties a gateway of its devices at a pace, or lets them come again.",
@@ -47,7 +46,6 @@ enum DrainCommand {
         }
     }
 
-    /// Parses `200/s`, or the number alone.
     static func pace(_ text: String) throws -> Int64 {
         let digits = text.hasSuffix("/s") ? String(text.dropLast(2)) : text
         guard let pace = Int64(digits), 1...1_000_000 ~= pace else {

@@ -1,7 +1,6 @@
 internal import Foundation
 internal import TextForms
 
-/// The commands `longwire upstream` and `longwire events`: read and ack an app's feeds, as its server does.
 enum FollowCommand {
     static let upstream = syntax("upstream", "Prints an app's messages from its devices as JSON lines, and acks them.")
     static let events = syntax("events", "Prints an app's events as JSON lines, and acks them.")

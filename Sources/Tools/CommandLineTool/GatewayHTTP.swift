@@ -2,7 +2,6 @@ internal import Foundation
 internal import HTTPClient
 internal import TextForms
 
-/// A blocking HTTP client.
 struct GatewayHTTP {
     enum Method { case get, post, patch, delete }
 
@@ -60,7 +59,6 @@ struct GatewayHTTP {
     }
 }
 
-/// Advice after a common connection failure.
 enum ConnectionHint {
     static func text(_ failure: HTTPCallFailure, _ base: URL) -> String? {
         let isSecure = base.scheme == "https"

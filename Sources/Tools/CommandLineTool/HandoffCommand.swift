@@ -1,7 +1,6 @@
 internal import Foundation
 internal import TextForms
 
-/// The command `longwire handoff`: leases and settles jobs as a sender service does.
 enum HandoffCommand {
     static let lease = CommandSyntax(
         name: "handoff lease", summary: "Leases due handoff jobs, as a sender service does.",

@@ -1,7 +1,6 @@
 internal import Foundation
 internal import TextForms
 
-/// The command `longwire health`, for container health checks and scripts.
 enum HealthCommand {
     static let health = CommandSyntax(
         name: "health", summary: "Asks whether a gateway, or longwire-apns, is ready.",

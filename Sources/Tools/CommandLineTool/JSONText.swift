@@ -9,12 +9,10 @@ enum JSONText: Equatable {
     case string(String)
     case array([JSONText])
     case members([(String, JSONText)])
-    /// Serialized JSON.
     case verbatim(String)
 
     static func == (left: JSONText, right: JSONText) -> Bool { left.text == right.text }
 
-    /// The JSON in one line.
     var text: String {
         switch self {
         case .null: "null"
@@ -29,7 +27,6 @@ enum JSONText: Equatable {
         }
     }
 
-    /// The object, or `nil` if it has no members.
     var unlessEmpty: JSONText? {
         if case .members(let members) = self, members.isEmpty { nil } else { self }
     }

@@ -1,4 +1,3 @@
-/// The samples of a page in Prometheus' text format.
 struct MetricsText {
     struct Sample {
         let name: String
@@ -52,7 +51,6 @@ struct MetricsText {
     /// Returns the sum over all labels.
     func sum(_ name: String) -> Double { samples.reduce(0) { $1.name == name ? $0 + $1.value : $0 } }
 
-    /// Returns the sums by the values of a label.
     func values(_ name: String, by label: String) -> [(String, Double)] {
         var sums: [String: Double] = [:]
         for sample in samples where sample.name == name { sums[sample.labels[label] ?? "", default: 0] += sample.value }

@@ -2,7 +2,6 @@ internal import Cryptography
 internal import Foundation
 internal import TextForms
 
-/// A client of the push API, authenticated as an app's server.
 struct PublishClient {
     static let options: [CommandOption] = [
         .value("http", "ADDRESS", "The push API, host:port or a URL. Default: 127.0.0.1:7080."),
@@ -46,7 +45,6 @@ struct PublishClient {
     }
 }
 
-/// The command `longwire revoke`: stops a task.
 enum RevokeCommand {
     static let syntax = CommandSyntax(
         name: "revoke", summary: "Stops a task: what is still pending of it ends as revoked.",

@@ -2,7 +2,6 @@ internal import Cryptography
 internal import Foundation
 internal import TextForms
 
-/// The command `longwire push`: publishes one message through the push API.
 enum PushCommand {
     static let syntax = CommandSyntax(
         name: "push", summary: "Publishes one message to a device, an alias, a tag, a list of devices, or all.",
@@ -30,7 +29,6 @@ enum PushCommand {
         ],
         run: { try run($0, $1) })
 
-    /// The recipients of a push.
     enum Audience: Equatable {
         case device(String), alias(String), tag(String), list(String), all
 
@@ -44,7 +42,6 @@ enum PushCommand {
             }
         }
 
-        /// The audience in the call's body.
         var json: JSONText {
             switch self {
             case .device(let cid): ["cid": [.string(cid)]]
@@ -94,7 +91,6 @@ enum PushCommand {
         return audience
     }
 
-    /// Returns the cids of a list's file.
     private static func devices(_ audience: Audience) throws(CommandFailure) -> [String] {
         guard case .list(let path) = audience else { return [] }
         guard let data = FileManager.default.contents(atPath: path) else {

@@ -1,6 +1,5 @@
 internal import TextForms
 
-/// The command `longwire queue`: shows and changes a device's queue and the pending handoff jobs.
 enum QueueCommand {
     private static let deviceOptions =
         [CommandOption.value("cid", "CID", "The device.")] + Display.options + [Credentials.appOption]

@@ -1,7 +1,6 @@
 internal import Foundation
 internal import TextForms
 
-/// The command `longwire top`: shows a gateway's metrics periodically.
 enum TopCommand {
     static let syntax = CommandSyntax(
         name: "top", summary: "Shows a gateway live: connections, rates, queues, jobs, memory.",
@@ -25,7 +24,6 @@ enum TopCommand {
         return .done
     }
 
-    /// The values of one metrics page.
     struct Look {
         let metrics: MetricsText
         let at = DispatchTime.now().uptimeNanoseconds

@@ -1,7 +1,6 @@
 internal import Foundation
 internal import TextForms
 
-/// The command `longwire trace`: shows the history of a message, found by any of its ids.
 enum TraceCommand {
     static let trace = CommandSyntax(
         name: "trace", summary: "Tells what became of a message, and why, step by step.",
@@ -25,7 +24,6 @@ enum TraceCommand {
 
     enum Form: String, CaseIterable { case task, cid, request, alias }
 
-    /// Returns the kind of id that an option selects.
     private static func form(_ arguments: ParsedArguments) throws(CommandFailure) -> Form? {
         let forms = Form.allCases.filter { arguments.has($0.rawValue) }
         guard forms.count <= 1 else { throw .usage("--\(forms[0]) and --\(forms[1]) exclude each other") }
@@ -43,7 +41,6 @@ enum TraceCommand {
     }
 }
 
-/// A search for an id of unknown kind.
 private struct Search {
     let arguments: ParsedArguments
     let context: CommandContext

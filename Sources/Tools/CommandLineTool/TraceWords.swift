@@ -32,7 +32,6 @@ struct TraceWords {
         return lines + [conclusion]
     }
 
-    /// The message in one line of a list.
     var summary: [String] {
         [Display.time(acceptedAt), trace.text("msgId") ?? "", painted, reason ?? ""]
     }
@@ -88,7 +87,6 @@ struct TraceWords {
         }
     }
 
-    /// The reason why the message is pending, or why it was not delivered.
     var reason: String? {
         if let why = trace.text("reason"), !why.isEmpty { return Self.explained(why) }
         switch state {
@@ -135,7 +133,6 @@ struct TraceWords {
         return parts.joined(separator: " ")
     }
 
-    /// Returns the explanation of a reason code of the gateway.
     static func explained(_ word: String) -> String {
         switch word {
         case "tokenMoved": "the device's token is now registered by another device of the app (tokenMoved)"
@@ -159,7 +156,6 @@ struct TraceWords {
         }
     }
 
-    /// Returns the line about a refused publish.
     static func refusal(_ refusal: Fields) -> String {
         "\(Display.time(refusal.number("time") ?? 0))  A publish for \(refusal.text("cid") ?? "") was refused: "
             + "\(explained(refusal.text("reason") ?? ""))."

@@ -3,7 +3,6 @@
 internal import Cryptography
 internal import Glibc
 
-/// A non-blocking socket, with TLS by OpenSSL.
 final class SocketTransport: ClientTransport {
     private enum Phase { case resolving, connecting, handshake, open }
 

@@ -4,7 +4,6 @@ internal import Platform
 internal import TextForms
 
 extension StoreCommands {
-    /// The command `longwire store backup`: backs up a running gateway through the admin API, or a folder.
     static let backup = CommandSyntax(
         name: "store backup",
         summary: "Makes a backup of a store: of a running gateway's, or of a stopped one's folder.",

@@ -9,7 +9,6 @@ final class CopyLoop: Sendable {
 
     func post(_ task: @escaping @Sendable () -> Void) { tasks.broadcast { $0.append(task) } }
 
-    /// Runs the posted tasks, and waits if there are none.
     func turn() {
         let now: [@Sendable () -> Void] = tasks.wait(while: { $0.isEmpty }) { tasks in
             defer { tasks = [] }
@@ -26,7 +25,6 @@ final class CopyLoop: Sendable {
     }
 }
 
-/// A writer of rows through the shards' stores.
 final class ShardWriter {
     private let loop: CopyLoop
     private let stores: [any LoopStore]
@@ -34,7 +32,6 @@ final class ShardWriter {
     /// The observer ignores all events, because a copy needs none.
     private let observer = SilentObserver()
 
-    /// `stores` are the stores of all shards, by number.
     init(_ stores: [any LoopStore], _ loop: CopyLoop) {
         (self.stores, self.loop) = (stores, loop)
         lastTickets = [Ticket](repeating: 0, count: stores.count)

@@ -3,7 +3,6 @@ internal import MessageStore
 internal import Platform
 internal import Wire
 
-/// A folder of the embedded engine.
 final class EmbeddedPlace: CopyPlace {
     let name: String
     private let loop = CopyLoop()

@@ -11,7 +11,6 @@ internal import MessageStore
 internal import Platform
 internal import Wire
 
-/// The header of an export.
 struct ExportHeader: Equatable, Sendable {
     /// The format of the rows, which is that of the embedded engine's folder.
     var storeFormat: Int
@@ -256,7 +255,6 @@ extension ExportForm {
     }
 }
 
-/// A reader of numbers in network order.
 private struct NetworkBytes {
     private var rest: ArraySlice<UInt8>
     init(_ bytes: ArraySlice<UInt8>) { rest = bytes }

@@ -3,7 +3,6 @@ internal import MessageStore
 internal import Redis
 internal import TextForms
 
-/// The options for access to Redis servers.
 enum RedisOptions {
     static let all: [CommandOption] = [
         .value("user", "NAME", "The ACL user. Default: the default one."),
@@ -16,7 +15,6 @@ enum RedisOptions {
         .value("min-replicas", "N", "Connected replicas that each primary must have, 0 to 5. Default: 1."),
     ]
 
-    /// Returns the servers of a comma-separated list of `host:port`.
     static func cluster(_ text: some StringProtocol, _ arguments: ParsedArguments) throws -> RedisCluster {
         let seeds = try text.split(separator: ",").map { text -> RedisAddress in
             guard let address = RedisAddress(text) else { throw CommandFailure.usage("\(text) is no host:port") }
@@ -44,7 +42,6 @@ enum RedisOptions {
 }
 
 extension StoreCommands {
-    /// The command `longwire redis check`: reports the findings that a gateway's start would report about its Redis servers.
     static let redisCheck = CommandSyntax(
         name: "redis check", summary: "Looks whether Redis servers are set up as a gateway needs them.",
         operands: [("SERVERS", "host:port of one or more servers, with commas between; the others are found by them.")],

@@ -165,7 +165,6 @@ final class RegisterAccess {
         renewAt = client.cluster.network.monotonicMilliseconds + Self.renewMilliseconds
     }
 
-    /// Writes the cluster's facts.
     func set(_ facts: ClusterFacts, partCount: Int) throws {
         try check(
             try call(

@@ -2,7 +2,6 @@ internal import Delivery
 internal import MessageStore
 internal import Wire
 
-/// The result of checking a whole store.
 struct StoreCheck {
     typealias Damage = StoreInspection.Damage
 
@@ -11,7 +10,6 @@ struct StoreCheck {
         var byteCount = 0
     }
 
-    /// The queued messages of an app's devices.
     struct Queue {
         var messageCount = 0
         var byteCount = 0
@@ -111,7 +109,6 @@ struct StoreCheck {
         note(Damage(.alarm, Self.name(key), "the index of alarms has no entry for it"))
     }
 
-    /// Returns a row's name: table, bucket, owner and item.
     private static func name(_ key: StoreKey) -> String {
         let owner = hex(key.ownerHigh) + hex(key.ownerLow)
         let whose = key.table == .device || key.table == .message || key.table == .vendorMessage ? "cid" : "owner"
@@ -126,7 +123,6 @@ struct StoreCheck {
 }
 
 extension StoreInspection.Damage.Kind {
-    /// The consequence of the damage.
     var meaning: String {
         switch self {
         case .format: "the store cannot be used as it is"
@@ -138,7 +134,6 @@ extension StoreInspection.Damage.Kind {
         }
     }
 
-    /// The recommended action.
     var advice: String {
         switch self {
         case .format: "do what the line says"

@@ -23,7 +23,6 @@ protocol CopyPlace: AnyObject {
     /// Writes new rows; they are durable and visible after `finishWriting`.
     func write(_ rows: [CopiedRow]) throws
     func finishWriting() throws
-    /// Ends a successful copy.
     func complete() throws
     /// Closes the store; always the last call.
     func close()
@@ -70,11 +69,9 @@ struct TableSum: Equatable, Sendable {
         byteCount += row.value.count
     }
 
-    /// The digest in hex.
     var text: String { StoreCheck.hex(high) + StoreCheck.hex(low) }
 }
 
-/// The reason why a copy failed, for the operator.
 struct CopyFailure: Error, Equatable, CustomStringConvertible {
     let description: String
     init(_ description: String) { self.description = description }

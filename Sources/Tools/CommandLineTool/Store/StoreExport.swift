@@ -67,7 +67,6 @@ enum StoreExport {
 }
 
 extension ExportForm {
-    /// Parses a JSON object; returns `nil` for anything else.
     static func object(_ bytes: [UInt8]) -> [String: Any]? {
         (try? JSONSerialization.jsonObject(with: Data(bytes))) as? [String: Any]
     }

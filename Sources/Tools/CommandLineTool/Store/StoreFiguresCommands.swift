@@ -8,7 +8,6 @@ extension StoreCommands {
         "FOLDER", "The data folder, as the gateway's store.path names it. The gateway is stopped."
     )
 
-    /// The command `longwire store stats`: counts the rows of a store and its disk usage.
     static let stats = CommandSyntax(
         name: "store stats", summary: "Counts what is in a store, and what it takes on the disk.",
         operands: [folderOperand], options: Display.options,
@@ -42,7 +41,6 @@ extension StoreCommands {
         return .done
     }
 
-    /// The command `longwire store check`: reads the whole store and reports damage.
     static let check = CommandSyntax(
         name: "store check", summary: "Reads everything in a store and says what is damaged.",
         operands: [folderOperand], options: Display.options,
@@ -186,7 +184,6 @@ extension StoreCommands {
     }
 }
 
-/// The disk usage of a store's folder.
 struct DiskUsage {
     let all: FileSystem.Usage
     let journal: FileSystem.Usage

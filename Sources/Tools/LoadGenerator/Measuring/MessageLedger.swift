@@ -1,15 +1,12 @@
 /// The state of each message of one worker: due time, answered, delivered.
 ///
-/// Loss and repeats are counted from it.
-///
-/// A message takes eight bytes, in chunks that are freed once all their messages are finished. Memory therefore depends on the
-/// outstanding messages, not on the length of the run.
+/// Loss and repeats are counted from it. A message takes eight bytes, in chunks that are freed once all their messages are
+/// finished. Memory therefore depends on the outstanding messages, not on the length of the run.
 struct MessageLedger: ~Copyable {
     struct Event: Equatable {
         var dueAt: Int64
         /// Whether the message was published in the measured time.
         var isMeasured: Bool
-        /// Whether the message is now both answered and delivered.
         var isFinished: Bool
     }
 
@@ -62,7 +59,6 @@ struct MessageLedger: ~Copyable {
         mark(number, Self.answered | Self.delivered, unless: Self.answered)
     }
 
-    /// Returns the counts of unfinished messages at the end.
     func remainder() -> Remainder {
         var result = Remainder()
         for (index, chunk) in chunks.enumerated() {

@@ -10,7 +10,6 @@ struct Metric: Equatable, Sendable {
 
     var name: String
     var value: Double
-    /// The title in the table.
     var title: String
 
     var dimension: Dimension { Self.dimension(of: name) }
@@ -29,7 +28,6 @@ struct Metric: Equatable, Sendable {
 
     static func isRate(_ name: String) -> Bool { name == "rate" || name.hasSuffix("Rate") }
 
-    /// The value with its unit, for display.
     var text: String {
         switch dimension {
         case .time:

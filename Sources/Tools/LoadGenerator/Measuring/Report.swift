@@ -1,13 +1,10 @@
 internal import TextForms
 
-/// The results of a run, in the order of printing.
 struct Report: Sendable {
     var title: String
     var header: RunHeader?
-    /// The metrics in the headline.
     var headlineNames: [String] = []
     var metrics: [Metric] = []
-    /// Refusals and failures by their text.
     var failures: [String: Int] = [:]
     /// Warnings for the reader: the limits of the run, and missing measurements.
     var notes: [String] = []
@@ -64,13 +61,11 @@ struct Report: Sendable {
         return lines.joined(separator: "\n") + "\n"
     }
 
-    /// The main figures in one line.
     var headline: String? {
         let found = headlineNames.compactMap { name in metrics.first { $0.name == name } }
         return found.isEmpty ? nil : found.map { "\($0.text) \($0.title)" }.joined(separator: "; ")
     }
 
-    /// Returns a line for each requirement: its result and the measured value.
     func verdicts(_ requirements: [Requirement]) -> [String] {
         let failed = failed(requirements)
         return requirements.map { requirement in

@@ -22,7 +22,6 @@ struct RunHeader: Equatable, Sendable {
         var kernel = ""
     }
 
-    /// The header for the table.
     var lines: [(name: String, value: String)] {
         let memory = Metric.rounded(Double(host.memoryByteCount) / Double(1 << 30), 1) + " GiB"
         return [
@@ -36,7 +35,6 @@ struct RunHeader: Equatable, Sendable {
         ] + (secureListeners.isEmpty ? [] : [("TLS", secureListeners.joined(separator: ", "))])
     }
 
-    /// The command with shell quoting.
     var commandLine: String {
         (["longwire"] + command).map { word in
             let isPlain =
@@ -59,7 +57,6 @@ struct RunHeader: Equatable, Sendable {
             + "\"command\":\(JSONString.quoted(commandLine))}"
     }
 
-    /// Replaces the values of secret options.
     static func hidingSecrets(_ arguments: [String]) -> [String] {
         let secret: Set<String> = ["--app-secret", "--master-secret", "--admin-token"]
         var hidden: [String] = []

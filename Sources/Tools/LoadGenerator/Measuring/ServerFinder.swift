@@ -19,7 +19,6 @@ enum ServerFinder {
         return nil
     }
 
-    /// Returns the process named in a lock file.
     static func holder(of path: String) -> pid_t? {
         guard let bytes = (try? TextFile.read(path, limit: 4_096)) ?? nil else { return nil }
         let digits = bytes.prefix { $0 >= 48 && $0 <= 57 }
@@ -27,7 +26,6 @@ enum ServerFinder {
         return number
     }
 
-    /// Returns the process that listens on a local port.
     static func listener(port: UInt16) -> pid_t? {
         // The kernel returns the table in pieces while it changes and may omit a line, so a failed search is repeated.
         for _ in 0..<4 {

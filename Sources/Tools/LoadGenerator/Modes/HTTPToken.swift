@@ -2,7 +2,6 @@ internal import Cryptography
 internal import Glibc
 internal import TextForms
 
-/// The push API's token, fetched with a blocking request before a run.
 enum HTTPToken {
     /// Calls `POST /v2/{appId}/auth` with the signature of Getui's API.
     ///
@@ -32,7 +31,6 @@ enum HTTPToken {
 
     private typealias Found = (status: Int, token: String?, message: String?)
 
-    /// Sends a request and waits for the answer.
     static func exchange(
         _ endpoint: Endpoint, _ tls: TLSFiles?, _ request: [UInt8], _ timeoutSeconds: Double
     ) throws(CommandFailure) -> [UInt8] {

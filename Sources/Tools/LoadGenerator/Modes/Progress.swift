@@ -7,7 +7,6 @@ struct Progress {
     private let now: () -> Int64
     private let put: (String) -> Void
     private var width = 0
-    /// The current phase and its start.
     private var phase = ""
     private var startedAt: Int64 = 0
     private var toldAt: Int64 = 0
@@ -28,9 +27,7 @@ struct Progress {
 
     /// Shows `fraction` (0 to 1) of the phase as a bar with the remaining time.
     ///
-    /// Without a fraction, it shows only the text.
-    ///
-    /// The text before the first comma or colon names the phase.
+    /// Without a fraction, it shows only the text. The text before the first comma or colon names the phase.
     mutating func show(_ text: String, fraction: Double? = nil) {
         guard isShown else { return }
         let name = String(text.prefix { $0 != "," && $0 != ":" })
@@ -53,7 +50,6 @@ struct Progress {
         put("\r" + line + padding)
     }
 
-    /// Returns the remaining time at the current speed.
     private func left(_ fraction: Double?, _ time: Int64) -> String {
         let elapsed = time - startedAt
         guard let fraction, fraction > 0, fraction < 1, elapsed >= Self.patienceNanoseconds else { return "" }

@@ -1,4 +1,3 @@
-// The mode `broadcast`.
 extension Run {
     /// `devices` are all registered devices; the first `--devices` of them are connected.
     func broadcast(_ devices: [DeviceIdentity]) throws -> (Report, WorkerTally) {

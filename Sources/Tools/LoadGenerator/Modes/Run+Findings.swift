@@ -1,4 +1,3 @@
-// Parts of several modes' reports.
 extension Run {
     func addConnections(_ tally: WorkerTally, to report: inout Report) {
         report.add("connections", Double(tally.connected), "connections authenticated")

@@ -1,4 +1,3 @@
-// The modes that use HTTP: pushes and the handoff API.
 extension Run {
     func http(_ devices: [DeviceIdentity]) throws -> (Report, WorkerTally) {
         let token = try HTTPToken.fetch(credentials, timeoutSeconds: min(options.timeout, 30))

@@ -1,4 +1,3 @@
-// The modes that publish to devices.
 extension Run {
     func idle(_ devices: [DeviceIdentity]) throws -> (Report, WorkerTally) {
         let memory = meter?.memory()
@@ -136,7 +135,6 @@ extension Run {
         var drain: CPUSpan.Usage?
     }
 
-    /// Enqueues messages for disconnected devices, then reconnects them all.
     private func absent(_ devices: [DeviceIdentity]) throws -> (WorkerTally, AbsentSpans) {
         var spans = AbsentSpans()
         let coordinator = try start(plans(.offline, devices, senders: options.senders))

@@ -149,7 +149,6 @@ final class Run {
                 connectsDevices: options.isConnected, speaksWebSocket: options.isWebSocket))
     }
 
-    /// Starts the workers and returns their coordinator.
     func start(_ plans: [WorkerPlan]) throws(CommandFailure) -> Coordinator {
         let coordinator = Coordinator(workers: plans.count)
         workers = plans.map { WorkerThread($0, coordinator) }
@@ -194,7 +193,6 @@ final class Run {
         }
     }
 
-    /// Waits for all workers and adds up their results.
     func join(
         _ coordinator: Coordinator, _ text: String, _ counter: Coordinator.Counter = .connected, of total: Int? = nil
     ) throws -> WorkerTally {

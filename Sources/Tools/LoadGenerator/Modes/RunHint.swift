@@ -1,6 +1,5 @@
 internal import TextForms
 
-/// Advice after a run that failed for a common reason, selected by the error text.
 enum RunHint {
     static func text(_ reason: String, _ credentials: Credentials) -> String? {
         let isOfTLS = reason.contains("TLS")

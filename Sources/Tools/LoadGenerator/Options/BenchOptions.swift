@@ -1,13 +1,10 @@
 internal import TextForms
 
-/// The options of `longwire bench`, with their defaults.
 struct BenchOptions {
     let mode: Mode
     let wantsHelp: Bool
-    /// The parsed arguments, for values without a conversion.
     let words: ParsedArguments
 
-    // The run.
     let processID: Int32?
     /// The requested threads, or `nil` for as few as the limit of open files allows.
     let requestedThreads: Int?
@@ -15,7 +12,6 @@ struct BenchOptions {
     let timeout: Double
     let requirements: [Requirement]
 
-    // The load.
     let connections: Int
     let hold: Double
     let heartbeat: Int

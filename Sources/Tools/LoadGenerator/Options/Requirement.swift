@@ -6,9 +6,7 @@ struct Requirement: Equatable {
         case atMost = "<=", atLeast = ">=", equal = "==", same = "=", below = "<", above = ">"
     }
 
-    /// The original text, for the report.
     var text: String
-    /// A name from the mode's `metricNames`.
     var metric: String
     var comparison: Comparison
     var bound: Double

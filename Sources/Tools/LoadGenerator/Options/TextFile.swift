@@ -37,7 +37,6 @@ enum TextFile {
     }
 }
 
-/// Returns the system's text for an error number.
 func errorText(_ number: CInt) -> String {
     var buffer = [CChar](repeating: 0, count: 128)
     // The XSI variant fills the buffer; the GNU variant may leave it zeroed, which the fallback below handles.

@@ -1,6 +1,5 @@
 /// A `push/all` request with fixed-width fields for its request id and send time.
 struct BroadcastRequest {
-    /// The header and the body.
     private(set) var bytes: [UInt8]
     private let requestOffset: Int
     private let markOffset: Int
@@ -42,7 +41,6 @@ struct BroadcastRound: Equatable, Sendable {
 
     var nanoseconds: Int64 { max(1, lastAt - sentAt) }
 
-    /// Adds the deliveries that another worker counted.
     static func merge(_ rounds: inout [BroadcastRound], _ others: [BroadcastRound]) {
         for other in others {
             if let index = rounds.firstIndex(where: { $0.sentAt == other.sentAt }) {

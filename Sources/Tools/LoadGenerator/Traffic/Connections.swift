@@ -43,7 +43,6 @@ struct SenderConnection {
     func hasRoom(_ byteCount: Int) -> Bool { tail + byteCount <= Limits.sendByteCount }
 }
 
-/// A keep-alive connection to the push API.
 struct HTTPConnection {
     enum Phase: UInt8 { case closed, connecting, securing, ready }
 

@@ -49,7 +49,6 @@ final class Coordinator: @unchecked Sendable {
             expected: Self.closed, desired: Int(time), ordering: .sequentiallyConsistent)
     }
 
-    /// Aborts all gates that are still closed.
     func abort() {
         open(.ready, at: Int64(Self.aborted))
         open(.second, at: Int64(Self.aborted))

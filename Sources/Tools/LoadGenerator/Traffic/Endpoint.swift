@@ -60,9 +60,7 @@ struct Endpoint: Equatable, Sendable {
         var plain: String
         var secure: String
 
-        /// For listeners of devices or senders.
         static let frames = Schemes(plain: "tcp", secure: "tls")
-        /// For the push API and the admin listener.
         static let http = Schemes(plain: "http", secure: "https")
 
         var forms: String { "host:port, or \(secure)://host:port for TLS" }

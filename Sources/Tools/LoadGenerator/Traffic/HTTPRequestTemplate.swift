@@ -1,7 +1,6 @@
 /// A `push/single/cid` or `push/single/batch/cid` request of realistic size, with fixed-width fields for each message's cid,
 /// request id and number.
 struct HTTPRequestTemplate {
-    /// The header and the body.
     private(set) var bytes: [UInt8]
     let bodyByteCount: Int
     let messageCount: Int

@@ -2,7 +2,6 @@
 enum HTTPResponseScanner {
     struct Response: Equatable {
         var status: Int
-        /// The byte range of the body.
         var body: Range<Int>
         var keepsAlive: Bool
     }
@@ -70,7 +69,6 @@ enum HTTPResponseScanner {
         return String(decoding: body[offset..<end], as: UTF8.self)
     }
 
-    /// Returns the indexes of the refused messages of a batch.
     static func refusedIndexes(_ body: UnsafeRawBufferPointer) -> Set<Int> {
         guard let start = find(body, "\"refused\":") else { return [] }
         var rest = UnsafeRawBufferPointer(rebasing: body[start...])

@@ -72,7 +72,6 @@ extension Socket {
         return .bytes(sent)
     }
 
-    /// Closes the TLS session and the socket.
     static func shut(_ descriptor: inout CInt, _ tls: inout TLSSession?) {
         tls?.sayGoodbye()
         if descriptor >= 0 { _ = close(descriptor) }

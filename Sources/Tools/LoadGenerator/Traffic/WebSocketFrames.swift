@@ -1,6 +1,5 @@
 /// The client side of a WebSocket (RFC 6455), limited to the generator's needs.
 enum WebSocketFrames {
-    /// The maximum header size of a client's frame.
     static let headByteCount = 14
 
     /// Returns the upgrade request.

@@ -2,7 +2,6 @@ internal import Wire
 
 // Broadcasts: the first worker sends them in sequence, and all workers count the deliveries to their devices.
 extension Worker {
-    /// The stream of broadcasts.
     static var broadcastStream: UInt32 { 1 }
 
     /// Connects the devices, then counts deliveries until the last broadcast is over.

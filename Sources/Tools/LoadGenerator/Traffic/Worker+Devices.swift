@@ -2,7 +2,6 @@ internal import Glibc
 internal import Platform
 internal import Wire
 
-// Devices: connecting, greeting, receiving and acking.
 extension Worker {
     /// Starts to connect all devices in the next turns, `handshakes` at a time.
     mutating func beginConnecting() {
@@ -69,7 +68,6 @@ extension Worker {
         if event.isReadable || event.isHungUp || isSecure { receive(index) }
     }
 
-    /// Sends the first bytes.
     private mutating func greet(_ index: Int) {
         guard plan.options.speaksWebSocket else {
             devices[index].phase = .greeting
@@ -266,7 +264,6 @@ extension Worker {
         }
     }
 
-    /// The stream whose messages are counted and acked.
     @inline(__always)
     private var stream: UInt32 { plan.job == .broadcast ? Self.broadcastStream : 0 }
 

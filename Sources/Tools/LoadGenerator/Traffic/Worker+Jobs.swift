@@ -70,9 +70,7 @@ extension Worker {
 
     /// Publishes all messages that are due and before `end`.
     ///
-    /// Latencies count from the due time, even if this call is late.
-    ///
-    /// Returns the time until the next message is due.
+    /// Latencies count from the due time, even if this call is late. Returns the time until the next message is due.
     private mutating func publishPaced(
         _ start: Int64, _ rate: Double, _ count: inout UInt64, before end: Int64
     ) -> Int64 {
@@ -223,7 +221,6 @@ extension Worker {
     }
 }
 
-/// The due times of a fixed rate.
 enum Pace {
     /// Returns the due time of the `number`-th message in nanoseconds from the start, rounded up to the end of its tick.
     @inline(__always)

@@ -13,7 +13,6 @@ struct Worker: ~Copyable {
 
     let plan: WorkerPlan
     let coordinator: Coordinator
-    /// The TLS context, or `nil` without TLS.
     let context: TLSContext?
     var poller: Poller
     // `var`, though never replaced: see `TimerWheel.occupancy`.
@@ -38,7 +37,6 @@ struct Worker: ~Copyable {
     var broadcast: BroadcastRequest
     var random: UInt64
 
-    // Connecting.
     var opening = 0
     var nextDevice: Int
     var again: [Int] = []
@@ -47,7 +45,6 @@ struct Worker: ~Copyable {
     var nextHeartbeatAt: Int64 = 0
     var heartbeatCursor = 0
 
-    // Publishing.
     var outstanding = 0
     var nextSender = 0
     var readySenders = 0
@@ -127,7 +124,6 @@ struct Worker: ~Copyable {
         messages.deallocate()
     }
 
-    /// Runs the job; returns when it is done, its time is over, or the run is aborted.
     mutating func run() {
         switch plan.job {
         case .register: runRegister()

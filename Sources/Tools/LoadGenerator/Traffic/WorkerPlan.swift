@@ -1,4 +1,3 @@
-/// One worker's task.
 struct WorkerPlan: Sendable {
     enum Job: Sendable {
         /// Connects all devices up to the Welcome, and registers those without a cid.
@@ -31,7 +30,6 @@ struct WorkerPlan: Sendable {
     /// The upper 16 bits of every payload's number, to distinguish messages of an earlier run.
     var runTag: UInt64
     var httpToken: String
-    /// The TLS files, or `nil` if no listener uses TLS.
     var tls: TLSFiles?
     var options: RunTimes
 

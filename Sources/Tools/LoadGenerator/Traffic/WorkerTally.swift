@@ -36,7 +36,6 @@ struct WorkerTally: Sendable {
     var leased = 0
     var settled = 0
     var stale = 0
-    /// The jobs that any worker leased.
     var jobs = JobSet()
     /// Counts within the measured time.
     var measuredAccepted = 0
@@ -62,7 +61,6 @@ struct WorkerTally: Sendable {
     var waited = Int64.max
     /// The busiest thread's share of a core in its busiest phase, 0 to 1.
     var busiest = 0.0
-    /// The error that ended the worker early.
     var fatal: String?
 
     private static var sums: [WritableKeyPath<WorkerTally, Int>] {
@@ -83,7 +81,6 @@ struct WorkerTally: Sendable {
         ]
     }
 
-    /// Adds another worker's results.
     mutating func merge(_ other: WorkerTally) {
         for path in Self.sums { self[keyPath: path] += other[keyPath: path] }
         for path in Self.histograms { self[keyPath: path].merge(other[keyPath: path]) }

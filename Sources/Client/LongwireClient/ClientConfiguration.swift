@@ -10,9 +10,7 @@ public struct ClientConfiguration: Sendable {
     ///
     /// A gateway refuses a registration without TLS from another machine, unless its configuration allows it.
     public var usesTLS = false
-    /// A PEM file of trusted certificates that replaces the system's.
-    ///
-    /// Needed for a gateway with a self-signed or private certificate.
+    /// A PEM file of trusted certificates that replaces the system's, for a gateway with a self-signed or private certificate.
     public var trustedCertificatesPath: String?
     /// SHA-256 digests of pinned certificates (DER), 32 bytes each.
     ///

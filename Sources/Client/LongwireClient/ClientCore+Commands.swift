@@ -17,7 +17,7 @@ extension ClientCore {
                 $0.applicationState = applicationState
                 $0.keepsRunning = keepsRunning
             }
-            // Deliveries are dropped until the gateway has confirmed an update that ends the suspension, not this one.
+            // This update starts the suspension. Deliveries are dropped until the gateway confirms the update that ends it.
             if isSuspended {
                 dropRule = .untilNextUpdate
                 // Messages that wait for the app would appear as new after the suspension. They are withdrawn and delivered

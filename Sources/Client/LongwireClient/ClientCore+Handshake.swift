@@ -15,7 +15,7 @@ extension ClientCore {
         } else {
             hello.registration = true
             // All devices of an app prove their registration with the same secret. Without a nonce, two equal Hellos of one
-            // millisecond would be a replay.
+            // millisecond would be refused as a replay.
             hello.nonce = withUnsafeBytes(of: cryptography.randomWord()) { Array($0) }
         }
         hello.applicationState = configuration.applicationState

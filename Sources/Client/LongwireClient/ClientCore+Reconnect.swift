@@ -33,7 +33,7 @@ extension ClientCore {
             wait(backoff.next(), at: now)
         case 3: correct(close, error, at: now)
         case 4:
-            // Only after `replaced` does the client reconnect, and only after a long delay: two processes with the same cid
+            // The client reconnects only after `replaced`, and after a long delay. Otherwise two processes with the same cid
             // would replace each other continuously.
             guard close.code == CloseCode.replaced.rawValue else { return halt(error) }
             wait(Limits.replacedMilliseconds + backoff.next(), at: now, isNamed: true)

@@ -1,4 +1,4 @@
-/// Reports over HTTPS from a process without a connection, such as a notification service extension.
+/// A client that reports over HTTPS from a process without a connection, such as a notification service extension.
 ///
 /// The app's client registers the device and keeps its state in a file of the app group. The extension reads that file and
 /// authenticates each call with the device's secret. It never writes the file. The gateway counts each event once, so the

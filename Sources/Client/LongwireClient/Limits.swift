@@ -7,8 +7,6 @@ enum Limits {
     /// Opened message ids in one Hello (Protocol.md, "Limits"); further ones are sent as Feedback.
     static let openedPerHelloCount = 32
     /// Vendor tokens in one Hello, and the bytes of a token and its topic (Protocol.md, "Limits").
-    ///
-    /// A gateway refuses a Hello beyond these limits.
     static let tokenCount = 16
     static let tokenByteCount = 512
     static let topicByteCount = 255

@@ -2,7 +2,7 @@ public import Wire
 
 /// The processed sequences of one stream: everything up to `sequence`, and ranges above it.
 ///
-/// A stream has gaps, because messages expire, are collapsed or were opened elsewhere. But it is in order: when a message
+/// A stream has gaps, because messages expire, are collapsed or were opened elsewhere. But a stream is in order: when a message
 /// arrives, all lower ones that exist have arrived before, in this session or an earlier one. It is therefore enough to track
 /// the *holes*: the messages that this session received and the app has not processed. Everything else up to the highest
 /// processed sequence counts as processed.

@@ -20,7 +20,7 @@ public struct ReceivedMessage: Equatable, Sendable {
     public var acceptedAt: UInt64
     /// The time when the vendor accepted the alert, in milliseconds since 1970, or 0.
     public var alertedAt: UInt64
-    /// The number of this delivery attempt.
+    /// The number of times that the message was sent in this session, from 1.
     public var attempt: UInt32
     /// The publisher's collapse key, or empty.
     public var collapseKey: String

@@ -62,7 +62,7 @@ struct TakenCalls: ~Copyable {
 final class HookIntake {
     /// The time for which call ids are kept.
     ///
-    /// A signed call can be replayed by any sender while its timestamp is fresh. The gateway repeats an unanswered call with
+    /// A signed call can be replayed by an attacker while its timestamp is fresh. The gateway repeats an unanswered call with
     /// the same id within five minutes.
     private static let keepMilliseconds: UInt64 = 900_000
     /// 500 calls a second for 900 s, about 20 MB.

@@ -46,7 +46,7 @@ struct Display {
         }
     }
 
-    /// Returns the number of terminal columns; east Asian characters take two.
+    /// Returns the number of terminal columns; East Asian characters take two.
     private static func width(_ text: String) -> Int {
         text.unicodeScalars.reduce(0) { sum, scalar in
             let isWide = 0x1100...0x115F ~= scalar.value || 0x2E80...0xFF60 ~= scalar.value || scalar.value >= 0x1F300

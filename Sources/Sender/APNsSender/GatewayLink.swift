@@ -253,8 +253,8 @@ final class GatewayLink: Sendable {
                         state.withLock { $0.figures.leaseFailures += 1 }
                         wait(settings.pause.upperBound) { $0.isLeasing }
                     } else if taken == 0, end < askedAt + UInt64(settings.waitSeconds) * 500 + 100 {
-                        // A gateway answers an empty queue only after the wait. This delay prevents a busy loop on early
-                        // answers.
+                        // A gateway with an empty queue answers only after `waitSeconds`. This delay prevents a busy loop
+                        // if an answer arrives earlier.
                         wait(settings.pause.lowerBound) { $0.isLeasing }
                     }
                     continue

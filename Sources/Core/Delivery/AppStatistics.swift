@@ -1,28 +1,30 @@
-// The figures that a shard keeps by app, for an operator who has several.
-
 internal import Wire
 
-/// The figures of one app in one shard: counters count since the process started, gauges show the state of now.
+/// The figures of one app in one shard.
+///
+/// Counters count since the process started; gauges show the current state.
 package struct AppStatistics: Sendable {
     // Counters.
     package var accepted: UInt64 = 0
-    /// Publishes refused as busy, because room was short and the app had taken more than its share.
+    /// Publishes refused with `busy` because room was short and the app had exceeded its share.
     package var refusedOverShare: UInt64 = 0
-    /// Messages that ended in a state which says that the device did not get them.
+    /// Messages that ended without being delivered, by final state.
     package var expired: UInt64 = 0
     package var overflowed: UInt64 = 0
     package var failed: UInt64 = 0
 
     // Gauges.
     package var connectedDevices = 0
-    /// Accepted and not ended; of a part without bucket 0 less what was accepted before yesterday.
+    /// Pending messages.
+    ///
+    /// Without bucket 0, the value is too low by the messages accepted before yesterday.
     package var queuedMessages: Int64 = 0
-    /// Their sizes in whole blocks, in the same way (`QueuedBlocks`).
+    /// The sizes of the pending messages in whole blocks, with the same limitation (`QueuedBlocks`).
     package private(set) var queuedBytes: Int64 = 0
-    /// What the app has on disk besides its queues, in the same way (`RetainedBytes`).
+    /// The app's bytes on disk besides its queues, with the same limitation (`RetainedBytes`).
     package var retainedBytes: Int64 = 0
     package var dueJobs = PerChannel { _ in 0 }
-    /// What waits for an ack of the app's server, and for how many milliseconds the oldest has.
+    /// Feed items that the app's server has not acked, and the age of the oldest in milliseconds.
     package var upstreamItems = 0
     package var eventItems = 0
     package var upstreamWait: GatewayTime = 0
@@ -30,7 +32,7 @@ package struct AppStatistics: Sendable {
 
     package init() {}
 
-    /// Adds what an earlier shard of the same part counted here, without what is true of a moment.
+    /// Adds the counters of an earlier shard of the same partition, but not its gauges.
     package mutating func addCounters(of earlier: AppStatistics) {
         accepted &+= earlier.accepted
         refusedOverShare &+= earlier.refusedOverShare

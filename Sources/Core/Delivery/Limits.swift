@@ -1,22 +1,27 @@
 internal import Wire
 
-/// Fixed bounds, most of them of a peer's input; what an operator may change is in `ShardLimits`.
+/// Fixed bounds, most of them on a peer's input.
+///
+/// `ShardLimits` holds the bounds that an operator may change.
 enum Limits {
-    /// A device may have as many tokens as one frame may name.
+    /// The number of tokens that one frame may name.
     static let tokensPerDevice = Wire.Limits.tokenCount
-    /// Of these, tokens of Live Activities.
+    /// The tokens of Live Activities among `tokensPerDevice`.
     static let activityTokensPerDevice = Wire.Limits.activityTokenCount
-    /// APNs tokens are 32 bytes today and may grow to 100; as hex and with room, 512 characters.
+    /// APNs tokens have 32 bytes today and may grow to 100.
+    ///
+    /// As hex digits and with a reserve: 512 characters.
     static let tokenByteCount = Wire.Limits.tokenByteCount
-    /// msgIds opened from notifications that one Hello may name (Proto, `Hello.opened`).
+    /// The number of msgIds in one Hello that were opened from notifications (Proto, `Hello.opened`).
     static let openedPerHello = 32
-    /// Publishes whose memory the shard prefetches before it handles their commit: they fit a second-level cache with
-    /// ease.
+    /// The number of publishes whose memory the shard prefetches before their commit.
+    ///
+    /// They fit into a second-level cache.
     static let foreseenCount = 256
-    /// Aliases of one device, one of each type: kinds of accounts that one app has.
+    /// The aliases of one device, one per alias type.
     static let aliasesPerDevice = 8
-    /// Custom actions that a client may report of one message.
+    /// The number of custom actions that a client may report per message.
     static let actionsPerMessage = 16
-    /// Bytes kept of a reason that a client or a sender wrote.
+    /// The stored length of a reason from a client or a sender, in bytes.
     static let reasonByteCount = 128
 }

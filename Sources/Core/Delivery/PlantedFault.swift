@@ -1,7 +1,8 @@
-/// Deliberate bugs, each where a person could really make it: the simulation has to catch every one.
+/// Deliberate bugs at places where a developer could make them.
 ///
-/// Only a debug build can switch one on (`ShardLimits.planted`). A release build answers "no" at compile time and keeps
-/// nothing of it.
+/// The simulation must catch each one.
+///
+/// Only a debug build can enable a fault (`ShardLimits.planted`). `isPlanted` is constant `false` in a release build.
 package enum PlantedFault: String, CaseIterable, Sendable {
     // Acks and final states.
     /// An ack deletes the message's row but not its job.
@@ -12,33 +13,33 @@ package enum PlantedFault: String, CaseIterable, Sendable {
     case ackAboveHighestAccepted
     /// A Hello's positions settle nothing.
     case positionsIgnored
-    /// A Hello's positions count whichever history of the store gave them.
+    /// A Hello's positions count even if they belong to another history of the store.
     case otherHistoryCounts
     /// An expired message is not counted among the final states.
     case expiryUncounted
-    /// The end of a message of which only the row was there leaves its bytes among those that are queued.
+    /// The end of a message that is only on disk does not reduce the app's queued bytes.
     case coldBytesStay
-    /// A start does not add up the bytes that are queued.
+    /// A start does not sum up the queued bytes.
     case queuedBytesForgotten
 
     // Sessions and the live stream.
-    /// An ended session still speaks for its device: the generation is not checked.
+    /// Frames of a replaced session still count: the generation is not checked.
     case generationIgnored
     /// A Hello's timestamp need not increase: an attacker can replay a captured Hello.
     case timestampIgnored
     /// The window admits one message too many.
     case windowMiscounted
-    /// Messages are sent before the Welcome or the UpdateResult is out.
+    /// Messages are sent before the Welcome or the UpdateResult is sent.
     case gateIgnored
-    /// A device that ends its half of the connection is not owed the results of its updates.
+    /// A device that half-closes its connection does not get the results of its updates.
     case updatesNotOwed
-    /// The shard does not send messages in flight again after the client may have dropped them.
+    /// The shard does not resend in-flight messages that the client may have dropped.
     case recalledNotResent
     /// The offline flag is computed once, at acceptance.
     case offlineFlagOnce
     /// A session whose ack is overdue still counts as reachable.
     case suspectCountsAsReachable
-    /// After a restart the shard gives sequences of the block that it had reserved before.
+    /// After a restart the shard assigns sequences of the block that was reserved before.
     case sequenceReused
 
     // Durability.
@@ -46,21 +47,21 @@ package enum PlantedFault: String, CaseIterable, Sendable {
     case answerBeforeSync
     /// A message is sent before its own batch is synced.
     case deliverBeforeSync
-    /// The sender gets a lease although an ack came first.
+    /// The shard returns a lease although an ack cancelled the job before the commit.
     case overtakenLeaseShown
     /// The request id is not written with its message.
     case requestForgotten
-    /// A client's reason is stored at full length: the row exceeds its bound.
+    /// A client's reason is stored at full length, so the row exceeds its size limit.
     case reasonUncut
 
     // Time.
-    /// Expiry is off by one: the shard still sends and leases a message at its end.
+    /// Expiry is off by one: the shard still sends and leases a message at its expiry time.
     case expiryOffByOne
-    /// The shard does not retry an alarm whose row a reader could not read.
+    /// The shard does not retry an alarm whose row could not be read.
     case alarmLost
 
     // Queues.
-    /// Collapse leaves the older messages as they are.
+    /// A new message does not collapse the older messages under its key.
     case collapseKeepsOlder
     /// Overflow ends messages that are in flight.
     case overflowDropsInFlight
@@ -68,39 +69,39 @@ package enum PlantedFault: String, CaseIterable, Sendable {
     // Jobs.
     /// Strategy 3 reaches the vendor.
     case liveOnlyReachesVendor
-    /// Strategy 4 fails where the live channel should go on.
+    /// Strategy 4 fails the message instead of moving it to the live stream.
     case vendorFirstNeverLive
-    /// A broadcast that a newer one under its key replaced is sent when that one is over.
+    /// A replaced broadcast is sent after the broadcast that replaced it has ended.
     case replacedCastSent
-    /// Strategy 4 ends with the vendor's word although the alert did not carry all of the message.
+    /// Strategy 4 ends a message on the vendor's acceptance although the alert carried only part of it.
     case acceptedPartLost
-    /// A tap ends a message whose alert did not carry all of it.
+    /// A tap ends a message although the alert carried only part of it.
     case partEndsWhenOpened
-    /// Jobs are not held back while their device is reachable.
+    /// Jobs are not held while their device is reachable.
     case jobsNotHeld
-    /// A lease that lapsed does not return its job.
+    /// A lapsed lease does not make its job due again.
     case lapsedLeaseLost
     /// A late result other than `accepted` counts.
     case lateResultCounts
-    /// `badToken` quarantines whatever token is current.
+    /// `badToken` quarantines the device's current token instead of the leased one.
     case currentTokenQuarantined
-    /// The badge is applied with every lease.
+    /// Each lease changes the badge again.
     case badgePerLease
-    /// A job is leased before the settings of its app are there.
+    /// A job is leased before the settings of its app are known.
     case unknownAppLeased
-    /// The alarm of a cold message does not bring back the due job that the message's row implies.
+    /// The alarm of a message on disk does not load the due job that the message's row implies.
     case impliedJobLost
-    /// That alarm makes a due job although the job has a row of its own.
+    /// The alarm of a message on disk makes a due job although the job has its own row.
     case successorIgnored
 
     // Receipts.
-    /// An event that a device reports again counts again.
+    /// A repeated report of an event counts again.
     case receiptCountsTwice
 
     // Tasks.
     /// A repeated list call sends the message again.
     case taskReachesTwice
-    /// A revoke leaves the old task's pending message where it is.
+    /// A revoke does not end the old task's pending message.
     case revokeLeavesPending
 
     // Broadcasts.
@@ -108,36 +109,36 @@ package enum PlantedFault: String, CaseIterable, Sendable {
     case broadcastIgnoresTags
     /// A broadcast's message is sent before its ledger row is synced.
     case broadcastBeforeSync
-    /// The shard evaluates a broadcast again for a device that returns, without a look at the ledger.
+    /// The shard evaluates a broadcast again for a reconnecting device without reading the ledger.
     case broadcastLedgerIgnored
-    /// A stop does not end the broadcast for devices that have not had it yet.
+    /// A stop does not end the broadcast for devices that have not received it.
     case broadcastGoesOnAfterStop
-    /// The enumerator makes a job for every device that it finds, whether the device is behind or not.
+    /// The enumerator makes a job for each device, also if the broadcast was already evaluated for the device.
     case enumeratorAlertsAll
-    /// A broadcast that a scan sends as ordinary messages reaches devices that registered after it, too.
+    /// A fanned-out broadcast reaches devices that registered after it.
     case dealtToNewcomers
-    /// Such a scan passes over a device whose record a reader could not read.
+    /// A fan-out skips a device whose record could not be read.
     case dealtPastUnread
 
     // First acks.
-    /// A sibling's message is not ended.
+    /// A first ack does not end the messages of the sibling devices.
     case siblingStays
-    /// A sibling's message that is still on its way when the siblings end is accepted.
+    /// A sibling's message that arrives after the siblings ended is accepted.
     case siblingLetIn
 
     // Feeds.
-    /// The number of a device's upstream message is not looked for among those that were taken.
+    /// An upstream message is not deduplicated by its number.
     case upstreamNumberForgotten
-    /// A device learns that its upstream message was taken before it is on disk.
+    /// An upstream message is answered before it is on disk.
     case upstreamAnsweredEarly
-    /// Events that the feed's home could not take are taken for told.
+    /// Events that the feed's home refused are removed as if the feed had them.
     case eventsLeftUntold
-    /// An ack removes one item more than it names.
+    /// An ack removes one item too many.
     case feedTrimmedBeyondAck
 }
 
 extension ShardCore {
-    /// True in a debug build that has planted this fault.
+    /// Whether a debug build has planted this fault.
     @inline(__always) func isPlanted(_ fault: PlantedFault) -> Bool {
         #if DEBUG
         limits.planted == fault

@@ -1,7 +1,7 @@
 internal import Structures
 internal import Wire
 
-// The core's fields, as if they were the shard's own.
+// Accessors for the core's fields.
 extension Shard {
     var now: GatewayTime { @inline(__always) get { core.now } }
     var limits: ShardLimits {
@@ -32,7 +32,7 @@ extension Shard {
 
     @inline(__always) func isPlanted(_ fault: PlantedFault) -> Bool { core.isPlanted(fault) }
 
-    /// True when a message or a lease with this end is over.
+    /// Whether the end time of a message or a lease has passed.
     @inline(__always) func isOver(_ end: GatewayTime) -> Bool {
         isPlanted(.expiryOffByOne) ? end < now : end <= now
     }
@@ -48,7 +48,7 @@ extension Shard {
     mutating func damaged(_ key: StoreKey) { core.damaged(key) }
     mutating func log(_ level: LogEvent.Level, _ name: StaticString, _ text: String) { core.log(level, name, text) }
 
-    /// Gets a row, from memory at once or from the disk later.
+    /// Looks up a row and calls `completion` at once if memory has the answer, otherwise after a read.
     mutating func lookUp(_ key: StoreKey, completion: @escaping (inout Shard, Found<FoundRow>) -> Void) {
         if let known = core.known(key) { return completion(&self, known) }
         read([.get(key)]) { shard, reply in completion(&shard, shard.core.row(key, in: reply)) }

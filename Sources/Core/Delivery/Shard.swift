@@ -1,23 +1,26 @@
-// The decisions about all devices of one loop. Commands go in, effects come out. The shard writes to the store at once;
-// an effect that depends on a write leaves when the write is durable. No I/O, no clock, no lock, no thread.
+// The decisions about all devices of one loop. Commands are the input, effects the output. The shard passes rows to the store
+// immediately. An effect that depends on a write is released when the write is durable. The shard does no I/O and has no clock,
+// lock or thread.
 //
-// How the parts hang together:
-// - A *device slot* holds the device's record when it is loaded. Commands wait in order for a slot that is not loaded
-//   (Shard+Loading), or held by a step that may wait for the disk (Shard+WhileBusy).
-// - A *message* is in memory while it is young or sent in the current session. All others are rows: the shard pages
-//   them from the cursor (Shard+Sessions), or the store reports their alarms (Shard+Timers).
-// - A *job* is in memory while it is due or leased, while its row is young or while its message is in memory.
-// - Every change is one batch for one device (Shard+Batches) and gets a ticket; effects wait in `outbox` in the order
-//   of their tickets.
+// - A *device slot* holds the device's record when it is loaded. Commands queue in order while the slot is not loaded
+//   (Shard+Loading), or while a step that may wait for the disk holds it (Shard+WhileBusy).
+// - A *message* is in memory while its row is young or it was sent in the current session. All other messages are rows. The shard
+//   pages them in from the cursor (Shard+Sessions), or the store reports their alarms (Shard+Timers).
+// - A *job* is in memory while it is due or leased, while its row is young, or while its message is in memory.
+// - Every change is one batch for one device (Shard+Batches) and gets a ticket. Effects wait in `outbox` in ticket order.
 
 internal import Structures
 package import Wire
 
 /// All devices of one loop.
 package struct Shard: ~Copyable {
-    /// The fields that the parts share; `Shard+Core` reads and changes them as the shard's own.
+    /// The fields shared by all components.
+    ///
+    /// `Shard+Core` has accessors for them.
     var core: ShardCore
-    /// The core's store once more: a call through an accessor would retain and release it.
+    /// The core's store.
+    ///
+    /// A call through an accessor would retain and release the reference.
     let store: any ShardStore
     let verifier: any ProofVerifier
     let queueEpoch: UInt64
@@ -26,23 +29,27 @@ package struct Shard: ~Copyable {
     var sessions: SessionTable
     var messages: MessageTable
     var jobs: JobTable
-    /// True when slices or fired timers wait for a turn.
+    /// Whether slices or fired timers wait for a later turn.
     package internal(set) var hasSlicesAtHand = false
 
     var searches = MessageSearches()
     var refusals = RefusalLog()
 
-    /// Until this ticket is durable the shard sends a connected device nothing: see `end`.
+    /// The ticket that must be durable before the shard sends to the device again; see `raiseBarrier`.
     var barriers: [DeviceSlot: Ticket] = [:]
     var alarms = AlarmReading()
     var usage = AppUsage()
     var tagWalks = TagWalkPlaces()
     var aliases = AliasTable()
-    /// Which devices tasks have reached; see `isFirstOfTask`.
+    /// A filter of the devices that each task has reached; see `isFirstOfTask`.
     var acceptances: AcceptanceFilter
-    /// The end of the loop's last long standstill; no session is judged by silence before it.
+    /// The end of the loop's last long standstill.
+    ///
+    /// The shard ignores silence of sessions before it.
     var standstillEndedAt: GatewayTime = 0
-    /// The shard's start; a device's absence before it does not count toward the device's removal.
+    /// The shard's start.
+    ///
+    /// A device's absence before the start does not count toward the device's removal.
     let startedAt: GatewayTime
     var tasks = TaskTable()
     var broadcasts: BroadcastTable
@@ -50,13 +57,12 @@ package struct Shard: ~Copyable {
     var reports = ReportLanes()
     var events: EventTable
 
-    /// The closure that gets a reader's answer.
     typealias Continuation = (inout Shard, StoreReply) -> Void
 
     /// Creates the shard of one loop.
     ///
-    /// `counters` are the counters rows of this shard's buckets: today's and yesterday's one by one, others as sums.
-    /// `queueEpoch` names the store since it was created; a device's row gets it at registration (docs/Semantics.md,
+    /// `counters` are the counters rows of this shard's buckets: single rows for today and yesterday, sums for earlier days.
+    /// `queueEpoch` identifies the store since its creation. A device's row gets it at registration (docs/Semantics.md,
     /// "Histories").
     package init(
         limits: ShardLimits, apps: [AppSettings], store: any ShardStore, verifier: any ProofVerifier,
@@ -87,7 +93,7 @@ package struct Shard: ~Copyable {
         restore(start)
     }
 
-    /// The same with rows that are not folded.
+    /// Creates the shard of one loop from unfolded counters rows.
     package init(
         limits: ShardLimits, apps: [AppSettings], store: any ShardStore, verifier: any ProofVerifier,
         encoder: any BroadcastEncoder, queueEpoch: UInt64, history: StoreHistory = StoreHistory(ofNewStore: 1),
@@ -100,29 +106,34 @@ package struct Shard: ~Copyable {
             history: history, counters: start, broadcasts: broadcasts, now: now)
     }
 
-    /// Another history of the store is in force: positions that devices were given before settle nothing in a later Hello.
+    /// Sets the store's history.
     ///
-    /// Sessions stay open: they ack messages of this shard.
+    /// Positions of an earlier history settle nothing in later Hellos.
+    ///
+    /// Sessions stay open because their acks refer to messages that this shard sent.
     package mutating func begin(_ history: StoreHistory) {
         core.history = history
         broadcasts.step = history.broadcastStep
     }
 
-    /// Exchanges the effects gathered so far for an emptied array; the gateway performs them in order before the next
-    /// call.
+    /// Exchanges the collected effects for an emptied array.
+    ///
+    /// The gateway performs them in order before the next call.
     package mutating func takeEffects(into taken: inout [Effect]) {
         outbox.take(into: &taken)
     }
 
     package var hasEffects: Bool { outbox.hasEffects }
 
-    /// The last ticket that an effect waits for; 0 when none waits.
+    /// The last ticket that an effect waits for; 0 if no effect waits.
     package var awaitedTicket: Ticket { outbox.awaitedTicket }
 
-    /// True when a lease of some channel would find jobs.
+    /// Whether a lease of some channel would return jobs.
     package var hasDueJobs: Bool { VendorChannel.allCases.contains { hasDueJobs(for: nil, $0) } }
 
-    /// No timer of this shard is due before this; the gateway calls `advance(to:)` then, and at least once a second.
+    /// The time of the next timer.
+    ///
+    /// The gateway calls `advance(to:)` at that time, and at least once a second.
     package var nextTimer: GatewayTime {
         if hasSlicesAtHand || searches.hasMemorySearches { return now }
         let alarm = alarms.mayAsk(now) ? min(store.nextAlarm, nextGroupAlarm) : .max
@@ -151,7 +162,9 @@ package struct Shard: ~Copyable {
         return current
     }
 
-    /// The figures of these apps, in their order; zeros for an app that this shard does not know.
+    /// The figures of the given apps, in their order.
+    ///
+    /// An app that the shard does not know has zeros.
     package func statistics(of keys: [AppKey]) -> [AppStatistics] {
         keys.map { key in
             guard let app = apps.index(of: key) else { return AppStatistics() }
@@ -167,16 +180,18 @@ package struct Shard: ~Copyable {
         }
     }
 
-    /// Counts what apps have by days that the shard counts from now on.
+    /// Adds what apps hold according to the counters of days that this shard counts from now on.
     mutating func addHoldings(_ sums: [AppKey: CountedHoldings]) {
         for sum in sums.values { numbers.pending += sum.messages }
         apps.add(sums)
     }
 
-    /// Replaces the apps, and the limits if given; sessions keep what the Welcome said.
+    /// Replaces the apps, and the limits if given.
     ///
-    /// An app that is no longer listed takes no publishes, and its jobs are not leased; its devices keep what they have.
-    /// `knowsAllApps` says whether such an app is absent, or only not known yet.
+    /// Sessions keep the values of their Welcome.
+    ///
+    /// An app that is no longer listed gets no publishes and its jobs are not leased. Its devices keep their messages.
+    /// `knowsAllApps` states whether a missing app is deleted or only not known yet.
     package mutating func reload(
         apps new: [AppSettings], knowsAllApps: Bool = true, limits newLimits: ShardLimits? = nil
     ) {
@@ -194,7 +209,7 @@ package struct Shard: ~Copyable {
                 addApp(AppEntry(settings))
             }
         }
-        // Senders wait for jobs: those of an app that has become known are there for them now.
+        // Long polls of senders may lease the jobs of an app that has become known.
         for place in leasable.indices where !leasable[place] && apps[place].mayLease {
             for channel in VendorChannel.allCases where jobs.dueCount(of: place, channel) > 0 {
                 outbox.send(.jobsAvailable(channel))
@@ -203,10 +218,12 @@ package struct Shard: ~Copyable {
         feeds.watchedApps = 0
     }
 
-    /// Other limits are in force; what is above them goes as its turn comes.
+    /// Replaces the limits.
+    ///
+    /// Messages and jobs above the new limits are removed at their next turn.
     package mutating func setLimits(_ limits: ShardLimits) { self.limits = limits }
 
-    /// Every batch up to `ticket` is on disk: releases the effects that waited for it.
+    /// Records that all batches up to `ticket` are on disk, and releases the effects that waited for them.
     package mutating func committed(upTo ticket: Ticket, now: GatewayTime) {
         begin(now)
         outbox.committed(upTo: ticket)

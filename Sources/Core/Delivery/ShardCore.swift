@@ -1,33 +1,36 @@
-// The fields that all parts of a shard share. A part that needs nothing else of the shard is a value beside the core in
-// `Shard`: feeds, alias rows, tag walks, searches. Its operations get the core as a parameter.
-
 internal import Structures
 internal import Wire
 
-/// The time, limits, apps, store, effects and figures of a shard, and its open reads.
+/// The shared fields of a shard: time, limits, apps, store, effects, figures and open reads.
+///
+/// Components that need nothing else are separate values in `Shard`, such as feeds and alias rows. Their operations get the core
+/// as a parameter.
 struct ShardCore: ~Copyable {
     var now: GatewayTime
     var limits: ShardLimits
     var apps: AppTable
     let store: any ShardStore
-    /// All that devices and consumers keep of numbers is held against it.
+    /// The store's current history.
+    ///
+    /// Numbers that devices and consumers hold count only under this history.
     var history: StoreHistory
     var counters: CounterTable
     var outbox: Outbox
     var batch = OpenBatch()
     var numbers = ShardStatistics()
-    /// Commands that wait, for devices and for aliases.
+    /// The number of commands that wait for devices and aliases.
     var waitingCount = 0
-    /// Work that continues turn by turn (Shard+Slices).
     var slices: [Shard.Slice] = []
     var continuations: [ReadToken: Shard.Continuation] = [:]
-    /// Replies and frames lent until the next call.
+    /// Replies and frames whose bytes stay valid until the next call.
     var heldReplies: [StoreReply] = []
     var heldFrames: [LentFrame] = []
-    /// Reads find nothing any more: see `Shard.abandon`.
+    /// Whether all reads fail because the shard is given up (`Shard.abandon`).
     var isAbandoned = false
 
-    /// Starts a call: what earlier calls lent ends.
+    /// Begins a call.
+    ///
+    /// Bytes lent by earlier calls become invalid.
     mutating func begin(_ time: GatewayTime) {
         if time > now { now = time }
         if !heldReplies.isEmpty { heldReplies.removeAll(keepingCapacity: true) }
@@ -38,14 +41,14 @@ struct ShardCore: ~Copyable {
 
     mutating func read(_ requests: [StoreRead], then continuation: @escaping Shard.Continuation) {
         guard !isAbandoned else {
-            // These tokens count down from the maximum, the store's count up from the lowest: none is given twice.
+            // These tokens count down from the maximum. The store's tokens count up, so no token repeats.
             continuations[.max - ReadToken(continuations.count)] = continuation
             return
         }
         continuations[store.read(requests)] = continuation
     }
 
-    /// Gets a row without a read; `nil` when the row must be read.
+    /// Returns a row without a read, or `nil` if the row must be read.
     func known(_ key: StoreKey) -> Found<FoundRow>? {
         switch store.young(key) {
         case .found(let location, let wakeAt): .found(FoundRow(bytes: store.bytes(at: location), wakeAt: wakeAt))
@@ -54,13 +57,12 @@ struct ShardCore: ~Copyable {
         }
     }
 
-    /// Gets a row from a reply; a row written in this turn is newer.
+    /// Returns the row of a reply, or its newer version that was written during the read.
     func row(_ key: StoreKey, in reply: StoreReply) -> Found<FoundRow> {
         guard case .row(let stored)? = reply.results.first else { return .unreadable }
         switch store.young(key) {
         case .found(let location, let wakeAt):
             return .found(FoundRow(bytes: store.bytes(at: location), wakeAt: wakeAt))
-        // Deleted during the read.
         case .deleted: return .absent
         case .unknown: break
         }
@@ -78,12 +80,14 @@ struct ShardCore: ~Copyable {
         outbox.send(.log(LogEvent(level: level, name: name, text: text)))
     }
 
-    /// Answers once everything written so far is durable; the shard releases what is due when the part is done.
+    /// Queues an answer until everything written so far is durable.
+    ///
+    /// The caller must call `releaseDue` afterwards.
     mutating func answer(_ origin: Origin, _ answer: TaskAnswer) { outbox.hold(.taskAnswer(origin, answer)) }
 
     // MARK: Batches
 
-    /// Writes rows that belong to no device, in a batch of their bucket.
+    /// Writes rows that belong to no device, as one batch of their bucket.
     @discardableResult
     mutating func inBatch<Result>(in bucket: Bucket, _ write: (inout ShardCore) -> Result) -> Result {
         beginBatch(bucket)

@@ -1,40 +1,42 @@
 package import Wire
 
-/// The figures of one shard for the metrics: counters count since the process started, gauges show the state of now.
+/// The metrics of one shard.
+///
+/// Counters count since the process started; gauges show the current state.
 package struct ShardStatistics: Sendable {
     // Counters.
     package var accepted: UInt64 = 0
-    /// By `FinalState`'s raw value, less one.
+    /// The number of ended messages by `FinalState`, at the index `rawValue` − 1.
     package var finals = InlineArray<9, UInt64>(repeating: 0)
-    /// Publishes refused as busy while room was short, of apps that had taken more than their share.
+    /// Publishes refused with `busy` because room was short and their app had exceeded its share.
     package var refusedOverShare: UInt64 = 0
     package var repeatedRequests: UInt64 = 0
-    /// Messages of devices that were accepted, and those that were refused.
+    /// Upstream messages of devices, accepted and refused.
     package var upstreamTaken: UInt64 = 0
     package var upstreamRefused: UInt64 = 0
-    /// Events that a feed took.
+    /// Events that were appended to a feed.
     package var eventsTaken: UInt64 = 0
-    /// Events that have no row, since too many others had one.
+    /// Events without a row because too many other events had one.
     package var eventsLost: UInt64 = 0
-    /// Items that a feed removed before its consumer had acked them.
+    /// Items that a feed removed before its consumer acked them.
     package var feedItemsMissed: UInt64 = 0
-    /// Items that wait for an ack, and for how many milliseconds the oldest has.
+    /// The items that wait for an ack, and the age of the oldest in milliseconds.
     package var feedItems = 0
     package var longestFeedWait: GatewayTime = 0
     package var deliversSent: UInt64 = 0
     package var deliversResent: UInt64 = 0
-    /// Delivers of broadcasts, among all.
+    /// Deliver frames of broadcasts; they also count in `deliversSent`.
     ///
-    /// Then messages that broadcasts became, live and by the enumerator; and devices passed over by their tags, their
-    /// blacklist or their absence.
+    /// The next three count messages made from broadcasts on the live channel, messages made by the enumerator, and devices that
+    /// a broadcast skipped because of tags, blacklist or absence.
     package var broadcastDelivers: UInt64 = 0
     package var broadcastMessages: UInt64 = 0
     package var broadcastEnumerated: UInt64 = 0
     package var broadcastPassed: UInt64 = 0
-    /// Acks that named a message not sent in their session.
+    /// Acks of messages that were not sent in the session.
     package var acksIgnored: UInt64 = 0
     package var acksAboveHighest: UInt64 = 0
-    /// Feedback that was not recorded: an action's number out of range, too many actions, no such message, or no room.
+    /// Feedback that was not recorded: invalid action number, too many actions, unknown message, or no room.
     package var feedbackIgnored: UInt64 = 0
     package var missedAckDeadlines: UInt64 = 0
     package var heartbeatTimeouts: UInt64 = 0
@@ -42,26 +44,25 @@ package struct ShardStatistics: Sendable {
     package var helloRefused: UInt64 = 0
     package var registrations: UInt64 = 0
     package var storeReadFailures: UInt64 = 0
-    /// Rows whose bytes are not what they should be; each is logged.
+    /// Rows with invalid bytes; each is logged.
     package var damagedRows: UInt64 = 0
 
     // Gauges.
-    /// Accepted less ended, by the counters rows that the shard knows.
+    /// The accepted messages minus the ended ones, by the counters rows that the shard knows.
     package var pending: Int64 = 0
     package var sessions = 0
     package var reachable = 0
     package var loadedDevices = 0
-    /// Devices that something in memory belongs to, loaded or not.
+    /// The devices with a slot in memory, loaded or not.
     package var deviceSlots = 0
     package var messagesInMemory = 0
     package var jobsInMemory = 0
     package var waitingCommands = 0
-    /// Devices with a message queued or in flight, or with a command that waits.
+    /// The devices with a queued or in-flight message, or with a waiting command.
     package var deviceQueues = 0
     package var pendingEffects = 0
     package var liveBroadcasts = 0
 
-    /// Jobs, leases and results, by channel.
     package var vendors = PerChannel { _ in VendorStatistics() }
 
     package init() {}
@@ -73,7 +74,7 @@ package struct ShardStatistics: Sendable {
 
     package func ended(_ state: FinalState) -> UInt64 { finals[Int(state.rawValue) - 1] }
 
-    /// Adds what an earlier shard of the same part counted here, without what is true of a moment.
+    /// Adds the counters of an earlier shard of the same partition, but not its gauges.
     package mutating func addCounters(of earlier: ShardStatistics) {
         for state in finals.indices { finals[state] &+= earlier.finals[state] }
         for counter in Self.counters { self[keyPath: counter] &+= earlier[keyPath: counter] }

@@ -1,19 +1,24 @@
 internal import Delivery
 internal import Wire
 
-/// One device gets an alias, or loses it: reserve, set, release what it had; or clear, release.
+/// The steps that bind an alias to a device (reserve, set, release the previous alias) or unbind it (clear, release).
 ///
-/// In any order of steps, and after a crash between two of them, the alias's row never names too few devices (docs/build/Directory.md).
+/// The alias's row never misses a device, whatever the order of steps, and after a crash between two steps
+/// (docs/build/Directory.md).
 struct AliasBinding: Sendable {
     private enum Phase {
         case idle
         case reserving
-        /// The row was full: asking those in it whether they have the alias.
+        /// The row was full.
+        ///
+        /// The operation asks its devices whether they still have the alias.
         case verifying([AliasEntry], open: Int, stale: [AliasEntry])
         case pruning
         case setting(stamp: GatewayTime)
         case clearing
-        /// The last step; what it comes to is known already.
+        /// The last step.
+        ///
+        /// Its outcome is already known.
         case releasing(ItemOutcome)
     }
 
@@ -82,7 +87,7 @@ struct AliasBinding: Sendable {
         case (.setting, .aliasSet(let previous, let stamp)):
             guard let previous else { return end(.done) }
             return release(previous, stamp: stamp, .done)
-        // Others came after it and are over already: as if it had come first.
+        // Later operations have already completed, so this one counts as the first.
         case (.setting, .overtaken): return end(.done)
         case (.setting(let stamp), .unknown):
             return release(item.name, stamp: stamp, .unknown)
@@ -92,9 +97,9 @@ struct AliasBinding: Sendable {
             return release(item.name, stamp: stamp, .done)
         case (.clearing, .notHeld): return end(.notHeld)
         case (.clearing, .unknown): return end(.unknown)
-        // What a release could not remove is stale, and found out on reading.
+        // Entries that a release failed to delete are stale. Readers detect stale entries.
         case (.releasing(let outcome), _): return end(outcome)
-        // `late` and `failed`: the reservation stays and becomes stale by itself.
+        // After `late` and `failed` the reservation remains and becomes stale.
         default: return end(.failed)
         }
     }
@@ -102,7 +107,7 @@ struct AliasBinding: Sendable {
     static func isStale(_ reply: DirectoryReply) -> Bool { reply == .notHeld(isStale: true) || reply == .unknown }
 }
 
-/// Everybody whom an alias names: found and verified, or unbound.
+/// The steps that find and verify all devices of an alias, or unbind them.
 struct AliasSweep: Sendable {
     private enum Phase {
         case listing
@@ -116,7 +121,7 @@ struct AliasSweep: Sendable {
     private var phase = Phase.listing
     private var releasable: [AliasEntry] = []
     private var hasFailed = false
-    /// Who has it; or, for clearing, who had it.
+    /// The devices that have the alias; after clearing, the devices that had it.
     private(set) var held: [DevicePlace] = []
     private(set) var outcome: ItemOutcome?
 
@@ -146,7 +151,7 @@ struct AliasSweep: Sendable {
             take(entries[Int(step)], reply)
             phase = .asking(entries, open: open - 1)
             guard open == 1 else { return [] }
-            // One device that cannot be read must not look like one that is not there.
+            // An unreadable device makes the sweep fail. The device must not count as absent.
             guard clears, !releasable.isEmpty else {
                 outcome = hasFailed ? .failed : .done
                 return []

@@ -1,5 +1,5 @@
-// Aliases, tags, blacklist and badge over several buckets: which steps to ask of whom, and what their answers come to.
-// Values only: the coordinator of an operation sends its steps and feeds it the replies.
+// Operations on aliases, tags, blacklist and badge that span several buckets. They are values without I/O: a coordinator sends
+// their steps and passes them the replies.
 
 package import Delivery
 package import Wire
@@ -11,17 +11,19 @@ package struct DevicePlace: Hashable, Sendable, Codable {
     package init(cid: DeviceID, bucket: Bucket) { (self.cid, self.bucket) = (cid, bucket) }
 }
 
-/// One line of a list of aliases to bind or to unbind.
+/// One entry of a list of aliases to bind or unbind.
 package struct AliasItem: Hashable, Sendable {
     package var device: DevicePlace
     package var name: AliasName
     package init(device: DevicePlace, name: AliasName) { (self.device, self.name) = (device, name) }
 }
 
-/// A step on its way to its bucket, or to one loop for all of that loop's buckets.
+/// A step for one bucket, or for all buckets of one loop.
 package struct StepToSend: Sendable {
     package enum Target: Sendable, Equatable { case bucket(Bucket), loop(Int) }
-    /// Comes back with the reply: the item's number, and beside it the number of the step where an item has several.
+    /// The item's number and the step's number within the item.
+    ///
+    /// The reply carries it.
     package var request: UInt64
     package var target: Target
     package var step: DirectoryStep
@@ -34,37 +36,38 @@ package struct StepToSend: Sendable {
     }
 }
 
-/// How one item ended.
 package enum ItemOutcome: Sendable, Equatable {
     case done
-    /// It had not been as it was to be undone.
+    /// The item to undo was not set.
     case notHeld
     case unknown
-    /// The alias names as many devices as it may.
+    /// The alias has its maximum number of devices.
     case full
     case tooMany
     case tooOften
     case device(DeviceDetail)
-    /// An owner's store cannot be read or written now: ask again.
+    /// An owner's store cannot be read or written now.
+    ///
+    /// The caller retries.
     case failed
 }
 
-/// One call about devices' names, from its first step to its result.
+/// One call about aliases, tags, blacklist or badge, from its first step to its result.
 package struct DirectoryOperation: Sendable {
     package enum Work: Sendable {
         case bind([AliasItem])
         case unbind([AliasItem])
         case unbindAll(AliasName)
-        /// Who has each of the aliases; for reading and for pushing.
+        /// Find the devices of each alias, for queries and pushes.
         case resolve([AliasName])
-        /// The same kind of step for each device.
+        /// Send the same kind of step to each device.
         case each([DevicePlace], EachStep)
         case count(TagExpression)
-        /// The rows of a device's tokens follow: an item for each claim, then one for each release.
+        /// Update the rows of a device's tokens: one item per claim, then one per release.
         case tokens(TokenNews)
     }
 
-    /// A step that needs no other bucket.
+    /// A step that involves only the device's own bucket.
     package enum EachStep: Sendable {
         case replaceTags([TagName]), addTag(TagName), removeTag(TagName), setBlacklisted(Bool), setBadge(BadgeChange),
             describe
@@ -81,7 +84,9 @@ package struct DirectoryOperation: Sendable {
         }
     }
 
-    /// Steps of one item that may be under way at once; above `AliasLimits.devicesPerAlias`.
+    /// The maximum number of concurrent steps of one item.
+    ///
+    /// It exceeds `AliasLimits.devicesPerAlias`.
     static let stepsPerItem: UInt64 = 256
 
     private let work: Work
@@ -90,9 +95,9 @@ package struct DirectoryOperation: Sendable {
     private var sweeps: [AliasSweep] = []
     private var claims: [TokenClaiming] = []
     private var missing = 0
-    /// In the order of the items; complete when `isDone`.
+    /// The outcomes in item order, complete when `isDone`.
     package private(set) var outcomes: [ItemOutcome]
-    /// Who has each alias that was asked for, in the order of the aliases.
+    /// The devices bound to each requested alias, in request order.
     package private(set) var members: [[DevicePlace]] = []
     package private(set) var count = 0
 
@@ -111,7 +116,7 @@ package struct DirectoryOperation: Sendable {
         missing = itemCount
     }
 
-    /// Nothing is under way any more.
+    /// Whether all items have ended.
     package var isDone: Bool { missing == 0 }
 
     package mutating func start() -> [StepToSend] {
@@ -151,7 +156,9 @@ package struct DirectoryOperation: Sendable {
         }
     }
 
-    /// Takes the reply to one step; a reply to a step that was not sent changes nothing.
+    /// Handles the reply to one step.
+    ///
+    /// A reply to a step that was not sent has no effect.
     package mutating func receive(_ request: UInt64, _ reply: DirectoryReply) -> [StepToSend] {
         let item = Int(request / Self.stepsPerItem)
         guard outcomes.indices.contains(item), !isDone else { return [] }

@@ -1,6 +1,8 @@
-/// What an alias and a tag may look like (Getui's rules; their lengths are configurable).
+/// The character rules for aliases and tags, as in Getui.
+///
+/// Their lengths are configurable.
 package enum NameRules {
-    /// Letters (case-sensitive), digits, `_` and Chinese characters.
+    /// Returns whether the text has only letters, digits, `_` and Chinese characters.
     package static func isAlias(_ text: String) -> Bool {
         !text.isEmpty
             && text.unicodeScalars.allSatisfy { scalar in
@@ -11,20 +13,21 @@ package enum NameRules {
             }
     }
 
-    /// The same and hyphens.
+    /// Returns whether the text is an alias that may also contain hyphens.
     package static func isAliasType(_ text: String) -> Bool { isAlias(text.replacing("-", with: "_")) }
 
-    /// No white space and nothing that cannot be seen; tags are answered joined by spaces.
+    /// Returns whether the text has no white space and no control characters.
+    ///
+    /// Answers join tags with spaces.
     package static func isTag(_ text: String) -> Bool {
         !text.isEmpty
             && text.unicodeScalars.allSatisfy { scalar in
-                // U+FFFD stands for bytes that were no text.
+                // U+FFFD replaces bytes that were not valid text.
                 !scalar.properties.isWhitespace && scalar.value >= 0x20 && !(0x7F...0x9F).contains(scalar.value)
                     && scalar.value != 0xFFFD
             }
     }
 
-    /// The blocks of Chinese characters.
     private static func isHan(_ scalar: Unicode.Scalar) -> Bool {
         switch scalar.value {
         case 0x3007, 0x3400...0x4DBF, 0x4E00...0x9FFF, 0xF900...0xFAFF, 0x20000...0x3FFFF: true

@@ -1,10 +1,12 @@
 internal import Delivery
 internal import Wire
 
-/// One device becomes the owner of a token: the device that had it loses it first.
+/// The steps that make a device the owner of a token.
 ///
-/// So a crash between two steps leaves a token with one owner or with none, and the claim that is repeated with the next
-/// Hello completes it (docs/build/Directory.md, "Owners of tokens").
+/// The previous owner loses the token first.
+///
+/// A crash between two steps leaves the token with one owner or none. The next Hello repeats the claim and completes it
+/// (docs/build/Directory.md, "Owners of tokens").
 struct TokenClaiming: Sendable {
     private enum Phase {
         case taking
@@ -15,7 +17,9 @@ struct TokenClaiming: Sendable {
         case confirming
     }
 
-    /// Owners that may change between two steps before the claim waits for the next Hello.
+    /// The number of owner changes between two steps before the claim fails.
+    ///
+    /// The next Hello repeats it.
     private static let roundLimit = 4
 
     private let name: AliasName
@@ -61,7 +65,7 @@ struct TokenClaiming: Sendable {
             guard roundCount <= Self.roundLimit else { return end(.failed) }
             phase = .losing(owner)
             return lose(owner)
-        // A device that is gone has no token either.
+        // A deleted device has no token, so the step is complete.
         case (.losing(let owner), .done), (.losing(let owner), .unknown): return take(lost: owner)
         case (.yielding, .done), (.yielding, .unknown): return end(.notHeld)
         case (.confirming, .done), (.confirming, .unknown): return end(.done)

@@ -54,7 +54,9 @@ struct AppEntry {
     enum EventRule {
         case off
         case kept(FeedLimits)
-        /// It is not known yet whether the app has the feed. The event is counted as missing, and the feed reports a gap.
+        /// It is not known yet whether the app has the feed.
+        ///
+        /// The event is counted as missing, and the feed reports a gap.
         case counted
     }
 

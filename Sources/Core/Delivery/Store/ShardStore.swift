@@ -85,7 +85,9 @@ extension StoreBreach: CustomStringConvertible {
 public enum PriorRow: Sendable, Equatable {
     /// There has never been a row under this key: a later delete of the young row leaves nothing to tell the disk.
     case none
-    /// There may be one; its alarm, if it had one, is this (0 for none). The store clears that alarm.
+    /// There may be one; its alarm, if it had one, is this (0 for none).
+    ///
+    /// The store clears that alarm.
     case maybe(wakeAt: Int64)
 }
 
@@ -191,7 +193,9 @@ package protocol ShardStore: AnyObject {
     /// The bytes that one batch may have, each operation with a header of `StoreBounds.operationByteCount`.
     var batchByteCount: Int { get }
 
-    /// Starts a batch of rows of one bucket. Batches do not nest.
+    /// Starts a batch of rows of one bucket.
+    ///
+    /// Batches do not nest.
     func beginBatch(_ bucket: Bucket)
 
     /// Adds a row to the open batch.

@@ -8,37 +8,65 @@ public struct StoreKey: Hashable, Comparable, Sendable {
     ///
     /// Raw values are part of the stored format: never reuse one.
     public enum Table: UInt8, Sendable, CaseIterable {
-        /// Owner: cid; item 0. The device's record.
+        /// Owner: cid; item 0.
+        ///
+        /// The device's record.
         case device = 1
-        /// Owner: cid; item: the sequence in stream 0. A message that may travel the live channel; never rewritten.
+        /// Owner: cid; item: the sequence in stream 0.
+        ///
+        /// A message that may travel the live channel; never rewritten.
         case message = 2
-        /// Owner: cid; item: low word of the msgId. A message that only the vendor may carry so far (strategies 2, 4).
+        /// Owner: cid; item: low word of the msgId.
+        ///
+        /// A message that only the vendor may carry so far (strategies 2, 4).
         case vendorMessage = 3
-        /// Owner: msgId; item 0. Where a queued message is, its job's state, its steps so far.
+        /// Owner: msgId; item 0.
+        ///
+        /// Where a queued message is, its job's state, its steps so far.
         case job = 4
-        /// Owner: (app key, day); item 0. Absolute counts of one bucket, app and UTC day.
+        /// Owner: (app key, day); item 0.
+        ///
+        /// Absolute counts of one bucket, app and UTC day.
         case counters = 5
-        /// Owner: digest of (app, endpoint, request id); item 0. Ephemeral.
+        /// Owner: digest of (app, endpoint, request id); item 0.
+        ///
+        /// Ephemeral.
         case request = 6
-        /// Owner: msgId; item 0. How a message ended. Ephemeral.
+        /// Owner: msgId; item 0.
+        ///
+        /// How a message ended. Ephemeral.
         case trace = 7
-        /// Owner and item as the caller likes: revoked tokens and other small facts of the gateway. Bucket 0 only.
+        /// Owner and item as the caller likes: revoked tokens and other small facts of the gateway.
+        ///
+        /// Bucket 0 only.
         case meta = 8
-        /// Owner: the alias's digest, whose first 12 bits are the bucket; item 0. Which devices may have the alias.
+        /// Owner: the alias's digest, whose first 12 bits are the bucket; item 0.
+        ///
+        /// Which devices may have the alias.
         case alias = 9
         /// Owner: (app key, tag digest or 0 for the roster); item: low word of the cid.
         ///
         /// A device of this bucket has the tag.
         case tag = 10
-        /// Owner: taskId; item 0; in the task's home bucket. A list message, its state, its schedule.
+        /// Owner: taskId; item 0; in the task's home bucket.
+        ///
+        /// A list message, its state, its schedule.
         case task = 16
-        /// Owner: taskId; item: low word of the msgId; in the device's bucket. What became of one message of a task.
+        /// Owner: taskId; item: low word of the msgId; in the device's bucket.
+        ///
+        /// What became of one message of a task.
         case taskMessage = 17
-        /// Owner: taskId; item: 48 bits of the msgId's low word and an event's number. What a user did with a message.
+        /// Owner: taskId; item: 48 bits of the msgId's low word and an event's number.
+        ///
+        /// What a user did with a message.
         case taskEvent = 18
-        /// Owner: taskId; item: a number that grows; in the task's home bucket. Devices that wait for a scheduled task.
+        /// Owner: taskId; item: a number that grows; in the task's home bucket.
+        ///
+        /// Devices that wait for a scheduled task.
         case taskTargets = 19
-        /// Owner: digest of (app, group name); item: low word of the taskId. The tasks of a group.
+        /// Owner: digest of (app, group name); item: low word of the taskId.
+        ///
+        /// The tasks of a group.
         case taskGroup = 20
         /// Owner: (app key, 0); item: a broadcast's number; in the app's home bucket.
         ///
@@ -49,9 +77,13 @@ public struct StoreKey: Hashable, Comparable, Sendable {
         ///
         /// What the app's business server follows: its devices' messages, or events.
         case feed = 22
-        /// Owner: cid; item 0; in the app's home bucket. The numbers of a device's latest messages.
+        /// Owner: cid; item 0; in the app's home bucket.
+        ///
+        /// The numbers of a device's latest messages.
         case upstream = 23
-        /// Owner: (app key, 0); item: a number that grows; in the device's bucket. An event that its feed does not have yet.
+        /// Owner: (app key, 0); item: a number that grows; in the device's bucket.
+        ///
+        /// An event that its feed does not have yet.
         case event = 24
 
         /// The store keeps ephemeral rows for a day (within a size budget), then drops them.

@@ -1,50 +1,65 @@
-// What comes out of a shard. The gateway performs the effects in order, at once, before it calls the shard again.
-// Where an effect depends on a batch, that batch is on disk already.
+// The output of a shard. The gateway performs the effects in order, immediately, before it calls the shard again. The batch that
+// an effect depends on is already on disk.
 
 package import Wire
 
-/// One thing for the gateway to do.
+/// An action for the gateway.
 ///
-/// The rare cases are indirect, so that the two that every message makes are small and cheap to copy.
+/// Rare cases are indirect, so that `deliver` and `broadcast`, which occur once per message, are cheap to copy.
 package enum Effect {
     indirect case welcome(SessionRef, WelcomeEffect)
-    /// A device's Hello was good, and its session was over when that was durable.
+    /// The Hello was accepted, but the session ended before the Hello was durable.
     indirect case leftBeforeWelcome(DeviceID)
     /// Encode and send the message in `row`; see `DeliverEffect`.
     case deliver(SessionRef, DeliverEffect)
-    /// Send a frame that is already encoded, with the message's id in its place; see `BroadcastEffect`.
+    /// Send an encoded frame after writing the msgId into it; see `BroadcastEffect`.
     case broadcast(SessionRef, BroadcastEffect)
     case ping(SessionRef)
-    /// Answer the session's Ping: all that it reported before is durable.
+    /// Answer the session's Ping.
+    ///
+    /// All reports before the Ping are durable.
     indirect case pong(SessionRef, UInt64)
-    /// Send a keep-alive Ping: the session's Pong has to wait.
+    /// Send a keep-alive Ping because the session's Pong is delayed.
     case keepAlive(SessionRef)
-    /// The session's device sends no more, and all that the shard owes it is out.
+    /// The device has half-closed its connection and the shard has sent it everything that was pending.
     case finished(SessionRef)
     indirect case updated(SessionRef, UpdateResult)
-    /// Send Close and drop the connection; the shard has forgotten the session already.
+    /// Send Close and drop the connection.
+    ///
+    /// The shard has already removed the session.
     case close(SessionRef, CloseCode, reason: StaticString)
     case publishAnswered(Origin, PublishOutcome)
     indirect case leased(Origin, [Job])
-    /// One verdict a result, in the order given.
+    /// One verdict per result, in the order of the results.
     indirect case settled(Origin, [ResultVerdict])
-    /// Jobs of a channel became due where there were none: long polls that wait for it may lease now.
+    /// A channel got its first due jobs.
+    ///
+    /// Long polls that wait for the channel may lease now.
     case jobsAvailable(VendorChannel)
     indirect case deviceStatus(Origin, DeviceID, DeviceAnswer)
     indirect case messageTrace(Origin, TraceAnswer)
     indirect case directoryAnswered(Origin, DirectoryReply)
     indirect case receiptAnswered(Origin, ReceiptAnswer)
     indirect case task(Origin, TaskAnswer)
-    /// A task is due, or a restart found it half done: the gateway goes on with it.
+    /// A task is due, or was found incomplete after a restart.
+    ///
+    /// The gateway continues it.
     indirect case taskDue(TaskRecord)
-    /// A broadcast is out, durably: the gateway calls `Shard.launch` on every loop, in the order of their numbers.
+    /// A broadcast is durable.
+    ///
+    /// The gateway calls `Shard.launch` on every loop, in the order of the broadcasts' numbers.
     indirect case launched(TaskRecord)
-    /// A first ack is durable: the gateway ends the siblings of this message, then tells its shard
-    /// (`TaskCommand.settleFirstAck`).
+    /// A first ack is durable.
+    ///
+    /// The gateway ends the sibling messages, then sends `TaskCommand.settleFirstAck`.
     indirect case firstAck(FirstAck)
-    /// A device's tokens changed, durably: the gateway has their rows follow (`DirectoryOperation.Work.tokens`).
+    /// A device's tokens changed durably.
+    ///
+    /// The gateway updates the tokens' rows (`DirectoryOperation.Work.tokens`).
     indirect case tokens(TokenNews)
-    /// Something an operator must see, once per occurrence: name is the log event, text has no secret and no payload.
+    /// A log event for the operator, once per occurrence.
+    ///
+    /// The text contains no secret and no payload.
     indirect case log(LogEvent)
 }
 
@@ -54,7 +69,9 @@ package struct WelcomeEffect {
     package init(welcome: Welcome, cid: DeviceID) { (self.welcome, self.cid) = (welcome, cid) }
 }
 
-/// One Deliver frame to encode: `row` is the stored message (see MessageRow), valid until the shard is next called.
+/// One Deliver frame to encode.
+///
+/// `row` is the stored message (see MessageRow), valid until the next call into the shard.
 ///
 /// `@safe`: the gateway reads the row through `MessageRow`, before that call.
 @safe package struct DeliverEffect {
@@ -71,19 +88,19 @@ package struct WelcomeEffect {
     }
 }
 
-/// A broadcast's Deliver frame, encoded once for all its devices; valid until the shard is next called.
+/// A broadcast's Deliver frame, encoded once for all devices; valid until the next call into the shard.
 ///
-/// `@safe`: its one reader is `write`, and the shard keeps the frame that long.
+/// `@safe`: `write` is its only reader, and the shard keeps the frame until that call.
 @safe package struct BroadcastEffect {
     package var frame: UnsafeRawBufferPointer
-    /// Where in it the sixteen bytes of the msgId belong, in network order.
+    /// The offset of the msgId's sixteen bytes in the frame, in network order.
     package var messageIDOffset: Int
     package var message: MessageID
     package init(frame: UnsafeRawBufferPointer, messageIDOffset: Int, message: MessageID) {
         unsafe (self.frame, self.messageIDOffset, self.message) = (frame, messageIDOffset, message)
     }
 
-    /// Copies the frame, whole, to `target`.
+    /// Copies the whole frame to `target`, with the msgId.
     @unsafe package func write(into target: UnsafeMutableRawBufferPointer) {
         unsafe target.copyMemory(from: frame)
         unsafe target.storeBytes(of: message.high.bigEndian, toByteOffset: messageIDOffset, as: UInt64.self)
@@ -91,30 +108,38 @@ package struct WelcomeEffect {
     }
 }
 
-/// How a publish ended for one device.
+/// The result of a publish for one device.
 ///
 /// `accepted` is durable.
 package struct PublishOutcome: Sendable, Equatable, Codable {
     package enum Code: UInt8, Sendable, Codable {
         case accepted = 0
-        /// No such cid in this app.
+        /// The app has no such cid.
         case unknownDevice
         case queueFull
-        /// Strategies 2 and 4 need a usable token.
+        /// Strategy 2 or 4 without a usable token.
         case noToken
-        /// The request id was used with another body.
+        /// The request id was used with a different body.
         case requestConflict
-        /// The same request is still under way; wait for it and repeat.
+        /// The same request is still in progress.
+        ///
+        /// The caller retries later.
         case requestPending
-        /// The store or a waiting list is at its bound: the shard accepted nothing; the caller retries later.
+        /// The store or a command queue is full.
+        ///
+        /// The shard accepted nothing; the caller retries later.
         case busy
         /// A read failed; the shard accepted nothing; the caller retries later.
         case storeFailed
-        /// Blacklisted or long inactive, or a revoke that has nothing to withdraw here: no message.
+        /// No message: the device is blacklisted or inactive, or the revoke has nothing to withdraw.
         case ignored
-        /// The task is stopped: no device gets its message any more.
+        /// The task is stopped.
+        ///
+        /// It accepts no further messages.
         case stopped
-        /// Its row would exceed the store's bounds; the shard accepted nothing, and a retry changes nothing.
+        /// The row would exceed the store's limit.
+        ///
+        /// The shard accepted nothing, and a retry does not help.
         case tooLarge
     }
     package enum Fallback: UInt8, Sendable, Codable { case none = 0, armed, due }
@@ -126,15 +151,17 @@ package struct PublishOutcome: Sendable, Equatable, Codable {
     package var cid: DeviceID
     package var message: MessageID
     package var task: TaskID
-    /// Sent on the live channel at acceptance; otherwise queued (or with the vendor only).
+    /// Whether the message was sent on the live channel at acceptance.
+    ///
+    /// Otherwise it is queued or only with the vendor.
     package var isLive: Bool
     package var fallback: Fallback
     package var fallbackReason: FallbackReason
-    /// The TTL in force, in milliseconds; 0 and −1 as the caller asked.
+    /// The effective TTL in milliseconds; 0 and −1 as given by the caller.
     package var timeToLive: Int64
-    /// The answer is the one that the same request id got before.
+    /// Whether the answer repeats the first answer to the same request id.
     package var isRepeat: Bool
-    /// The message ended in the batch that accepted it: the shard sent it nowhere.
+    /// The state of a message that ended in the batch that accepted it and was not sent.
     package var endedAs: FinalState?
 
     package init(
@@ -148,10 +175,10 @@ package struct PublishOutcome: Sendable, Equatable, Codable {
     }
 }
 
-/// A leased handoff job, complete.
+/// A leased handoff job with all data for the vendor.
 package struct Job: Sendable {
     package var channel: VendorChannel
-    package var message: MessageID  // the jobId, too
+    package var message: MessageID  // Also the job's id.
     package var leaseID: (UInt64, UInt64)
     package var leasedUntil: GatewayTime
     package var task: TaskID
@@ -163,15 +190,15 @@ package struct Job: Sendable {
     package var topic: String
     package var pushType: PushType
     package var priority: UInt8
-    /// Absolute, ms; 0: APNs must not store it.
+    /// The absolute expiration in ms; 0: APNs must not store the message.
     package var expiration: GatewayTime
     package var collapseID: String
-    /// Complete JSON, badge resolved.
+    /// The complete JSON body with the badge filled in.
     package var body: [UInt8]
-    /// 1 the first time.
+    /// The number of the attempt, from 1.
     package var attempt: Int
     package var acceptedAt: GatewayTime
-    /// Since when it may be leased: at first as its strategy says, after a retry as that was answered.
+    /// The time from which the job may be leased: set by the strategy, after a retry by the result.
     package var dueAt: GatewayTime
     package init(
         channel: VendorChannel, message: MessageID, leaseID: (UInt64, UInt64), leasedUntil: GatewayTime, task: TaskID,
@@ -190,14 +217,18 @@ package struct Job: Sendable {
 
 package struct ResultVerdict: Sendable, Equatable, Codable {
     package enum Verdict: UInt8, Sendable, Codable {
-        /// The shard takes it, or took an earlier copy of the same result.
+        /// The shard recorded the result, now or from an earlier copy.
         case recorded = 0
-        /// The lease is over and the outcome is not one that counts late.
+        /// The lease has ended and the outcome does not count late.
         case stale
-        /// The message ended otherwise; `extend` stops here.
+        /// The message has ended.
+        ///
+        /// The sender must not extend the lease.
         case cancelled
         case unknownJob
-        /// The reader could not read the store; nothing changed, and the sender repeats the result.
+        /// The store could not be read and nothing changed.
+        ///
+        /// The sender repeats the result.
         case storeFailed
     }
     package var job: MessageID
@@ -205,46 +236,50 @@ package struct ResultVerdict: Sendable, Equatable, Codable {
     package init(job: MessageID, verdict: Verdict) { (self.job, self.verdict) = (job, verdict) }
 }
 
-/// What a question for a message finds.
+/// The answer to a query for a message.
 package enum TraceAnswer: Sendable, Codable {
     case known(MessageTrace)
-    /// No such message, or it ended longer ago than the store keeps traces.
+    /// There is no such message, or its trace is past retention.
     case unknown
-    /// Answer to `Shard.trace(of: task)`: the app has no such task, or the task has no message for the device.
+    /// The answer to `Shard.trace(of: task)` if the app has no such task or the task has no message for the device.
     case unknownTask
-    /// A reader could not read its rows, or too many such questions wait: the caller asks again.
+    /// The rows could not be read, or too many queries wait.
+    ///
+    /// The caller retries.
     case unreadable
 
-    /// The trace, if there is one.
     package var trace: MessageTrace? {
         if case .known(let trace) = self { trace } else { nil }
     }
 }
 
-/// What a question for a device finds.
+/// The answer to a query for a device.
 package enum DeviceAnswer: Sendable, Codable {
     case known(DeviceStatus)
     /// No such device in this app.
     case unknown
-    /// A reader could not read its record, or too many commands wait: the caller asks again.
+    /// The record could not be read, or too many commands wait.
+    ///
+    /// The caller retries.
     case unreadable
 
-    /// The status, if there is one.
     package var status: DeviceStatus? {
         if case .known(let status) = self { status } else { nil }
     }
 }
 
-/// A device as the admin API and `user/status` show it.
+/// A device as shown by the admin API and `user/status`.
 package struct DeviceStatus: Sendable, Codable {
     package struct Token: Sendable, Codable {
         package var channel: VendorChannel
         package var kind: TokenKind
         package var environment: TokenEnvironment
         package var topic: String
-        /// Only a prefix is ever shown.
+        /// The token.
+        ///
+        /// Callers show only a prefix of it.
         package var token: String
-        /// Of a Live Activity's token; empty: it names none.
+        /// The activity of a Live Activity's token; empty for other tokens.
         package var activity: String
         package var isQuarantined: Bool
         package init(
@@ -255,7 +290,7 @@ package struct DeviceStatus: Sendable, Codable {
             (self.token, self.activity, self.isQuarantined) = (token, activity, isQuarantined)
         }
     }
-    /// What the app lets the device's queue hold.
+    /// The app's limits for the device's queue.
     package struct QueueBounds: Sendable, Codable {
         package var messageCount: Int
         package var byteCount: Int
@@ -263,7 +298,7 @@ package struct DeviceStatus: Sendable, Codable {
             (self.messageCount, self.byteCount) = (messageCount, byteCount)
         }
     }
-    /// The app's own names for the device, as texts; an alias is without its type.
+    /// The device's aliases (without their types) and tags, as text.
     package struct Names: Sendable, Codable {
         package var aliases: [String]
         package var tags: [String]
@@ -278,7 +313,7 @@ package struct DeviceStatus: Sendable, Codable {
     package var generation: UInt64
     package var heartbeatSeconds: Int64
     package var lastSeenAt: GatewayTime
-    /// Of the last accepted Hello, as the device's corrected clock had it.
+    /// The timestamp of the last accepted Hello, by the device's corrected clock.
     package var lastLoginAt: GatewayTime
     package var registeredAt: GatewayTime
     package var queuedMessageCount: Int
@@ -288,18 +323,22 @@ package struct DeviceStatus: Sendable, Codable {
     package var badge: Int32
     package var pushModeOff: Bool
     package var isBlacklisted: Bool
-    /// Not seen for so long that a publish makes no message.
+    /// Whether the device was absent for so long that publishes ignore it.
     package var isInactive: Bool
     package var tokens: [Token]
-    /// `nil`: the vendor took the last message that a sender offered it, or there was none.
+    /// The vendor's last failure; `nil` if the vendor accepted the last offered message, or no message was offered.
     package var vendorFailure: VendorFailure?
     package var bounds: QueueBounds
     package var names: Names
-    /// It lost a token to another device, and has registered none since.
+    /// Whether the device lost a token to another device and has registered no token since.
     package var hasLostToken = false
-    /// False: a token that names no topic is of no use.
+    /// Whether the app has a topic.
+    ///
+    /// Without one, tokens that name no topic are unusable.
     package var appHasTopic = false
-    /// Until then its Hellos are refused, because it connects and leaves over and over; its gateway says so.
+    /// The time until which Hellos of the device are refused because it reconnects too often.
+    ///
+    /// The device's gateway sets it.
     package var slowedUntil: GatewayTime?
     package init(
         app: AppKey, isConnected: Bool, isReachable: Bool, isSuspect: Bool, applicationState: ApplicationState,
@@ -321,7 +360,7 @@ package struct DeviceStatus: Sendable, Codable {
     }
 }
 
-/// How every accepted message ends, exactly once.
+/// The final state of an accepted message, set exactly once.
 ///
 /// Raw values are stored.
 package enum FinalState: UInt8, Sendable, CaseIterable, Codable {
@@ -331,7 +370,7 @@ package enum FinalState: UInt8, Sendable, CaseIterable, Codable {
 /// The steps of one message, in order.
 package struct MessageTrace: Sendable, Codable {
     package struct Step: Sendable, Equatable, Codable {
-        /// What happened; docs/use/Errors.md, "Trace events", lists them.
+        /// The event of the step; docs/use/Errors.md, "Trace events", lists the events.
         package var event: TraceEvent
         package var time: GatewayTime
         package var detail: String
@@ -348,15 +387,15 @@ package struct MessageTrace: Sendable, Codable {
     package var sequence: UInt64
     package var acceptedAt: GatewayTime
     package var expiresAt: GatewayTime
-    /// `nil`: still pending.
+    /// The final state; `nil` while the message is pending.
     package var finalState: FinalState?
     package var finalReason: String
-    /// The fallback in the answer to its publish.
+    /// The fallback in the answer to the message's publish.
     package var fallback = PublishOutcome.Fallback.none
     package var fallbackReason = PublishOutcome.FallbackReason.applies
-    /// The channel of its job; `nil`: it had none, or one of a channel that only a later version knows.
+    /// The channel of the job; `nil` without a job, or if only a later version knows the channel.
     package var channel: VendorChannel?
-    /// The leases that senders got for its job, but for those that they gave back unsent.
+    /// The number of leases of the job, without leases that senders returned as `unsent`.
     package var attempts: UInt16 = 0
     package var steps: [Step]
     package init(
@@ -371,7 +410,7 @@ package struct MessageTrace: Sendable, Codable {
 }
 
 extension MessageTrace {
-    /// The vendor's last word, if it was not that it took the message; empty when it gave no reason.
+    /// The reason of the vendor's last result, empty if it gave none; `nil` if that result was an acceptance.
     package var vendorReason: String? {
         let words: Set<TraceEvent> = [.vendorAccepted, .vendorRetry, .vendorRejected, .badToken]
         guard let last = steps.last(where: { words.contains($0.event) }), last.event != .vendorAccepted else {
@@ -381,9 +420,9 @@ extension MessageTrace {
     }
 }
 
-/// The steps a trace names.
+/// The events of a trace.
 ///
-/// Raw values are stored; nothing has ever written 3.
+/// Raw values are stored. The value 3 was never written.
 package enum TraceEvent: UInt8, Sendable, CaseIterable, Codable {
     case accepted = 1, sent, timedOut = 4, jobDue, leased, leaseLapsed, vendorAccepted, vendorRetry, vendorRejected,
         badToken, exhausted, cancelled, alertedTwice, opened, shown, acked, ended, action, unsent

@@ -1,13 +1,15 @@
-// What a look-up ends with. A reader may have to ask the disk, so each answer comes to a completion.
-
 internal import Wire
 
-/// The answer to a look-up.
+/// The result of a look-up.
+///
+/// It is passed to a completion because a look-up may need the disk.
 package enum Found<Value> {
     case found(Value)
-    /// There is none, or it has ended.
+    /// There is no such item, or it has ended.
     case absent
-    /// A reader could not read it: the caller repeats later, and nothing has changed.
+    /// The item could not be read and nothing has changed.
+    ///
+    /// The caller retries later.
     case unreadable
 
     package var isAbsent: Bool {
@@ -18,15 +20,17 @@ package enum Found<Value> {
     }
 }
 
-/// A row that was looked up; its bytes are valid until the next call into the shard.
+/// A row from a look-up.
+///
+/// Its bytes are valid until the next call into the shard.
 struct FoundRow {
     var bytes: LentBytes
     var wakeAt: GatewayTime
 }
 
-/// The end of work that reads any number of rows.
+/// The result of work that reads any number of rows.
 enum Reading: Equatable {
     case whole
-    /// A reader could not read some of them.
+    /// Some rows could not be read.
     case unreadable
 }

@@ -1,14 +1,19 @@
 internal import Structures
 internal import Wire
 
-/// What leaves a shard: effects at once, or as soon as the batch that they depend on is durable, in the order of
-/// tickets.
+/// The effects of a shard.
+///
+/// An effect leaves immediately, or after the batch that it depends on is durable, in ticket order.
 struct Outbox: ~Copyable {
     private var effects: [Effect] = []
     private var waiting = Ring<PendingEffect>(capacity: 256)
-    /// A loop is releasing effects: what a release adds leaves in the same loop, not in a nested one.
+    /// Whether a release loop is running.
+    ///
+    /// Effects added by a release leave in that loop, not in a nested one.
     private var isReleasing = false
-    /// The ticket of the last batch: an effect of now may depend on it.
+    /// The ticket of the last batch.
+    ///
+    /// A new effect may depend on it.
     private(set) var lastTicket: Ticket
     private(set) var committedTicket: Ticket
 
@@ -16,10 +21,10 @@ struct Outbox: ~Copyable {
         (lastTicket, self.committedTicket) = (committedTicket, committedTicket)
     }
 
-    /// A batch was handed to the store.
+    /// Records that a batch was passed to the store.
     mutating func wrote(_ ticket: Ticket) { lastTicket = ticket }
 
-    /// Every batch up to `ticket` is on disk.
+    /// Records that all batches up to `ticket` are on disk.
     mutating func committed(upTo ticket: Ticket) { committedTicket = max(committedTicket, ticket) }
 
     // MARK: At once
@@ -36,32 +41,36 @@ struct Outbox: ~Copyable {
 
     // MARK: When durable
 
-    /// Sends the effect once the batch of this ticket, or the last batch, is durable.
+    /// Queues the effect until the batch of `ticket` is durable; the default is the last batch.
     @inline(__always)
     mutating func hold(_ kind: PendingEffect.Kind, ticket: Ticket? = nil) {
         waiting.append(PendingEffect(ticket: ticket ?? lastTicket, kind: kind))
     }
 
-    /// Changes what waits at a place in the order.
+    /// Replaces the queued effect at an index.
     mutating func replace(at place: Int, _ kind: PendingEffect.Kind) { waiting[place].kind = kind }
 
     func kind(at place: Int) -> PendingEffect.Kind { waiting[place].kind }
 
     var waitingCount: Int { waiting.count }
-    /// The last ticket that an effect waits for; 0 when none waits.
+    /// The last ticket that an effect waits for; 0 if no effect waits.
     var awaitedTicket: Ticket { waiting.isEmpty ? 0 : waiting[waiting.count - 1].ticket }
 
-    /// The ticket of what waits at a place in the order; the gateway looks ahead at it.
+    /// Returns the ticket of the queued effect at an index.
+    ///
+    /// The gateway looks ahead with it.
     @inline(__always)  // A call would copy the whole outbox.
     func ticket(at place: Int) -> Ticket { waiting[place].ticket }
 
-    /// The device of a publish that waits there, or `.none`.
+    /// Returns the device of the publish queued at an index, or `.none`.
     @inline(__always)
     func publishedDevice(at place: Int) -> DeviceSlot {
         if case .publish(_, _, let slot, _) = waiting[place].kind { slot } else { .none }
     }
 
-    /// True when the caller is to release what is due, up to `endRelease`; false within such a loop.
+    /// Begins a release loop up to `endRelease`.
+    ///
+    /// Returns false if one is already running.
     mutating func beginRelease() -> Bool {
         guard !isReleasing else { return false }
         isReleasing = true
@@ -70,10 +79,10 @@ struct Outbox: ~Copyable {
 
     mutating func endRelease() { isReleasing = false }
 
-    /// The next effect that waits, whatever it waits for; of a shard that is given up.
+    /// Removes the next queued effect whether it is durable or not, for a shard that is given up.
     mutating func popWaiting() -> PendingEffect? { waiting.popFirst() }
 
-    /// The next effect whose ticket is durable, or, with `beforeSync` (a planted fault), the next one.
+    /// Removes the next effect whose ticket is durable; with `beforeSync` (a planted fault), the next one.
     mutating func popDue(beforeSync: Bool) -> PendingEffect? {
         guard let first = waiting.first, first.ticket <= committedTicket || beforeSync else { return nil }
         return waiting.popFirst()

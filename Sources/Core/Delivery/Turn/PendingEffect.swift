@@ -1,20 +1,20 @@
 internal import Structures
 internal import Wire
 
-/// Something that leaves the shard once its ticket is durable.
+/// An effect that is released when its ticket is durable.
 struct PendingEffect {
-    /// The rare cases are indirect: the queue is as wide as its widest.
+    /// Rare cases are indirect because each queue element is as large as the largest case.
     enum Kind {
-        /// Answer, then send what the window admits.
+        /// Answer the publish, then send messages up to the window.
         case publish(Origin, PublishOutcome, device: DeviceSlot, cid: DeviceID)
         indirect case welcome(SessionRef, WelcomeEffect)
         indirect case updated(SessionRef, UpdateResult)
         indirect case leased(Origin, [Job])
         indirect case settled(Origin, [ResultVerdict])
         indirect case taskAnswer(Origin, TaskAnswer)
-        /// The state of a device, the trace of a message, or what a receipt is answered.
+        /// Send a device's status, a message's trace or the answer to a receipt.
         indirect case told(Effect)
-        /// A session's report, or what stands behind one.
+        /// A session's report, or its frame behind a report.
         indirect case reported(SessionRef, ReportSign)
         indirect case taskDue(TaskRecord)
         indirect case launched(TaskRecord)

@@ -1,15 +1,17 @@
-// The end of a shard whose part another gateway serves: each caller gets an answer at once.
+// The end of a shard whose partition has another owner: each caller gets an answer immediately.
 //
-// What an answer would have told may be durable or not; the shard does not know any more. So each question that waits is
-// answered in the form that says "ask again". Nothing that waits is carried out on the way.
+// The shard can no longer find out whether pending writes became durable. Each pending request is answered with "retry", and no
+// pending effect is performed.
 
 internal import Structures
 internal import Wire
 
 extension Shard {
-    /// Answers everything that waits for a commit, a reader or its turn; nothing may be asked of the shard afterwards.
+    /// Answers all requests that wait for a commit, a read or a later turn.
     ///
-    /// Each question gets one answer, as it would have. The gateway performs the effects as those of any call.
+    /// The shard must not be used afterwards.
+    ///
+    /// Each request gets exactly one answer. The gateway performs the effects as usual.
     package mutating func abandon(now: GatewayTime) {
         begin(now)
         core.isAbandoned = true
@@ -17,7 +19,7 @@ extension Shard {
         for origin in tasks.dropCalls() { outbox.send(.task(origin, .busy)) }
         for origin in feeds.dropWaiters() { outbox.send(.task(origin, .busy)) }
         refuseWaitingCommands()
-        // An unread row ends most steps. A step may want to read another row first: that read fails, too.
+        // A failed read ends most steps. If a step starts another read, that read fails, too.
         while !core.continuations.isEmpty || !core.slices.isEmpty || searches.hasMemorySearches {
             while let search = searches.popMemorySearch() {
                 outbox.send(.messageTrace(search.origin, .unreadable))
@@ -35,7 +37,9 @@ extension Shard {
         hasSlicesAtHand = false
     }
 
-    /// Ends the commands that wait for a device; those of a device that is being loaded end with its read.
+    /// Ends the commands that wait for a device.
+    ///
+    /// Commands of a device that is being loaded end with its read.
     private mutating func refuseWaitingCommands() {
         for slot in devices.slots() where devices.isOccupied(slot) {
             let device = devices.at(slot)
@@ -44,17 +48,21 @@ extension Shard {
         }
     }
 
-    /// Answers in the form that says "ask again"; what asks nothing is dropped.
+    /// Answers the effect's caller with "retry".
+    ///
+    /// An effect without a caller is dropped.
     private mutating func refuse(_ effect: PendingEffect) {
         if case .leased(let origin, _) = effect.kind { return outbox.send(.leased(origin, [])) }
-        // A device and its session come again; the part's next owner finds tasks and first acks in its rows.
+        // Devices reconnect. The partition's next owner finds tasks and first acks in the rows.
         if let excused = Self.excused(effect.kind) { outbox.send(excused.busy) }
     }
 
-    /// Answers the callers of all that waits for a commit while the log stands still; what they asked for goes on.
+    /// Answers all callers that wait for a commit while the log is stalled.
     ///
-    /// It may become durable later, as after a lost answer: a caller that repeats its request under the same id learns which.
-    /// A lease is not answered: its jobs go out when they are leased, and come back when their caller has left.
+    /// Their requests continue.
+    ///
+    /// A request may become durable later. The caller repeats it under the same id to get its result. A lease is not answered:
+    /// its jobs are returned when the lease is durable, or become due again if its caller has disconnected.
     package mutating func excuseWaiting(now: GatewayTime) {
         begin(now)
         for place in 0..<outbox.waitingCount {
@@ -64,7 +72,7 @@ extension Shard {
         }
     }
 
-    /// The answer that says "ask again", its caller, and the effect without the caller; `nil` where no caller waits.
+    /// The "retry" answer, its caller, and the effect without the caller; `nil` if the effect has no caller.
     private static func excused(
         _ kind: PendingEffect.Kind
     ) -> (busy: Effect, caller: Origin, rest: PendingEffect.Kind)? {

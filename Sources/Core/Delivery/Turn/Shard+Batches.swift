@@ -1,29 +1,31 @@
-// One batch, one device: the rows of the change, then the counters that it moved and the device's record if it changed.
-
 internal import Structures
 internal import Wire
 
-/// The batch that is being written.
+/// The open batch.
 struct OpenBatch {
     var device: DeviceSlot = .none
-    /// The device of the series of batches that is open.
+    /// The device of the open series of batches.
     var series: DeviceSlot = .none
     var rowCount = 0
-    /// The message in memory whose row the batch writes; it gets the batch's ticket.
+    /// The message in memory whose row the batch writes.
+    ///
+    /// It gets the batch's ticket.
     var message = MessageSlot.none
-    /// A message of a connected device ended in the batch, and the device may not have seen it.
+    /// Whether a message of a connected device ended in the batch, possibly before the device saw it.
     var endsUnseen = false
 
     var isOpen: Bool { device != .none }
 
-    /// A batch with this many rows fits well into one block of the journal; longer work continues in another batch.
+    /// The number of rows after which a series continues in a new batch.
+    ///
+    /// Fewer rows fit into one block of the journal.
     static let rowLimit = 96
 }
 
 extension Shard {
-    /// Writes one change of one device as one batch: its rows, the counters that it moved and the device's record.
+    /// Writes one change of one device as one batch: its rows, the changed counters and the device's record.
     ///
-    /// Only this and `inBatches` change a device's rows. An effect that tells of the change waits for `lastTicket`.
+    /// Only `inBatch` and `inBatches` change a device's rows. An effect that depends on the change waits for `lastTicket`.
     @discardableResult
     mutating func inBatch<Result>(of device: DeviceSlot, _ change: (inout Shard) -> Result) -> Result {
         openBatch(device)
@@ -37,7 +39,9 @@ extension Shard {
         inBatch(of: device) { $0.devices.at(device).value.needsRow() }
     }
 
-    /// Writes any number of independent changes of one device in short batches; `nextChange` begins each change.
+    /// Writes any number of independent changes of one device in short batches.
+    ///
+    /// Each change must call `nextChange` first.
     mutating func inBatches(of device: DeviceSlot, _ changes: (inout Shard) -> Void) {
         precondition(batch.series == .none, "series of batches do not nest")
         batch.series = device
@@ -46,7 +50,7 @@ extension Shard {
         if batch.isOpen { closeBatch() }
     }
 
-    /// Begins the next change of a series: in the open batch, or in a new one when the open one is long.
+    /// Begins the next change of a series, in the open batch or, if that batch is long, in a new one.
     mutating func nextChange() {
         let device = batch.series
         precondition(device != .none, "a change of a series that has not begun")
@@ -57,7 +61,7 @@ extension Shard {
         openBatch(device)
     }
 
-    /// Writes rows that belong to no device, in a batch of their bucket.
+    /// Writes rows that belong to no device, as one batch of their bucket.
     @discardableResult
     mutating func inBatch<Result>(in bucket: Bucket, _ write: (inout Shard) -> Result) -> Result {
         core.beginBatch(bucket)
@@ -80,23 +84,23 @@ extension Shard {
         if device.value.isDirty { writeDevice(device) }
         batch.device = .none
         core.endBatch(device.value.bucket)
-        // Known only now: the gateway's own rows take tickets of the same store, too.
+        // The ticket is not known earlier because the gateway's own rows take tickets of the same store.
         if batch.message != .none { messages.at(batch.message).value.ticket = outbox.lastTicket }
         if batch.endsUnseen { raiseBarrier(slot) }
         devices.releaseQueue(slot)
         if tasks.hasFreshFirstAcks { tellFirstAcks() }
     }
 
-    /// Stops the device's stream until the batch that was just closed is durable.
+    /// Stops the device's stream until the last closed batch is durable.
     ///
-    /// What the shard sends from here on moves the device's position past the message that ended. If a crash took the
-    /// end back, that position would still cover the message: it would count as delivered and never come.
+    /// Later messages move the device's position past the ended message. If a crash lost the end, that position would settle the
+    /// message: it would count as delivered and never be sent.
     private mutating func raiseBarrier(_ slot: DeviceSlot) {
         barriers[slot] = outbox.lastTicket
         outbox.hold(.resume(device: slot, cid: devices.at(slot).value.cid))
     }
 
-    /// True while the device's stream waits for an end to be durable.
+    /// Returns whether the device's stream waits for an end to be durable.
     mutating func isBarred(_ slot: DeviceSlot) -> Bool {
         guard !barriers.isEmpty, let barrier = barriers[slot] else { return false }
         guard barrier <= outbox.committedTicket else { return true }
@@ -106,7 +110,7 @@ extension Shard {
 
     // MARK: Counters
 
-    /// The app and day whose counters the open batch changes.
+    /// The app, bucket and day whose counters the open batch changes.
     var counterScope: CounterTable.Scope {
         let device = devices.at(batch.device)
         return CounterTable.Scope(app: apps[Int(device.value.appIndex)].key, bucket: device.value.bucket, now: now)
@@ -121,7 +125,7 @@ extension Shard {
         apps.countAccepted(app, blocks: Int64(blocks), day: CountersRow.day(of: now))
     }
 
-    /// Counts, in the open batch, that a pending message has another size now.
+    /// Counts, in the open batch, that the size of a pending message changed.
     mutating func countResized(_ old: MessageFacts, as new: MessageFacts) {
         guard old.queuedBlocks != new.queuedBlocks else { return }
         counters.countResized(counterScope, from: old.queuedBlocks, to: new.queuedBlocks)
@@ -129,15 +133,15 @@ extension Shard {
         apps.figures[app].addBlocks(Int64(new.queuedBlocks) - Int64(old.queuedBlocks))
     }
 
-    /// Counts, in the open batch, the channels on which a message went out.
+    /// Counts, in the open batch, the channels on which a message was sent.
     mutating func countReached(_ reach: CountersRow.Reach, of facts: MessageFacts) {
         counters.count(reach, of: facts, now: now)
     }
 
-    /// Counts, in the open batch, something that is neither an acceptance nor an end.
+    /// Counts, in the open batch, an event that is neither an acceptance nor an end.
     mutating func count(_ extra: CountersRow.Extra) { counters.count(extra, counterScope) }
 
-    /// Counts, in the open batch, that its device was registered (1), or removed (-1).
+    /// Counts, in the open batch, that its device was registered (1) or removed (−1).
     mutating func countDevice(_ change: Int64) {
         count(change > 0 ? .registered : .collected)
         apps.addDevices(Int(devices.at(batch.device).value.appIndex), change)

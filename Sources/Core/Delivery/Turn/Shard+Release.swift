@@ -1,5 +1,3 @@
-// Effects that have become durable.
-
 internal import Structures
 internal import Wire
 
@@ -18,8 +16,8 @@ extension Shard {
             outbox.send(.updated(session, result))
             openGate(slot)
         case .leased(let origin, let leased):
-            // An ack that came before the lease was durable has cancelled its job. Neither that job nor an expired one
-            // goes to the sender.
+            // An ack before the lease was durable has cancelled its job. Neither that job nor an expired one is returned to the
+            // sender.
             let still = leased.filter { job in
                 if isPlanted(.overtakenLeaseShown) { return true }
                 guard let slot = jobs.find(job.message) else { return false }
@@ -41,9 +39,11 @@ extension Shard {
         }
     }
 
-    /// Counts a result that was sent; after the last one due, the device's stream opens.
+    /// Counts a sent Welcome or UpdateResult.
     ///
-    /// Until the result of its latest update arrives, a client discards all messages.
+    /// After the last pending one, the device's stream opens.
+    ///
+    /// A client discards all messages before the result of its latest update.
     private mutating func openGate(_ slot: DeviceSlot) {
         let device = devices.at(slot)
         guard device.value.gates > 0 else { return }

@@ -1,29 +1,31 @@
-// The shard does long work in slices, one a turn; between two slices the loop does everything else.
-// One kind are the timers that fire together, the other are closures that continue later.
+// Long work is done in slices, one per turn, so that the loop can do other work between two slices. Slices are fired timers or
+// closures that continue later.
 
 internal import Structures
 
 extension Shard {
     typealias Slice = (inout Shard) -> Void
 
-    /// Continues with a closure in a later turn.
+    /// Runs a closure in a later turn.
     mutating func later(_ slice: @escaping Slice) {
         core.slices.append(slice)
         hasSlicesAtHand = true
     }
 
-    /// Finishes a call into a component that has the core alone, such as `FeedTable`.
+    /// Completes a call into a component that has only the core, such as `FeedTable`.
     ///
-    /// Notes work that the component left for later turns, and releases effects that are due.
+    /// Schedules the slices that the component added, and releases durable effects.
     mutating func finishPart() {
         if !core.slices.isEmpty { hasSlicesAtHand = true }
         releaseDue()
     }
 
-    /// True when there is work for the next turn: the gateway calls `continueWork` then.
+    /// Whether work is left for the next turn.
+    ///
+    /// If so, the gateway calls `continueWork`.
     package var hasWorkAtHand: Bool { mutating get { hasSlicesAtHand || hasBroadcastsAtHand } }
 
-    /// Does the next slice of the work that is under way.
+    /// Does the next slice of pending work.
     package mutating func continueWork(now: Int64) {
         begin(now)
         goOn()
@@ -39,7 +41,9 @@ extension Shard {
             !core.slices.isEmpty || messages.timers.hasFired || jobs.hasFired || devices.timers.hasFired
     }
 
-    /// Slices that these add wait for the next turn.
+    /// Runs the queued slices.
+    ///
+    /// Slices that they add run in the next turn.
     private mutating func runSlices() {
         guard !core.slices.isEmpty else { return }
         var due: [Slice] = []
@@ -47,7 +51,7 @@ extension Shard {
         for slice in due { slice(&self) }
     }
 
-    /// Handles timers that have fired, at most `sliceCount` of each wheel.
+    /// Handles fired timers, at most `sliceCount` per wheel.
     private mutating func fireTimers() {
         for _ in 0..<limits.sliceCount {
             guard let slot = messages.timers.popFired() else { break }

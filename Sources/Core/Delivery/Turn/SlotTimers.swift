@@ -1,12 +1,16 @@
 internal import Structures
 
-/// Timers of a table's slots, one a slot: the shard handles those that fired a slice a turn.
+/// The timers of a table's slots, one per slot.
+///
+/// The shard handles fired timers in slices, one slice per turn.
 struct SlotTimers<Element>: ~Copyable {
     private var wheel: TimerWheel
-    /// Fired timers that the shard has yet to handle, from `head` on.
+    /// Fired timers.
+    ///
+    /// Those before `head` are already handled.
     private var fired: [UInt32] = []
     private var head = 0
-    /// Capacity kept for timers that fire together.
+    /// The capacity that is kept when all fired timers are handled.
     private static var keptCount: Int { 4_096 }
 
     init(resolution: Int64, now: GatewayTime) { wheel = TimerWheel(resolution: resolution, now: now) }
@@ -20,7 +24,9 @@ struct SlotTimers<Element>: ~Copyable {
 
     var hasFired: Bool { head < fired.count }
 
-    /// The next slot whose timer fired; the shard may have freed or reused it since then.
+    /// Removes the next slot whose timer fired.
+    ///
+    /// The shard may have freed or reused the slot since.
     mutating func popFired() -> Slot<Element>? {
         guard head < fired.count else {
             if head > 0 {

@@ -13,7 +13,9 @@ package struct CountersRow: Equatable, Sendable {
         case shownLive, clickedLive, shownVendor, clickedVendor
         /// Devices that registered, that connected on the day, and that were removed again.
         case registered, active, collected
-        /// The blocks of messages at their acceptance, and of counted ones at their end (`QueuedBlocks`). Both wrap.
+        /// The blocks of messages at their acceptance, and of counted ones at their end (`QueuedBlocks`).
+        ///
+        /// Both wrap.
         case acceptedBlocks, endedBlocks
     }
 

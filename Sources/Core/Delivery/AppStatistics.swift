@@ -15,9 +15,7 @@ package struct AppStatistics: Sendable {
 
     // Gauges.
     package var connectedDevices = 0
-    /// Pending messages.
-    ///
-    /// Without bucket 0, the value is too low by the messages accepted before yesterday.
+    /// Pending messages; without bucket 0, the value is too low by the messages accepted before yesterday.
     package var queuedMessages: Int64 = 0
     /// The sizes of the pending messages in whole blocks, with the same limitation (`QueuedBlocks`).
     package private(set) var queuedBytes: Int64 = 0

@@ -14,9 +14,7 @@ enum Limits {
     static let tokenByteCount = Wire.Limits.tokenByteCount
     /// The number of msgIds in one Hello that were opened from notifications (Proto, `Hello.opened`).
     static let openedPerHello = 32
-    /// The number of publishes whose memory the shard prefetches before their commit.
-    ///
-    /// They fit into a second-level cache.
+    /// The number of publishes whose memory the shard prefetches before their commit; they fit into a second-level cache.
     static let foreseenCount = 256
     /// The aliases of one device, one per alias type.
     static let aliasesPerDevice = 8

@@ -18,9 +18,7 @@ package struct Shard: ~Copyable {
     ///
     /// `Shard+Core` has accessors for them.
     var core: ShardCore
-    /// The core's store.
-    ///
-    /// A call through an accessor would retain and release the reference.
+    /// The core's store; a call through an accessor would retain and release the reference.
     let store: any ShardStore
     let verifier: any ProofVerifier
     let queueEpoch: UInt64
@@ -43,13 +41,9 @@ package struct Shard: ~Copyable {
     var aliases = AliasTable()
     /// A filter of the devices that each task has reached; see `isFirstOfTask`.
     var acceptances: AcceptanceFilter
-    /// The end of the loop's last long standstill.
-    ///
-    /// The shard ignores silence of sessions before it.
+    /// The end of the loop's last long standstill; the shard ignores silence of sessions before it.
     var standstillEndedAt: GatewayTime = 0
-    /// The shard's start.
-    ///
-    /// A device's absence before the start does not count toward the device's removal.
+    /// The shard's start; a device's absence before the start does not count toward the device's removal.
     let startedAt: GatewayTime
     var tasks = TaskTable()
     var broadcasts: BroadcastTable
@@ -116,9 +110,7 @@ package struct Shard: ~Copyable {
         broadcasts.step = history.broadcastStep
     }
 
-    /// Exchanges the collected effects for an emptied array.
-    ///
-    /// The gateway performs them in order before the next call.
+    /// Exchanges the collected effects for an emptied array; the gateway performs them in order before the next call.
     package mutating func takeEffects(into taken: inout [Effect]) {
         outbox.take(into: &taken)
     }
@@ -131,9 +123,7 @@ package struct Shard: ~Copyable {
     /// Whether a lease of some channel would return jobs.
     package var hasDueJobs: Bool { VendorChannel.allCases.contains { hasDueJobs(for: nil, $0) } }
 
-    /// The time of the next timer.
-    ///
-    /// The gateway calls `advance(to:)` at that time, and at least once a second.
+    /// The time of the next timer; the gateway calls `advance(to:)` at that time, and at least once a second.
     package var nextTimer: GatewayTime {
         if hasSlicesAtHand || searches.hasMemorySearches { return now }
         let alarm = alarms.mayAsk(now) ? min(store.nextAlarm, nextGroupAlarm) : .max
@@ -162,9 +152,7 @@ package struct Shard: ~Copyable {
         return current
     }
 
-    /// The figures of the given apps, in their order.
-    ///
-    /// An app that the shard does not know has zeros.
+    /// The figures of the given apps, in their order; an app that the shard does not know has zeros.
     package func statistics(of keys: [AppKey]) -> [AppStatistics] {
         keys.map { key in
             guard let app = apps.index(of: key) else { return AppStatistics() }
@@ -218,9 +206,7 @@ package struct Shard: ~Copyable {
         feeds.watchedApps = 0
     }
 
-    /// Replaces the limits.
-    ///
-    /// Messages and jobs above the new limits are removed at their next turn.
+    /// Replaces the limits; messages and jobs above the new limits are removed at their next turn.
     package mutating func setLimits(_ limits: ShardLimits) { self.limits = limits }
 
     /// Records that all batches up to `ticket` are on disk, and releases the effects that waited for them.

@@ -9,16 +9,12 @@ struct AliasBinding: Sendable {
     private enum Phase {
         case idle
         case reserving
-        /// The row was full.
-        ///
-        /// The operation asks its devices whether they still have the alias.
+        /// The row was full; the operation asks its devices whether they still have the alias.
         case verifying([AliasEntry], open: Int, stale: [AliasEntry])
         case pruning
         case setting(stamp: GatewayTime)
         case clearing
-        /// The last step.
-        ///
-        /// Its outcome is already known.
+        /// The last step; its outcome is already known.
         case releasing(ItemOutcome)
     }
 

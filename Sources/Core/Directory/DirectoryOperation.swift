@@ -21,9 +21,7 @@ package struct AliasItem: Hashable, Sendable {
 /// A step for one bucket, or for all buckets of one loop.
 package struct StepToSend: Sendable {
     package enum Target: Sendable, Equatable { case bucket(Bucket), loop(Int) }
-    /// The item's number and the step's number within the item.
-    ///
-    /// The reply carries it.
+    /// The item's number and the step's number within the item; the reply carries it.
     package var request: UInt64
     package var target: Target
     package var step: DirectoryStep
@@ -46,9 +44,7 @@ package enum ItemOutcome: Sendable, Equatable {
     case tooMany
     case tooOften
     case device(DeviceDetail)
-    /// An owner's store cannot be read or written now.
-    ///
-    /// The caller retries.
+    /// An owner's store cannot be read or written now; the caller retries.
     case failed
 }
 
@@ -84,9 +80,7 @@ package struct DirectoryOperation: Sendable {
         }
     }
 
-    /// The maximum number of concurrent steps of one item.
-    ///
-    /// It exceeds `AliasLimits.devicesPerAlias`.
+    /// The maximum number of concurrent steps of one item; it exceeds `AliasLimits.devicesPerAlias`.
     static let stepsPerItem: UInt64 = 256
 
     private let work: Work
@@ -156,9 +150,7 @@ package struct DirectoryOperation: Sendable {
         }
     }
 
-    /// Handles the reply to one step.
-    ///
-    /// A reply to a step that was not sent has no effect.
+    /// Handles the reply to one step; a reply to a step that was not sent has no effect.
     package mutating func receive(_ request: UInt64, _ reply: DirectoryReply) -> [StepToSend] {
         let item = Int(request / Self.stepsPerItem)
         guard outcomes.indices.contains(item), !isDone else { return [] }

@@ -1,6 +1,4 @@
-/// The character rules for aliases and tags, as in Getui.
-///
-/// Their lengths are configurable.
+/// The character rules for aliases and tags, as in Getui; their lengths are configurable.
 package enum NameRules {
     /// Returns whether the text has only letters, digits, `_` and Chinese characters.
     package static func isAlias(_ text: String) -> Bool {

@@ -17,9 +17,7 @@ struct TokenClaiming: Sendable {
         case confirming
     }
 
-    /// The number of owner changes between two steps before the claim fails.
-    ///
-    /// The next Hello repeats it.
+    /// The number of owner changes between two steps before the claim fails; the next Hello repeats it.
     private static let roundLimit = 4
 
     private let name: AliasName

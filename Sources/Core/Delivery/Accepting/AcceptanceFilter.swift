@@ -1,14 +1,14 @@
 internal import Wire
 
-/// Which (task, device) pairs this process accepted, without false negatives: a chain of Bloom filters.
+/// The (task, device) pairs that this process accepted, without false negatives: a chain of Bloom filters.
 ///
-/// A list push to a device that its task has not reached yet then needs no read, however much is on disk.
+/// A list push to a device that its task has not reached thus needs no read.
 ///
-/// The filter answers only for tasks made at or after `knownSince`: it may lack acceptances of older ones.
+/// The filter answers only for tasks created at or after `knownSince` because it may lack acceptances of older tasks.
 struct AcceptanceFilter {
     private static let probeCount: UInt64 = 6
     private static let firstWordCount = 2_048
-    /// Loops read their clocks once a turn, so a task may seem a little younger than it is.
+    /// The clock tolerance in ms: loops read their clocks once per turn, so a task may seem slightly younger than it is.
     private static let margin: Int64 = 5_000
 
     private var filters: [[UInt64]] = []
@@ -25,7 +25,7 @@ struct AcceptanceFilter {
         if filters.last.map({ lastCount * 10 >= $0.count * 64 }) ?? true {
             let count = filters.last.map { $0.count * 2 } ?? Self.firstWordCount
             if (wordCount + count) * 8 > byteLimit, !filters.isEmpty {
-                // Over the bound: the filter forgets everything, and knows tasks made from now on.
+                // The filter is full. It is cleared and covers only tasks created from now on.
                 filters.removeAll()
                 (wordCount, lastCount) = (0, 0)
                 knownSince = now + Self.margin
@@ -44,7 +44,7 @@ struct AcceptanceFilter {
         lastCount += 1
     }
 
-    /// True when the task has certainly not reached the device.
+    /// Returns whether the task has certainly not reached the device.
     func excludes(_ task: TaskID, _ digest: UInt64, createdAt: GatewayTime) -> Bool {
         guard createdAt >= knownSince else { return false }
         let step = Self.step(task, digest)
@@ -60,6 +60,6 @@ struct AcceptanceFilter {
         return true
     }
 
-    /// The digest is of task and cid; the task's random bits make the second hash independent enough of it.
+    /// The digest covers task and cid; the task's random bits make the second hash sufficiently independent.
     private static func step(_ task: TaskID, _ digest: UInt64) -> UInt64 { (digest >> 32 ^ task.low) | 1 }
 }

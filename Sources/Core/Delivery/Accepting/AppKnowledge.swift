@@ -1,14 +1,14 @@
 internal import Wire
 
-/// The state of an app in a shard that has devices, messages or jobs of it.
+/// The knowledge of a shard about an app that has devices, messages or jobs.
 ///
-/// The shard never takes an app that is not known (yet) for one with empty settings: what needs a setting asks for it here.
+/// An unknown app must not be treated as an app with empty settings, so code that needs a setting reads it from here.
 enum AppKnowledge {
-    /// Its settings; `isServed` of them says whether the app is switched on.
+    /// The app's settings; `isServed` in them is false for a disabled app.
     case known(AppSettings)
-    /// The gateway knows all apps, and this is none of them: it was deleted, or has left the configuration file.
+    /// The app was deleted or removed from the configuration file; the gateway knows all apps.
     case absent
-    /// The gateway does not have the list of all apps yet: it starts in a cluster.
+    /// The gateway starts in a cluster and does not have the list of apps yet.
     case unknown
 
     var settings: AppSettings? {
@@ -22,11 +22,11 @@ struct AppEntry {
     var knowledge: AppKnowledge {
         didSet { (isServed, hasTopic) = (Self.isServed(knowledge), Self.hasTopic(knowledge)) }
     }
-    /// The app is switched on: its publishes, devices and receipts are taken.
+    /// Whether the app is enabled: its publishes, devices and receipts are accepted.
     ///
-    /// Kept apart, since each publish looks at it.
+    /// Cached because each publish reads it.
     private(set) var isServed: Bool
-    /// A token that names no topic may be of use: the app has a topic, or its settings are not known.
+    /// Whether a token without a topic may be usable: the app has a topic, or its settings are unknown.
     private(set) var hasTopic: Bool
 
     init(_ settings: AppSettings) { self.init(settings.key, .known(settings)) }
@@ -41,20 +41,22 @@ struct AppEntry {
     private static func isServed(_ knowledge: AppKnowledge) -> Bool { knowledge.settings?.isServed ?? false }
     private static func hasTopic(_ knowledge: AppKnowledge) -> Bool { knowledge.settings?.apnsTopic.isEmpty != true }
 
-    /// How often a job may be leased; without settings no number of leases ends it.
+    /// The maximum number of leases of a job; unlimited while the settings are unknown.
     var maxAttempts: Int { knowledge.settings?.maxAttempts ?? .max }
 
-    /// The topic of a channel's tokens that name none; `nil`: not known, so the job cannot be leased.
+    /// Returns the default topic of a channel's tokens; `nil` if unknown, so the job cannot be leased.
     func topic(of channel: VendorChannel) -> String? { knowledge.settings?.topic(of: channel) }
 
-    /// Whether senders may have its jobs: those of an app that is switched off, too.
+    /// Whether senders may lease the app's jobs; this includes a disabled app.
     var mayLease: Bool { knowledge.settings != nil }
 
-    /// The way in which the app's events are recorded.
+    /// The handling of the app's events.
     enum EventRule {
         case off
         case kept(FeedLimits)
-        /// It is not known yet whether the app has the feed.
+        /// The settings are unknown.
+        ///
+        /// The event is counted as missing, and the feed reports a gap.
         ///
         /// The event is counted as missing, and the feed reports a gap.
         case counted

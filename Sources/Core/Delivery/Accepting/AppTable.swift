@@ -1,14 +1,14 @@
 internal import Wire
 
-/// The apps that a shard has devices, messages or jobs of, by their places: what is known of each, and its figures.
+/// The apps with devices, messages or jobs in a shard, by index, with their figures.
 struct AppTable {
     private(set) var entries: [AppEntry]
     private var places: [AppKey: Int]
-    /// False while the gateway does not know all apps.
+    /// Whether the gateway knows all apps.
     var areAllKnown: Bool
     var figures: [AppStatistics]
     private(set) var retained: [RetainedBytes] = []
-    /// The holdings of apps that are not served yet, by the counts of earlier days.
+    /// The holdings of apps without an entry, by the counters of earlier days.
     private var holdingsBeforeServed: [AppKey: CountedHoldings]
 
     init(
@@ -31,7 +31,7 @@ struct AppTable {
     @inline(__always)
     func index(of key: AppKey) -> Int? { places[key] }
 
-    /// The state of any app, also of one without devices here.
+    /// Returns the knowledge about any app, also without an entry.
     func knowledge(of key: AppKey) -> AppKnowledge {
         guard let place = places[key] else { return areAllKnown ? .absent : .unknown }
         return entries[place].knowledge
@@ -39,7 +39,7 @@ struct AppTable {
 
     func isServed(_ key: AppKey) -> Bool { places[key].map { entries[$0].isServed } ?? false }
 
-    /// Gives an app the next place.
+    /// Appends an app and its figures.
     mutating func append(_ app: AppEntry, _ counters: borrowing CounterTable, day: UInt32) {
         if places[app.key] == nil { places[app.key] = entries.count }
         entries.append(app)
@@ -55,7 +55,7 @@ struct AppTable {
         self.retained.append(retained)
     }
 
-    /// Counts what apps have by days that the shard counts from now on.
+    /// Adds the holdings of days that the shard counts from now on.
     mutating func add(_ sums: [AppKey: CountedHoldings]) {
         for (app, sum) in sums {
             holdingsBeforeServed[app, default: CountedHoldings()] += sum

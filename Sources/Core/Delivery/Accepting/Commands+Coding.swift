@@ -1,8 +1,8 @@
-// Commands and jobs in the standard library's coders, where a pair of words keeps the compiler from writing them.
+// Coding of commands and jobs. The compiler cannot synthesize it because tuples are not `Codable`.
 
 internal import Wire
 
-/// Two words that belong together, as a coder sees them.
+/// A tuple of two words, as a `Codable` type.
 package struct WordPair: Codable, Sendable, Equatable {
     package var first: UInt64
     package var second: UInt64

@@ -1,13 +1,13 @@
-// What goes into a shard. Commands are plain values; the pointers in them are valid during the call that takes them.
+// The input of a shard. Commands are plain values; their pointers are valid during the call that receives them.
 
 package import Wire
 
-/// Gateway time: milliseconds since 1970 UTC, slewed, never backwards (docs/Architecture.md, "Clocks").
+/// The gateway time: milliseconds since 1970 UTC, slewed, never backwards (docs/Architecture.md, "Clocks").
 package typealias GatewayTime = Int64
 
-/// One connection of a device as its loop knows it: a slot in the loop's slab and the slot's stamp.
+/// A reference to one connection of a device: a slot in the loop's slab, and the slot's stamp.
 ///
-/// The stamp identifies a late event of an earlier connection in the same slot.
+/// The stamp distinguishes a late event of an earlier connection in the same slot.
 public struct SessionRef: Hashable, Sendable {
     public var slot: UInt32
     public var stamp: UInt32
@@ -15,41 +15,41 @@ public struct SessionRef: Hashable, Sendable {
     public static let none = SessionRef(slot: .max, stamp: 0)
 }
 
-/// The address of an answer.
-///
-/// The shard carries it and never looks inside.
+/// The address of an answer, opaque to the shard.
 public struct Origin: Hashable, Sendable, Codable {
     /// The gateway's routing word: loop, kind and slot of the caller.
     public var route: UInt64
-    /// The caller's own number for this request.
+    /// The caller's number for this request.
     public var request: UInt64
     @inlinable public init(route: UInt64, request: UInt64) { (self.route, self.request) = (route, request) }
     public static let none = Origin(route: .max, request: 0)
 }
 
-/// A vendor's content, rendered once per task: for APNs its JSON body with two holes, and its headers.
+/// A vendor's content, rendered once per task.
 ///
-/// `@safe`: its maker keeps the bytes during the call that gets it; Delivery reads them in `Store/Rows` alone.
+/// For APNs: the JSON body with two holes, and the headers.
+///
+/// `@safe`: its creator keeps the bytes valid during the call that receives it. Delivery reads them only in `Store/Rows`.
 @safe package struct VendorContent {
-    /// How the icon's number changes with this message.
+    /// The change of the app icon's badge by this message.
     package enum Badge: Equatable, Sendable { case none, set(Int32), add(Int32) }
 
     package var channel: VendorChannel
     package var tokenKind: TokenKind
-    /// The activity that it is for, as `Activity.word` has it; 0: any.
+    /// The word of the target activity (`Activity.word`); 0: any.
     package var activity: UInt64
     package var pushType: PushType
-    /// 5 or 10.
+    /// The APNs priority, 5 or 10.
     package var priority: UInt8
     package var badge: Badge
     /// The JSON body.
     ///
-    /// At `messageIDOffset` (if ≥ 0) are 32 characters that the msgId's hex digits overwrite. At `badgeOffset` (if ≥ 0)
-    /// the shard inserts the badge's digits. When both are set, the msgId may be on either side.
+    /// The msgId's hex digits overwrite 32 characters at `messageIDOffset` (if ≥ 0). The shard inserts the badge's digits at
+    /// `badgeOffset` (if ≥ 0). The two offsets may be in either order.
     package var body: UnsafeRawBufferPointer
     package var messageIDOffset: Int32
     package var badgeOffset: Int32
-    /// apns-collapse-id as the publisher gave it; empty: the msgId.
+    /// The apns-collapse-id from the publisher; empty: the msgId.
     package var collapseID: UnsafeRawBufferPointer
 
     package init(
@@ -65,13 +65,13 @@ public struct Origin: Hashable, Sendable, Codable {
 }
 
 extension VendorContent {
-    /// The token that it goes to.
+    /// The kind of token that the content needs.
     var need: TokenNeed { TokenNeed(channel: channel, kind: tokenKind, activity: activity) }
 }
 
-/// Names the Live Activity that a content or a token is for.
+/// The names of Live Activities, for contents and tokens.
 package enum Activity {
-    /// The word that stands for a name in contents and rows: equal for equal names; 0 for none.
+    /// Returns the word that represents a name in contents and rows; 0 for the empty name.
     package static func word(_ name: some Collection<UInt8>) -> UInt64 {
         name.isEmpty ? 0 : max(1, Fingerprint.of(name))
     }
@@ -84,33 +84,32 @@ package enum PushType: UInt8, Sendable, Codable { case alert = 0, background, vo
 
 /// One message for one device, parsed, authenticated and validated.
 ///
-/// `@safe`: as a `VendorContent`.
+/// `@safe`: as for `VendorContent`.
 @safe package struct PublishCommand {
     package var origin: Origin
     package var app: AppKey
     package var bucket: Bucket
     package var cid: DeviceID
     package var task: TaskID
-    /// The first eight bytes of SHA-256(task's 16 bytes ‖ cid's 16 bytes), network order: the msgId's tail.
+    /// The first eight bytes of SHA-256(task's 16 bytes ‖ cid's 16 bytes), network order: the tail of the msgId.
     package var messageDigest: UInt64
     package var strategy: Strategy
     /// Milliseconds from acceptance; 0: one live attempt; −1: no offline storage.
     package var timeToLive: Int64
-    /// Digest of (app, endpoint, request id); both words 0: not deduplicated.
+    /// The digest of (app, endpoint, request id); both words 0: not deduplicated.
     package var requestKey: (UInt64, UInt64)
-    /// Digest of the request's body, to tell a retry from a conflict.
+    /// The digest of the request's body; a different digest under the same request id is a conflict.
     package var requestDigest: UInt64
-    /// Bulk jobs lease after those of single pushes.
+    /// Whether the job is leased after the jobs of single pushes.
     package var isBulk: Bool
-    /// When a task of several messages was made; 0: not known (see `AcceptanceFilter`).
+    /// The creation time of a task with several messages; 0: unknown (see `AcceptanceFilter`).
     package var taskCreatedAt: GatewayTime = 0
-    /// The task that this message withdraws, and the tail of that task's msgId for this device; `.none`: an ordinary
-    /// message.
+    /// The task that this message revokes, and the tail of that task's msgId for this device; `.none` for other messages.
     package var revokes = TaskID.none
     package var revokedDigest: UInt64 = 0
-    /// The ack of one device ends the task's messages for the others.
+    /// Whether the first ack of a device ends the task's messages for the other devices.
     package var firstAckWins = false
-    /// Each content for a vendor carries all that the live channel does: a device whose user opened the alert needs no copy.
+    /// Whether each vendor content carries everything that the live channel does; an opened message then needs no delivery.
     package var vendorCarriesAll = false
     package var payload: UnsafeRawBufferPointer
     package var collapseKey: UnsafeRawBufferPointer
@@ -118,7 +117,7 @@ package enum PushType: UInt8, Sendable, Codable { case alert = 0, background, vo
     package var alertBody: UnsafeRawBufferPointer
     package var contents: VendorContents
 
-    /// Makes a command with one content for a vendor at most; more are added to `contents`.
+    /// Creates a command with at most one vendor content; more are added to `contents`.
     package init(
         origin: Origin, app: AppKey, bucket: Bucket, cid: DeviceID, task: TaskID, messageDigest: UInt64,
         strategy: Strategy, timeToLive: Int64, requestKey: (UInt64, UInt64) = (0, 0), requestDigest: UInt64 = 0,
@@ -137,20 +136,20 @@ package enum PushType: UInt8, Sendable, Codable { case alert = 0, background, vo
 }
 
 extension PublishCommand {
-    /// The first of its contents: the one that a message's row has.
+    /// The content that the message's row contains.
     package var vendor: VendorContent? { contents.first }
 }
 
-/// A device's Hello after its connection reached the device's loop.
+/// A device's Hello, sent to the device's loop.
 package struct HelloCommand {
     package var session: SessionRef
     package var app: AppKey
     package var bucket: Bucket
-    /// For a registration, freshly minted by the gateway.
+    /// The device's id; new for a registration.
     package var cid: DeviceID
-    /// 32 random bytes for a registration, whose proof the gateway has checked; `nil` for a known device.
+    /// The 32 random bytes of a registration whose proof the gateway has verified; `nil` for a known device.
     package var newSecret: [UInt8]?
-    /// The bytes under the proof: "longwire hello 1" ‖ the Hello as received with its proof left out.
+    /// The signed bytes: "longwire hello 1" ‖ the Hello as received without its proof.
     package var transcript: [UInt8]
     package var proof: [UInt8]
     package var hello: Hello
@@ -164,29 +163,27 @@ package struct HelloCommand {
     }
 }
 
-/// Checks a device's proof, and gives the ids of messages of broadcasts.
-///
-/// A protocol, so that Delivery links no cryptography.
+/// Verifies a device's proof and computes digests; a protocol, so Delivery links no cryptography.
 package protocol ProofVerifier: AnyObject {
-    /// True when `proof` is HMAC-SHA256(key: secret, transcript), compared in constant time.
+    /// Returns whether `proof` is HMAC-SHA256(key: secret, transcript), compared in constant time.
     func isProof(_ proof: [UInt8], of transcript: [UInt8], secret: [UInt8]) -> Bool
-    /// The first eight bytes of SHA-256(task's 16 bytes ‖ cid's 16 bytes), network order: the tail of a msgId.
+    /// Returns the first eight bytes of SHA-256(task's 16 bytes ‖ cid's 16 bytes), network order: the tail of a msgId.
     func messageDigest(of task: TaskID, for cid: DeviceID) -> UInt64
-    /// The name of a vendor token's row: a digest of the app, the channel, the kind and the token.
+    /// Returns the name of a vendor token's row: a digest of the app, the channel, the kind and the token.
     ///
-    /// A token is hexadecimal: large and small letters are the same token.
+    /// Tokens are hexadecimal, so upper and lower case are the same token.
     func tokenName(app: AppKey, channel: VendorChannel, kind: TokenKind, token: String) -> AliasName
 }
 
-/// A sender service asks for due jobs of this shard.
+/// A sender's request for due jobs of this shard.
 package struct LeaseCommand: Sendable {
     package var origin: Origin
     package var channel: VendorChannel
-    /// Apps that the credential may see; `nil`: all.
+    /// The apps that the credential may access; `nil`: all.
     package var apps: Set<AppKey>?
     package var limit: Int
     package var leaseMilliseconds: Int64
-    /// 128 random bits; the leaseId of each job of this lease.
+    /// 128 random bits: the leaseId of each job of this lease.
     package var leaseID: (UInt64, UInt64)
     package init(
         origin: Origin, channel: VendorChannel, apps: Set<AppKey>?, limit: Int, leaseMilliseconds: Int64,
@@ -197,9 +194,10 @@ package struct LeaseCommand: Sendable {
     }
 }
 
-/// A sender's result for one job.
 package struct JobResult: Sendable {
-    /// What became of the job; `unsent`: the vendor never got it, so that its lease counts as no attempt.
+    /// The outcome of a job.
+    ///
+    /// `unsent`: the vendor never got it, so the lease does not count as an attempt.
     package enum Outcome: UInt8, Sendable, CaseIterable, Codable {
         case accepted = 1, retry, rejected, badToken, unsent
     }
@@ -210,7 +208,7 @@ package struct JobResult: Sendable {
     /// The vendor's reason; the shard keeps up to `reasonByteCount`.
     package var reason: String
     package var vendorID: String
-    /// The vendor's own time, ms; 0: unknown.
+    /// The vendor's timestamp in ms; 0: unknown.
     package var timestamp: GatewayTime
     package var retryAfterMilliseconds: Int64
     package init(
@@ -222,10 +220,10 @@ package struct JobResult: Sendable {
     }
 }
 
-/// An app as the shards need it; a reload replaces the snapshot.
+/// An app's settings for the shards; a reload replaces this snapshot.
 package struct AppSettings: Sendable {
     package enum OverflowPolicy: Sendable { case reject, dropOldest }
-    /// How many messages an operator may let one device's queue hold.
+    /// The range that an operator may set for the queue limit of one device.
     package static let queuedMessageLimits: ClosedRange<Int64> = 1...1_000_000
     package var key: AppKey
     package var appID: String
@@ -235,17 +233,17 @@ package struct AppSettings: Sendable {
     package var queuedByteLimit = 4 << 20
     package var overflowPolicy = OverflowPolicy.reject
     package var maxAttempts = 5
-    /// What the app keeps of its devices' messages; `nil`: it takes none.
+    /// The limits of the upstream feed; `nil`: the app accepts no upstream messages.
     package var upstream: FeedLimits?
-    /// What the app keeps of its events; `nil`: it has none.
+    /// The limits of the event feed; `nil`: the app has none.
     package var events: FeedLimits?
-    /// False for an app that is switched off, whose jobs are leased and whose events are kept as before.
+    /// False for a disabled app; its jobs are still leased and its events still recorded.
     package var isServed = true
     package init(key: AppKey, appID: String, apnsTopic: String) {
         (self.key, self.appID, self.apnsTopic) = (key, appID, apnsTopic)
     }
 
-    /// The topic of a channel's tokens that name none.
+    /// Returns the default topic of a channel's tokens.
     func topic(of channel: VendorChannel) -> String {
         switch channel {
         case .apns: apnsTopic
@@ -253,13 +251,13 @@ package struct AppSettings: Sendable {
     }
 }
 
-/// The numbers a shard works with.
+/// The limits of a shard.
 ///
-/// Defaults are the documented ones; tests and simulations change them.
+/// Production uses the defaults; tests and simulations change them.
 package struct ShardLimits: Sendable {
     package var window = 32
     package var windowByteCount = 64 << 10
-    /// Ack deadline and fallback deadline of a foreground device, and of a background one that keeps running.
+    /// The ack and fallback deadlines in ms of a foreground device, and of a background device that keeps running.
     package var liveDeadline: Int64 = 10_000
     package var backgroundLiveDeadline: Int64 = 3_000
     package var unannouncedCloseDelay: Int64 = 2_000
@@ -270,70 +268,68 @@ package struct ShardLimits: Sendable {
     package var sequenceBlock: UInt64 = 1_024
     package var vendorFirstPatience: Int64 = 30_000
     package var noStorageLeasable: Int64 = 60_000
-    /// Commands that wait for one device's record, and for all of them.
+    /// The maximum number of commands waiting for one device's record, and for all.
     package var waitingPerDevice = 64
     package var waitingInAll = 16_384
-    /// How many due jobs are held in memory; as many held jobs besides.
+    /// The number of due jobs in memory, and also of held jobs.
     ///
-    /// More stay in the store until senders lease these. An app that has its share may take more while all apps
+    /// The store keeps the others until senders lease these. An app that has reached its share may exceed it while all apps
     /// together are below the bound.
     package var dueJobReadAhead = 65_536
     static let smallestDueShare = 256
-    /// When held jobs that are not in memory are due again: at the end of the first, but within these bounds.
+    /// The range in ms of the delay after which held jobs outside memory are due again.
     package var heldJobPause: ClosedRange<Int64> = 60_000...600_000
     package var cachedDeviceCount = 200_000
-    /// Rows that the measure of a device's queue reads: all that any app's queue may hold.
+    /// The number of rows read to measure a device's queue: the maximum that any queue may hold.
     package var measuredRowCount = Int(AppSettings.queuedMessageLimits.upperBound)
-    /// Alarms of cold rows taken from the store at a time.
+    /// The number of alarms of rows on disk that are read at once.
     package var alarmBatch = 256
-    /// The longest delay before a job is due again when its result names none.
+    /// The range in ms of the retry delay if the result names none.
     package var retryDelay: ClosedRange<Int64> = 1_000...60_000
-    /// When a job that its sender gave back unsent is due again, unless the sender names a time.
+    /// The delay in ms before an `unsent` job is due again, unless the sender names a time.
     ///
-    /// A named time is at least `retryDelay.lowerBound`, so that a sender which gives all back does not keep the shard busy.
+    /// A named time is at least `retryDelay.lowerBound`, so a sender that returns all jobs does not keep the shard busy.
     package var unsentDelay: Int64 = 5_000
     package var sessionlessDeviceLifetime: Int64 = 24 * 3_600_000
-    /// Getui: a device not seen for this long gets nothing.
+    /// The absence in ms after which a device gets no new messages, as in Getui.
     package var inactiveDeviceLifetime: Int64 = 90 * 86_400_000
-    /// Getui: an alias names up to ten devices; a device has up to 100 tags of 512 characters in all.
+    /// Getui's limits: ten devices per alias, 100 tags per device with 512 characters in total.
     package var devicesPerAlias = 10
     package var tagsPerDevice = 100
     package var tagCharactersPerDevice = 512
-    /// Characters of one tag and of one alias; callers check them.
+    /// The maximum lengths of a tag and of an alias in characters; callers check them.
     package var tagCharacters = 32
     package var aliasCharacters = 39
-    /// How often one device's tags may be replaced on one day (UTC); 0: any number.
+    /// The number of tag replacements per device and day (UTC); 0: unlimited.
     package var tagReplacementsPerDay = 100
-    /// Walks over all tag rows that one loop runs at a time.
+    /// The number of concurrent walks over all tag rows of one loop.
     package var tagWalks = 4
-    /// Devices times tags and conditions that a walk checks in a turn: a fraction of a millisecond.
+    /// The number of devices × tags and conditions that a walk checks per turn: a fraction of a millisecond.
     package var tagWalkWork = 65_536
-    /// Messages that one turn ends, or makes jobs for, by itself: about a millisecond's work.
-    ///
-    /// The rest waits for the next turn.
+    /// The number of messages that one turn ends, or makes jobs for: about a millisecond of work.
     package var sliceCount = 64
-    /// A device does not take a reserved alias after this time.
+    /// The time in ms after which a device no longer takes a reserved alias.
     package var aliasReservationLifetime: Int64 = 30_000
-    /// How long the store keeps what reports need.
+    /// The retention in ms of report data in the store.
     package var reportRetention: Int64 = 90 * 24 * 3_600_000
-    /// The retry delay of a scheduled or stopping task, or a first ack, that the gateway has not reported done.
+    /// The retry delay in ms of a scheduled or stopping task, or a first ack, that the gateway has not reported done.
     package var taskPatience: Int64 = 60_000
-    /// Memory for the filter of devices that a task has not reached yet.
+    /// The memory bound of `AcceptanceFilter`.
     package var acceptanceFilterByteCount = 32 << 20
-    /// Live broadcasts of one app; and how many devices a scan of sessions evaluates them for in one turn.
+    /// The number of live broadcasts per app, and of devices for which a session scan evaluates them per turn.
     package var liveBroadcasts = 512
     package var broadcastSlice = 512
-    /// How long a device's broadcast cursor may be ahead of its row.
+    /// The time in ms by which a device's broadcast cursor may be ahead of its row.
     package var cursorDelay: Int64 = 1_000
-    /// Larger calls under way at once.
+    /// The number of concurrent list calls.
     package var callsUnderWay = 16_384
     #if DEBUG
-    /// A planted bug; only tests of the tests set it.
+    /// A planted fault; only tests of the tests set it.
     package var planted: PlantedFault?
     #endif
     package init() {}
 
-    /// What each of several shards on one loop may hold, so that together they hold what the loop may.
+    /// Returns the limits of each of `count` shards on one loop, which together use the loop's limits.
     package func share(of count: Int) -> ShardLimits {
         guard count > 1 else { return self }
         var limits = self

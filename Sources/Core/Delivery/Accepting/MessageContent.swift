@@ -2,9 +2,8 @@ package import Wire
 
 /// The part of a message that does not depend on its device.
 ///
-/// It has bytes of its own, is rendered once a task and shared by all its messages. A list task's row stores it.
+/// It owns its bytes, is rendered once per task and shared by all messages of the task. A list task's row stores it.
 package struct MessageContent: Sendable, Equatable {
-    /// The fixed part of a vendor's content.
     package struct Vendor: Sendable, Equatable {
         package var channel: VendorChannel
         package var tokenKind: TokenKind
@@ -15,7 +14,7 @@ package struct MessageContent: Sendable, Equatable {
         package var badge: VendorContent.Badge
         package var messageIDOffset: Int32
         package var badgeOffset: Int32
-        /// Of its pieces, which stand behind the texts.
+        /// The byte counts of its pieces, which follow the texts.
         fileprivate var bodyByteCount = 0
         fileprivate var collapseIDByteCount = 0
 
@@ -31,13 +30,13 @@ package struct MessageContent: Sendable, Equatable {
         var need: TokenNeed { TokenNeed(channel: channel, kind: tokenKind, activity: activity) }
     }
 
-    /// Lengths of the pieces, in the order they stand in the arena; those of further vendors' contents follow.
+    /// The lengths of the pieces, in arena order; the pieces of further vendor contents follow.
     package struct Lengths: Sendable, Equatable {
         package var payload = 0
         package var collapseKey = 0
         package var alertTitle = 0
         package var alertBody = 0
-        /// Of the first content for a vendor.
+        /// The lengths of the first vendor content.
         package var vendorBody = 0
         package var vendorCollapseID = 0
         package init() {}
@@ -71,19 +70,20 @@ package struct MessageContent: Sendable, Equatable {
     package var strategy: Strategy
     /// Milliseconds from acceptance; 0: one live attempt; −1: no offline storage.
     package var timeToLive: Int64
-    /// The contents for vendors, at most one for each channel; their pieces stand in this order.
+    /// The vendor contents, at most one per channel, in the order of their pieces.
     package private(set) var vendors: [Vendor]
-    /// The task that this message withdraws; its payload is the id's 16 bytes then.
+    /// The task that this message revokes; the payload is then the id's 16 bytes.
     package var revokes: TaskID
-    /// The ack of one device ends the task's messages for the others.
+    /// Whether the first ack of a device ends the task's messages for the other devices.
     package var firstAckWins = false
     /// See `PublishCommand.vendorCarriesAll`.
     package var vendorCarriesAll = false
     package private(set) var lengths: Lengths
     package private(set) var arena: [UInt8]
 
-    /// Makes a content with one for a vendor at most; `arena` has the pieces, one after the other, as long as `lengths`
-    /// say.
+    /// Creates a content with at most one vendor content.
+    ///
+    /// `arena` contains the pieces back to back, with the given lengths.
     package init(
         strategy: Strategy, timeToLive: Int64, vendor: Vendor?, revokes: TaskID = .none, lengths: Lengths,
         arena: [UInt8]
@@ -97,7 +97,6 @@ package struct MessageContent: Sendable, Equatable {
         vendors = [vendor]
     }
 
-    /// Adds the content of one more channel.
     package mutating func add(_ vendor: Vendor, body: [UInt8], collapseID: [UInt8]) {
         if vendors.isEmpty { (lengths.vendorBody, lengths.vendorCollapseID) = (body.count, collapseID.count) }
         var vendor = vendor
@@ -106,10 +105,10 @@ package struct MessageContent: Sendable, Equatable {
         arena += body + collapseID
     }
 
-    /// The live channel's bytes.
+    /// The bytes for the live channel.
     package var payload: ArraySlice<UInt8> { arena[..<lengths.payload] }
 
-    /// Calls `body` with the command for one device; its pointers are invalid when `body` has returned.
+    /// Calls `body` with the command for one device; the command's pointers are invalid after `body` returns.
     package func withCommand<Result>(for target: Target, _ body: (PublishCommand) throws -> Result) rethrows -> Result {
         // The pieces lie within the arena, which does not change while `body` runs.
         unsafe try arena.withUnsafeBytes { arena in
@@ -145,7 +144,7 @@ package struct MessageContent: Sendable, Equatable {
         }
     }
 
-    /// The same with another task's id wherever the renderer put this one's: for a call that began under another id.
+    /// Returns a copy with the task id replaced in the vendor bodies, for a call that began under another id.
     package func renamed(from old: TaskID, to new: TaskID) -> MessageContent {
         var copy = self
         let (name, replacement) = (Array(old.text.utf8), Array(new.text.utf8))
@@ -165,17 +164,17 @@ package struct MessageContent: Sendable, Equatable {
     // MARK: The stored form
 
     static let headerByteCount = 72
-    /// The word of an activity stands behind the pieces, if there is one.
+    /// The activity's word follows the pieces, if present.
     static let activityByteCount = 8
-    /// What a further content takes besides its pieces.
+    /// The bytes of a further content besides its pieces.
     static let furtherByteCount = 32
 
-    /// What the second byte of the row says.
+    /// The flags in the second byte of the row.
     private struct RowFlags: OptionSet {
         let rawValue: UInt8
         static let vendor = RowFlags(rawValue: 1)
         static let activity = RowFlags(rawValue: 2)
-        /// Behind everything else: a count, then each further content with its pieces.
+        /// Further contents at the end: a count, then each content with its pieces.
         static let further = RowFlags(rawValue: 4)
     }
 
@@ -236,7 +235,6 @@ package struct MessageContent: Sendable, Equatable {
         kind == 1 ? .set(value) : kind == 2 ? .add(value) : .none
     }
 
-    /// A further content without its pieces.
     private static func write(_ vendor: Vendor, _ writer: inout RowWriter) {
         let badge = stored(vendor.badge)
         writer.put(ChannelByte.make(vendor.channel, vendor.tokenKind))
@@ -251,7 +249,7 @@ package struct MessageContent: Sendable, Equatable {
         writer.put(UInt32(truncatingIfNeeded: vendor.collapseIDByteCount))
     }
 
-    /// Reads what further contents there are; one for a channel that this version does not know is none.
+    /// Reads the further contents and skips those of unknown channels.
     private mutating func readFurther(_ reader: inout RowReader) -> Bool {
         guard let count = reader.next(UInt8.self) else { return false }
         for _ in 0..<count {
@@ -301,7 +299,7 @@ package struct MessageContent: Sendable, Equatable {
             activity = word
         }
         var vendor: Vendor?
-        // A content for a channel that this version does not know is none.
+        // A content for an unknown channel is dropped.
         if flags.contains(.vendor), let channel = ChannelByte.channel(kindByte),
             let tokenKind = ChannelByte.tokenKind(kindByte), let pushType = PushType(rawValue: pushByte)
         {
@@ -316,7 +314,7 @@ package struct MessageContent: Sendable, Equatable {
             arena: bytes.prefix(lengths.sum))
         (firstAckWins, vendorCarriesAll) = (choices & 1 != 0, choices & 2 != 0)
         guard flags.contains(.further) else { return }
-        // Without the first one, the lengths of the next take its place.
+        // Without the first content, `lengths` describes the next one.
         guard readFurther(&reader) else { return nil }
         if vendor == nil, let first = vendors.first {
             (self.lengths.vendorBody, self.lengths.vendorCollapseID) = (first.bodyByteCount, first.collapseIDByteCount)

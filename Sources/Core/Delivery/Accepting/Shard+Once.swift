@@ -1,13 +1,11 @@
-// A task reaches a device at most once. So a repeated list call is safe, and a revoke is a message like others.
-
 internal import Structures
 internal import Wire
 
 extension Shard {
-    /// Whether a task of several has neither reached the device nor was stopped.
+    /// Returns whether a list task has not reached the device and was not stopped; otherwise answers the command.
     ///
-    /// Where the first ack wins, that ack may come before a caller repeats a call whose answer was lost. The repeated
-    /// call gets the answer of each device that has the message; only new devices are refused.
+    /// With `firstAckWins`, the first ack may precede the repetition of a call whose answer was lost. The repeated call gets the
+    /// answer of each device that has the message, and only new devices are refused.
     mutating func isFirstOfTask(_ command: PublishCommand, _ slot: DeviceSlot) -> Bool {
         guard !tasks.isStopped(command.task) || command.firstAckWins else {
             refuse(command, .stopped)
@@ -54,18 +52,18 @@ extension Shard {
 
     // MARK: Revoke
 
-    /// What became of the old task's message for a device.
+    /// The result of revoking the old task's message for a device.
     private enum Withdrawal {
-        /// The device may have seen it.
+        /// The device may have seen the message.
         case seen
-        /// There was none, or the device cannot have seen it.
+        /// The message does not exist, or the device cannot have seen it.
         case unseen
         case unreadable
     }
 
-    /// Ends the old task's message of a revoke, if that message is pending.
+    /// Ends the old task's pending message for a revoke.
     ///
-    /// The revoke itself continues only where the device may have seen it.
+    /// The revoke itself continues only if the device may have seen that message.
     ///
     /// - Returns: true for a command that is no revoke.
     mutating func isWithdrawn(_ command: PublishCommand, _ slot: DeviceSlot) -> Bool {
@@ -79,8 +77,7 @@ extension Shard {
             case .unreadable: shard.refuse(command, .storeFailed)
             case .seen where !shard.isIgnored(slot): shard.proceed(command, slot, from: .bounds)
             case .seen, .unseen:
-                // Nothing to withdraw, or the device has not seen it, or it is ignored. The answer waits until that end
-                // is durable.
+                // The device has not seen the message, or is ignored. The answer waits until the message's end is durable.
                 let outcome = PublishOutcome(code: .ignored, cid: command.cid, task: command.task)
                 shard.answer(command, outcome, slot: .none)
             }
@@ -145,9 +142,9 @@ extension Shard {
         }
     }
 
-    /// Evaluates the old task's broadcast first, if the shard has not evaluated it for the device.
+    /// Evaluates the old task's broadcast for the device first, if it was not evaluated.
     ///
-    /// No row tells of the old task's message then. Without this the device would get it later, as if there were no
+    /// Until the evaluation no row exists for the device's message. Without this step the device would get the message after its
     /// revoke.
     private mutating func withdrawUnevaluated(
         _ kept: KeptPublish, _ slot: DeviceSlot, completion: @escaping (inout Shard, Withdrawal) -> Void
@@ -178,9 +175,9 @@ extension Shard {
         }
     }
 
-    /// Ends a message as revoked if it is pending.
+    /// Ends a pending message as revoked.
     ///
-    /// The completion learns whether the device may have seen it. A message that had ended before is absent.
+    /// Passes to the completion whether the device may have seen it; `absent` if it had already ended.
     mutating func endPending(
         _ id: MessageID, _ table: StoreKey.Table, _ item: UInt64, _ slot: DeviceSlot, reason: String,
         completion: @escaping (inout Shard, Found<Bool>) -> Void
@@ -205,13 +202,13 @@ extension Shard {
 }
 
 extension TraceRow {
-    /// True when it went out on the live channel, by the counters.
+    /// Whether the message was sent on the live channel, according to the counters.
     var wasReached: Bool {
         finalState == .delivered || finalState == .deliveredOffline || wasSentLive
             || steps.contains { $0.event == .sent }
     }
 
-    /// True when the device may have seen the message.
+    /// Whether the device may have seen the message.
     var wasSeen: Bool {
         switch finalState {
         case .delivered, .deliveredOffline, .opened, .handedOff: true

@@ -1,32 +1,28 @@
-// A publish: its stages, and the one batch that makes its message durable. `Strategy` decides which channels may carry
-// the message, and `Shard+QueueRoom` which messages it displaces.
-
 internal import Structures
 internal import Wire
 
 /// The stages of a publish after the device's record is in memory.
 enum PublishStage {
-    /// The device is of the command's app and gets messages.
+    /// Check that the device belongs to the command's app and may get messages.
     case known
-    /// A repeated request gets its first answer (`Shard+Once` for tasks).
+    /// Answer a repeated request with its first answer (`Shard+Once` for tasks).
     case repeated
-    /// A revoke ends the old message, and continues where the device may have seen that (`Shard+Once`).
+    /// End the message that a revoke names (`Shard+Once`).
+    ///
+    /// Continue only if the device may have seen that message.
     case withdrawn
-    /// A queue above its bounds, which a reload may lower, is shed (`Shard+QueueRoom`).
+    /// Shrink a queue that exceeds its bounds, for example after a reload lowered them (`Shard+QueueRoom`).
     case bounds
-    /// The messages under the same collapse key are in memory.
+    /// Load the messages under the same collapse key.
     case collapsible
-    /// The queue has room, or the oldest messages that may end make room; then the shard accepts the message.
+    /// Find room in the queue, or the oldest messages to drop; then accept the message.
     case room
 }
 
 extension Shard {
-    /// Accepts one message for one device, or refuses it with a reason.
+    /// Accepts one message for one device, or refuses it with a reason; the answer is `.publishAnswered`.
     ///
-    /// The answer comes as `.publishAnswered`.
-    ///
-    /// The shard reads the command's bytes during the call. When it must load the device's record first, it copies
-    /// them.
+    /// The shard reads the command's bytes during the call, and copies them if it must load the device's record first.
     package mutating func publish(_ command: borrowing PublishCommand, now: GatewayTime) {
         begin(now)
         let command = copy command
@@ -38,14 +34,14 @@ extension Shard {
             refuse(command, .tooLarge)
             return
         }
-        // The room that is left is for apps below their share.
+        // The remaining room is reserved for apps below their share.
         guard mayAccept(command.app) else {
             numbers.refusedOverShare &+= 1
             apps.figures[Int(appIndex(command.app))].refusedOverShare &+= 1
             refuse(command, .busy)
             return
         }
-        // The gateway that sent it here serves the app, so one of the two does not know the app's latest change yet.
+        // The sending gateway serves the app, so one of the two gateways does not have the app's latest settings yet.
         guard apps.isServed(command.app) else {
             refuse(command, .busy)
             return
@@ -62,10 +58,10 @@ extension Shard {
         }
     }
 
-    /// Takes a publish through its stages, in order, once the device's record is in memory.
+    /// Runs a publish through its stages, in order.
     ///
-    /// A stage returns whether the publish continues at once. Otherwise the stage has answered the publish, or the stage
-    /// waits for the disk or later turns, and calls this again with the next stage.
+    /// A stage returns whether the publish continues immediately. Otherwise the stage has answered the publish, or it waits for
+    /// the disk or a later turn and then calls this function with the next stage.
     mutating func proceed(_ command: PublishCommand, _ slot: DeviceSlot, from stage: PublishStage) {
         let hash = command.collapseHash
         switch stage {
@@ -104,7 +100,7 @@ extension Shard {
                 PublishOutcome(code: code, cid: command.cid, task: command.task, fallbackReason: reason)))
     }
 
-    /// Keeps for a while that, and why, a publish made no message.
+    /// Records, for a limited time, why a publish made no message.
     mutating func noteRefusal(_ command: PublishCommand, _ reason: RefusedPublish.Reason) {
         refusals.note(
             RefusedPublish(
@@ -114,14 +110,13 @@ extension Shard {
 
     // MARK: Stages
 
-    /// Whether the device is of the command's app and gets messages.
     private mutating func isKnown(_ command: PublishCommand, _ slot: DeviceSlot) -> Bool {
         devices.at(slot).value.touch()
         guard isOwn(command, slot) else {
             refuse(command, .unknownDevice)
             return false
         }
-        // A revoke goes on: a message that waits for an ignored device must not reach it later.
+        // A revoke continues because a message pending for an ignored device must not reach it later.
         guard !isIgnored(slot) || !command.revokes.isNone else {
             noteRefusal(command, devices.at(slot).value.isBlacklisted ? .blacklisted : .inactive)
             answer(command, PublishOutcome(code: .ignored, cid: command.cid, task: command.task), slot: .none)
@@ -130,7 +125,7 @@ extension Shard {
         return true
     }
 
-    /// Whether no earlier request made this message; answers a repeated request as it did before.
+    /// Returns whether the request is new; answers a repeated request with its first answer.
     private mutating func isFirst(_ command: PublishCommand, _ slot: DeviceSlot) -> Bool {
         guard !command.task.hasLedger else { return isFirstOfTask(command, slot) }
         guard command.requestKey != (0, 0) else { return true }
@@ -171,7 +166,7 @@ extension Shard {
             return
         }
         numbers.repeatedRequests &+= 1
-        // The first answer may still wait for its commit; this one must not overtake it.
+        // The first answer may still wait for its commit, and this answer must not overtake it.
         answer(command, outcome, slot: .none)
     }
 
@@ -181,9 +176,9 @@ extension Shard {
 
     // MARK: Acceptance
 
-    /// How the shard accepts the message, from its device's state now.
+    /// Returns the plan for accepting the message, or `nil` to refuse it.
     ///
-    /// It is mutating though it changes nothing: the compiler passes a borrowed shard as a copy of all its fields.
+    /// The function is `mutating` because the compiler would copy all fields of a borrowed shard.
     private mutating func plan(_ command: PublishCommand, _ device: Place<Device>) -> Acceptance? {
         let strategy = isPlanted(.liveOnlyReachesVendor) ? command.strategy.reachingVendor : command.strategy
         let appHasTopic = apps[Int(device.value.appIndex)].hasTopic
@@ -197,7 +192,7 @@ extension Shard {
     }
 
     mutating func accept(_ command: PublishCommand, _ slot: DeviceSlot, hash: UInt64, dropping: [MessageSlot]) {
-        // A stop may have come while the shard made room.
+        // The task may have been stopped while the shard made room.
         guard !command.task.hasLedger || !tasks.isStopped(command.task) else {
             refuse(command, .stopped)
             return
@@ -234,7 +229,7 @@ extension Shard {
             if command.firstAckWins { facts.flags.insert(.firstAckWins) }
             let byteCount = MessageRow.byteCount(MessageRow.Texts(command), facts: facts)
             facts.byteCount = MessageRow.charge(byteCount)
-            // Such a message gets no place in the stream.
+            // A message that ends immediately gets no place in the stream.
             if plan.endsAs != nil, facts.table == .message { facts.item = 0 }
             shard.countAccepted(facts)
             shard.noteUse(of: Int(device.value.appIndex), byteCount: Int(facts.byteCount))
@@ -253,23 +248,23 @@ extension Shard {
                 fallback: plan.fallback, fallbackReason: plan.reason, timeToLive: command.timeToLive,
                 endedAs: plan.endsAs)
             let accepted = listed.map { shard.messages.at($0).value.facts } ?? facts
-            // For a task's message that ended at once, the end has written the ledger.
+            // The end of a task's message has already written the ledger row.
             if listed != nil || !command.task.hasLedger { shard.noteAccepted(accepted, outcome, command) }
             return outcome
         }
         answer(command, outcome, slot: slot)
     }
 
-    /// The item of a message in the vendor table.
+    /// Returns the item of a message in the vendor table.
     ///
-    /// A task id that follows from its request gives the same digest again when the request is repeated after its row was
-    /// dropped. The time of acceptance keeps the second message from overwriting the first, which may be pending.
+    /// A task id derived from its request gives the same digest if the request is repeated after its row was dropped. The time of
+    /// acceptance keeps the second message from overwriting a pending first one.
     private func vendorItem(_ id: MessageID, _ command: PublishCommand) -> UInt64 {
         guard command.task.follows(from: command.requestKey, in: command.bucket) else { return id.low }
         return id.low ^ UInt64(bitPattern: now) &* 0x9E37_79B9_7F4A_7C15
     }
 
-    /// Writes, in the open batch, what finds an accepted message by its request or by its task.
+    /// Writes, in the open batch, the rows that find an accepted message by its request or its task.
     private mutating func noteAccepted(_ facts: MessageFacts, _ outcome: PublishOutcome, _ command: PublishCommand) {
         if command.requestKey != (0, 0), !isPlanted(.requestForgotten) {
             let row = PushRow(
@@ -279,7 +274,7 @@ extension Shard {
         noteAccepted(facts, outcome)
     }
 
-    /// Writes the message's rows in the open batch and brings it into memory.
+    /// Writes the message's rows in the open batch and adds it to memory.
     private mutating func store(
         _ command: PublishCommand, _ given: MessageFacts, byteCount: Int, _ plan: Acceptance, _ slot: DeviceSlot,
         hash: UInt64
@@ -297,7 +292,7 @@ extension Shard {
         return listed
     }
 
-    /// The device's messages in memory under a collapse key, oldest first.
+    /// Returns the device's messages in memory under a collapse key, oldest first.
     func messages(under hash: UInt64, of slot: DeviceSlot) -> [MessageSlot] {
         var found: [MessageSlot] = []
         for first in [devices.at(slot).value.firstMessage, devices.at(slot).value.firstVendor] {
@@ -311,9 +306,9 @@ extension Shard {
         return found
     }
 
-    /// Ends messages under a key that an earlier message has collapsed durably and that are not in flight any more.
+    /// Ends messages under a key that are durably marked as collapsed and no longer in flight.
     ///
-    /// There may be any number: their ends need not be in the batch of the newer message.
+    /// Their number is unbounded, so they end in separate batches.
     private mutating func endCollapsed(_ slot: DeviceSlot, hash: UInt64) {
         guard !isPlanted(.collapseKeepsOlder) else { return }
         inBatches(of: slot) { shard in
@@ -328,16 +323,16 @@ extension Shard {
         }
     }
 
-    /// Ends older messages under a key.
-    ///
-    /// One in flight is only marked, durably; it ends when it leaves flight without an ack. One that is marked already
-    /// stays as it is, so that few rows are written, whatever the window.
+    /// Ends older messages under a key, or only marks those in flight.
     private mutating func collapse(_ slot: DeviceSlot, hash: UInt64) {
         guard !isPlanted(.collapseKeepsOlder) else { return }
         for message in messages(under: hash, of: slot) { collapse(message) }
     }
 
-    /// Ends one message that a newer one under its key replaces, in the open batch; one in flight is only marked.
+    /// Ends a message that a newer one under its key replaces, in the open batch.
+    ///
+    /// A message in flight is only marked, durably. It ends when it leaves flight without an ack. A marked message is not written
+    /// again.
     mutating func collapse(_ message: MessageSlot) {
         let entry = messages.at(message)
         guard entry.value.flags.contains(.inFlight) else {

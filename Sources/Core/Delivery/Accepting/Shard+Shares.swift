@@ -1,13 +1,13 @@
-// Each app's share of the journal's room: the shard first refuses the app that takes more than its share.
+// Rate limiting by app when the journal is short of room: the shard first refuses apps above their share.
 //
-// While there is room, no share counts. When little is left, the shard looks at the messages of the last seconds. An
-// app that takes more than an equal part, of all apps that publish, gets the answer `busy`; the others go on.
+// The share is not enforced while there is room. When room is short, an app whose recent messages take more than an equal part
+// gets `busy`. The equal part is the total divided by the number of publishing apps.
 
 package import Wire
 
-/// Bytes that each app's accepted messages took in the last seconds.
+/// The recent bytes of each app's accepted messages, halved every second.
 struct AppUsage {
-    /// Bytes of a message besides its row: counters, a job, its end.
+    /// The estimated bytes of a message besides its row: counters, a job, its end.
     private static let rowsByteCount = 512
 
     private var byteCounts: [Int] = []
@@ -22,7 +22,7 @@ struct AppUsage {
         total += byteCount + Self.rowsByteCount
     }
 
-    /// Halves what was counted before, once a second.
+    /// Halves the recorded bytes once a second.
     mutating func age(_ now: GatewayTime) {
         guard now >= agedAt + 1_000 else { return }
         agedAt = now
@@ -43,12 +43,12 @@ struct AppUsage {
 }
 
 extension Shard {
-    /// A quarter of the uncommitted bytes' bound is used, or seven eighths of the journal or of the waiting commands' bound.
+    /// Whether room is short: uncommitted bytes at a quarter of their bound, or journal or waiting commands at seven eighths.
     var isShortOfRoom: Bool {
         store.isShortOfRoom || core.waitingCount >= limits.waitingInAll - limits.waitingInAll / 8
     }
 
-    /// False when little room is left and the app has used its share: the shard refuses its publishes as busy.
+    /// Returns whether a publish of the app is accepted; false if room is short and the app exceeds its share.
     package func mayAccept(_ key: AppKey) -> Bool {
         guard isShortOfRoom, let app = apps.index(of: key) else { return true }
         return !usage.isOverShare(app)
@@ -57,6 +57,6 @@ extension Shard {
     @inline(__always)
     mutating func noteUse(of app: Int, byteCount: Int) { usage.add(app, byteCount: byteCount) }
 
-    /// Apps that have published to this loop's devices lately.
+    /// The apps that recently published to devices of this loop.
     package var publishingApps: [AppKey] { apps.indices.filter { usage.isActive($0) }.map { apps[$0].key } }
 }

@@ -1,17 +1,16 @@
-// The strategies of a message, and every decision that depends on one: a table of pure functions over small values.
+// The strategies of a message, and every decision that depends on a strategy: pure functions over small values.
 //
-// Each function asks one question and switches over all strategies, without a default. So a new strategy is a new case
-// here, a number in the parsers (`PushSettings`, `NativePublish`) and a row in docs/Semantics.md, "Strategies and final
-// states", and the compiler names each question that has no answer for it yet. No other file names a strategy
-// (Tests/Checks/check-strategies.sh).
+// Each function switches over all strategies without a default. A new strategy needs a case here, a number in the parsers
+// (`PushSettings`, `NativePublish`) and a row in docs/Semantics.md, "Strategies and final states". The compiler reports each
+// function that does not handle the new case. No other file names a strategy (Tests/Checks/check-strategies.sh).
 
-/// How a message may travel (docs/Semantics.md, "Strategies and final states").
+/// The channels of a message and their order (docs/Semantics.md, "Strategies and final states").
 package enum Strategy: UInt8, Sendable, CaseIterable, Codable {
     case liveElseVendor = 1, vendorOnly, liveOnly, vendorElseLive
 
     /// The strategy of a publish that names none.
     package static let standard = Strategy.liveElseVendor
-    /// A vendor cannot withdraw what it has shown.
+    /// The strategy of a revoke; a vendor cannot withdraw an alert that it has shown.
     package static let ofRevoke = Strategy.liveOnly
 }
 
@@ -21,30 +20,29 @@ extension Strategy {
     package typealias Fallback = PublishOutcome.Fallback
     package typealias FallbackReason = PublishOutcome.FallbackReason
 
-    /// Why no handoff job follows or carries a message; `.applies`: one does.
+    /// Returns why the message gets no handoff job; `.applies` if it gets one.
     package func fallbackReason(timeToLive: Int64, hasContent: Bool, hasToken: Bool) -> FallbackReason {
         switch self {
         case .liveOnly: return .strategy
-        // One live attempt, whatever comes of it.
+        // TTL 0 allows only one live attempt.
         case .liveElseVendor: if timeToLive == 0 { return .timeToLive }
-        // Its one attempt is the vendor's.
+        // The one attempt of TTL 0 is the vendor's.
         case .vendorOnly, .vendorElseLive: break
         }
         return !hasContent ? .noContent : hasToken ? .applies : .noToken
     }
 
-    /// Whether what the vendor's content leaves out would never reach a device: only the vendor may carry the message.
+    /// Returns whether content that the vendor omits would never reach the device because only the vendor carries the message.
     package func losesWhatVendorLeavesOut(timeToLive: Int64) -> Bool {
         switch self {
         case .vendorOnly: true
-        // A one-shot message never moves to the live stream.
         case .vendorElseLive: timeToLive <= 0
-        // A reachable device gets it live, and one that returns finds it in its queue, unless the publisher asked for no storage.
+        // A reachable device gets the message live. An unreachable one gets it from its queue, unless storage is off.
         case .liveElseVendor, .liveOnly: false
         }
     }
 
-    /// The same for a task whose devices are not known yet; `.applies`: each device decides.
+    /// Returns the fallback reason of a task whose devices are not known yet; `.applies`: it depends on each device.
     package func fallbackReason(ofTaskWith timeToLive: Int64, hasContent: Bool) -> FallbackReason {
         switch self {
         case .liveOnly: return .strategy
@@ -54,7 +52,7 @@ extension Strategy {
         }
     }
 
-    /// What the answer to a publish said of the vendor's part, from what the message's row tells of it.
+    /// Returns the fallback state of the original publish answer, derived from the message's row.
     package func answered(
         isArmed: Bool, wasReachable: Bool, table: StoreKey.Table, timeToLive: Int64, hasContent: Bool
     ) -> (state: Fallback, reason: FallbackReason) {
@@ -62,7 +60,7 @@ extension Strategy {
         case .liveElseVendor, .liveOnly:
             if isArmed { return (wasReachable ? .armed : .due, .applies) }
         case .vendorOnly, .vendorElseLive:
-            // One that the vendor failed and that moved to the live stream had a job, too.
+            // A message that went live after the vendor failed also had a job.
             if isArmed || table == .message { return (.due, .applies) }
         }
         return (.none, fallbackReason(timeToLive: timeToLive, hasContent: hasContent, hasToken: false))
@@ -71,22 +69,22 @@ extension Strategy {
 
 // MARK: Acceptance
 
-/// What decides how the shard accepts a message for a device.
+/// The input for the decision how to accept a message.
 package struct Submission {
     package var now: GatewayTime
     /// Milliseconds from acceptance; 0: one live attempt; −1: no offline storage.
     package var timeToLive: Int64
-    /// It has something for the vendor to show.
+    /// Whether the message has vendor content.
     package var hasContent: Bool
-    /// The device has a usable token of the content's kind.
+    /// Whether the device has a usable token of the content's kind.
     package var hasToken: Bool
     package var isReachable: Bool
     package var isPushModeOff: Bool
-    /// It is one of several: a device that it cannot reach has a final state in place of a refusal.
+    /// Whether the message is one of several; an unreachable device then gets a final state instead of a refusal.
     package var isBulk: Bool
-    /// How long the device may take for its ack.
+    /// The time in ms that the device has for its ack.
     package var liveDeadline: Int64
-    /// How long senders may lease the job of a message that is not stored for its device.
+    /// The time in ms for which senders may lease the job of a message that is not stored for its device.
     package var leasable: Int64
 
     package init(
@@ -99,28 +97,27 @@ package struct Submission {
     }
 }
 
-/// How the shard accepts a message: its table and times, its job, and what the answer says.
+/// The plan for accepting a message: its table, times, job and answer.
 package struct Acceptance {
-    /// `.vendorMessage` without a place in the live stream.
+    /// The message's table; `.vendorMessage` without a place in the live stream.
     package var table = StoreKey.Table.message
     package var expiresAt: GatewayTime = 0
-    /// The end of the live attempt; 0: there is none.
+    /// The end of the live attempt; 0: no attempt.
     package var fallbackAt: GatewayTime = 0
-    /// The gateway sends it at once.
+    /// Whether the gateway sends the message immediately.
     package var isLive = false
-    /// Its job is due at `fallbackAt`, or at once without one.
+    /// Whether the message has a job, due at `fallbackAt` or immediately.
     package var isArmed = false
     package var fallback = PublishOutcome.Fallback.none
     package var reason = PublishOutcome.FallbackReason.applies
-    /// The state of a message that ends in the batch that accepts it.
     package var endsAs: FinalState?
     package var endReason = ""
 }
 
 extension Strategy {
-    /// How the shard accepts a message; see docs/Semantics.md, "Time to live and clocks", too.
+    /// Returns how the shard accepts a message; see docs/Semantics.md, "Time to live and clocks", too.
     ///
-    /// - Returns: `nil` when the shard refuses it for want of vendor content or a token.
+    /// - Returns: `nil` if the message is refused because vendor content or a token is missing.
     package func accept(_ submission: Submission) -> Acceptance? {
         var plan: Acceptance
         switch self {
@@ -133,7 +130,6 @@ extension Strategy {
         return plan
     }
 
-    /// The live channel comes first.
     private func acceptLive(_ submission: Submission) -> Acceptance {
         let now = submission.now
         var plan = Acceptance()
@@ -153,7 +149,7 @@ extension Strategy {
             plan.fallbackAt = attemptEnds
             plan.expiresAt = plan.isArmed ? attemptEnds &+ submission.leasable : attemptEnds
         } else if plan.isArmed {
-            // Not stored for the device: only the vendor can carry it.
+            // The message is not stored for the device, so only the vendor can carry it.
             plan.table = .vendorMessage
             plan.expiresAt = now &+ submission.leasable
         } else {
@@ -163,7 +159,6 @@ extension Strategy {
         return plan
     }
 
-    /// The vendor comes first: a job, due at once.
     private func acceptForVendor(_ submission: Submission) -> Acceptance {
         var plan = Acceptance()
         plan.table = .vendorMessage
@@ -183,15 +178,15 @@ extension Strategy {
 
 // MARK: What the vendor says
 
-/// A message with a job, when the vendor's part of it is over.
+/// A message whose job has ended at the vendor.
 package struct VendorPart {
-    /// The message has a place in a stream, from its acceptance or since the vendor failed it.
+    /// Whether the message has a place in a stream, from acceptance or since the vendor failed.
     package var isStreamed: Bool
-    /// TTL 0 or −1.
+    /// Whether the TTL is 0 or −1.
     package var isOneShot: Bool
-    /// Its time is over.
+    /// Whether the message has expired.
     package var isOver: Bool
-    /// A vendor accepted it before.
+    /// Whether a vendor accepted the message before.
     package var wasAlerted: Bool
     /// See `PublishCommand.vendorCarriesAll`.
     package var carriesAll: Bool
@@ -210,32 +205,31 @@ package struct VendorPart {
     }
 }
 
-/// What becomes of a message when the vendor's part of it is over.
+/// The decision about a message after the vendor's result.
 package enum VendorVerdict: Equatable {
     case ends(FinalState)
-    /// It gets a place in the live stream, with the offline flag.
+    /// The message gets a place in the live stream, with the offline flag.
     case goesLive
-    /// It stays where it is, until its ack or the end of its time.
+    /// The message stays pending until its ack or expiry.
     case stays
 }
 
 extension Strategy {
-    /// A vendor accepted the message.
+    /// Returns the decision after a vendor accepted the message.
     package func vendorAccepted(_ part: VendorPart) -> VendorVerdict {
         if part.isOver { return .ends(.handedOff) }
         switch self {
-        // The device gets it when it returns.
         case .liveElseVendor, .liveOnly: return .stays
         case .vendorOnly: return .ends(.handedOff)
         case .vendorElseLive:
             // The vendor may accept it under a lapsed lease, after the move to the live stream.
             if part.isStreamed { return .stays }
-            // The rest is delivered when the device reconnects.
+            // The part that the alert did not carry is delivered when the device reconnects.
             return part.carriesAll || part.isOneShot ? .ends(.handedOff) : .goesLive
         }
     }
 
-    /// The vendor refused the message, all attempts failed, or no sender leased its job in time.
+    /// Returns the decision after the vendor rejected the message, all attempts failed, or no sender leased its job in time.
     package func vendorFailed(_ part: VendorPart) -> VendorVerdict {
         if part.isOver { return .ends(.atExpiry(wasAlerted: part.wasAlerted)) }
         switch self {
@@ -245,41 +239,41 @@ extension Strategy {
         }
     }
 
-    /// Whether the vendor has failed when no sender leases the job in time (`vendorFirstPatience`).
+    /// Returns whether the vendor counts as failed if no sender leases the job in time (`vendorFirstPatience`).
     package func mustBeLeasedInTime(in table: StoreKey.Table) -> Bool {
         switch self {
-        // A job that no sender leases ends with its message's time.
+        // A job that is never leased ends with its message's expiry.
         case .liveElseVendor, .vendorOnly, .liveOnly: false
         case .vendorElseLive: table == .vendorMessage
         }
     }
 
-    /// Whether a due job waits while its device can get the message live.
+    /// Returns whether a due job is held while its device can get the message live.
     package func holdsJob(in table: StoreKey.Table) -> Bool {
         switch self {
         case .liveElseVendor: table != .vendorMessage
-        // Their jobs go first, or there are none.
+        // Vendor-first jobs are not held; `.liveOnly` has no jobs.
         case .vendorOnly, .liveOnly, .vendorElseLive: false
         }
     }
 
-    /// The group for a due job that its app has no room for.
+    /// Returns the alarm group of a due job that its app has no room for.
     package func group(in table: StoreKey.Table) -> AlarmGroup.Kind {
         mustBeLeasedInTime(in: table) ? .vendorTimeout : .due
     }
 }
 
 extension FinalState {
-    /// The state of a message whose time is over.
+    /// Returns the state of an expired message.
     package static func atExpiry(wasAlerted: Bool) -> FinalState { wasAlerted ? .handedOff : .expired }
 }
 
 // MARK: Feedback
 
 extension Strategy {
-    /// Whether a message that its user opened ends as `opened`; otherwise the open is a step of its trace.
+    /// Returns whether an open ends the message as `opened`; otherwise the open is a trace step.
     ///
-    /// It does only if the alert carried all of it. Otherwise the rest would be lost.
+    /// An alert that carried only part of the message must not end it, because the other part would be lost.
     package func endsWhenOpened(carriesAll: Bool) -> Bool {
         switch self {
         case .liveElseVendor: carriesAll
@@ -295,12 +289,12 @@ extension Strategy {
     package var isStreamed: Bool {
         switch self {
         case .liveElseVendor, .liveOnly: true
-        // They begin with the vendor, whose jobs are each device's own.
+        // These strategies begin with a vendor job for each device.
         case .vendorOnly, .vendorElseLive: false
         }
     }
 
-    /// The strategy of a streamed broadcast whose message has only its ledger row.
+    /// Returns the strategy of a streamed broadcast's message that has only its ledger row.
     static func ofBroadcast(withReason reason: FallbackReason) -> Strategy {
         switch reason {
         case .strategy: .liveOnly
@@ -312,7 +306,7 @@ extension Strategy {
 // MARK: A planted fault
 
 extension Strategy {
-    /// The strategy under which the shard accepts a message when a test planted `liveOnlyReachesVendor`.
+    /// The strategy that replaces this one under the planted fault `liveOnlyReachesVendor`.
     var reachingVendor: Strategy {
         switch self {
         case .liveElseVendor, .liveOnly: .liveElseVendor

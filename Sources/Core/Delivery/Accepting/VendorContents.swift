@@ -1,8 +1,8 @@
 package import Wire
 
-/// A message's contents for vendors, at most one for each channel, each in its channel's place.
+/// A message's vendor contents, at most one per channel.
 ///
-/// Without an array: a command is copied as plain bytes wherever it goes.
+/// Not an array, because commands are copied often and must be plain bytes.
 package struct VendorContents {
     private var places = PerChannel<VendorContent?> { _ in nil }
 
@@ -12,43 +12,41 @@ package struct VendorContents {
 
     package var isEmpty: Bool { channels.isEmpty }
 
-    /// The content for a channel.
     package subscript(channel: VendorChannel) -> VendorContent? { places[channel] }
 
-    /// The content of the lowest channel that has one.
+    /// The content of the lowest channel.
     var first: VendorContent? {
         var first: VendorContent?
         places.forEach { if first == nil { first = $0 } }
         return first
     }
 
-    /// Adds the content of one more channel; of two for one channel the first stays.
+    /// Adds the content of one more channel; ignored if the channel already has a content.
     package mutating func add(_ content: VendorContent) {
         if places[content.channel] == nil { places[content.channel] = content }
     }
 
-    /// Visits the contents in the order of their channels.
+    /// Visits the contents in channel order.
     package func forEach(_ body: (VendorContent) -> Void) {
         places.forEach { if let content = $0 { body(content) } }
     }
 
-    /// Changes each content in its place, in the order of `forEach`.
+    /// Changes each content in place, in channel order.
     package mutating func change(_ body: (inout VendorContent) -> Void) {
         places.change { if $0 != nil { body(&$0!) } }
     }
 
-    /// Points each body and collapse id, in the order of `forEach`, at the bytes that lie one behind the other there.
+    /// Points each body and collapse id, in the order of `forEach`, at consecutive bytes from `start`.
     ///
-    /// The caller copied them there: `byteCount` bytes.
+    /// The caller must have copied all `byteCount` bytes there.
     ///
-    /// - Returns: where they end.
+    /// - Returns: the end of the bytes.
     package mutating func point(at start: UnsafeRawPointer) -> UnsafeRawPointer {
         var end = unsafe start
         change { unsafe end = $0.point(at: end) }
         return unsafe end
     }
 
-    /// The channels that there are contents for.
     var channels: ChannelSet {
         var channels: ChannelSet = []
         forEach { channels.insert(ChannelSet($0.channel)) }
@@ -62,7 +60,7 @@ package struct VendorContents {
         return count
     }
 
-    /// The tokens that the contents go to, each to its own.
+    /// Returns whether a content's token need satisfies the predicate.
     func contains(where isMeant: (TokenNeed) -> Bool) -> Bool {
         var isFound = false
         forEach { isFound = isFound || isMeant($0.need) }

@@ -1,21 +1,19 @@
-// Alarms of jobs that their app has no room for: of job rows, and of messages whose rows imply a due job.
-// The store reports each due alarm once. It passes over a due job while the app's due jobs fill their share in memory,
-// and remembers where, by app and bucket (a *group*). So one app's jobs do not delay the alarms of the others. The row
-// does not change. Groups are in memory only and are empty after a restart.
+// Alarms of jobs that their app has no room for: of job rows, and of messages whose rows imply a due job. The store reports each
+// due alarm once. It skips a due job while the app's due jobs fill their share in memory, and records its position by app and
+// kind (a *group*). Thus one app's jobs do not delay the alarms of other apps. The row does not change. Groups are in memory only
+// and are empty after a restart.
 
 package import Wire
 
-/// Alarms of jobs that the store passed over without a report, or reported and got back.
+/// Alarms of jobs that the store has not reported, or that the shard returned to the store.
 package struct AlarmGroup: Hashable, Sendable {
-    /// In the order in which the shard looks through an app's groups.
+    /// The kinds of an app's groups, in the order in which the shard reads them.
     package enum Kind: UInt8, Sendable {
         /// Due jobs that the store never reported.
         case due
-        /// The same, of jobs that must be leased in time.
-        ///
-        /// Each is due again a fixed time after it was due, so the first in order is the first to look at.
+        /// Due jobs that were never reported and have a vendor timeout, ordered by it.
         case vendorTimeout
-        /// Held jobs that the shard gave back.
+        /// Held jobs that the shard returned.
         case held
     }
 
@@ -34,28 +32,25 @@ extension AlarmGroup: Comparable {
 
 /// A shard's request to the store for due alarms.
 package struct AlarmRequest: Sendable {
-    /// What a reader does with a due row.
+    /// The decision of a reader about a due row.
     package enum Verdict: Equatable, Sendable {
         case take
-        /// The row stays in the store.
-        ///
-        /// The reader looks at it with its group, not before `until` unless `isEager`.
+        /// The row stays in the store; the reader returns to the row with its group, not before `until` unless `isEager`.
         case leave(AlarmGroup, until: Int64)
-        /// The row does not belong to this group.
         case pass
     }
 
     package var time: Int64
     package var limit: Int
-    /// The group to look through; `nil`: alarms that no group has.
+    /// The group to read; `nil`: alarms outside all groups.
     package var group: AlarmGroup?
-    /// Looks at the group's alarms even before their `until`.
+    /// Whether the group's alarms are read before their `until`.
     package var isEager = false
-    /// Apps that have no room for due jobs.
+    /// Apps that have no room for due jobs in memory.
     package var fullApps: [AppKey] = []
-    /// How long a message of strategy 4 waits for a sender of its vendor to lease its job.
+    /// The time in ms after which a strategy 4 message goes live if no sender leased its job.
     var vendorTimeout: Int64 = .max
-    /// A planted fault: alarms are reported that another row has taken over.
+    /// A planted fault: alarms are reported although another row has taken them over.
     var ignoresSuccessors = false
 
     package init(
@@ -64,12 +59,14 @@ package struct AlarmRequest: Sendable {
         (self.time, self.limit, self.group, self.isEager, self.fullApps) = (time, limit, group, isEager, fullApps)
     }
 
-    /// Runs on a reader's thread, which keeps the bytes during the call; rows check them.
+    /// Decides about a due row.
+    ///
+    /// Runs on a reader's thread, and the bytes are valid only during the call; rows check them.
     package func judge(_ key: StoreKey, _ value: UnsafeRawBufferPointer) -> Verdict {
         if group == nil, fullApps.isEmpty { return .take }
         guard let job = unsafe JobRow.Summary(key, value, at: time) else { return group == nil ? .take : .pass }
         if let group, group.app != job.app { return .pass }
-        // A job that is over or neither due nor leased takes no room.
+        // A job that has ended, or is neither due nor leased, takes no room.
         guard job.isWaiting else { return group == nil ? .take : .pass }
         if let group, group.kind != .held, group.kind != job.group { return .pass }
         let until = job.mayWait(vendorTimeout)
@@ -77,24 +74,24 @@ package struct AlarmRequest: Sendable {
         return .leave(AlarmGroup(app: job.app, kind: job.group), until: until)
     }
 
-    /// The row that has taken over a row's alarm, if it exists: a message's job, which has an alarm of its own.
+    /// Returns the key of the job row that may have taken over the message's alarm; `nil` if no row can have.
     ///
-    /// `nil`: none can have. Runs on a reader's thread, too.
+    /// Runs on a reader's thread.
     package func successor(of key: StoreKey, _ value: UnsafeRawBufferPointer) -> StoreKey? {
         guard key.table == .message || key.table == .vendorMessage, !ignoresSuccessors,
             let row = unsafe MessageRow(value)
         else { return nil }
         let facts = row.facts(cid: DeviceID(high: key.ownerHigh, low: key.ownerLow), table: key.table, item: key.item)
-        // A message whose time is over ends, whatever its job's row says.
+        // An expired message ends regardless of its job's row.
         return facts.hasDueJob(at: time) && facts.expiresAt > time ? facts.jobKey : nil
     }
 
-    /// Whether a successor's row can be read; one that cannot takes no alarm over, since its own leads to nothing.
+    /// Returns whether a successor's row is valid; an invalid row does not take over an alarm because nothing would handle it.
     package static func isReadable(successor value: UnsafeRawBufferPointer) -> Bool { unsafe JobRow(value) != nil }
 
-    /// When the message's alarm is due if its successor cannot be read: at its end, which needs no job.
+    /// Returns the time of the message's alarm if its successor is unreadable: the expiry, which needs no job.
     ///
-    /// Before that the message's row does not speak for the job, which may have been leased.
+    /// Before the expiry the message's row does not show the job's state; the job may be leased.
     package func end(of key: StoreKey, _ value: UnsafeRawBufferPointer) -> Int64 {
         guard let row = unsafe MessageRow(value) else { return .max }
         return row.facts(cid: .none, table: key.table, item: key.item).expiresAt
@@ -102,16 +99,15 @@ package struct AlarmRequest: Sendable {
 }
 
 extension JobRow {
-    /// Until when a job may stay in the store without room in memory: then its message ends, or goes to the live
-    /// channel.
+    /// Returns the time until which a job may stay in the store; at that time its message ends or goes live.
     func mayWait(_ timeout: Int64) -> GatewayTime {
         Self.mayWait(facts.expiresAt, hasVendorTimeout ? max(facts.acceptedAt, dueAt) : nil, timeout)
     }
 
-    /// The vendor has failed when no sender leases the job in time.
+    /// Whether the vendor counts as failed if no sender leases the job in time.
     var hasVendorTimeout: Bool { state == .due && facts.strategy.mustBeLeasedInTime(in: facts.table) }
 
-    /// The group for this job while it is due.
+    /// The group of the job while the job is due.
     var group: AlarmGroup { AlarmGroup(app: facts.app, kind: facts.strategy.group(in: facts.table)) }
 
     static func mayWait(_ expiresAt: GatewayTime, _ since: GatewayTime?, _ timeout: Int64) -> GatewayTime {

@@ -1,13 +1,12 @@
 internal import Wire
 
-/// When the shard asks for alarms of cold rows, and in which order; and alarms whose row a reader could not read.
+/// The schedule of the shard's alarm reads, and the alarms whose row could not be read.
 ///
-/// The shard asks for one batch of alarms at a time. After a failed read it waits a second. The store's next alarm
-/// stays in the past then, and the shard must not ask a failing disk as fast as it answers. A failed read of a group
-/// keeps no other alarm waiting.
+/// The shard requests one batch of alarms at a time. After a failed read it waits a second: the next alarm stays in the past, and
+/// an immediate retry would busy-loop on a failing disk. A failed read of one group does not delay other alarms.
 struct AlarmReading {
     enum Turn {
-        /// Alarms that no group has.
+        /// Alarms outside all groups.
         case main
         case group(AlarmGroup)
     }
@@ -17,21 +16,23 @@ struct AlarmReading {
     private var isAsked = false
     private var pausedUntil: GatewayTime = 0
     private var pausedGroups: [AlarmGroup: GatewayTime] = [:]
-    /// Rows that the store reported and the shard is working on.
+    /// The number of reported rows that the shard is working on.
     private var underWay = 0
     private var isGroupsTurn = false
-    /// The place of the group that the shard looked at last.
+    /// The index of the last group that was read.
     private var hand = 0
-    /// Alarms whose row a reader could not read; the store does not repeat them.
+    /// Alarms whose row could not be read; the store does not report them again.
     private var failed: [(key: StoreKey, at: GatewayTime)] = []
 
     func mayAsk(_ now: GatewayTime) -> Bool { !isAsked && now >= pausedUntil && underWay == 0 }
 
     mutating func asked() { isAsked = true }
 
+    /// Handles the end of a read.
+    ///
     /// - Parameters:
-    ///   - group: what was asked for; `nil`: alarms of no group.
-    ///   - hasFailed: something of it could not be read.
+    ///   - group: the requested group; `nil`: alarms outside all groups.
+    ///   - hasFailed: whether a row could not be read.
     ///   - now: the time.
     mutating func answered(_ group: AlarmGroup?, hasFailed: Bool, now: GatewayTime) {
         isAsked = false
@@ -42,14 +43,13 @@ struct AlarmReading {
         if let group { pausedGroups[group] = now + Self.retryDelay } else { pausedUntil = now + Self.retryDelay }
     }
 
-    /// The time before which a group is not asked for.
     func pause(of group: AlarmGroup) -> GatewayTime { pausedGroups.isEmpty ? 0 : pausedGroups[group] ?? 0 }
 
-    /// Work on a row begins; the shard asks for nothing more until all of it has ended.
+    /// Begins work on a row; the shard requests no alarms until all such work has ended.
     mutating func begin() { underWay += 1 }
     mutating func end() { underWay -= 1 }
 
-    /// The next to ask for: alarms of no group and the groups alternate; the groups take turns among themselves.
+    /// Returns the next read: main alarms alternate with groups, and groups take turns.
     mutating func nextTurn(_ groups: [AlarmGroup], isMainDue: Bool, isDue: (AlarmGroup) -> Bool) -> Turn? {
         isGroupsTurn.toggle()
         if !groups.isEmpty, isGroupsTurn || !isMainDue {
@@ -63,10 +63,10 @@ struct AlarmReading {
         return isMainDue ? .main : nil
     }
 
-    /// Looks at the row again in a second.
+    /// Schedules another look at the row in a second.
     mutating func retry(_ key: StoreKey, now: GatewayTime) { failed.append((key, now + Self.retryDelay)) }
 
-    /// Takes out the failed alarms that are due again.
+    /// Removes the failed alarms that are due again.
     mutating func takeFailed(now: GatewayTime) -> [StoreKey] {
         guard !failed.isEmpty else { return [] }
         let due = failed.filter { $0.at <= now }.map(\.key)

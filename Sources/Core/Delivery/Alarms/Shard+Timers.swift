@@ -1,12 +1,8 @@
-// Due timers and the alarms of rows on disk.
-
 internal import Structures
 internal import Wire
 
 extension Shard {
-    /// Does what is due.
-    ///
-    /// The gateway calls this at `nextTimer`, and at least once a second.
+    /// Handles all due timers and alarms; called at `nextTimer`, and at least once a second.
     package mutating func advance(to time: GatewayTime) {
         begin(time)
         counters.dropOld(before: CountersRow.day(of: now))
@@ -87,7 +83,7 @@ extension Shard {
     private mutating func deviceAlarmFired(_ key: StoreKey) {
         let cid = DeviceID(high: key.ownerHigh, low: key.ownerLow)
         alarms.begin()
-        // The shard needs the device's pending messages of broadcasts, too, which only the ledger has.
+        // The shard also needs the device's pending messages of broadcasts. Only the ledger has them.
         withBroadcasts(of: cid, key.bucket, isAlarm: true) { shard, slot, readiness in
             if readiness == .ready {
                 shard.collectIfForgotten(slot)
@@ -101,10 +97,10 @@ extension Shard {
         }
     }
 
-    /// The alarm of a cold message is due: its fallback or its end.
+    /// Handles the alarm of a message on disk: its fallback or its expiry.
     ///
-    /// The alarm's row may be out of date when the device is ready. So the shard reads the rows once more, while no
-    /// other step of the device is under way.
+    /// The alarm's row may be stale when the device is ready. The shard therefore reads the rows again while no other step of the
+    /// device runs.
     private mutating func messageAlarmFired(_ key: StoreKey) {
         let cid = DeviceID(high: key.ownerHigh, low: key.ownerLow)
         alarms.begin()
@@ -115,7 +111,6 @@ extension Shard {
                 shard.alarmDone()
                 return
             }
-            // A message in memory has a timer.
             if shard.listedMessage(table: key.table, item: key.item, of: slot) != nil {
                 shard.alarmDone()
                 return
@@ -151,7 +146,7 @@ extension Shard {
         }
     }
 
-    /// Whether an alarm is to be looked at again; not before a restart where the device's row is damaged.
+    /// Returns whether the alarm is retried; with a damaged device row it is not retried before a restart.
     func mayRepeatAlarm(of slot: DeviceSlot, _ readiness: Readiness) -> Bool {
         readiness.mayBeRepeated && !devices.at(slot).value.flags.contains(.damaged)
     }
@@ -160,7 +155,7 @@ extension Shard {
         if !isPlanted(.alarmLost) { alarms.retry(key, now: now) }
     }
 
-    /// Looks again at alarms whose row a reader could not read: the store reports an alarm once.
+    /// Retries alarms whose row could not be read, because the store reports an alarm only once.
     mutating func fireFailedAlarms() {
         for key in alarms.takeFailed(now: now) {
             switch key.table {
@@ -171,14 +166,14 @@ extension Shard {
         }
     }
 
-    /// Whether the device has no message, and no job.
+    /// Returns whether the device has no message and no job.
     func isWithoutQueue(_ slot: DeviceSlot) -> Bool {
         let device = devices.at(slot)
         return device.value.messageCount == 0 && device.value.vendorCount == 0 && device.value.firstJob == .none
             && device.value.firstBroadcast == .none
     }
 
-    /// Removes a device without a queue; `besides` writes what else belongs to that batch.
+    /// Removes a device without a queue; `besides` writes further rows of the same batch.
     mutating func collect(_ slot: DeviceSlot, besides: (inout Shard) -> Void = { _ in }) {
         let device = devices.at(slot)
         let news = news(of: slot, before: profile(slot).tokens, after: [])
@@ -187,7 +182,7 @@ extension Shard {
             shard.store.delete(device.value.key, prior: .maybe(wakeAt: device.value.rowWakeAt))
             shard.strike(slot)
             shard.countDevice(-1)
-            // The batch's end would write its record again.
+            // Otherwise the end of the batch would write the deleted record again.
             device.value.dropChanges()
         }
         tell(news)
@@ -195,11 +190,11 @@ extension Shard {
         freeIfEmpty(slot)
     }
 
-    /// Removes a device that registered and did not return within a day, once its queue is empty.
+    /// Removes a device that registered and did not reconnect within a day, once its queue is empty.
     private mutating func collectIfForgotten(_ slot: DeviceSlot) {
         let device = devices.at(slot)
         guard !device.value.isEstablished else {
-            // A Hello that was admitted and had no Welcome is not in the row yet, whose alarm is used up now.
+            // The row does not yet show the Hello of a session that got no Welcome. The row's alarm has been used.
             if device.value.rowWakeAt != 0 {
                 device.change { $0.establish() }
                 save(slot)
@@ -210,7 +205,7 @@ extension Shard {
         if !device.value.isConnected, isDue, isWithoutQueue(slot) {
             collect(slot)
         } else {
-            // A session of a whole day shows that the device is in use; a queue becomes empty by its messages' TTL.
+            // A session of a whole day shows that the device is in use. A queue empties by its messages' TTLs.
             if device.value.isConnected {
                 device.change { $0.establish() }
             } else if isDue {

@@ -1,40 +1,41 @@
 package import Wire
 
-// A batch belongs to one bucket, so a shard writes counters rows by bucket, app and day. Past days need no buckets. The
-// keeper *folds* what all buckets counted for an app on a day into one row of bucket 0. Days before the reach of
-// reports go into one row an app. So a start reads a few rows an app and day in place of 4,096.
+// A batch belongs to one bucket, so a shard writes counters rows by bucket, app and day. Past days do not need the bucket. The
+// owner of bucket 0 *folds* the counters of all buckets for an app and day into one row of bucket 0. Days before the report
+// retention are summed up in one row per app. A start thus reads a few rows per app and day instead of 4,096.
 //
-// Exactly once across crashes: the day's buckets change no more, since the fold waits for the second day after. The
-// keeper writes the folded row from their sums, and the loops remove their rows only once it is durable. From then on a
-// row of a folded day counts for nothing. So the removal may stop anywhere and start again.
+// Folding is exact across crashes. A day is folded two days later, when its buckets no longer change. The folded row is written
+// first, and the loops remove their rows only after it is durable. From then on the unfolded rows of that day are ignored, so the
+// removal can stop and resume anywhere.
 
-/// An app and a UTC day.
 package struct CounterDay: Hashable, Sendable, Codable {
     package var app: AppKey
-    /// Days since 1970-01-01.
+    /// The number of days since 1970-01-01.
     package var day: UInt32
     package init(app: AppKey, day: UInt32) { (self.app, self.day) = (app, day) }
 }
 
-/// The folded days of all apps, as the loop of bucket 0 keeps them.
+/// The folded days of all apps, kept by the loop of bucket 0.
 package struct CounterFold: Sendable, Equatable {
-    /// The first word of the owner of its rows in the table `meta`; stored.
+    /// The kind of a fold row in the table `meta`: the first word of its key's owner.
+    ///
+    /// Stored.
     package enum RowKind: UInt64, Sendable { case day = 9, total = 10 }
 
-    /// What one batch changes.
+    /// The changes of one batch.
     package struct Change: Sendable, Equatable {
-        /// Days to fold now, sums over all buckets.
+        /// The days to fold, as sums over all buckets.
         package var days: [CountersRow] = []
-        /// Sums of the days before the reach of reports, one an app; `day` is the last of them.
+        /// The sums of the days before the report retention, one per app; `day` is the last summed day.
         package var totals: [CountersRow] = []
-        /// Folded days that are in such a sum now.
+        /// The folded days that moved into such a sum.
         package var gone: [CounterDay] = []
-        /// Days whose rows by bucket the loops remove once the change is durable.
+        /// The days whose unfolded rows the loops remove after the change is durable.
         package var removed: [CounterDay] = []
         package var isEmpty: Bool { days.isEmpty && totals.isEmpty && gone.isEmpty }
     }
 
-    /// The most days that one change folds, so that its batch stays small.
+    /// The maximum number of days per change; it bounds the batch.
     package static let changedDayCount = 512
 
     package private(set) var days: [CounterDay: CountersRow] = [:]
@@ -42,13 +43,13 @@ package struct CounterFold: Sendable, Equatable {
 
     package init() {}
 
-    /// The fold as a shard needs it that does not count its numbers.
+    /// Creates a fold that knows the folded days without their counters.
     package init(_ folded: FoldedDays) {
         for day in folded.days { days[day] = CountersRow(app: day.app, day: day.day) }
         for last in folded.totals { totals[last.app] = CountersRow(app: last.app, day: last.day) }
     }
 
-    /// Which days are folded, without their numbers.
+    /// The folded days without their counters.
     package var folded: FoldedDays {
         var folded = FoldedDays()
         folded.days = Array(days.keys)
@@ -56,7 +57,7 @@ package struct CounterFold: Sendable, Equatable {
         return folded
     }
 
-    /// Takes one of the fold's rows; false for any other row.
+    /// Adds a row of the fold; returns false for any other row.
     package mutating func take(_ row: StoredRow) -> Bool {
         guard let kind = RowKind(rawValue: row.key.ownerHigh) else { return false }
         guard let counters = CountersRow(row.bytes) else { return true }
@@ -67,22 +68,22 @@ package struct CounterFold: Sendable, Equatable {
         return true
     }
 
-    /// Whether rows by bucket of this day count for nothing any more.
+    /// Returns whether unfolded rows of this day are ignored.
     package func contains(_ day: CounterDay) -> Bool {
         if days[day] != nil { return true }
         return totals[day.app].map { day.day <= $0.day } ?? false
     }
 
-    /// Every folded number, for the shard of bucket 0.
+    /// All folded counters, for the shard of bucket 0.
     package var rows: [CountersRow] { Array(days.values) + Array(totals.values) }
 
-    /// The next change, from what the shards have counted.
+    /// Returns the next change.
     ///
     /// - Parameters:
-    ///   - parts: of every shard, sums over its buckets of days before yesterday.
-    ///   - today: the day that it is now.
-    ///   - reportDays: the number of days before today that keep a row each.
-    /// - Returns: what to write, and which rows to remove once that is durable.
+    ///   - parts: each shard's sums over its buckets, for days before yesterday.
+    ///   - today: the current day.
+    ///   - reportDays: the number of days before today that keep their own row.
+    /// - Returns: the rows to write, and the rows to remove after that is durable.
     package func change(_ parts: [[CountersRow]], today: UInt32, reportDays: UInt32) -> Change {
         var change = Change()
         var sums: [CounterDay: CountersRow] = [:]
@@ -100,12 +101,12 @@ package struct CounterFold: Sendable, Equatable {
             change.days.append(row)
             change.removed.append(day)
         }
-        // Only days that were folded before, so that no batch writes and removes one row.
+        // Only days of earlier changes, because a batch must not both write and remove a row.
         let old = days.keys.filter { Int64($0.day) + Int64(reportDays) < Int64(today) }.sorted(by: Self.isEarlier)
         var totals: [AppKey: CountersRow] = [:]
         for day in old.prefix(Self.changedDayCount) {
             guard let row = days[day] else { continue }
-            // The day may be before the sum's last one, after the clock was set back.
+            // The day may be earlier than the sum's last day if the clock was set back.
             var total = totals[day.app] ?? self.totals[day.app] ?? CountersRow(app: day.app, day: day.day)
             total.add(row)
             total.day = max(total.day, day.day)
@@ -120,7 +121,9 @@ package struct CounterFold: Sendable, Equatable {
         left.day != right.day ? left.day < right.day : left.app.word < right.app.word
     }
 
-    /// Writes a change in one batch of bucket 0 and takes it in; nothing may be removed before the batch is durable.
+    /// Writes and records a change in one batch of bucket 0.
+    ///
+    /// No rows may be removed before the batch is durable.
     package mutating func write(_ change: Change, to store: any ShardStore) -> Ticket {
         store.beginBatch(Bucket(0))
         func put(_ row: CountersRow, _ kind: RowKind, item: UInt64) {
@@ -148,15 +151,15 @@ package struct CounterFold: Sendable, Equatable {
     }
 }
 
-/// What an app has by counts: what came less what went.
+/// An app's holdings computed from counters: additions minus removals.
 ///
-/// Less than nothing where the counts have the end of what other counts began: on another day, or in another part.
+/// A value is negative if the additions were counted on another day or in another partition.
 struct CountedHoldings: Equatable {
-    /// Accepted and not ended.
+    /// The number of pending messages.
     var messages: Int64 = 0
-    /// Their sizes, see `QueuedBlocks`.
+    /// The sizes of the pending messages, see `QueuedBlocks`.
     var blocks: Int64 = 0
-    /// Devices that registered and were not removed.
+    /// The number of registered devices that were not removed.
     var devices: Int64 = 0
 
     static func += (sum: inout CountedHoldings, more: CountedHoldings) {
@@ -172,31 +175,29 @@ struct CountedHoldings: Equatable {
     }
 }
 
-/// The counters rows of a shard's buckets at a start: read one by one, kept as sums.
+/// The counters of a shard's buckets at a start, read row by row.
 package struct CounterStart: Sendable {
-    /// `nil`: not known yet.
+    /// The folded days; `nil` while they are unknown.
     private let fold: CounterFold?
     let today: UInt32
-    /// Rows of today and yesterday, which may still change: a send or an alert counts on the day of the message's
-    /// acceptance.
+    /// The rows of today and yesterday; they may still change because a send counts on the day of the message's acceptance.
     private(set) var current: [(bucket: Bucket, row: CountersRow)] = []
-    /// Earlier days, over all buckets.
+    /// The sums of earlier days over all buckets.
     private(set) var sums: [CounterDay: CountersRow] = [:]
-    /// As `sums`, of days of which the shard does not know yet whether they are folded; they count for nothing until then.
+    /// The sums of days that may be folded; they are ignored until the shard knows.
     private(set) var withheld: [CounterDay: CountersRow] = [:]
     var knowsFold: Bool { fold != nil }
-    /// Days whose folded numbers are among the sums.
+    /// The days whose folded counters are part of `sums`.
     private(set) var counted: Set<CounterDay> = []
-    /// Folded days of which rows by bucket still exist.
+    /// The folded days whose unfolded rows still exist.
     private(set) var folded: Set<CounterDay> = []
     package private(set) var damagedRowCount = 0
     package private(set) var rowCount = 0
 
     /// - Parameters:
     ///   - now: gateway time.
-    ///   - fold: the folded days; their own numbers are left out unless `countsFold`. `nil`: their keeper cannot be
-    ///     asked yet (`Shard.learnFold`).
-    ///   - countsFold: for one shard of all, the one that owns bucket 0.
+    ///   - fold: the folded days, without their counters unless `countsFold`; `nil` while unknown (`Shard.learnFold`).
+    ///   - countsFold: whether this is the shard that owns bucket 0.
     package init(now: GatewayTime, fold: CounterFold? = CounterFold(), countsFold: Bool = false) {
         (self.fold, today) = (fold, CountersRow.day(of: now))
         guard countsFold, let fold else { return }
@@ -208,7 +209,7 @@ package struct CounterStart: Sendable {
 
     static func blank(_ row: CountersRow) -> CountersRow { CountersRow(app: row.app, day: row.day) }
 
-    /// Takes in a row of the table `counters`, valid during the call.
+    /// Adds a row of the table `counters`, valid during the call.
     package mutating func take(_ stored: StoredRow) {
         rowCount += 1
         guard let row = CountersRow(stored.bytes) else {
@@ -224,7 +225,6 @@ package struct CounterStart: Sendable {
         }
     }
 
-    /// What each app has.
     var holdingsByApp: [AppKey: CountedHoldings] {
         var holdings: [AppKey: CountedHoldings] = [:]
         for entry in current { holdings[entry.row.app, default: CountedHoldings()] += entry.row.holdings }
@@ -232,7 +232,7 @@ package struct CounterStart: Sendable {
         return holdings
     }
 
-    /// Accepted and not ended.
+    /// The number of pending messages.
     package var pending: Int64 {
         var sum: UInt64 = 0
         for entry in current { sum &+= entry.row.accepted &- entry.row.ended }
@@ -241,11 +241,13 @@ package struct CounterStart: Sendable {
     }
 }
 
-/// The days that are folded, for shards of other loops: a row of such a day by bucket counts for nothing.
+/// The folded days, for shards of other loops.
+///
+/// Unfolded rows of these days are ignored.
 package struct FoldedDays: Sendable, Equatable, Codable {
-    /// Days with a sum of their own.
+    /// The days with their own sum.
     package var days: [CounterDay] = []
-    /// For each app the last day of those that are summed up together.
+    /// The last day of each app's sum of old days.
     package var totals: [CounterDay] = []
     package init() {}
 }

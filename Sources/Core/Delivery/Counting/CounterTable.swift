@@ -1,9 +1,8 @@
-// What a shard counts, by bucket, app and UTC day. A batch counts for one bucket and one app, and carries what it adds
-// (`ShardStore.add`). So the numbers and the messages that they count are durable together.
+// The counters of a shard by bucket, app and UTC day. A batch counts for one bucket and one app and contains the increments
+// (`ShardStore.add`). Counters and the counted messages are thus durable together.
 //
-// Today's and yesterday's rows are in memory one by one, since a send or an alert counts on the day of the message's
-// acceptance. Earlier days are sums over all buckets of the shard; their rows stay in the store until they are folded
-// (`CounterFold`).
+// The rows of today and yesterday are in memory because a send or an alert counts on the day of the message's acceptance. Earlier
+// days are sums over all buckets of the shard. Their rows stay in the store until they are folded (`CounterFold`).
 
 internal import Structures
 internal import Wire
@@ -17,7 +16,7 @@ struct CounterTable: ~Copyable {
         var day: UInt32 { CountersRow.day(of: now) }
     }
 
-    /// Days whose rows by bucket the shard removes, and how far it is.
+    /// The progress of removing the unfolded rows of folded days.
     private struct Removal {
         var days: [CounterDay]
         var buckets: [Bucket]
@@ -25,7 +24,7 @@ struct CounterTable: ~Copyable {
         var nextDay = 0
     }
 
-    /// Rows that one second removes.
+    /// The number of rows removed per second.
     static let removedRowCount = 4_096
     private static let rowsOfBatch = 256
 
@@ -36,23 +35,25 @@ struct CounterTable: ~Copyable {
 
     private var rows = Slab<CountersRow>()
     private var index = WideMap()
-    /// A report looks at one app's rows.
+    /// The slots by app, for reports.
     private var slotsByApp: [AppKey: [(bucket: Bucket, slot: CounterSlot)]] = [:]
-    /// The rows that the open batch changes, and what it adds: that of today, and that of yesterday.
+    /// The rows that the open batch changes, with the increments: one of today and one of yesterday.
     private var today = Changed()
     private var earlier = Changed()
-    /// What this shard counted on days whose rows are not in memory.
+    /// This shard's counters of days whose rows are not in memory.
     private var pastDays: [CounterDay: CountersRow]
-    /// Days that are folded, and those of them whose rows a start found and the shard still has to remove.
+    /// The folded days, and those whose unfolded rows a start found and the shard must remove.
     private var foldedDays: Set<CounterDay>
     private var staleDays: Set<CounterDay>
-    /// Days before yesterday that count for nothing until the shard knows which days are folded.
+    /// The counters of days before yesterday that are ignored until the shard knows the folded days.
     private var withheldDays: [CounterDay: CountersRow]
-    /// Whether it knows that: until then it cannot tell what it has counted.
+    /// Whether the shard knows the folded days.
+    ///
+    /// Until then its totals are unknown.
     private(set) var knowsFold: Bool
     private var removals: [Removal] = []
     private var removalAt = GatewayTime.max
-    /// The day for which `dropOld` was called last.
+    /// The day of the last `dropOld`.
     private var droppedOn: UInt32
 
     init(_ start: CounterStart) {
@@ -80,7 +81,7 @@ struct CounterTable: ~Copyable {
         today.change.count(CountersRow.Extra.endedBlocks, by: blocks)
     }
 
-    /// Counts that a pending message has another size now.
+    /// Counts a change of the size of a pending message.
     mutating func countResized(_ scope: Scope, from old: UInt16, to new: UInt16) {
         let row = rows.at(openToday(scope))
         row.value.extra[.acceptedBlocks] &+= UInt32(new)
@@ -89,15 +90,15 @@ struct CounterTable: ~Copyable {
         today.change.count(CountersRow.Extra.endedBlocks, by: old)
     }
 
-    /// Counts something that is neither an acceptance nor an end.
+    /// Counts an event that is neither an acceptance nor an end.
     mutating func count(_ extra: CountersRow.Extra, _ scope: Scope) {
         rows.at(openToday(scope)).value.extra[extra] &+= 1
         today.change.count(extra)
     }
 
-    /// Counts the channels on which a message went out, on the day of its acceptance.
+    /// Counts the channels of a sent message on the day of its acceptance.
     ///
-    /// So a day's messages and their targets are one set. If that day is before yesterday, today counts.
+    /// A day's messages and targets are thus the same set. If that day is before yesterday, the message counts today.
     mutating func count(_ reach: CountersRow.Reach, of facts: MessageFacts, now: GatewayTime) {
         guard !reach.isEmpty else { return }
         let scope = Scope(app: facts.app, bucket: facts.bucket, now: now)
@@ -112,7 +113,7 @@ struct CounterTable: ~Copyable {
         }
     }
 
-    /// Writes what was counted into the open batch of the store, as its last step.
+    /// Writes the increments into the store's open batch, as its last step.
     mutating func writeChanged(_ bucket: Bucket, to store: any ShardStore) {
         if today.slot != .none {
             write(today, bucket, to: store)
@@ -129,7 +130,7 @@ struct CounterTable: ~Copyable {
         store.addCounts(CountersRow.key(bucket, app: row.value.app, day: row.value.day), changed.change, to: row)
     }
 
-    /// The row of the batch's bucket, app and day, which the batch changes.
+    /// Returns the row of the batch's bucket, app and day, and marks it as changed.
     private mutating func openToday(_ scope: Scope) -> CounterSlot {
         if today.slot != .none {
             assert(rows.at(today.slot).value.app == scope.app, "a batch counts for one app")
@@ -157,9 +158,9 @@ struct CounterTable: ~Copyable {
 
     // MARK: Days
 
-    /// Keeps only the sums of days before yesterday; their rows stay in the store and do not change any more.
+    /// Replaces the rows of days before yesterday with sums; their stored rows remain and no longer change.
     ///
-    /// Called often, it works once a day: whichever command came first after midnight, the rows go.
+    /// The table does this once a day although `advance` calls it often.
     mutating func dropOld(before today: UInt32) {
         guard today > droppedOn else { return }
         droppedOn = today
@@ -179,10 +180,9 @@ struct CounterTable: ~Copyable {
         }
     }
 
-    /// Rows in memory.
     var rowCount: Int { rows.count }
 
-    /// What these buckets accepted for an app on a day whose rows are in memory: today, or yesterday.
+    /// Returns the number of accepted messages of an app on today or yesterday, in these buckets.
     func accepted(of app: AppKey, on day: UInt32) -> Int64 {
         var sum: Int64 = 0
         for (_, slot) in slotsByApp[app] ?? [] where rows.at(slot).value.day == day {
@@ -191,7 +191,7 @@ struct CounterTable: ~Copyable {
         return sum
     }
 
-    /// What was counted for an app on a day, and how many devices it had at the day's end.
+    /// Returns the counters of an app on a day, and its number of devices at the end of the day.
     func totals(of app: AppKey, day: UInt32) -> DayTotals {
         var sum = CountersRow(app: app, day: day)
         var deviceCount = 0
@@ -207,9 +207,9 @@ struct CounterTable: ~Copyable {
 
     // MARK: Folding
 
-    /// The shard knows now which days are folded; what it withheld of the others counts.
+    /// Sets the folded days and adds the withheld counters of all other days.
     ///
-    /// - Returns: what apps have by the counts of these days.
+    /// - Returns: the apps' holdings by these counters.
     mutating func learnFold(_ fold: CounterFold) -> [AppKey: CountedHoldings] {
         guard !knowsFold else { return [:] }
         knowsFold = true
@@ -227,9 +227,9 @@ struct CounterTable: ~Copyable {
         return more
     }
 
-    /// Counts these days whole, in place of what this shard has of them.
+    /// Replaces this shard's counters of the given days with the folded ones.
     ///
-    /// - Returns: what apps have more by these counts.
+    /// - Returns: the increase of the apps' holdings.
     mutating func takeFold(_ days: [CountersRow]) -> [AppKey: CountedHoldings] {
         var more: [AppKey: CountedHoldings] = [:]
         for row in days {
@@ -241,9 +241,9 @@ struct CounterTable: ~Copyable {
         return more
     }
 
-    /// Another shard counts these days.
+    /// Drops the counters of days that another shard counts.
     ///
-    /// - Returns: what apps have more here without them: nothing, or less.
+    /// - Returns: the change of the apps' holdings, zero or negative.
     mutating func drop(_ days: [CounterDay]) -> [AppKey: CountedHoldings] {
         var more: [AppKey: CountedHoldings] = [:]
         for day in days {
@@ -255,10 +255,10 @@ struct CounterTable: ~Copyable {
         return more
     }
 
-    /// What this shard counted on days before yesterday that are not folded.
+    /// Returns this shard's counters of unfolded days before yesterday.
     ///
-    /// Folded days of which a start found rows come as zeros. The keeper asks all loops with the same day, or one would
-    /// leave a day out that another gives.
+    /// Folded days with remaining rows are returned as zeros. The caller must pass the same day to all loops; otherwise a fold
+    /// could miss a loop's counters.
     func foldable(today: UInt32) -> [CountersRow] {
         let today = Int64(today)
         var sums: [CounterDay: CountersRow] = [:]
@@ -273,7 +273,7 @@ struct CounterTable: ~Copyable {
         return Array(sums.values)
     }
 
-    /// Removes the rows of folded days from these buckets, some each second; their numbers stay in memory.
+    /// Removes the unfolded rows of folded days from these buckets, some each second; the counters stay in memory.
     mutating func remove(_ days: [CounterDay], from buckets: [Bucket], now: GatewayTime) {
         let new = days.filter { !foldedDays.contains($0) || staleDays.contains($0) }
         for day in new {
@@ -285,7 +285,7 @@ struct CounterTable: ~Copyable {
         if removalAt == .max { removalAt = now }
     }
 
-    /// Rows of one bucket to remove now, in a batch of their own; `budget` says how many this second may remove.
+    /// Returns the next rows to remove in one batch of a bucket; `budget` is the number of rows left for this second.
     mutating func nextRemoval(_ now: GatewayTime, budget: inout Int) -> (bucket: Bucket, days: ArraySlice<CounterDay>)?
     {
         guard now >= removalAt else { return nil }
@@ -306,7 +306,7 @@ struct CounterTable: ~Copyable {
 }
 
 extension DayTotals {
-    /// A day's counters as a report gives them.
+    /// Converts a day's counters into a report.
     fileprivate init(_ row: CountersRow, deviceCount: Int) {
         self.init()
         accumulated = deviceCount

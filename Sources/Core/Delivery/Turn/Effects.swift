@@ -15,18 +15,14 @@ package enum Effect {
     /// Send an encoded frame after writing the msgId into it; see `BroadcastEffect`.
     case broadcast(SessionRef, BroadcastEffect)
     case ping(SessionRef)
-    /// Answer the session's Ping.
-    ///
-    /// All reports before the Ping are durable.
+    /// Answer the session's Ping; all reports before the Ping are durable.
     indirect case pong(SessionRef, UInt64)
     /// Send a keep-alive Ping because the session's Pong is delayed.
     case keepAlive(SessionRef)
     /// The device has half-closed its connection and the shard has sent it everything that was pending.
     case finished(SessionRef)
     indirect case updated(SessionRef, UpdateResult)
-    /// Send Close and drop the connection.
-    ///
-    /// The shard has already removed the session.
+    /// Send Close and drop the connection; the shard has already removed the session.
     case close(SessionRef, CloseCode, reason: StaticString)
     case publishAnswered(Origin, PublishOutcome)
     indirect case leased(Origin, [Job])
@@ -41,25 +37,15 @@ package enum Effect {
     indirect case directoryAnswered(Origin, DirectoryReply)
     indirect case receiptAnswered(Origin, ReceiptAnswer)
     indirect case task(Origin, TaskAnswer)
-    /// A task is due, or was found incomplete after a restart.
-    ///
-    /// The gateway continues it.
+    /// A task is due, or was found incomplete after a restart; the gateway continues it.
     indirect case taskDue(TaskRecord)
-    /// A broadcast is durable.
-    ///
-    /// The gateway calls `Shard.launch` on every loop, in the order of the broadcasts' numbers.
+    /// A broadcast is durable; the gateway calls `Shard.launch` on every loop, in the order of the broadcasts' numbers.
     indirect case launched(TaskRecord)
-    /// A first ack is durable.
-    ///
-    /// The gateway ends the sibling messages, then sends `TaskCommand.settleFirstAck`.
+    /// A first ack is durable; the gateway ends the sibling messages, then sends `TaskCommand.settleFirstAck`.
     indirect case firstAck(FirstAck)
-    /// A device's tokens changed durably.
-    ///
-    /// The gateway updates the tokens' rows (`DirectoryOperation.Work.tokens`).
+    /// A device's tokens changed durably; the gateway updates the tokens' rows (`DirectoryOperation.Work.tokens`).
     indirect case tokens(TokenNews)
-    /// A log event for the operator, once per occurrence.
-    ///
-    /// The text contains no secret and no payload.
+    /// A log event for the operator, once per occurrence; the text contains no secret and no payload.
     indirect case log(LogEvent)
 }
 
@@ -121,9 +107,7 @@ package struct PublishOutcome: Sendable, Equatable, Codable {
         case noToken
         /// The request id was used with a different body.
         case requestConflict
-        /// The same request is still in progress.
-        ///
-        /// The caller retries later.
+        /// The same request is still in progress; the caller retries later.
         case requestPending
         /// The store or a command queue is full.
         ///
@@ -133,13 +117,9 @@ package struct PublishOutcome: Sendable, Equatable, Codable {
         case storeFailed
         /// No message: the device is blacklisted or inactive, or the revoke has nothing to withdraw.
         case ignored
-        /// The task is stopped.
-        ///
-        /// It accepts no further messages.
+        /// The task is stopped; it accepts no further messages.
         case stopped
-        /// The row would exceed the store's limit.
-        ///
-        /// The shard accepted nothing, and a retry does not help.
+        /// The row would exceed the store's limit; the shard accepted nothing, and a retry does not help.
         case tooLarge
     }
     package enum Fallback: UInt8, Sendable, Codable { case none = 0, armed, due }
@@ -151,9 +131,7 @@ package struct PublishOutcome: Sendable, Equatable, Codable {
     package var cid: DeviceID
     package var message: MessageID
     package var task: TaskID
-    /// Whether the message was sent on the live channel at acceptance.
-    ///
-    /// Otherwise it is queued or only with the vendor.
+    /// Whether the message was sent on the live channel at acceptance; otherwise it is queued or only with the vendor.
     package var isLive: Bool
     package var fallback: Fallback
     package var fallbackReason: FallbackReason
@@ -221,14 +199,10 @@ package struct ResultVerdict: Sendable, Equatable, Codable {
         case recorded = 0
         /// The lease has ended and the outcome does not count late.
         case stale
-        /// The message has ended.
-        ///
-        /// The sender must not extend the lease.
+        /// The message has ended; the sender must not extend the lease.
         case cancelled
         case unknownJob
-        /// The store could not be read and nothing changed.
-        ///
-        /// The sender repeats the result.
+        /// The store could not be read and nothing changed; the sender repeats the result.
         case storeFailed
     }
     package var job: MessageID
@@ -243,9 +217,7 @@ package enum TraceAnswer: Sendable, Codable {
     case unknown
     /// The answer to `Shard.trace(of: task)` if the app has no such task or the task has no message for the device.
     case unknownTask
-    /// The rows could not be read, or too many queries wait.
-    ///
-    /// The caller retries.
+    /// The rows could not be read, or too many queries wait; the caller retries.
     case unreadable
 
     package var trace: MessageTrace? {
@@ -258,9 +230,7 @@ package enum DeviceAnswer: Sendable, Codable {
     case known(DeviceStatus)
     /// No such device in this app.
     case unknown
-    /// The record could not be read, or too many commands wait.
-    ///
-    /// The caller retries.
+    /// The record could not be read, or too many commands wait; the caller retries.
     case unreadable
 
     package var status: DeviceStatus? {
@@ -275,9 +245,7 @@ package struct DeviceStatus: Sendable, Codable {
         package var kind: TokenKind
         package var environment: TokenEnvironment
         package var topic: String
-        /// The token.
-        ///
-        /// Callers show only a prefix of it.
+        /// The token; callers show only a prefix of it.
         package var token: String
         /// The activity of a Live Activity's token; empty for other tokens.
         package var activity: String
@@ -332,13 +300,9 @@ package struct DeviceStatus: Sendable, Codable {
     package var names: Names
     /// Whether the device lost a token to another device and has registered no token since.
     package var hasLostToken = false
-    /// Whether the app has a topic.
-    ///
-    /// Without one, tokens that name no topic are unusable.
+    /// Whether the app has a topic; without one, tokens that name no topic are unusable.
     package var appHasTopic = false
-    /// The time until which Hellos of the device are refused because it reconnects too often.
-    ///
-    /// The device's gateway sets it.
+    /// The time until which Hellos of the device are refused because it reconnects too often; the device's gateway sets it.
     package var slowedUntil: GatewayTime?
     package init(
         app: AppKey, isConnected: Bool, isReachable: Bool, isSuspect: Bool, applicationState: ApplicationState,
@@ -360,9 +324,7 @@ package struct DeviceStatus: Sendable, Codable {
     }
 }
 
-/// The final state of an accepted message, set exactly once.
-///
-/// Raw values are stored.
+/// The final state of an accepted message, set exactly once; raw values are stored.
 package enum FinalState: UInt8, Sendable, CaseIterable, Codable {
     case delivered = 1, deliveredOffline, opened, handedOff, expired, collapsed, revoked, overflowed, failed
 }

@@ -1,15 +1,11 @@
 internal import Wire
 
-/// The result of a look-up.
-///
-/// It is passed to a completion because a look-up may need the disk.
+/// The result of a look-up; it is passed to a completion because a look-up may need the disk.
 package enum Found<Value> {
     case found(Value)
     /// There is no such item, or it has ended.
     case absent
-    /// The item could not be read and nothing has changed.
-    ///
-    /// The caller retries later.
+    /// The item could not be read and nothing has changed; the caller retries later.
     case unreadable
 
     package var isAbsent: Bool {
@@ -20,9 +16,7 @@ package enum Found<Value> {
     }
 }
 
-/// A row from a look-up.
-///
-/// Its bytes are valid until the next call into the shard.
+/// A row from a look-up; its bytes are valid until the next call into the shard.
 struct FoundRow {
     var bytes: LentBytes
     var wakeAt: GatewayTime

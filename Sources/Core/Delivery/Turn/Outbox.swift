@@ -1,9 +1,7 @@
 internal import Structures
 internal import Wire
 
-/// The effects of a shard.
-///
-/// An effect leaves immediately, or after the batch that it depends on is durable, in ticket order.
+/// The effects of a shard; an effect leaves immediately, or after the batch that it depends on is durable, in ticket order.
 struct Outbox: ~Copyable {
     private var effects: [Effect] = []
     private var waiting = Ring<PendingEffect>(capacity: 256)
@@ -11,9 +9,7 @@ struct Outbox: ~Copyable {
     ///
     /// Effects added by a release leave in that loop, not in a nested one.
     private var isReleasing = false
-    /// The ticket of the last batch.
-    ///
-    /// A new effect may depend on it.
+    /// The ticket of the last batch; a new effect may depend on it.
     private(set) var lastTicket: Ticket
     private(set) var committedTicket: Ticket
 
@@ -56,9 +52,7 @@ struct Outbox: ~Copyable {
     /// The last ticket that an effect waits for; 0 if no effect waits.
     var awaitedTicket: Ticket { waiting.isEmpty ? 0 : waiting[waiting.count - 1].ticket }
 
-    /// Returns the ticket of the queued effect at an index.
-    ///
-    /// The gateway looks ahead with it.
+    /// Returns the ticket of the queued effect at an index; the gateway looks ahead with it.
     @inline(__always)  // A call would copy the whole outbox.
     func ticket(at place: Int) -> Ticket { waiting[place].ticket }
 
@@ -68,9 +62,7 @@ struct Outbox: ~Copyable {
         if case .publish(_, _, let slot, _) = waiting[place].kind { slot } else { .none }
     }
 
-    /// Begins a release loop up to `endRelease`.
-    ///
-    /// Returns false if one is already running.
+    /// Begins a release loop up to `endRelease`; returns false if one is already running.
     mutating func beginRelease() -> Bool {
         guard !isReleasing else { return false }
         isReleasing = true

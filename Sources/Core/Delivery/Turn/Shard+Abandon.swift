@@ -48,9 +48,7 @@ extension Shard {
         }
     }
 
-    /// Answers the effect's caller with "retry".
-    ///
-    /// An effect without a caller is dropped.
+    /// Answers the effect's caller with "retry"; an effect without a caller is dropped.
     private mutating func refuse(_ effect: PendingEffect) {
         if case .leased(let origin, _) = effect.kind { return outbox.send(.leased(origin, [])) }
         // Devices reconnect. The partition's next owner finds tasks and first acks in the rows.

@@ -7,9 +7,7 @@ struct OpenBatch {
     /// The device of the open series of batches.
     var series: DeviceSlot = .none
     var rowCount = 0
-    /// The message in memory whose row the batch writes.
-    ///
-    /// It gets the batch's ticket.
+    /// The message in memory whose row the batch writes; it gets the batch's ticket.
     var message = MessageSlot.none
     /// Whether a message of a connected device ended in the batch, possibly before the device saw it.
     var endsUnseen = false
@@ -39,9 +37,7 @@ extension Shard {
         inBatch(of: device) { $0.devices.at(device).value.needsRow() }
     }
 
-    /// Writes any number of independent changes of one device in short batches.
-    ///
-    /// Each change must call `nextChange` first.
+    /// Writes any number of independent changes of one device in short batches; each change must call `nextChange` first.
     mutating func inBatches(of device: DeviceSlot, _ changes: (inout Shard) -> Void) {
         precondition(batch.series == .none, "series of batches do not nest")
         batch.series = device

@@ -20,9 +20,7 @@ extension Shard {
         releaseDue()
     }
 
-    /// Whether work is left for the next turn.
-    ///
-    /// If so, the gateway calls `continueWork`.
+    /// Whether work is left for the next turn; if so, the gateway calls `continueWork`.
     package var hasWorkAtHand: Bool { mutating get { hasSlicesAtHand || hasBroadcastsAtHand } }
 
     /// Does the next slice of pending work.
@@ -41,9 +39,7 @@ extension Shard {
             !core.slices.isEmpty || messages.timers.hasFired || jobs.hasFired || devices.timers.hasFired
     }
 
-    /// Runs the queued slices.
-    ///
-    /// Slices that they add run in the next turn.
+    /// Runs the queued slices; slices that they add run in the next turn.
     private mutating func runSlices() {
         guard !core.slices.isEmpty else { return }
         var due: [Slice] = []

@@ -1,8 +1,6 @@
 internal import Structures
 
-/// The timers of a table's slots, one per slot.
-///
-/// The shard handles fired timers in slices, one slice per turn.
+/// The timers of a table's slots, one per slot; the shard handles fired timers in slices, one slice per turn.
 struct SlotTimers<Element>: ~Copyable {
     private var wheel: TimerWheel
     /// Fired timers.
@@ -24,9 +22,7 @@ struct SlotTimers<Element>: ~Copyable {
 
     var hasFired: Bool { head < fired.count }
 
-    /// Removes the next slot whose timer fired.
-    ///
-    /// The shard may have freed or reused the slot since.
+    /// Removes the next slot whose timer fired; the shard may have freed or reused the slot since.
     mutating func popFired() -> Slot<Element>? {
         guard head < fired.count else {
             if head > 0 {

@@ -1,25 +1,22 @@
-// The seam to what knows the protocol: Delivery decides what a device gets, and the gateway's front makes the bytes.
-
-/// Encodes the messages of broadcasts, for all devices alike.
+/// Encodes the messages of broadcasts, identically for all devices; a protocol, so Delivery does not depend on the wire encoding.
 package protocol BroadcastEncoder: AnyObject {
-    /// The frame of a broadcast's message, with a hole for the msgId.
+    /// Returns the frame of a broadcast's message, with a hole for the msgId.
     ///
     /// - Parameters:
-    ///   - row: the content; its msgId has no meaning.
-    ///   - number: the broadcast's place in the app's log.
+    ///   - row: the content; its msgId is ignored.
+    ///   - number: the broadcast's number in the app's log.
     ///   - isOffline: the frame's flag.
-    ///   - alertedAt: when the vendor showed an alert; 0: never.
-    ///   - attempt: counts from 1.
-    /// - Returns: the whole frame, header included.
+    ///   - alertedAt: the time at which the vendor showed an alert; 0: never.
+    ///   - attempt: the number of the attempt, from 1.
+    /// - Returns: the whole frame with its header.
     func frame(
         of row: MessageRow, number: UInt64, isOffline: Bool, alertedAt: GatewayTime, attempt: UInt32
     ) -> EncodedBroadcast
 }
 
-/// A frame for many devices.
 package struct EncodedBroadcast {
     package var bytes: [UInt8]
-    /// Where in it the sixteen bytes of the msgId belong, in network order.
+    /// The offset of the msgId's sixteen bytes in the frame, in network order.
     package var messageIDOffset: Int
 
     package init(bytes: [UInt8], messageIDOffset: Int) {

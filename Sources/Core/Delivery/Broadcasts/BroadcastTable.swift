@@ -1,16 +1,18 @@
 internal import Wire
 
-/// The live broadcasts of each app, this loop's scans of its sessions, and the devices whose cursor moved.
+/// The live broadcasts of each app, this loop's scans of its sessions, and the devices with moved cursors.
 struct BroadcastTable {
     private let encoder: any BroadcastEncoder
     private var logs: [AppKey: BroadcastLog] = [:]
-    /// By app index: the head of its log, read with each message of each device.
+    /// The head of each app's log, by app index.
+    ///
+    /// Every message of a device reads it.
     private var heads: [UInt64] = []
     private var scans: [AppKey: SessionScan] = [:]
-    /// Devices whose broadcast cursor moved and whose row does not have it yet.
+    /// Devices whose row does not have their current broadcast cursor.
     private var movedCursors: [DeviceSlot] = []
     private(set) var cursorsDueAt = GatewayTime.max
-    /// The shards that have not told of the logs in their buckets yet, of `shardCount`.
+    /// The shards whose logs are unknown yet, of `shardCount`.
     private var untold: Set<Int> = []
     private var shardCount = 1
     /// The count of numbers that an app without a log skips (`StoreHistory.broadcastStep`).
@@ -22,10 +24,10 @@ struct BroadcastTable {
 
     // MARK: Logs
 
-    /// The apps have changed.
+    /// Sets the apps.
     mutating func setApps(_ apps: [AppEntry]) { heads = apps.map { logs[$0.key]?.head ?? 0 } }
 
-    /// The highest number that this shard knows, without a look at the logs.
+    /// Returns the highest known number of an app, without a dictionary access.
     @inline(__always)
     func head(ofAppAt index: Int) -> UInt64 { index < heads.count ? heads[index] : 0 }
 
@@ -34,7 +36,7 @@ struct BroadcastTable {
     var liveCount: Int { logs.values.reduce(0) { $0 + $1.live.count } }
     func liveCount(of app: AppKey) -> Int { logs[app]?.live.count ?? 0 }
 
-    /// The next number of an app, which only its home bucket's shard gives.
+    /// Returns the next number of an app; only the shard of its home bucket assigns numbers.
     mutating func giveNumber(_ app: AppKey) -> UInt64 {
         var log = logs[app] ?? BroadcastLog(skipped: step)
         log.given = max(log.given, log.head + log.skipped) + 1
@@ -42,7 +44,7 @@ struct BroadcastTable {
         return log.given
     }
 
-    /// The highest number given or known.
+    /// Returns the highest number assigned or known.
     func highest(of app: AppKey) -> UInt64 { max(logs[app]?.given ?? 0, logs[app]?.head ?? 0) }
 
     mutating func raiseHead(of app: AppKey, to head: UInt64) {
@@ -54,12 +56,12 @@ struct BroadcastTable {
     /// Makes the next number of an app skip `count` numbers, for a log that was written under another history.
     mutating func skip(_ count: UInt64, of app: AppKey) { logs[app]?.skipped = count }
 
-    /// Keeps a live broadcast at its place in the order of the numbers.
+    /// Inserts a live broadcast in number order.
     mutating func keep(_ record: TaskRecord) {
         guard let live = LiveBroadcast(record, encoder: encoder) else { return }
         var log = logs[record.app] ?? BroadcastLog(skipped: step)
         if let known = log.broadcast(live.number) {
-            // Its home tells of it again: it may have been stopped meanwhile.
+            // The home sends the broadcast again. It may have been stopped since the first time.
             known.endsAs = known.endsAs ?? live.endsAs
             return
         }
@@ -67,11 +69,11 @@ struct BroadcastTable {
         logs[record.app] = log
     }
 
-    /// A piece of the logs that lie in these buckets.
+    /// Returns a piece of the logs of these buckets.
     ///
-    /// It has one broadcast at least, if there is one, and ends before one that would make it too long.
+    /// It has at least one broadcast, if any is left, and otherwise ends before the broadcast that would exceed the size.
     ///
-    /// - Returns: the piece, and where the next one begins; `nil`: there is none.
+    /// - Returns: the piece, and the start of the next one; `nil` if it is the last.
     func piece(_ piece: BroadcastPiece, of share: LoopShare) -> (logs: [AppBroadcasts], next: BroadcastPlace?) {
         let first = piece.start?.app.word ?? 0
         let apps = logs.keys.filter { app in
@@ -98,16 +100,16 @@ struct BroadcastTable {
                 isEmpty = false
             }
             found.append(part)
-            // Logs without live broadcasts take room, too.
+            // Logs without live broadcasts use room, too.
             if room <= 0 { isEmpty = false }
         }
         return (found, nil)
     }
 
-    /// What a log takes in a piece beside its broadcasts, about.
+    /// The approximate bytes of a log in a piece besides its broadcasts.
     private static let logByteCount = 64
 
-    /// How far the logs go that lie in these buckets; without what they have.
+    /// Returns the heads of the logs of these buckets, without their broadcasts.
     func heads(of share: LoopShare) -> [AppBroadcasts] {
         logs.compactMap { app, log in
             guard log.head > 0, app.home.loop(of: share.count) == share.index else { return nil }
@@ -115,7 +117,7 @@ struct BroadcastTable {
         }
     }
 
-    /// Nothing of a task goes out any more.
+    /// Closes a broadcast: none of its messages is sent from now on.
     func close(_ task: TaskID, _ app: AppKey, as state: FinalState) {
         logs[app]?.live.first { $0.task == task }?.endsAs = state
     }
@@ -124,28 +126,28 @@ struct BroadcastTable {
 
     // MARK: Logs of other shards
 
-    /// Takes it that all logs but those of this share are unknown.
+    /// Marks all logs outside this share as unknown.
     mutating func knowsOnly(_ share: LoopShare) {
         shardCount = share.count
         untold = Set(0..<share.count).subtracting([share.index])
     }
 
-    /// The logs in this shard's buckets are known from now on.
+    /// Marks the logs of a shard's buckets as known.
     ///
-    /// - Returns: true when they were unknown.
+    /// - Returns: true if they were unknown.
     mutating func told(by shard: Int) -> Bool { untold.remove(shard) != nil }
 
-    /// True when no broadcast is between the last one known and `number`.
+    /// Returns whether no broadcast is missing between the last known one and `number`.
     func isNext(_ number: UInt64, of app: AppKey) -> Bool {
         let log = logs[app] ?? BroadcastLog(skipped: step)
-        // The number that the home gave its first broadcast counts, also after another history has begun.
+        // The number of the home's first broadcast also counts if another history has begun since.
         return number == log.head + 1 || number == log.head + log.skipped + 1 || log.head == 0 && number == log.given
     }
 
-    /// True while the shard with the app's log has not told of it.
+    /// Returns whether the app's log is unknown because its home shard has not sent it.
     func isUnknown(_ app: AppKey) -> Bool { !untold.isEmpty && untold.contains(app.home.loop(of: shardCount)) }
 
-    /// Forgets what the home has closed: it is not in the home's log any more.
+    /// Removes broadcasts that the home has closed and removed from its log.
     mutating func forgetClosed(_ log: AppBroadcasts) {
         guard let bounds = log.bounds else { return }
         let live = Set(log.records.compactMap { $0.broadcast?.number })
@@ -156,9 +158,9 @@ struct BroadcastTable {
 
     // MARK: Scans of sessions
 
-    /// A scan of all sessions of this loop, which evaluates an app's new broadcasts.
+    /// Starts a scan of this loop's sessions that evaluates an app's new broadcasts.
     ///
-    /// Each app has a scan of its own, so one app's `speed` delays no other app.
+    /// Each app has a separate scan, so one app's `speed` delays no other app.
     mutating func scan(_ app: AppKey, slotCount: Int, loopCount: Int) {
         scans[app] = SessionScan(left: slotCount, loopCount: loopCount)
     }
@@ -166,21 +168,21 @@ struct BroadcastTable {
     func scan(of app: AppKey) -> SessionScan? { scans[app] }
     mutating func setScan(of app: AppKey, _ scan: SessionScan?) { scans[app] = scan }
 
-    /// Apps with a scan, in an order that is the same in each run.
+    /// The apps with a scan, in deterministic order.
     var scannedApps: [AppKey] { scans.isEmpty ? [] : scans.keys.sorted { $0.word < $1.word } }
 
-    /// When the next step of a scan is due.
+    /// The time of the next scan step.
     var nextStep: GatewayTime { scans.isEmpty ? .max : scans.values.reduce(.max) { min($0, $1.pausedUntil) } }
 
     // MARK: Cursors
 
-    /// The row of the device must have the cursor by that time.
+    /// Records a moved cursor, which the device's row must have by the given time.
     mutating func cursorMoved(_ device: DeviceSlot, dueAt time: GatewayTime) {
         movedCursors.append(device)
         cursorsDueAt = min(cursorsDueAt, time)
     }
 
-    /// Devices whose cursor is due, at most `limit`; the others stay due.
+    /// Removes up to `limit` devices whose cursor is due; the others stay due.
     mutating func popMovedCursors(_ limit: Int, now: GatewayTime) -> [DeviceSlot] {
         guard cursorsDueAt <= now else { return [] }
         let taken = Array(movedCursors.suffix(limit).reversed())

@@ -1,23 +1,21 @@
-// Broadcasts: what a task's row has besides its content, what a shard keeps of each in memory, and the requests to a
-// shard.
-// See docs/build/Tasks.md, "Broadcasts".
-
 internal import Structures
 package import Wire
 
-/// Which devices a broadcast is for, and how far it is.
+/// The audience and the progress of a broadcast (docs/build/Tasks.md, "Broadcasts").
 package struct BroadcastPlan: Sendable, Equatable {
-    /// Without any tag: every device of the app.
+    /// The condition on a device's tags; without tags it matches every device of the app.
     package var audience: TagExpression
-    /// Messages a second on each channel; 0: no limit.
+    /// The rate limit per channel in messages per second; 0: unlimited.
     package var speed: Int64
-    /// Its place in the app's log; 0: not out yet.
+    /// The number in the app's log; 0 before the launch.
     package var number: UInt64 = 0
-    /// When it went out: its messages' time of acceptance.
+    /// The launch time: the time of acceptance of all its messages.
     package var launchedAt: GatewayTime = 0
-    /// Nothing of it goes out after this.
+    /// The expiry.
+    ///
+    /// Nothing is sent afterwards.
     package var expiresAt: GatewayTime = 0
-    /// The scan that is under way has finished the buckets below this.
+    /// The first bucket that the running scan has not finished.
     package var position: Int = 0
 
     package init(audience: TagExpression, speed: Int64) { (self.audience, self.speed) = (audience, speed) }
@@ -48,20 +46,21 @@ package struct BroadcastPlan: Sendable, Equatable {
 }
 
 extension AppKey {
-    /// The bucket of the app's log and of every task of a broadcast: the first twelve bits of its key.
+    /// The bucket of the app's log and of its broadcast tasks: the first twelve bits of the key.
     package var home: Bucket { Bucket(digest: word) }
 }
 
 extension TaskRecord {
-    /// True for a broadcast that travels in stream 1; a scan fans the others out as ordinary messages.
+    /// Whether the broadcast travels in stream 1.
     ///
-    /// Strategies 2 and 4 begin with the vendor, whose jobs are each device's own. A revoke concerns only devices that
-    /// had the old message.
+    /// A scan fans out all others as ordinary messages.
+    ///
+    /// Strategies 2 and 4 begin with a vendor job for each device. A revoke concerns only devices that had the old message.
     package var isStreamed: Bool {
         broadcast != nil && content.revokes.isNone && content.strategy.isStreamed
     }
 
-    /// Some of its devices may need a handoff job, or a scan fans it out.
+    /// Whether devices may need a handoff job, or a scan fans the broadcast out.
     var needsScan: Bool {
         guard isStreamed else { return broadcast != nil }
         let reason = content.strategy.fallbackReason(
@@ -70,14 +69,14 @@ extension TaskRecord {
     }
 }
 
-/// A step of a broadcast's scan, for the shard that has these buckets.
+/// A step of a broadcast's scan for the shard that owns the buckets.
 package struct BroadcastScan: Sendable, Codable {
     package enum Purpose: Sendable, Equatable, Codable {
-        /// Makes jobs for devices that are behind.
+        /// Make jobs for devices for which the broadcast is not evaluated.
         case enumerate
-        /// Names the devices for which the broadcast becomes an ordinary message.
+        /// Return the devices for which the broadcast becomes an ordinary message.
         case deal
-        /// Ends the broadcast with this state for devices that never had it.
+        /// End the broadcast with this state for all other devices.
         case close(FinalState)
     }
 
@@ -91,9 +90,9 @@ package struct BroadcastScan: Sendable, Codable {
     }
 }
 
-/// The broadcasts that a start finds in the logs: rows of the table `broadcast`, in any order.
+/// The broadcasts that a start reads from the logs: rows of the table `broadcast`, in any order.
 package struct BroadcastStart: Sendable {
-    /// The end of a log: the highest number, and the store's history in which it was given.
+    /// The end of a log: the highest number, and the store's history in which it was assigned.
     struct Head: Sendable {
         static let byteCount = 16
         var number: UInt64
@@ -102,16 +101,16 @@ package struct BroadcastStart: Sendable {
 
     fileprivate(set) var heads: [AppKey: Head] = [:]
     fileprivate(set) var records: [TaskRecord] = []
-    /// The buckets whose scans the shard resumes: its own.
+    /// The buckets whose scans the shard resumes.
     var share = LoopShare(index: 0, count: 1)
-    /// The logs of other shards' apps are not among them: they tell of them later (`Shard.learn`).
+    /// Whether logs of other shards are missing; those shards send them later (`Shard.learn`).
     var hasOwnOnly = false
-    /// Rows whose bytes are not what they should be.
+    /// The number of rows with invalid bytes.
     package private(set) var damagedRows = 0
 
     package init() {}
 
-    /// The same for the shard of one loop.
+    /// Returns a copy for the shard of one loop.
     package func of(_ share: LoopShare, hasOwnOnly: Bool = false) -> BroadcastStart {
         var copy = self
         (copy.share, copy.hasOwnOnly) = (share, hasOwnOnly && share.count > 1)
@@ -135,16 +134,16 @@ package struct BroadcastStart: Sendable {
     }
 }
 
-/// An app's log, or a piece of it, on its way to a shard that starts on another loop, or on another gateway.
+/// An app's log, or a piece of it, for a shard that starts on another loop or gateway.
 package struct AppBroadcasts: Sendable, Codable {
     package var app: AppKey
-    /// The highest number.
+    /// The highest number of the log.
     package var head: UInt64
-    /// Live broadcasts, in the order of their numbers.
+    /// The live broadcasts in number order.
     package var records: [TaskRecord]
-    /// The numbers that a piece tells of: above the first and up to the second.
+    /// The range of numbers in a piece: above `after`, up to `through`.
     ///
-    /// The whole log has neither.
+    /// Both are `nil` for a whole log.
     package private(set) var after: UInt64?
     package private(set) var through: UInt64?
 
@@ -152,35 +151,37 @@ package struct AppBroadcasts: Sendable, Codable {
         (self.app, self.head, self.records) = (app, head, records)
     }
 
-    /// A piece that begins behind a number.
+    /// Creates a piece that begins after a number.
     package init(app: AppKey, head: UInt64, after: UInt64) {
         self.init(app: app, head: head, records: [])
         (self.after, through) = (after, head)
     }
 
-    /// The piece ends with a number.
+    /// Ends the piece with a number.
     package mutating func end(with number: UInt64) { through = number }
 
-    /// The numbers that it tells of are above the lower bound and up to the upper one; `nil` if they are out of order.
+    /// The exclusive lower and inclusive upper bound of the numbers; `nil` if they are out of order.
     package var bounds: (after: UInt64, through: UInt64)? {
         let (first, last) = (after ?? 0, through ?? head)
         return first <= last && last <= head ? (first, last) : nil
     }
 }
 
-/// A place in the logs of a shard: behind a number of an app; apps are in the order of their keys.
+/// A position in the logs of a shard: after a number of an app.
+///
+/// Apps are ordered by their keys.
 package struct BroadcastPlace: Sendable, Equatable, Codable {
     package var app: AppKey
     package var number: UInt64
     package init(app: AppKey, number: UInt64) { (self.app, self.number) = (app, number) }
 }
 
-/// A piece of a shard's logs: what is asked for at once.
+/// A request for a piece of a shard's logs.
 package struct BroadcastPiece: Sendable, Equatable, Codable {
-    /// What a shard gives at most, and one broadcast more.
+    /// The maximum bytes of a piece, exceeded by at most one broadcast.
     package static let byteLimit = 128 << 10
 
-    /// Where it begins; `nil`: with the first app's first number.
+    /// The start of the piece; `nil`: the first app's first number.
     package var start: BroadcastPlace?
     package var byteCount: Int
 
@@ -189,41 +190,40 @@ package struct BroadcastPiece: Sendable, Equatable, Codable {
     }
 }
 
-/// One app's broadcasts as a shard knows them.
+/// One app's broadcasts as known to a shard.
 struct BroadcastLog {
-    /// The highest number that this shard knows of.
+    /// The highest known number.
     var head: UInt64 = 0
-    /// Numbers behind the head that an earlier history may have given to broadcasts that the store lost.
+    /// The count of numbers after the head that an earlier history may have assigned to lost broadcasts.
     var skipped: UInt64
-    /// The highest number given here, durable or not; only the home bucket's shard gives numbers.
+    /// The highest number assigned here, durable or not; only the home bucket's shard assigns numbers.
     var given: UInt64 = 0
-    /// Live broadcasts by number.
-    ///
-    /// One that is over stays until its home has closed it.
+    /// The live broadcasts by number; a closed one remains until its home has removed it.
     var live: [LiveBroadcast] = []
 
     func broadcast(_ number: UInt64) -> LiveBroadcast? { live.first { $0.number == number } }
 }
 
-/// A broadcast in memory: its content as a row, its frames, and the condition on a device.
+/// A broadcast in memory: its content as a row, its frames, and its audience.
 final class LiveBroadcast {
     let record: TaskRecord
     let plan: BroadcastPlan
-    /// A message row whose id has no meaning.
+    /// The content as a message row; its msgId is ignored.
     let row: KeptBytes
     private let encoder: any BroadcastEncoder
-    /// Frames: one for devices that it reaches at once, one for devices that it finds later.
+    /// The first-attempt frames: fresh and offline.
     private let frames: [LentFrame]
     let collapseHash: UInt64
-    /// Stopped, or its time is over: nothing of it goes out, and a shard that evaluates it now ends the message with
-    /// this state.
+    /// The state of a stopped or expired broadcast.
+    ///
+    /// Nothing of it is sent, and a later evaluation ends the message with this state.
     var endsAs: FinalState?
-    /// What `speed` still allows, in thousandths of a message, as of a time.
+    /// The remaining budget of `speed` in thousandths of a message, at `allowedAt`.
     private var allowance: Int64 = 0
     private var allowedAt: GatewayTime
 
     var isOver: Bool { endsAs != nil }
-    /// The task as it is now: a shard that learns of it must not send what was stopped or is over.
+    /// The task in its current state, so that a shard that learns it sends no stopped or expired broadcast.
     var presentRecord: TaskRecord {
         var record = record
         if record.state == .open, let endsAs { record.state = endsAs == .revoked ? .stopping : .ending }
@@ -261,10 +261,10 @@ final class LiveBroadcast {
         }
     }
 
-    /// The frame for a first attempt at a device without an alert.
+    /// Returns the frame for the first attempt at a device without an alert.
     func frame(isOffline: Bool) -> LentFrame { frames[isOffline ? 1 : 0] }
 
-    /// The frame for one device.
+    /// Returns the frame for one device.
     func frame(isOffline: Bool, alertedAt: GatewayTime, attempt: UInt32) -> LentFrame? {
         MessageRow(row.bytes).map { content in
             LentFrame(
@@ -273,14 +273,14 @@ final class LiveBroadcast {
         }
     }
 
-    /// A one-shot message has one live attempt, up to this deadline.
+    /// Returns whether the only live attempt of a one-shot broadcast is over.
     func isAttemptOver(_ now: GatewayTime, deadline: Int64) -> Bool {
         record.content.timeToLive <= 0 && now >= plan.launchedAt + deadline
     }
 
     // MARK: Speed
 
-    /// Lets the allowance grow to `now`, to at most one second's worth.
+    /// Increases the budget up to `now`, to at most one second's worth.
     ///
     /// `share`: the number of loops that share the speed.
     private func grow(_ now: GatewayTime, share: Int) {
@@ -296,11 +296,11 @@ final class LiveBroadcast {
         return allowance >= 1_000
     }
 
-    /// Counts one device on the live channel; devices that come by themselves leave a debt of one at most.
+    /// Counts one device on the live channel; the debt from devices that connect outside the scan is at most one message.
     func take() { if plan.speed > 0 { allowance = max(allowance - 1_000, -1_000) } }
 }
 
-/// A frame that keeps its address while this object exists.
+/// A frame whose address is stable while this object exists.
 final class LentFrame {
     private let kept: KeptBytes
     let messageIDOffset: Int
@@ -312,14 +312,14 @@ final class LentFrame {
     }
 }
 
-/// The scan of this loop's sessions that evaluates new broadcasts for one app's devices.
+/// The scan of this loop's sessions that evaluates an app's new broadcasts.
 struct SessionScan {
-    /// The next session slot to look at.
+    /// The next session slot.
     var place = 0
-    /// Slots that are left.
+    /// The number of remaining slots.
     var left = 0
-    /// The scan pauses for the broadcast's speed, or for the store, until this time.
+    /// The end of the scan's pause for the broadcast's speed or for the store.
     var pausedUntil: GatewayTime = 0
-    /// The number of loops; each has its share of a broadcast's speed.
+    /// The number of loops that share a broadcast's speed.
     var loopCount = 1
 }

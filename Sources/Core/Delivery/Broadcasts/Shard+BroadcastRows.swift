@@ -1,17 +1,17 @@
-// Messages of broadcasts come back into memory from their ledger rows. That happens when their device returns, when
-// their alarm is due, or when a stop or a revoke ends them.
+// Loading of broadcast messages from their ledger rows: when their device reconnects, when their alarm is due, or when a stop or
+// revoke ends them.
 
 internal import Structures
 internal import Wire
 
-/// The state of a resolution while its reads are under way.
+/// The state of a resolution with reads in progress.
 private final class Resolution {
     var found: [(facts: MessageFacts, wasLive: Bool)] = []
     var highest: UInt64 = 0
     var outstanding = 1
     var isWhole = true
     var withJob: Set<MessageID> = []
-    /// How many messages of the device had ended when the reads began.
+    /// The device's `endings` at the start of the reads.
     let endings: UInt32
     let completion: (inout Shard, Reading) -> Void
 
@@ -21,10 +21,10 @@ private final class Resolution {
 }
 
 extension Shard {
-    /// Brings every pending message of a live broadcast into memory, unless it is there.
+    /// Loads every pending message of a live broadcast that is not in memory.
     ///
-    /// The device is ready, and held until the end of this, so that messages in memory stay there. It is unreadable while
-    /// the app's log is unknown: what is pending cannot be told.
+    /// The device must be ready and is held until the completion, so messages in memory stay there. The result is `unreadable`
+    /// while the app's log is unknown.
     mutating func resolveBroadcasts(_ slot: DeviceSlot, completion: @escaping (inout Shard, Reading) -> Void) {
         guard !devices.at(slot).value.flags.contains(.resolved) else {
             completion(&self, .whole)
@@ -64,7 +64,7 @@ extension Shard {
             if reply.failure == nil, reply.results.count == asked.count {
                 for (wanted, result) in zip(asked, reply.results) {
                     let facts = shard.facts(slot, wanted.broadcast)
-                    // A row written since the read began is newer than the answer.
+                    // A row written since the read began is newer than the read result.
                     if case .found(let location, let wakeAt) = shard.store.young(wanted.key) {
                         if let row = LedgerRow(shard.store.bytes(at: location)) {
                             shard.take(row, wakeAt, facts, resolution)
@@ -86,7 +86,7 @@ extension Shard {
         resolution.found.append((Self.pending(row, wakeAt, facts), row.flags.contains(.live)))
     }
 
-    /// The facts of a pending message as its ledger row tells them.
+    /// Returns the facts of a pending message from its ledger row.
     private static func pending(_ row: LedgerRow, _ wakeAt: GatewayTime, _ facts: MessageFacts) -> MessageFacts {
         var facts = facts
         if !row.flags.contains(.live) { facts.flags.insert(.offline) }
@@ -97,7 +97,7 @@ extension Shard {
         return facts
     }
 
-    /// Looks for the jobs of the messages found, then lists the messages.
+    /// Loads the jobs of the found messages, then lists the messages.
     private mutating func resolved(_ resolution: Resolution, _ slot: DeviceSlot) {
         for (facts, _) in resolution.found {
             resolution.outstanding += 1
@@ -118,14 +118,14 @@ extension Shard {
         guard resolution.outstanding == 0 else { return }
         let device = devices.at(slot)
         if resolution.isWhole, device.value.endings != resolution.endings {
-            // A message ended during the reads. Its old row must not come back: look again.
+            // A message ended during the reads. The scan restarts because the message's old row must not return to memory.
             return askLedger(slot, completion: resolution.completion)
         }
         let hasLost = resolution.found.contains { facts, _ in
             resolution.withJob.contains(facts.message) && jobs.find(facts.message) == nil
         }
         if hasLost, resolution.isWhole {
-            // A job left memory during the reads: look again, so that it does not get a second row.
+            // A job left memory during the reads. The look-up restarts to avoid a second row for the job.
             resolution.withJob = []
             resolution.outstanding = 1
             return resolved(resolution, slot)
@@ -137,8 +137,8 @@ extension Shard {
                 message.fallbackAt = facts.flags.contains(.isArmed) ? max(1, facts.fallbackAt) : 0
                 let listed = list(message)
                 let entry = messages.at(listed)
-                // Its live attempt was before the restart, or in an earlier session. It is over if its deadline has
-                // passed or its job exists. The row of a message without a fallback does not have the deadline.
+                // The live attempt was before the restart or in an earlier session. It is over if its deadline has passed or its
+                // job exists. A row without a fallback does not contain the deadline.
                 let deadline = facts.fallbackAt > 0 ? facts.fallbackAt : facts.acceptedAt + limits.liveDeadline
                 if entry.value.job != .none || wasLive && deadline <= now {
                     entry.value.miss()
@@ -155,7 +155,7 @@ extension Shard {
         resolution.completion(&self, resolution.isWhole ? .whole : .unreadable)
     }
 
-    /// Runs a closure with the device ready and all its pending messages of broadcasts in memory.
+    /// Runs a closure when the device is ready and all its pending broadcast messages are in memory.
     mutating func withBroadcasts(
         of cid: DeviceID, _ bucket: Bucket, isAlarm: Bool = false,
         completion: @escaping (inout Shard, DeviceSlot, Readiness) -> Void
@@ -168,7 +168,7 @@ extension Shard {
         }
     }
 
-    /// The alarm of a cold ledger row is due: its message's fallback or its end.
+    /// Handles the alarm of a ledger row on disk: its message's fallback or expiry.
     mutating func broadcastAlarmFired(_ key: StoreKey, _ row: LedgerRow) {
         let task = TaskID(high: key.ownerHigh, low: key.ownerLow)
         let (number, app) = (row.item, row.app)
@@ -180,7 +180,7 @@ extension Shard {
                 return
             }
             if let listed = shard.listedMessage(table: .broadcast, item: number, of: slot) {
-                // A message in memory has a timer, which may be for a later time.
+                // A message in memory has a timer, possibly for a later time.
                 if !shard.devices.at(slot).value.isConnected { shard.messageTimerFired(listed) }
             } else if shard.broadcast(number, of: app)?.task != task {
                 shard.endForgotten(key, slot)
@@ -189,7 +189,7 @@ extension Shard {
         }
     }
 
-    /// Looks again at an alarm whose row a reader could not read; see `fireFailedAlarms`.
+    /// Retries an alarm whose row could not be read; see `fireFailedAlarms`.
     mutating func retryBroadcastAlarm(_ key: StoreKey) {
         lookUp(key) { shard, found in
             switch found {
@@ -201,7 +201,7 @@ extension Shard {
         }
     }
 
-    /// Ends a pending message whose broadcast is not live here any more.
+    /// Ends a pending message whose broadcast is no longer live here.
     private mutating func endForgotten(_ key: StoreKey, _ slot: DeviceSlot) {
         whileBusy(slot) { shard, done in
             shard.findForgotten(key, completion: done)
@@ -209,7 +209,7 @@ extension Shard {
             switch found {
             case .found(let pending): shard.endUnlisted(pending.facts, .expired, reason: "", job: pending.job, slot)
             case .absent: break
-            // The store reports an alarm once.
+            // The store reports an alarm only once.
             case .unreadable: shard.alarms.retry(key, now: shard.now)
             }
         }
@@ -248,7 +248,7 @@ extension Shard {
         }
     }
 
-    /// A pending message's facts from its row alone.
+    /// Returns a pending message's facts from its row alone.
     static func facts(of row: LedgerRow, _ key: StoreKey, _ wakeAt: GatewayTime) -> MessageFacts {
         let task = TaskID(high: key.ownerHigh, low: key.ownerLow)
         let facts = MessageFacts(
@@ -260,13 +260,14 @@ extension Shard {
         return pending(row, wakeAt, facts)
     }
 
-    /// A message without storage may wait as long as its live attempt and its lease take: its row's alarm has that
-    /// time.
+    /// Returns the expiry.
+    ///
+    /// A message without storage waits as long as its live attempt and its lease; its row's alarm has that time.
     private static func expiry(_ row: LedgerRow, _ wakeAt: GatewayTime) -> GatewayTime {
         row.flags.contains(.alerted) ? wakeAt : max(wakeAt, row.acceptedAt + max(0, row.timeToLive))
     }
 
-    /// As `findPending`, for a broadcast's message that is not in memory and has no job: it has only its ledger row.
+    /// Finds a pending broadcast message that has only its ledger row: not in memory, no job; see `findPending`.
     mutating func findPendingBroadcast(
         _ id: MessageID, number: UInt64, _ slot: DeviceSlot,
         completion: @escaping (inout Shard, Found<PendingMessage>) -> Void
@@ -288,12 +289,12 @@ extension Shard {
         }
     }
 
-    /// Withdraws a due job of a broadcast that must not go to the vendor any more.
+    /// Withdraws a due job of a broadcast that must not be sent to the vendor anymore.
     mutating func withdrawLease(_ slot: JobSlot, isSuperseded: Bool) {
         let entry = jobs.at(slot)
         let device = entry.value.device
         guard isSuperseded else {
-            // The end of the task is under way and will end the job; until then no lease gets it.
+            // The end of the task is in progress and will end the job. Until then no lease includes the job.
             entry.value.row.dueAt = now + limits.retryDelay.lowerBound
             placeJob(slot)
             return

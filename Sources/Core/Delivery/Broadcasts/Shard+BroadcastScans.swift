@@ -1,11 +1,10 @@
-// The scans of a broadcast. One goes over the sessions of this loop when the broadcast goes out. The others go over its
-// devices' rows, when their jobs are due and when its time is over. Each runs in slices; between two of them the loop
-// does everything else.
+// The scans of a broadcast. One covers this loop's sessions at the launch. Later scans cover the rows of the app's devices: when
+// their jobs are due, and when the broadcast expires. Each scan runs in slices, so that the loop can do other work in between.
 
 internal import Structures
 package import Wire
 
-/// A step of a scan of rows; readers must read some devices first.
+/// A step of a row scan that may wait for device reads.
 private final class ScanStep {
     let scan: BroadcastScan
     let origin: Origin
@@ -17,7 +16,7 @@ private final class ScanStep {
 }
 
 extension Shard {
-    /// Takes the broadcasts that a start found in the logs.
+    /// Adds the broadcasts that a start read from the logs.
     mutating func restore(_ start: BroadcastStart) {
         numbers.damagedRows &+= UInt64(start.damagedRows)
         if start.hasOwnOnly { broadcasts.knowsOnly(start.share) }
@@ -35,7 +34,7 @@ extension Shard {
         }
     }
 
-    /// Resumes at once a scan that the restart interrupted, without the retry delay.
+    /// Resumes an interrupted scan immediately, without the retry delay.
     private mutating func continueScan(_ record: TaskRecord) {
         guard let plan = record.broadcast else { return }
         if record.state == .open {
@@ -47,18 +46,18 @@ extension Shard {
 
     // MARK: Sessions
 
-    /// Launches a broadcast: the shard evaluates it for connected devices, a slice a turn.
+    /// Launches a broadcast: the shard evaluates it for connected devices, one slice per turn.
     ///
-    /// The gateway calls `continueWork` turn by turn while `hasWorkAtHand`. `loopCount` loops share its speed.
+    /// The gateway calls `continueWork` every turn while `hasWorkAtHand`. `loopCount` loops share the speed.
     ///
-    /// - Returns: false when the shard does not know all before it: it takes nothing, and the gateway has it `learn` the
-    ///   whole log. With a hole in the log, devices would be passed over for what is in the hole.
+    /// - Returns: false if an earlier broadcast is unknown. The shard then ignores this one, and the gateway calls `learn` with
+    ///   the whole log. With a gap in the log, devices would miss broadcasts.
     @discardableResult
     package mutating func launch(_ record: TaskRecord, loopCount: Int, now: GatewayTime) -> Bool {
         begin(now)
         guard let number = record.broadcast?.number, number > 0 else { return true }
         let head = broadcasts.log(of: record.app)?.head ?? 0
-        // Known already, perhaps over and forgotten.
+        // The broadcast is already known, or even closed and removed.
         guard number > head else { return true }
         guard broadcasts.isNext(number, of: record.app), !broadcasts.isUnknown(record.app) else { return false }
         if record.isStreamed {
@@ -73,12 +72,12 @@ extension Shard {
         return true
     }
 
-    /// Takes over the logs of apps whose home is another shard; what that has closed is forgotten here.
+    /// Adds the logs of apps whose home is another shard, and removes broadcasts that the home has closed.
     ///
-    /// Devices that came before their app's log was known meet its broadcasts now. The logs may come in pieces, one behind
-    /// the other: only the last one makes them known.
+    /// Devices that connected before their app's log was known are now evaluated. The logs may arrive in consecutive pieces; they
+    /// count as known after the last one.
     ///
-    /// - Returns: false for a piece behind a hole: nothing of that log is taken, and the gateway asks for all from the start.
+    /// - Returns: false for a piece after a gap. That log is ignored, and the gateway requests everything from the start.
     @discardableResult
     package mutating func learn(
         _ logs: [AppBroadcasts], of home: Int, isLast: Bool = true, loopCount: Int, now: GatewayTime
@@ -94,19 +93,19 @@ extension Shard {
             broadcasts.raiseHead(of: log.app, to: bounds.through)
             for record in log.records where record.isStreamed {
                 broadcasts.keep(record)
-                // The word may be older than a stop that this shard has carried out.
+                // The record may be older than a stop that this shard has executed.
                 if tasks.isStopped(record.id) { closeBroadcast(record.id, record.app, .revoked) }
             }
             broadcasts.scan(log.app, slotCount: sessions.slotCount, loopCount: loopCount)
         }
         broadcasts.setApps(apps.entries)
-        // Now that the log is whole: what is pending comes into memory before anything new is evaluated.
+        // The log is complete. Pending messages are loaded before anything new is evaluated.
         if isLast, isWhole, broadcasts.told(by: home) { resolveSessions(of: home, of: loopCount) }
         scanSessions()
         return isWhole
     }
 
-    /// Looks up the pending messages of devices that were welcomed before their app's log was known, a slice a turn.
+    /// Loads the pending messages of devices that got their Welcome before their app's log was known, one slice per turn.
     private mutating func resolveSessions(of home: Int, of loopCount: Int, from first: Int = 0) {
         let end = min(sessions.slotCount, first + limits.broadcastSlice)
         for place in first..<max(first, end) {
@@ -126,13 +125,13 @@ extension Shard {
         later { $0.resolveSessions(of: home, of: loopCount, from: end) }
     }
 
-    /// A session without its pending broadcasts would miss them: the device comes again.
+    /// Closes a session whose pending broadcasts cannot be loaded; the device reconnects and then gets them.
     private mutating func endUnresolved(_ slot: DeviceSlot) {
         guard devices.isOccupied(slot), devices.at(slot).value.isConnected else { return }
         close(slot, .storeUnavailable, "the device's broadcasts cannot be read now")
     }
 
-    /// The highest number of an app's broadcasts that this shard knows of.
+    /// Returns the highest known number of an app's broadcasts.
     package func broadcastHead(of app: AppKey) -> UInt64 { broadcasts.log(of: app)?.head ?? 0 }
 
     package var hasBroadcastsAtHand: Bool { broadcasts.nextStep <= now }
@@ -146,7 +145,7 @@ extension Shard {
         var paced: [LiveBroadcast] = []
         if let log = broadcasts.log(of: app) { paced = log.live.filter { !$0.isOver && $0.plan.speed > 0 } }
         for _ in 0..<limits.broadcastSlice where hand.left > 0 && sessions.slotCount > 0 {
-            // The scan pauses while the store is behind, or while a broadcast's speed allows no more.
+            // The scan pauses while the store is behind or a broadcast's rate limit is reached.
             guard store.acceptsWrites, paced.allSatisfy({ $0.mayScan(now, share: hand.loopCount) }) else {
                 hand.pausedUntil = now + 20
                 break
@@ -161,28 +160,30 @@ extension Shard {
         broadcasts.setScan(of: app, hand.left == 0 || sessions.slotCount == 0 ? nil : hand)
     }
 
-    /// Nothing of a task goes out any more here.
+    /// Closes a broadcast on this shard: none of its messages is sent from now on.
     mutating func closeBroadcast(_ task: TaskID, _ app: AppKey, _ state: FinalState) {
         if isPlanted(.broadcastGoesOnAfterStop) { return }
         broadcasts.close(task, app, as: state)
     }
 
-    /// Forgets a broadcast once its home has closed it.
+    /// Removes a broadcast that its home has closed.
     package mutating func forgetBroadcast(_ task: TaskID, _ app: AppKey) {
         broadcasts.forget(task, app)
     }
 
     // MARK: Devices by their rows
 
-    /// Does one step of a scan; `.scanned` when all that it wrote is durable, `.busy` when the desk must repeat it.
+    /// Does one step of a scan.
+    ///
+    /// The answer is `.scanned` when all writes are durable, or `.busy` if the caller must repeat the step.
     mutating func scan(_ scan: BroadcastScan, _ origin: Origin) {
         guard let plan = scan.record.broadcast, store.acceptsWrites else { return answer(origin, .busy) }
         if scan.purpose == .enumerate, isFull(Int(appIndex(scan.record.app))) {
-            // The senders are behind; more jobs would only fill the memory.
+            // The senders are behind. More jobs would only fill the memory.
             return answer(origin, .busy)
         }
         if scan.purpose != .deal, broadcast(plan.number, of: scan.record.app) == nil {
-            // The broadcast is over everywhere, or this shard does not know it yet.
+            // The broadcast has ended everywhere, or this shard does not know it yet.
             return answer(origin, scan.record.isStreamed ? .busy : .scanned(0, []))
         }
         if case .close(let state) = scan.purpose { closeBroadcast(scan.record.id, scan.record.app, state) }
@@ -214,7 +215,7 @@ extension Shard {
             guard readiness == .ready,
                 shard.apps[Int(shard.devices.at(slot).value.appIndex)].key == step.scan.record.app
             else {
-                // A damaged row stays damaged. The log names its device, which must not stop the scan for all others.
+                // A damaged row stays damaged and is logged. It must not stop the scan for all other devices.
                 let isPassedOver =
                     shard.devices.at(slot).value.flags.contains(.damaged)
                     || step.scan.purpose == .deal && shard.isPlanted(.dealtPastUnread)
@@ -246,7 +247,7 @@ extension Shard {
         }
     }
 
-    /// Makes the job of a device that is behind.
+    /// Makes the job of a device for which the broadcast is not evaluated.
     private mutating func enumerate(_ slot: DeviceSlot, _ step: ScanStep) {
         let app = step.scan.record.app
         guard let number = step.scan.record.broadcast?.number, let broadcast = broadcast(number, of: app),
@@ -255,7 +256,7 @@ extension Shard {
         pump(slot)
         let device = devices.at(slot)
         if number <= device.value.broadcastEvaluated, !isPlanted(.enumeratorAlertsAll) {
-            // Evaluated already; the shard only makes a job that a crash has lost.
+            // The broadcast was evaluated. The shard only makes the job that a crash may have lost.
             if let listed = listedMessage(table: .broadcast, item: number, of: slot), !device.value.isConnected {
                 messageTimerFired(listed)
                 if devices.isOccupied(slot) { leaveBroadcasts(slot) }
@@ -271,15 +272,14 @@ extension Shard {
         step.count += 1
         numbers.broadcastEnumerated &+= 1
         if devices.at(slot).value.isConnected {
-            // The device may have become reachable meanwhile, and nothing else would send it the message once it is
-            // durable.
+            // The device may have become reachable during the step. Nothing else would send it the message after the commit.
             let cid = devices.at(slot).value.cid
             whenDurable(.resume(device: slot, cid: cid))
         }
         leaveBroadcasts(slot)
     }
 
-    /// Ends a broadcast for a device that it was not evaluated for, or that has not settled it.
+    /// Ends a broadcast for a device that has it pending or unevaluated.
     private mutating func closeFor(_ slot: DeviceSlot, _ state: FinalState, _ step: ScanStep) {
         let app = step.scan.record.app
         guard let number = step.scan.record.broadcast?.number, let broadcast = broadcast(number, of: app) else {
@@ -295,10 +295,10 @@ extension Shard {
         if devices.isOccupied(slot) { leaveBroadcasts(slot) }
     }
 
-    /// Evaluates a broadcast for an unreachable device, and before it all live ones with lower numbers.
+    /// Evaluates a broadcast and all earlier live ones for an unreachable device.
     ///
-    /// A device's messages are for numbers up to `broadcastEvaluated` and for no others. If the device is reachable
-    /// after all, the earlier ones wait for their turn as live ones.
+    /// A device has messages only for numbers up to `broadcastEvaluated`. If the device has become reachable, the earlier
+    /// broadcasts are sent live.
     mutating func evaluateUpTo(_ broadcast: LiveBroadcast, _ slot: DeviceSlot, earlierIsLive: Bool = false) {
         for earlier in broadcasts.log(of: broadcast.record.app)?.live ?? []
         where earlier.number > devices.at(slot).value.broadcastEvaluated && earlier.number < broadcast.number {

@@ -1,17 +1,17 @@
-// A broadcast in its app's home bucket. The shard numbers it, writes it to the log and launches it at its time. Then it
-// moves the broadcast from scan to scan until it is evaluated for every device.
+// A broadcast in its app's home bucket: numbering, log row, launch, and the sequence of scans until it is evaluated for every
+// device.
 
 internal import Structures
 internal import Wire
 
 extension Shard {
-    /// False when the app has as many live broadcasts as it may.
+    /// Returns false if the app has reached its limit of live broadcasts.
     func mayBroadcast(_ record: TaskRecord) -> Bool {
         guard record.broadcast != nil else { return true }
         return broadcasts.liveCount(of: record.app) < limits.liveBroadcasts
     }
 
-    /// Writes a new task in the open batch; a broadcast without a schedule is launched with it.
+    /// Writes a new task in the open batch; a broadcast without a schedule is launched immediately.
     mutating func putNew(_ record: TaskRecord) -> TaskRecord {
         var record = record
         if record.broadcast != nil, record.state == .open { number(&record) }
@@ -20,7 +20,7 @@ extension Shard {
         return record
     }
 
-    /// Gives a broadcast its place in the log and its times.
+    /// Assigns a broadcast its number and its times.
     private mutating func number(_ record: inout TaskRecord) {
         precondition(record.id.home == record.app.home, "a broadcast's home is its app's")
         guard var plan = record.broadcast else { return }
@@ -37,12 +37,12 @@ extension Shard {
         record.state = .open
         record.firedAt = record.scheduleAt > 0 ? now : 0
         record.validUntil = plan.expiresAt
-        // The live channel has one deadline; a scan that fans out begins at once.
+        // The live channel has one deadline; a fan-out begins immediately.
         let scanAt = record.isStreamed ? now + limits.liveDeadline : now
         record.resumeAt = record.needsScan ? min(scanAt, plan.expiresAt) : plan.expiresAt
     }
 
-    /// Writes, in the open batch, the log's row of a broadcast, or removes it when the broadcast is over.
+    /// Writes a broadcast's log row in the open batch, or deletes the row of an ended broadcast.
     mutating func putLog(_ record: TaskRecord) {
         guard let plan = record.broadcast, plan.number > 0 else { return }
         let (home, app) = (record.id.home, record.app)
@@ -65,13 +65,13 @@ extension Shard {
         }
     }
 
-    /// Tells all loops of a broadcast once it is durable.
+    /// Announces a broadcast to all loops when it is durable.
     mutating func announce(_ record: TaskRecord) {
         guard let plan = record.broadcast, plan.number > 0, record.state == .open else { return }
         whenDurable(.launched(record))
     }
 
-    /// Handles a broadcast's alarm; true when nothing else is to do.
+    /// Handles a broadcast's alarm; returns true if nothing else remains to do.
     mutating func broadcastAlarmFired(_ record: inout TaskRecord, _ wakeAt: GatewayTime) -> Bool {
         switch record.state {
         case .scheduled:
@@ -99,7 +99,7 @@ extension Shard {
         }
     }
 
-    /// Notes that a scan has come to this position.
+    /// Records the position of a scan.
     mutating func advance(
         _ task: TaskID, _ app: AppKey, _ position: Int, _ state: TaskState, _ origin: Origin
     ) {

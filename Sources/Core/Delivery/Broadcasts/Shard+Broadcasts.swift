@@ -1,26 +1,22 @@
-// Broadcasts and one device: which of them become its messages, when each is sent, what an ack settles.
+// Broadcasts from the view of one device: evaluation, sending and acks.
 //
-// The shard *evaluates* the live broadcasts of an app for each device, in the order of their numbers, each once. It
-// looks at the device's tags. Then it either passes the device over, or the broadcast becomes a message for the device,
-// whose only row is its ledger row. From there on that message is like any other: in flight, acked, timed out, alerted,
-// expired.
+// The shard *evaluates* the live broadcasts of an app once for each device, in number order. Depending on the device's tags, it
+// skips the device or makes a message for it. That message has only a ledger row; otherwise it is like any other message.
 //
-// What always holds:
+// Invariants:
 //
-// 1. The shard has evaluated every broadcast up to `broadcastEvaluated`: a message exists only for numbers up to it.
-//    `evaluate` and `pass` move it. So does a resolution, to the highest number that has a ledger row: the shard writes
-//    rows in the order of the numbers, so it has evaluated whatever is below that row. A client's position does not
-//    move it past a broadcast that is for the device and that the shard has not evaluated.
-// 2. `broadcastSettled` is below every pending message. When a device returns, the shard reads the ledger only for live
-//    broadcasts above it. It moves only while the device is resolved, since only then all pending messages are in
-//    memory.
-// 3. `resolved` means: every pending message of a live broadcast is in memory. A connected device is resolved.
-//    `leaveToStore` removes the flag; the shard refuses it while the device is connected or busy. So a message that a
-//    resolution (or any step between a read and its continuation) saw in memory does not leave before it is done. If a
-//    message ends meanwhile, the resolution looks again.
-// 4. A session sends pending messages in the order of their numbers. It *passes over* one that it does not send, for a
-//    reason that is known after a restart, too: its time is over, its broadcast is over, or it had one attempt only.
-//    Hence a position is evidence for every number that it names but those (`isEvidence`), which keep their own end.
+// 1. The shard has evaluated every broadcast up to `broadcastEvaluated`, and messages exist only for those numbers.
+//    `evaluate` and `pass` move it. A resolution moves it to the highest number with a ledger row: rows are written in
+//    number order, so all lower numbers are evaluated. A client's position does not move it past an unevaluated
+//    broadcast that is for the device.
+// 2. `broadcastSettled` is below every pending message. On reconnect the shard reads the ledger only for live broadcasts
+//    above it. It moves only while the device is resolved, because only then all pending messages are in memory.
+// 3. `resolved` means that every pending message of a live broadcast is in memory. A connected device is resolved.
+//    `leaveToStore` removes the flag, and is refused while the device is connected or busy. A message that a step saw
+//    in memory therefore stays there until the step ends. If a message ends during a resolution, the resolution restarts.
+// 4. A session sends pending messages in number order. It *passes over* a message only for a reason that is still known
+//    after a restart: the message expired, its broadcast ended, or its one attempt is over. A position is therefore
+//    evidence for every number that it names except those (`isEvidence`).
 
 internal import Structures
 package import Wire
@@ -28,7 +24,7 @@ package import Wire
 extension Shard {
     // MARK: Lists
 
-    /// True when the shard has all that it needs to know of an app's broadcasts.
+    /// Returns whether the app's log is known.
     package func knowsBroadcasts(of app: AppKey) -> Bool { !broadcasts.isUnknown(app) }
 
     func broadcastLog(_ device: Place<Device>) -> BroadcastLog? {
@@ -39,7 +35,7 @@ extension Shard {
 
     // MARK: The cursor
 
-    /// Notes that the cursor moved: the shard writes it with the device's next write, or within a second.
+    /// Records that the cursor moved; the shard writes it with the device's next write, or within a second.
     mutating func cursorMoved(_ slot: DeviceSlot) {
         let device = devices.at(slot)
         device.value.settleBroadcasts(upTo: settledCursor(device))
@@ -57,10 +53,10 @@ extension Shard {
 
     // MARK: Evaluation
 
-    /// Sends the device's broadcasts as the window admits, and evaluates new ones for it.
+    /// Sends the device's broadcasts up to the window and evaluates new ones.
     mutating func pumpBroadcasts(_ slot: DeviceSlot) {
         let device = devices.at(slot)
-        // Runs with every message of every device: for most, all is evaluated and nothing is pending.
+        // Fast path: this runs with every message of every device, and usually nothing is pending or unevaluated.
         guard
             device.value.firstBroadcast != .none
                 || device.value.broadcastEvaluated < broadcasts.head(ofAppAt: Int(device.value.appIndex)),
@@ -68,7 +64,7 @@ extension Shard {
         else { return }
         guard offerBroadcasts(slot), device.value.broadcastEvaluated < log.head else { return }
         for broadcast in log.live where broadcast.number > device.value.broadcastEvaluated {
-            // Messages that are committed go out first; the others come with the next pump.
+            // Committed messages are sent first. Later ones follow with the next pump.
             guard waitingBroadcasts(device) < Int(device.value.window) - Int(device.value.inFlightCount),
                 Int(device.value.inFlightBytes) < limits.windowByteCount || device.value.inFlightCount == 0
             else { return }
@@ -78,7 +74,7 @@ extension Shard {
         pass(slot, to: log.head)
     }
 
-    /// Messages of broadcasts that wait for their ledger row to be durable.
+    /// Returns the number of broadcast messages that wait for their commit.
     private func waitingBroadcasts(_ device: Place<Device>) -> Int {
         var count = 0
         var next = device.value.lastBroadcast
@@ -89,7 +85,7 @@ extension Shard {
         return count
     }
 
-    /// Moves the cursor: each broadcast up to this number has its message, or the device is passed over.
+    /// Moves the cursor after all broadcasts up to this number were evaluated.
     private mutating func pass(_ slot: DeviceSlot, to number: UInt64) {
         let device = devices.at(slot)
         guard number > device.value.broadcastEvaluated else { return }
@@ -97,10 +93,10 @@ extension Shard {
         cursorMoved(slot)
     }
 
-    /// Evaluates one broadcast for a device for which all before it are evaluated.
+    /// Evaluates one broadcast for a device; all earlier ones must be evaluated.
     ///
-    /// With `isLive` the device is reachable now, and the message goes out as soon as it is durable. Otherwise the
-    /// shard accepts it as for an unreachable device.
+    /// With `isLive` the device is reachable, and the message is sent when it is durable. Otherwise the shard accepts the message
+    /// as for an unreachable device.
     mutating func evaluate(_ slot: DeviceSlot, _ broadcast: LiveBroadcast, isLive: Bool) {
         let device = devices.at(slot)
         guard isTarget(slot, broadcast) else {
@@ -128,7 +124,7 @@ extension Shard {
             code: .accepted, cid: facts.cid, message: facts.message, task: facts.task, isLive: isFresh,
             fallback: !isArmed ? .none : goesOut ? .armed : .due, fallbackReason: reason,
             timeToLive: facts.timeToLive)
-        // A message that is over already goes nowhere; but each device that the broadcast was for gets an end.
+        // An already ended message is not sent, but each device of the audience gets a final state.
         let isExpired = isOver(facts.expiresAt) || !goesOut && !isArmed && facts.isOneShot
         let endsAs = broadcast.endsAs ?? (isExpired ? .expired : isSuperseded(slot, broadcast) ? .collapsed : nil)
         if goesOut { facts.flags.insert(.sendCounted) }
@@ -158,23 +154,25 @@ extension Shard {
             return listed
         }
         armTimer(listed)
-        // Only once it is in the list, which says what is settled.
+        // The cursor moves after the message is in the list, because the settled number is computed from the list.
         pass(slot, to: broadcast.number)
         guard goesOut else { return }
         whenDurable(.resume(device: slot, cid: device.value.cid))
     }
 
-    /// True when the live attempt was over before the evaluation: the message is flagged as offline.
+    /// Returns whether the live attempt ended before the evaluation.
     ///
-    /// A paced broadcast may come late to a device that was connected all the time.
+    /// The message is then flagged offline.
+    ///
+    /// A paced broadcast may reach a continuously connected device late.
     private func isLate(_ slot: DeviceSlot, _ broadcast: LiveBroadcast) -> Bool {
         let since = broadcast.plan.speed > 0 ? devices.at(slot).value.lastLoginAt : now
         return since > broadcast.plan.launchedAt + limits.liveDeadline
     }
 
-    /// Whether the broadcast is for the device: its tags and its blacklist flag at the evaluation, once.
+    /// Returns whether the broadcast is for the device, by its current tags and blacklist flag.
     ///
-    /// See docs/Semantics.md, "Broadcasts".
+    /// Called once, at the evaluation; see docs/Semantics.md, "Broadcasts".
     func isTarget(_ slot: DeviceSlot, _ broadcast: LiveBroadcast) -> Bool {
         guard !isIgnored(slot) else { return false }
         let audience = broadcast.plan.audience
@@ -183,8 +181,9 @@ extension Shard {
         return audience.isTrue(ofTags: profile(slot).names.tags)
     }
 
-    /// True when a newer broadcast under the same key is for the device, too: the older goes out on no channel any
-    /// more, also when the newer one was stopped or its time is over.
+    /// Returns whether a newer broadcast with the same collapse key is for the device.
+    ///
+    /// The older one is then no longer sent, even if the newer one was stopped or expired.
     func isSuperseded(_ slot: DeviceSlot, _ broadcast: LiveBroadcast) -> Bool {
         guard broadcast.collapseHash != 0, let log = broadcasts.log(of: broadcast.record.app) else { return false }
         return log.live.contains {
@@ -195,7 +194,7 @@ extension Shard {
 
     /// Ends, in the open batch, the device's older broadcasts under the same key.
     ///
-    /// The log drops the newer one at its end, and from then on no row would say that it replaced them.
+    /// The log drops the newer broadcast at its end. After that no row would show that it replaced them.
     private mutating func collapseOlder(than broadcast: LiveBroadcast, _ slot: DeviceSlot) {
         guard broadcast.collapseHash != 0, !isPlanted(.replacedCastSent) else { return }
         var next = devices.at(slot).value.firstBroadcast
@@ -231,9 +230,9 @@ extension Shard {
 
     // MARK: Sending
 
-    /// Sends, in order, pending messages that this session has not got.
+    /// Sends, in order, pending messages that this session has not been sent.
     ///
-    /// - Returns: false when the stream must stop here for now.
+    /// - Returns: false if the stream must stop for now.
     private mutating func offerBroadcasts(_ slot: DeviceSlot) -> Bool {
         let device = devices.at(slot)
         var next = device.value.firstBroadcast
@@ -249,8 +248,7 @@ extension Shard {
             }
             guard let broadcast = broadcast(entry.value.facts.item, of: entry.value.facts.app), !broadcast.isOver
             else {
-                // Its end is under way. An earlier attempt may have been lost, so a later position is no evidence of
-                // it.
+                // Its end is in progress. An earlier attempt may have been lost, so a later position is no evidence for it.
                 entry.value.passOver()
                 continue
             }
@@ -261,7 +259,7 @@ extension Shard {
             }
             if entry.value.facts.isOneShot && entry.value.facts.flags.contains(.offline) || isAttemptOver(entry) {
                 entry.value.passOver()
-                // Its job was held while the attempt could still succeed.
+                // The job was held while the attempt could still succeed.
                 if entry.value.job != .none { placeJob(entry.value.job) }
                 continue
             }
@@ -308,7 +306,7 @@ extension Shard {
 
     // MARK: Acks
 
-    /// Settles what the device acked in stream 1, as `acknowledge` does in stream 0.
+    /// Settles the messages that the device acked in stream 1, like `acknowledge` in stream 0.
     package mutating func acknowledgeBroadcasts(
         _ session: SessionRef, cumulative: UInt64, ranges: [SequenceRange], now: GatewayTime
     ) {
@@ -318,7 +316,7 @@ extension Shard {
         device.value.lastHeardAt = self.now
         let position = StreamPosition(stream: 1, sequence: cumulative, ranges: ranges)
         let highest = ranges.reduce(cumulative) { max($0, $1.last) }
-        // Nothing of the log was sent in this session.
+        // Without the log nothing was sent in this session.
         guard knowsBroadcasts(of: apps[Int(device.value.appIndex)].key) else { return }
         guard highest <= broadcastLog(device)?.head ?? 0 else {
             numbers.acksAboveHighest &+= 1
@@ -344,12 +342,12 @@ extension Shard {
             }
         }
         if settled > 0 { cursorMoved(slot) }
-        // A client names both streams in each ack; its position in this one may be old.
+        // A client names both streams in each ack, so its position in stream 1 may be old.
         if highest > device.value.broadcastEvaluated { numbers.acksIgnored &+= 1 }
         pump(slot)
     }
 
-    /// Ends the messages that a Hello's position in stream 1 names; the device's pending messages are in memory.
+    /// Ends the messages that a Hello's position in stream 1 names; the device must be resolved.
     mutating func settleBroadcastPosition(_ position: StreamPosition, _ slot: DeviceSlot) {
         let device = devices.at(slot)
         var named: [MessageSlot] = []
@@ -360,8 +358,8 @@ extension Shard {
             next = entry.value.next
         }
         endAcked(named, slot)
-        // The shard does not look again at what it passed over below the position. What the shard has not evaluated
-        // stays so: no position stands in for a message that never existed.
+        // Broadcasts that skipped the device below the position are not evaluated again. Unevaluated ones stay unevaluated
+        // because a position cannot settle a message that never existed.
         let unevaluated = broadcastLog(device)?.live.first {
             $0.number > device.value.broadcastEvaluated && $0.number <= position.sequence && isTarget(slot, $0)
         }
@@ -369,14 +367,14 @@ extension Shard {
         if !named.isEmpty { cursorMoved(slot) }
     }
 
-    /// Whether a position that names a message is evidence that the device processed it.
+    /// Returns whether a position that names a message proves that the device processed it.
     ///
-    /// It is not if a session may have passed over the message, before or after a restart.
+    /// It does not if a session may have passed over the message, before or after a restart.
     private func isEvidence(_ message: MessageSlot) -> Bool {
         let entry = messages.at(message)
         let (facts, flags) = (entry.value.facts, entry.value.flags)
         guard !flags.contains(.passedOver) else { return false }
-        // In memory since a session sent it: that session did not pass over it.
+        // The message has been in memory since a session sent it, so that session did not pass over it.
         if flags.contains(.attempted) { return true }
         guard !facts.isOneShot, facts.expiresAt > now else { return false }
         return broadcast(facts.item, of: facts.app)?.isOver == false
@@ -384,7 +382,7 @@ extension Shard {
 
     // MARK: The session's end
 
-    /// As `recallInFlight`, for messages of broadcasts.
+    /// Recalls in-flight messages of broadcasts; see `recallInFlight`.
     mutating func recallBroadcasts(_ deviceSlot: DeviceSlot, isSessionOver: Bool) {
         let device = devices.at(deviceSlot)
         var next = device.value.firstBroadcast
@@ -403,9 +401,9 @@ extension Shard {
         }
     }
 
-    /// Leaves to its rows what needs no timer, when the device is gone and no step is under way for it.
+    /// Removes messages that need no timer from memory, if the device is disconnected and no step runs.
     ///
-    /// Every step ends in `drainWaiting`, which calls this.
+    /// Every step ends in `drainWaiting`, which calls this function.
     mutating func leaveBroadcasts(_ deviceSlot: DeviceSlot) {
         let flags = devices.at(deviceSlot).value.flags
         guard !flags.contains(.connected), !devices.at(deviceSlot).value.isBusy else { return }
@@ -414,7 +412,7 @@ extension Shard {
             let slot = next
             let entry = messages.at(slot)
             next = entry.value.next
-            // Armed and without a job: its timer makes that job.
+            // The timer of an armed message without a job makes its job.
             guard entry.value.fallbackAt == 0 || entry.value.job != .none else { continue }
             cursorMoved(deviceSlot)
             leaveToStore(slot)

@@ -1,60 +1,59 @@
 internal import Structures
 internal import Wire
 
-/// A device as its shard keeps it in memory: what an idle device needs too, in two cache lines.
+/// A device in memory.
 ///
-/// Its queue's fields are in a `DeviceQueue`, which exists while there is a queue. Its secret and tokens stay as bytes
-/// outside the record.
+/// The fields that an idle device needs fit into two cache lines.
+///
+/// The queue's fields are in a `DeviceQueue`, which exists only while the device has a queue. The secret and tokens are stored as
+/// bytes outside the record.
 struct Device {
     struct Flags: OptionSet {
         let rawValue: UInt32
         /// The record is in memory; without it the slot only holds jobs and waiting commands.
         static let loaded = Flags(rawValue: 1)
         static let loading = Flags(rawValue: 2)
-        // Bit 2 is `busy`, which only Shard+WhileBusy may see.
+        // Bit 2 is `busy`, which only Shard+WhileBusy may access.
         static let connected = Flags(rawValue: 8)
-        /// Nothing is delivered before Welcome or UpdateResult has gone out.
+        /// Delivery is blocked until the Welcome or UpdateResult is sent.
         static let gated = Flags(rawValue: 16)
         static let suspect = Flags(rawValue: 32)
         static let keepsRunning = Flags(rawValue: 64)
         fileprivate static let pushModeOff = Flags(rawValue: 128)
         fileprivate static let replayOpened = Flags(rawValue: 256)
         fileprivate static let established = Flags(rawValue: 512)
-        /// The shard has asked for a page of the backlog.
         static let paging = Flags(rawValue: 1024)
-        /// The device row must be written with the open batch; see `Place.change`.
+        /// The open batch must write the device row; see `Place.change`.
         fileprivate static let dirty = Flags(rawValue: 2048)
-        /// Used since the eviction hand last passed.
+        /// Used since the last pass of the eviction hand.
         static let touched = Flags(rawValue: 4096)
-        /// Counted among the reachable.
+        /// Included in the count of reachable devices.
         static let countedReachable = Flags(rawValue: 8192)
-        /// A row of the device exists, and its roster row.
+        /// The device's row and its roster row exist.
         fileprivate static let stored = Flags(rawValue: 32768)
-        /// There may be cold rows at or beyond the cursor.
+        /// Rows may be on disk at or after the cursor.
         static let coldAhead = Flags(rawValue: 16384)
-        /// Gets no messages; the shard sends nothing that is queued.
+        /// Gets no messages; queued ones stay queued.
         fileprivate static let blacklisted = Flags(rawValue: 1 << 19)
-        /// Its pending messages of broadcasts are in memory, all of them.
+        /// All pending messages of broadcasts are in memory.
         static let resolved = Flags(rawValue: 1 << 21)
-        /// The row does not have the broadcast cursor yet.
+        /// The row does not have the current broadcast cursor.
         fileprivate static let cursorMoved = Flags(rawValue: 1 << 22)
-        /// The shard could not decode its row at the last read.
+        /// The last read of the row found invalid bytes.
         static let damaged = Flags(rawValue: 1 << 23)
-        /// Its profile is in a cell of `ByteCells`.
+        /// The profile is in a cell of `ByteCells`.
         static let profileInCell = Flags(rawValue: 1 << 24)
-        /// Its profile has a `VendorFailure`.
         static let vendorFailed = Flags(rawValue: 1 << 27)
         // Bits 16–18, 25 and 29–31 are for tokens, see `token`.
-        /// The shard gave held jobs of it back to the store.
+        /// Held jobs were returned to the store.
         fileprivate static let heldInStore = Flags(rawValue: 1 << 26)
-        /// It lost a token to another device, and has registered none since.
+        /// Lost a token to another device and has registered none since.
         fileprivate static let tokenMoved = Flags(rawValue: 1 << 28)
-        /// The flags of all tokens.
         static let allTokens: Flags = VendorChannel.allCases.reduce(into: []) { all, channel in
             for kind in TokenKind.allCases { all.insert(.token(channel, kind)) }
         }
 
-        /// A token of this channel and kind that is not in quarantine.
+        /// Has a token of this channel and kind that is not in quarantine.
         static func token(_ channel: VendorChannel, _ kind: TokenKind) -> Flags {
             switch (channel, kind) {
             case (.apns, .alert): Flags(rawValue: 1 << 16)
@@ -65,34 +64,34 @@ struct Device {
         }
     }
 
-    // Fields that every message uses come first: they share the first cache line.
+    // The first cache line: fields that every message uses.
 
     let cid: DeviceID
-    /// The shared record of no queue while there is none; see `DeviceQueue`.
+    /// The shared empty record while the device has no queue; see `DeviceQueue`.
     var queue: Place<DeviceQueue>
     var session = SessionRef.none
-    /// The next sequence to give.
+    /// The next sequence to assign.
     fileprivate(set) var nextSequence: UInt64 = 1
-    /// When the loop last read something from its session; between sessions, when the gateway saw it last.
+    /// The time of the last read from the session; between sessions, the time at which the device was last seen.
     var lastHeardAt: GatewayTime = 0
     var flags: Flags = []
-    /// How many sequences, from the next one on, a durable row reserves.
+    /// The number of sequences reserved by a durable row, from `nextSequence` on.
     private var reservedCount: UInt32 = 0
-    /// Counts the messages that ended: a scan that saw another number is out of date.
+    /// The number of ended messages; a scan that began with another number is stale.
     var endings: UInt32 = 0
     let bucket: Bucket
     var appIndex: UInt16 = .max
 
     // The second cache line.
 
-    /// Broadcasts up to this number are settled for the device, as far as its row knows.
+    /// The number up to which broadcasts are settled according to the row.
     private(set) var broadcastSettled: UInt64 = 0
     private var broadcastEvaluatedBeyond: UInt32 = 0
     var window: UInt16 = 32
-    /// Results that have not gone out to the client; the stream is gated until the last one has.
+    /// The number of Welcome and UpdateResult frames not yet sent; the stream is gated until the last one is sent.
     var gates: UInt16 = 0
     fileprivate(set) var queueEpoch: UInt64 = 0
-    /// The bytes of its `DeviceProfile`, owned by the slot; see `DeviceTable`.
+    /// The bytes of the `DeviceProfile`, owned by the slot; see `DeviceTable`.
     var profilePlace: ByteCells.Place?
     fileprivate(set) var badge: Int32 = 0
     var heartbeatSeconds: UInt16 = 0
@@ -101,7 +100,7 @@ struct Device {
     private var packedRegisteredAt = Packed48()
     private var packedWakeAt = Packed48()
     var state = ApplicationState.terminated
-    /// Counts, modulo 256, the values that the client or its server set the badge to.
+    /// The number, modulo 256, of times the client or its server set the badge.
     fileprivate(set) var badgeRound: UInt8 = 0
 
     init(cid: DeviceID, bucket: Bucket, queue: Place<DeviceQueue>) {
@@ -114,7 +113,6 @@ struct Device {
         set { reservedCount = UInt32(clamping: newValue &+ 1 &- nextSequence) }
     }
 
-    /// Gives the next of the reserved sequences.
     mutating func takeSequence() -> UInt64 {
         precondition(reservedCount > 0, "a sequence is given before it is reserved")
         reservedCount -= 1
@@ -122,13 +120,13 @@ struct Device {
         return nextSequence - 1
     }
 
-    /// The shard has evaluated broadcasts up to this number: the device has or had their message, or was passed over.
+    /// The number up to which the shard has evaluated broadcasts for the device.
     var broadcastEvaluated: UInt64 {
         get { broadcastSettled &+ UInt64(broadcastEvaluatedBeyond) }
         set { broadcastEvaluatedBeyond = UInt32(clamping: newValue &- broadcastSettled) }
     }
 
-    /// Moves the settled number up; what the shard has evaluated stays evaluated.
+    /// Raises the settled number; the evaluated number never decreases.
     mutating func settleBroadcasts(upTo number: UInt64) {
         let evaluated = broadcastEvaluated
         broadcastSettled = number
@@ -150,7 +148,7 @@ struct Device {
         set { packedRegisteredAt.value = UInt64(max(0, newValue)) }
     }
 
-    /// The row's alarm as it was last written.
+    /// The row's alarm as last written.
     private(set) var rowWakeAt: GatewayTime {
         get { GatewayTime(packedWakeAt.value) }
         set { packedWakeAt.value = UInt64(max(0, newValue)) }
@@ -167,14 +165,12 @@ struct Device {
     var isLoaded: Bool { flags.contains(.loaded) }
     var isConnected: Bool { flags.contains(.connected) }
 
-    /// When the device last said Hello: a registration's time, or the timestamp of the last Hello after it.
+    /// The time of the device's last login: its registration, or the timestamp of its last Hello.
     ///
-    /// Its clock may run ahead of the gateway's by the tolerance, never ahead of the last frame.
+    /// The device's clock may run ahead of the gateway's by the tolerance, so the time is capped at the last frame.
     var lastLoginAt: GatewayTime { min(lastHeardAt, max(registeredAt, Int64(clamping: lastTimestamp))) }
 
-    /// In the foreground, or in the background and kept running; not suspect; push mode on, not blacklisted.
-    ///
-    /// See docs/Semantics.md, "Reachability and fallback".
+    /// Whether the device can get messages now; see docs/Semantics.md, "Reachability and fallback".
     var isReachable: Bool {
         guard flags.contains(.connected), flags.isDisjoint(with: [.suspect, .pushModeOff, .blacklisted]) else {
             return false
@@ -182,7 +178,7 @@ struct Device {
         return state == .foreground || state == .background && flags.contains(.keepsRunning)
     }
 
-    /// True when the device has a token that a content may go to; without `appHasTopic` only one that names a topic counts.
+    /// Returns whether a content has a usable token; without `appHasTopic` only tokens that name a topic count.
     func hasToken(for need: TokenNeed, appHasTopic: Bool) -> Bool {
         guard flags.contains(.token(need.channel, need.kind)) else { return false }
         // The flags distinguish neither activities nor topics.
@@ -190,7 +186,7 @@ struct Device {
             || DeviceProfile(profileBytes)?.token(for: need, appHasTopic: appHasTopic) != nil
     }
 
-    /// Nothing refers to the slot's record but itself.
+    /// Whether the record may be evicted: nothing else refers to it.
     var isIdle: Bool {
         flags.isDisjoint(with: [.connected, .loading, .dirty, .paging, .cursorMoved]) && !isBusy
             && firstMessage == .none && firstVendor == .none && firstBroadcast == .none
@@ -201,10 +197,9 @@ struct Device {
 
     // MARK: The row
 
-    /// True when the row must be written with the open batch.
     var isDirty: Bool { flags.contains(.dirty) }
 
-    /// Sets all that a new device's row has, but the app and the profile; the Welcome's batch writes the row.
+    /// Sets the row's fields for a new device, except app and profile; the Welcome's batch writes the row.
     mutating func register(queueEpoch: UInt64, broadcastSettled: UInt64, now: GatewayTime) {
         (self.queueEpoch, self.broadcastSettled) = (queueEpoch, broadcastSettled)
         registeredAt = now
@@ -212,10 +207,10 @@ struct Device {
         flags.formUnion([.touched, .resolved])
     }
 
-    /// Sets all that the row has, but the profile.
+    /// Sets the fields from the row, except the profile.
     ///
-    /// The process before the restart may have given any sequence of the reserved block. So the next one is beyond the
-    /// block, or `repeating` sequences earlier.
+    /// The process before a restart may have assigned any sequence of the reserved block. The next one is therefore after the
+    /// block, minus `repeating` (a planted fault).
     mutating func fill(from row: DeviceRow, appIndex: UInt16, wakeAt: GatewayTime, repeating: UInt64) {
         self.appIndex = appIndex
         flags.formUnion([.stored, .touched])
@@ -235,7 +230,6 @@ struct Device {
         loadDropped(row.dropped)
     }
 
-    /// The flags of the row.
     var rowFlags: DeviceRow.Flags {
         var rowFlags: DeviceRow.Flags = []
         if flags.contains(.pushModeOff) { rowFlags.insert(.pushModeOff) }
@@ -246,34 +240,34 @@ struct Device {
         return rowFlags
     }
 
-    /// Notes that the open batch has the row as the device is now.
+    /// Records that the open batch has written the device's current row.
     mutating func noteWritten(wakeAt: GatewayTime) {
         rowWakeAt = wakeAt
         flags.insert(.stored)
         flags.subtract([.dirty, .cursorMoved])
     }
 
-    /// Drops changes that are not written: the open batch deletes the row.
+    /// Discards unwritten changes because the open batch deletes the row.
     mutating func dropChanges() { flags.subtract([.dirty, .cursorMoved]) }
 
-    /// Marks the row, so that the device's next batch writes it.
+    /// Marks the row as changed; the device's next batch writes it.
     mutating func needsRow() { flags.insert(.dirty) }
 
-    /// Notes a Hello that was admitted; the Welcome's batch writes it.
+    /// Records an accepted Hello; the Welcome's batch writes it.
     mutating func admitHello(timestamp: UInt64) {
         lastTimestamp = timestamp
         flags.insert(.established)
     }
 
-    /// Notes that the client set `replayOpened` in its Hello; the Welcome's batch writes the flag.
+    /// Records `replayOpened` of a Hello; the Welcome's batch writes it.
     mutating func noteReplay() { flags.insert(.replayOpened) }
 
-    /// Gives the device another queue epoch, since its queue lost messages; the Welcome's batch writes it.
+    /// Changes the queue epoch because the queue lost messages; the Welcome's batch writes it.
     mutating func renewQueueEpoch(atLeast epoch: UInt64) { queueEpoch = max(queueEpoch &+ 1, epoch) }
 
-    /// Notes, until the row is written, that the broadcast cursor moved.
+    /// Records that the broadcast cursor moved.
     ///
-    /// - Returns: false when that was known.
+    /// - Returns: false if that was already recorded.
     mutating func moveCursor() -> Bool {
         defer { flags.insert(.cursorMoved) }
         return !flags.contains(.cursorMoved)
@@ -281,29 +275,26 @@ struct Device {
 
     // MARK: Other flags
 
-    /// Notes a use, so that the eviction hand passes the record once more.
+    /// Records a use, so the eviction hand skips the record once.
     @inline(__always)
     mutating func touch() { flags.insert(.touched) }
 
-    /// Opens the stream: no result is due to the client any more.
     mutating func openGate() { flags.remove(.gated) }
 
-    /// Notes that all its pending messages of broadcasts are in memory.
     mutating func noteResolved() { flags.insert(.resolved) }
 
-    /// Notes that the shard gave held jobs of the device back to the store.
     mutating func noteHeldInStore() { flags.insert(.heldInStore) }
 
-    /// Notes that no held job is in the store any more.
+    /// Records that no held job is in the store anymore.
     ///
-    /// - Returns: false when none was.
+    /// - Returns: false if none was.
     mutating func takeHeldInStore() -> Bool {
         defer { flags.remove(.heldInStore) }
         return flags.contains(.heldInStore)
     }
 }
 
-/// The fields of a device's row that a change may set; only `Place.change` makes one.
+/// The row fields that a change may set; only `Place.change` creates one.
 struct DeviceRowChange {
     fileprivate let device: Place<Device>
 
@@ -318,7 +309,7 @@ struct DeviceRowChange {
         device.value.badgeRound &+= 1
     }
 
-    /// Reserves sequences, `count` of them from the next one on.
+    /// Reserves `count` sequences from the next one on.
     @inline(__always)
     func reserveSequences(_ count: UInt64) { device.value.reservedSequence = device.value.nextSequence + count - 1 }
 
@@ -340,9 +331,11 @@ struct DeviceRowChange {
 }
 
 extension Place<Device> {
-    /// Changes fields of the device's row: the open batch writes the row, or else the device's next batch.
+    /// Changes fields of the device's row.
     ///
-    /// There is no other way to set these fields of a loaded device, but what a Hello notes for the Welcome's batch (`admitHello`,
+    /// The open batch writes the row, otherwise the device's next batch.
+    ///
+    /// These fields of a loaded device must not be set in any other way, except by a Hello for the Welcome's batch (`admitHello`,
     /// `noteReplay`, `renewQueueEpoch`).
     @inline(__always)
     func change(_ body: (DeviceRowChange) -> Void) {

@@ -1,6 +1,5 @@
 package import Wire
 
-/// A device together with its bucket.
 package struct DeviceAddress: Hashable, Sendable, Codable {
     package var app: AppKey
     package var bucket: Bucket

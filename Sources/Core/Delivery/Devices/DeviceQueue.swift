@@ -1,32 +1,31 @@
 internal import Structures
 
-/// The fields of a device's queue: they exist while something is queued, sent or waits.
+/// The fields of a device's queue, which exist while messages are queued or in flight, or commands wait.
 ///
-/// A device without a queue points to its shard's record of no queue, whose values hold for every empty queue. So a
-/// read needs no check. The first write of another value takes a record from the pool; `DeviceTable.releaseQueue` gives
-/// it back.
+/// A device without a queue points to a shared record with the values of an empty queue, so reads need no check. The first write
+/// of another value takes a record from the pool. `DeviceTable.releaseQueue` returns it.
 struct DeviceQueue {
-    /// The pool of the records; the shared record has it, too.
+    /// The pool of the records, also set in the shared record.
     let pool: Place<DeviceQueuePool>
-    /// The next free record, in a free one.
+    /// The next free record, if this one is free.
     var nextFree: Place<DeviceQueue>?
 
-    /// The first listed message of the live stream that the shard has not offered to this session.
+    /// The first listed message of the live stream that was not offered to this session.
     var firstUnsent = MessageSlot.none
-    /// Messages in memory: of the live stream by sequence, of the vendor table, and of broadcasts by number.
+    /// The messages in memory: live stream by sequence, vendor table, and broadcasts by number.
     var streamed = SlotEnds<Message>()
     var unstreamed = SlotEnds<Message>()
     var broadcast = SlotEnds<Message>()
     var jobs = SlotEnds<JobEntry>()
-    /// Rows in the stores, young and cold.
+    /// The rows in the store, in memory or only on disk.
     fileprivate(set) var messageCount: Int32 = 0
     fileprivate(set) var listedCount: Int32 = 0
     fileprivate(set) var messageBytes: Int64 = 0
-    /// The next sequence that the shard has not offered to this session yet.
+    /// The next sequence that was not offered to this session.
     var cursor: UInt64 = 0
-    /// One above the highest sequence sent in this session.
+    /// The highest sequence sent in this session, plus one.
     var offeredBelow: UInt64 = 0
-    /// This session got sequences below this before, and the shard sends them again.
+    /// The exclusive upper bound of sequences that this session resends.
     var resentBelow: UInt64 = 0
     fileprivate(set) var inFlightBytes: UInt32 = 0
     fileprivate(set) var inFlightCount: UInt16 = 0
@@ -34,30 +33,30 @@ struct DeviceQueue {
     fileprivate(set) var vendorCount: Int32 = 0
     fileprivate(set) var listedVendorCount: Int32 = 0
     fileprivate(set) var vendorBytes: Int64 = 0
-    /// Digests of collapse keys among cold rows; all ones until the shard has looked through the rows.
+    /// A Bloom filter of collapse keys in rows on disk; all ones until the shard has read the rows.
     var coldKeys: UInt64 = 0
     var suspectSince: GatewayTime = 0
-    /// When the shard last looked through its rows on disk for a message that feedback names.
+    /// The time of the last search of the rows on disk for a message named by feedback.
     var queuedSearchAt: GatewayTime = 0
-    /// Counts messages of the live stream that left memory for the disk: a page asked for before does not have them.
+    /// The number of live messages that left memory for the disk; a page requested before does not contain them.
     var departures: UInt32 = 0
-    /// Its place in `waitLists`.
+    /// The slot in `waitLists`.
     var waiting = WaitSlot.none
     fileprivate(set) var dropped = DroppedCounts()
-    /// A queued message may have a job row: a page of the queue looks for them.
+    /// Whether queued messages may have job rows, which a page of the queue must then read.
     ///
-    /// False from the moment the queue is empty until a job's first row; true for a queue that a load finds on disk.
+    /// False from the time the queue is empty until a job's first row; true for a queue that a load finds on disk.
     var mayHaveJobRows = false
 
     init(pool: Place<DeviceQueuePool>) { self.pool = pool }
 }
 
 extension Place<DeviceQueue> {
-    /// The shared record of no queue.
+    /// Whether this is the shared empty record.
     @inline(__always)
     var isNone: Bool { value.pool.value.none == self }
 
-    /// Nothing is queued, listed or waits: every device without a queue is like this.
+    /// Whether all values equal those of the shared empty record.
     @inline(__always)
     var isEmpty: Bool {
         value.messageCount | value.vendorCount | Int32(value.inFlightCount) == 0
@@ -68,18 +67,16 @@ extension Place<DeviceQueue> {
     }
 }
 
-/// The queues of one shard's devices.
 struct DeviceQueuePool: ~Copyable {
     private static let chunkCount = 128
 
-    /// The shared record of no queue.
+    /// The shared record of an empty queue.
     let none: Place<DeviceQueue>
     private var firstFree: Place<DeviceQueue>?
     private var chunks = PlaceChunks<DeviceQueue>()
-    /// Queues that devices have.
     private(set) var count = 0
 
-    /// The pool has a place of its own, since every record names it.
+    /// Creates the pool at a fixed address because every record refers to it.
     static func make() -> Place<DeviceQueuePool> {
         Place.make { DeviceQueuePool(at: $0) }
     }
@@ -91,7 +88,7 @@ struct DeviceQueuePool: ~Copyable {
         self.none = none
     }
 
-    /// A record with the values of no queue.
+    /// Returns a record with the values of an empty queue.
     mutating func take() -> Place<DeviceQueue> {
         if firstFree == nil { addChunk() }
         guard let queue = firstFree else { preconditionFailure("a chunk without records") }
@@ -117,9 +114,9 @@ struct DeviceQueuePool: ~Copyable {
     }
 }
 
-// A device's queue, as if it were part of the record.
+// Accessors for the fields of a device's queue.
 extension Device {
-    /// Whether to write a value: a device without a queue has every empty queue's values already.
+    /// Returns whether to write a value; a device without a queue already has the blank value.
     @inline(__always)
     private mutating func mayWrite(_ isBlank: Bool) -> Bool {
         guard queue.isNone else { return true }
@@ -144,7 +141,7 @@ extension Device {
     var lastBroadcast: MessageSlot { @inline(__always) get { queue.value.broadcast.last } }
     var firstJob: JobSlot { @inline(__always) get { queue.value.jobs.first } }
 
-    /// The list of the device's messages of a table in memory.
+    /// Returns the list of the device's messages of a table in memory.
     @inline(__always)
     func messages(of table: StoreKey.Table) -> SlotEnds<Message> {
         switch table {
@@ -154,7 +151,7 @@ extension Device {
         }
     }
 
-    /// Sets the first and last slot of a message list, and adds `change` to its count; negative after a removal.
+    /// Sets the ends of a message list and adds `change` to its count.
     @inline(__always)
     mutating func setMessages(of table: StoreKey.Table, _ ends: SlotEnds<Message>, change: Int32) {
         guard mayWrite(ends.isEmpty) else { return }
@@ -178,24 +175,24 @@ extension Device {
     var messageBytes: Int64 { @inline(__always) get { queue.value.messageBytes } }
     var vendorCount: Int32 { @inline(__always) get { queue.value.vendorCount } }
     var vendorBytes: Int64 { @inline(__always) get { queue.value.vendorBytes } }
-    /// Rows that are only on disk.
+    /// The number of rows that are only on disk.
     var coldMessageCount: Int32 { queue.value.messageCount - queue.value.listedCount }
     var coldVendorCount: Int32 { queue.value.vendorCount - queue.value.listedVendorCount }
     var inFlightCount: UInt16 { @inline(__always) get { queue.value.inFlightCount } }
     var inFlightBytes: UInt32 { @inline(__always) get { queue.value.inFlightBytes } }
 
-    /// Counts a row that was added to the queue.
+    /// Counts an added row.
     @inline(__always)
     mutating func add(_ facts: MessageFacts) { count(facts.table, 1, Int64(facts.byteCount)) }
 
-    /// Counts a row that was removed from the queue.
+    /// Counts a removed row.
     @inline(__always)
     mutating func remove(_ facts: MessageFacts) {
         count(facts.table, -1, -Int64(facts.byteCount))
         if messageCount + vendorCount == 0 { queue.value.mayHaveJobRows = false }
     }
 
-    /// Sets the counters of a table to the rows that a load found on disk.
+    /// Sets a table's counters to the rows that a load found.
     mutating func setMeasured(_ table: StoreKey.Table, count: Int, byteCount: Int) {
         guard mayWrite(count == 0) else { return }
         if table == .message {
@@ -219,7 +216,6 @@ extension Device {
         }
     }
 
-    /// Counts a message that was sent.
     @inline(__always)
     mutating func addInFlight(_ facts: MessageFacts) {
         takeQueue()
@@ -227,7 +223,6 @@ extension Device {
         queue.value.inFlightBytes += facts.byteCount
     }
 
-    /// Counts a message that is not in flight any more.
     @inline(__always)
     mutating func removeInFlight(_ facts: MessageFacts) {
         queue.value.inFlightCount -= 1
@@ -281,12 +276,11 @@ extension Device {
 
     var dropped: DroppedCounts { @inline(__always) get { queue.value.dropped } }
 
-    /// Sets the counts that the row has.
     mutating func loadDropped(_ counts: DroppedCounts) {
         if mayWrite(counts.isEmpty) { queue.value.dropped = counts }
     }
 
-    /// Counts a message that ended without the device's knowledge, and marks the row to be written with the count.
+    /// Counts a message that ended unseen by the device, and marks the row as changed.
     @inline(__always)
     mutating func countDropped(_ state: FinalState) {
         var counts = dropped
@@ -295,7 +289,7 @@ extension Device {
         needsRow()
     }
 
-    /// Starts the counts over, since the client gets them with its Welcome.
+    /// Resets the counts, which the Welcome carries.
     mutating func clearDropped() {
         loadDropped(DroppedCounts())
         needsRow()

@@ -1,9 +1,9 @@
 internal import Structures
 internal import Wire
 
-/// The devices in memory, found by their cid, with their queues, their profiles and the commands that wait for them.
+/// The devices in memory by cid, with their queues, profiles and waiting commands.
 struct DeviceTable: ~Copyable {
-    /// Commands that wait for one device.
+    /// The commands that wait for one device.
     struct WaitList {
         fileprivate var commands: [(run: Shard.Waiter, isAlarm: Bool)] = []
         fileprivate var head = 0
@@ -11,18 +11,18 @@ struct DeviceTable: ~Copyable {
         fileprivate var count: Int { commands.count - head }
     }
 
-    /// Slots that the eviction hand passes for one record that comes in.
+    /// The number of slots that the eviction hand checks per added record.
     private static let evictionStepCount = 64
 
     private var entries = Slab<Device>()
     private let queues = DeviceQueuePool.make()
-    /// Without tokens and names a profile has 34 bytes.
+    /// A profile without tokens and names has 34 bytes.
     private var profiles = ByteCells(capacity: 35)
     private var index = SlotIndex()
     var timers: SlotTimers<Device>
     private var waitLists = Slab<WaitList>()
     private var evictionHand = DeviceSlot.first
-    /// Devices whose record is in memory.
+    /// The number of devices whose record is in memory.
     private(set) var loadedCount = 0
 
     init(now: GatewayTime) { timers = SlotTimers(resolution: 64, now: now) }
@@ -35,21 +35,18 @@ struct DeviceTable: ~Copyable {
             }
             ByteCells.freeLong(place)
         }
-        // No device outlives the table, and nothing else names the pool.
+        // No device outlives the table, and nothing else refers to the pool.
         unsafe queues.destroy()
     }
 
     var count: Int { entries.count }
-    /// Every slot that was ever used.
     func slots() -> SlotRange<Device> { entries.slots() }
-    /// Devices that have a queue.
     var queueCount: Int { queues.value.count }
     @inline(__always) func isOccupied(_ slot: DeviceSlot) -> Bool { entries.isOccupied(slot) }
-    /// The device's place, valid until the device is removed.
+    /// Returns the device's address, valid until the device is removed.
     @inline(__always) func at(_ slot: DeviceSlot) -> Place<Device> { entries.at(slot) }
     @inline(__always) func unchecked(_ slot: DeviceSlot) -> Place<Device> { entries.unchecked(slot) }
 
-    /// The device's slot, if it has one.
     @inline(__always)  // A call would copy the whole table.
     func find(_ cid: DeviceID) -> DeviceSlot? {
         var probe = index.probe(cid.high, cid.low)
@@ -60,7 +57,7 @@ struct DeviceTable: ~Copyable {
         return nil
     }
 
-    /// Where the device most likely is, if it has a slot: to check the record would wait for the memory to prefetch.
+    /// Returns the device's likely address without checking the record, because a check would wait for the memory to prefetch.
     func likelyAddress(_ cid: DeviceID) -> Place<Device>? {
         var probe = index.probe(cid.high, cid.low)
         return index.next(&probe).map { entries.unchecked(DeviceSlot(number: $0)) }
@@ -90,21 +87,20 @@ struct DeviceTable: ~Copyable {
 
     // MARK: Records
 
-    /// The record is in memory from now on.
     mutating func noteLoaded(_ slot: DeviceSlot) {
         at(slot).value.flags.insert(.loaded)
         loadedCount += 1
     }
 
-    /// The record leaves memory; the slot stays.
+    /// Marks the record as evicted; the slot remains.
     mutating func noteUnloaded(_ slot: DeviceSlot) {
         at(slot).value.flags.remove(.loaded)
         loadedCount -= 1
     }
 
-    /// An idle record that may leave memory, or `nil` while at most `limit` are in memory.
+    /// Returns an idle record to evict, or `nil` while at most `limit` are in memory.
     ///
-    /// The hand of a clock passes a bounded number of slots for each record that comes in.
+    /// A clock algorithm: the hand checks a bounded number of slots per added record.
     mutating func nextIdle(beyond limit: Int, steps: inout Int) -> DeviceSlot? {
         while loadedCount > limit, steps < Self.evictionStepCount, entries.count > 0 {
             steps += 1
@@ -118,9 +114,11 @@ struct DeviceTable: ~Copyable {
         return nil
     }
 
-    /// Gives an empty queue back to the pool; the shard calls this whenever a queue may have become empty.
+    /// Returns an empty queue to the pool.
     ///
-    /// A read that is under way, and a missed ack, still use the queue's fields.
+    /// The shard calls this whenever a queue may have become empty.
+    ///
+    /// A pending read or a missed ack still uses the queue's fields.
     mutating func releaseQueue(_ slot: DeviceSlot) {
         let device = at(slot)
         guard !device.value.queue.isNone, device.value.queue.isEmpty,
@@ -132,7 +130,7 @@ struct DeviceTable: ~Copyable {
 
     // MARK: Profiles
 
-    /// Copies the bytes of a row's profile into the slot and notes which tokens are usable.
+    /// Copies a row's profile into the slot and sets the token flags.
     mutating func loadProfile(_ slot: DeviceSlot, _ bytes: LentBytes) {
         let device = at(slot)
         let (place, isCell) = profiles.put(bytes)
@@ -147,9 +145,7 @@ struct DeviceTable: ~Copyable {
         if profile.vendorFailure != nil { device.value.flags.insert(.vendorFailed) }
     }
 
-    /// Changes the profile.
-    ///
-    /// The open batch writes the row; without one, the device's next batch does.
+    /// Changes the profile; the open batch writes the row, otherwise the device's next batch.
     mutating func changeProfile(_ slot: DeviceSlot, to profile: DeviceProfile) {
         profile.withBytes { loadProfile(slot, $0) }
         at(slot).value.needsRow()
@@ -168,7 +164,7 @@ struct DeviceTable: ~Copyable {
 
     // MARK: Waiting
 
-    /// Adds a command, counted in `waitingCount`; false when too many wait, for the device or in all.
+    /// Queues a command; returns false at the limit for the device or for all devices.
     mutating func wait(
         _ slot: DeviceSlot, _ command: @escaping Shard.Waiter, limitOfOne: Int, limitOfAll: Int,
         waitingCount: inout Int
@@ -185,10 +181,12 @@ struct DeviceTable: ~Copyable {
         return true
     }
 
-    /// Adds an alarm, which takes no command's place and is never refused.
+    /// Queues an alarm.
     ///
-    /// One device's messages may end together, in any number. As many alarms wait as the store reported in one batch
-    /// (`limits.alarmBatch`), and as failed before.
+    /// Alarms are never refused and do not count against the limit of commands.
+    ///
+    /// One device's messages may expire together in any number. The number of waiting alarms is bounded by one batch from the
+    /// store (`limits.alarmBatch`) plus earlier failed alarms.
     mutating func wait(_ slot: DeviceSlot, alarm: @escaping Shard.Waiter) { append(slot, alarm, isAlarm: true) }
 
     private mutating func append(_ slot: DeviceSlot, _ command: @escaping Shard.Waiter, isAlarm: Bool) {
@@ -199,7 +197,7 @@ struct DeviceTable: ~Copyable {
         if isAlarm { list.value.alarmCount += 1 }
     }
 
-    /// The next command that waits for a device; after the last one the device waits for nothing.
+    /// Removes the next waiting command, or frees the list if it is empty.
     mutating func popWaiting(_ slot: DeviceSlot, waitingCount: inout Int) -> Shard.Waiter? {
         let device = at(slot)
         guard device.value.waiting != .none else { return nil }

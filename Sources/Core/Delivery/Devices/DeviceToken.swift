@@ -1,74 +1,72 @@
 internal import Wire
 
-/// One vendor token of a device.
-///
-/// A device has at most one for each channel, kind, environment, topic and activity.
+/// One vendor token of a device; at most one per channel, kind, environment, topic and activity.
 struct DeviceToken: Equatable {
     var channel: VendorChannel
     var kind: TokenKind
     var environment: TokenEnvironment
     var topic: String
     var token: String
-    /// Of a Live Activity's token: the activity; of one that starts activities: their attributes type; empty: any.
+    /// The activity of a Live Activity's token, or the attributes type for a token that starts activities; empty: any.
     var activity = ""
     var registeredAt: GatewayTime
-    /// The vendor called it bad; senders do not get it until the device registers it again.
+    /// Whether the vendor rejected the token as bad.
+    ///
+    /// Senders do not get it until the device registers it again.
     var isQuarantined: Bool
-    /// The token's row names this device as its owner, and no other device has the token; see Shard+TokenOwners.
+    /// Whether the token's row names this device as the only owner; see Shard+TokenOwners.
     var isClaimed = false
 
-    /// True when both are for the same, so that a device has only one of them.
+    /// Returns whether both tokens have the same purpose, so the device keeps only one of them.
     func isLike(_ other: DeviceToken) -> Bool {
         channel == other.channel && kind == other.kind && environment == other.environment && topic == other.topic
             && activity == other.activity
     }
 
-    /// True when the other one goes when a device registers this one.
+    /// Returns whether registering this token removes the other one.
     func replaces(_ other: DeviceToken) -> Bool {
         if isLike(other) { return true }
-        // One token under two names is one token; but one token may start activities of several types.
+        // The same token text counts once, but one token may start activities of several types.
         return channel == other.channel && kind == other.kind && token == other.token && kind != .liveActivityStart
     }
 
-    /// True for what the vendor gave once, whatever a client says it is for.
+    /// Returns whether both are the same token text for the same topic, regardless of environment and activity.
     func isSame(as other: DeviceToken) -> Bool {
         channel == other.channel && kind == other.kind && token == other.token && topic == other.topic
     }
 
-    /// Names the token in job rows without repeating it.
+    /// The digest that identifies the token in job rows.
     var digest: UInt64 { Fingerprint.of(token.utf8) }
 
-    /// True when a content may go to this token as far as the channel, the kind, the topic and the vendor's word say.
+    /// Returns whether a content may use this token, apart from the activity.
     fileprivate func suits(_ need: TokenNeed, _ appHasTopic: Bool) -> Bool {
         !isQuarantined && channel == need.channel && kind == need.kind && (appHasTopic || !topic.isEmpty)
     }
 }
 
-/// Which token a content goes to.
+/// The kind of token that a content needs.
 struct TokenNeed: Equatable {
     var channel: VendorChannel
     var kind: TokenKind
-    /// The activity that it updates, or the type that it starts, as `Activity.word` has it; 0: any.
+    /// The word of the activity to update or of the type to start (`Activity.word`); 0: any.
     var activity: UInt64
 }
 
 extension DeviceProfile {
-    /// The token that a content goes to: of those that the vendor did not call bad, the one registered last.
+    /// Returns the token for a content: the last registered one that is not in quarantine.
     ///
-    /// A content for an activity goes to the token of that activity. Without one it goes to a token that names no
-    /// activity, as older clients register it, and never to that of another activity. Where the app has no topic, no vendor
-    /// takes anything for a token that names none.
+    /// A content for an activity uses that activity's token, or else a token without an activity, as registered by older clients.
+    /// It never uses another activity's token. In an app without a topic, tokens without a topic are unusable.
     func token(for need: TokenNeed, appHasTopic: Bool) -> DeviceToken? {
         guard need.activity != 0 else { return tokens.last { $0.suits(need, appHasTopic) } }
         return tokens.last { $0.suits(need, appHasTopic) && Activity.word($0.activity.utf8) == need.activity }
             ?? tokens.last { $0.suits(need, appHasTopic) && $0.activity.isEmpty }
     }
 
-    /// Takes a token that a client named, in the place of those that it replaces.
+    /// Adds a token that a client named, and removes those that it replaces.
     ///
-    /// A Hello names the tokens that the client has, each time the same. Only an update (`isAgain`) says that the
-    /// vendor gave it a known token again, which ends the token's quarantine. A Hello that names the token for the other
-    /// environment, or for another activity, says nothing new about it.
+    /// A Hello repeats all tokens of the client. Only an update (`isAgain`) means that the vendor issued a known token again,
+    /// which ends its quarantine. A Hello with another environment or activity keeps the token's state.
     mutating func register(_ named: DeviceToken, isAgain: Bool) {
         let isKnown = tokens.contains { $0.isLike(named) && $0.token == named.token }
         if isKnown, !isAgain { return }
@@ -88,14 +86,16 @@ extension DeviceProfile {
         if tokens.count + foreignCount > Limits.tokensPerDevice { makeRoom() }
     }
 
-    /// Removes the tokens of a channel and kind: all of them, or those of one activity.
+    /// Removes the tokens of a channel and kind; with an activity, only those of that activity.
     mutating func removeTokens(_ channel: VendorChannel, _ kind: TokenKind, activity: String) {
         tokens.removeAll {
             $0.channel == channel && $0.kind == kind && (activity.isEmpty || $0.activity == activity)
         }
     }
 
-    /// Makes room for the newest token: activities come and go, so theirs go before those that stay for long.
+    /// Makes room for the newest token.
+    ///
+    /// Activity tokens go first because activities are short-lived.
     private mutating func makeRoom() {
         let older = tokens.dropLast()
         if older.contains(where: \.isQuarantined) {
@@ -109,7 +109,7 @@ extension DeviceProfile {
         }
     }
 
-    /// Removes one token among the older ones: one in quarantine, else the one registered longest ago.
+    /// Removes one older token: one in quarantine, else the one registered first.
     private mutating func removeOldest(where isMeant: (DeviceToken) -> Bool) {
         let older = tokens.dropLast()
         guard
@@ -119,13 +119,13 @@ extension DeviceProfile {
         tokens.remove(at: index)
     }
 
-    /// Marks the token that a lease carried as bad, unless it was registered again after the vendor's timestamp.
+    /// Marks the leased token as bad, unless it was registered again after the vendor's timestamp.
     ///
     /// - Parameters:
     ///   - need: the sent token's channel and kind.
-    ///   - appHasTopic: a token that names no topic is of use.
-    ///   - timestamp: since when the vendor knows; 0: it does not say.
-    ///   - isSent: true for the sent one of the tokens of that channel and kind.
+    ///   - appHasTopic: whether a token without a topic is usable.
+    ///   - timestamp: the time since which the vendor considers the token bad; 0: unknown.
+    ///   - isSent: whether a token of that channel and kind is the sent one.
     /// - Returns: whether a token was marked, and whether the device has another one for the same content.
     mutating func quarantine(
         _ need: TokenNeed, appHasTopic: Bool, timestamp: GatewayTime, _ isSent: (DeviceToken) -> Bool
@@ -149,7 +149,7 @@ extension DeviceProfile {
 // MARK: The stored form
 
 extension DeviceToken {
-    /// What stands in a device's row: a token, or the bytes of one that only a later version knows.
+    /// A token in a device's row, or the bytes of a token that only a later version knows.
     enum Stored {
         case token(DeviceToken)
         case foreign(LentBytes)
@@ -158,7 +158,7 @@ extension DeviceToken {
     private struct Flags: OptionSet {
         let rawValue: UInt8
         static let quarantined = Flags(rawValue: 1)
-        /// The activity's name stands behind the token, its length first.
+        /// The activity's name follows the token, with its length first.
         static let activity = Flags(rawValue: 2)
         static let claimed = Flags(rawValue: 4)
     }
@@ -186,7 +186,7 @@ extension DeviceToken {
         if !activity.isEmpty { writer.put(text: activity) }
     }
 
-    /// - Returns: `nil` when the row is cut short.
+    /// - Returns: `nil` if the row is truncated.
     static func read(_ reader: inout RowReader) -> Stored? {
         let start = reader.offset
         guard let kindByte = reader.next(UInt8.self), let environmentByte = reader.next(UInt8.self),
@@ -215,14 +215,14 @@ extension DeviceToken {
 enum ChannelByte {
     static func make(_ channel: VendorChannel, _ kind: TokenKind) -> UInt8 { channel.rawValue << 4 | kind.rawValue }
 
-    /// The byte for channels of which this version knows none: the lowest of them.
+    /// Returns the byte for channels unknown to this version: the lowest of them.
     static func unknown(_ channels: ChannelSet) -> UInt8 {
         UInt8(truncatingIfNeeded: channels.rawValue.trailingZeroBitCount) << 4
     }
 
-    /// The channel; `nil` for one that this version does not know.
+    /// Returns the channel; `nil` if this version does not know it.
     static func channel(_ byte: UInt8) -> VendorChannel? { VendorChannel(rawValue: byte >> 4) }
 
-    /// The kind; `nil` for one that this version does not know.
+    /// Returns the kind; `nil` if this version does not know it.
     static func tokenKind(_ byte: UInt8) -> TokenKind? { TokenKind(rawValue: byte & 15) }
 }

@@ -1,6 +1,6 @@
-/// A number below 2⁴⁸ in six bytes: a time in milliseconds, or a count that stays far below.
+/// A number below 2⁴⁸ in six bytes, such as a time in milliseconds.
 ///
-/// A greater one, which only a damaged row can hold, becomes the greatest.
+/// Greater values, possible only in a damaged row, are clamped.
 struct Packed48 {
     private var low: UInt16 = 0
     private var middle: UInt16 = 0

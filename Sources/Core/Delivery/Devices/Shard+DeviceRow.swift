@@ -1,10 +1,8 @@
-// The rows of a device: its record with the sequences that it reserves, its rows in the roster and under its tags.
-
 internal import Structures
 internal import Wire
 
 extension Shard {
-    /// Writes the row in the open batch.
+    /// Writes the row in the open batch, and the roster row if it is the first.
     func writeDevice(_ device: Place<Device>) {
         if !device.value.isStored { enlist(device) }
         let row = DeviceRow(
@@ -25,7 +23,7 @@ extension Shard {
         device.value.noteWritten(wakeAt: wakeAt)
     }
 
-    /// The settled number of the device's row: everything below its first pending message.
+    /// Returns the settled number for the device's row: everything below its first pending message.
     func settledCursor(_ device: Place<Device>) -> UInt64 {
         guard device.value.flags.contains(.resolved) else { return device.value.broadcastSettled }
         guard device.value.firstBroadcast != .none else { return device.value.broadcastEvaluated }
@@ -33,13 +31,13 @@ extension Shard {
         return max(device.value.broadcastSettled, min(first &- 1, device.value.broadcastEvaluated))
     }
 
-    /// The time in which a device returns after a start, in milliseconds.
+    /// The minimum time in ms that a device has to reconnect after a start.
     private static let returnGrace: Int64 = 3_600_000
 
-    /// The time at which a device that registered and did not return is due to be removed.
+    /// Returns the time at which a registered device that did not reconnect is removed.
     ///
-    /// A restored store lacks the returns since its backup, so the day begins with the history again. A device whose day ended
-    /// during an outage has an hour from the start.
+    /// A restored store lacks the logins since its backup, so the lifetime restarts at the beginning of the history. After an
+    /// outage the device has at least an hour from the start.
     func forgetsAt(_ device: Place<Device>) -> GatewayTime {
         let began = min(now, GatewayTime(clamping: history.began / 1_000))
         let lifetime = limits.sessionlessDeviceLifetime
@@ -60,7 +58,7 @@ extension Shard {
         }
     }
 
-    /// Puts a device into its app's roster, in the open batch.
+    /// Adds a device to its app's roster, in the open batch.
     func enlist(_ device: Place<Device>) { writeTag(device, 0) }
 
     /// Removes a device from the roster and from its tags' rows, in the open batch.
@@ -71,7 +69,9 @@ extension Shard {
         }
     }
 
-    /// The next sequence of a device's live stream; reserves a new block in the open batch if it must.
+    /// Returns the next sequence of a device's live stream.
+    ///
+    /// Reserves a new block in the open batch if needed.
     mutating func giveSequence(_ slot: DeviceSlot) -> UInt64 {
         let device = devices.at(slot)
         if device.value.nextSequence > device.value.reservedSequence {

@@ -1,19 +1,17 @@
-// A device's Hello: who it is, what it processed, what the user opened; then the Welcome and the backlog.
-
 internal import Structures
 internal import Wire
 
-/// A device's Hello on its way to the Welcome.
+/// A Hello between its acceptance and its Welcome.
 private struct Arrival {
     var command: HelloCommand
     var slot: DeviceSlot
-    /// The position in the device's own stream, if it counts for this store.
+    /// The position in the device's own stream, if it counts for this history.
     var position: StreamPosition?
-    /// The same for broadcasts.
+    /// The position in the stream of broadcasts, if it counts.
     var broadcastPosition: StreamPosition?
 }
 
-/// Why a connection gets no session.
+/// The reason for refusing a session.
 private struct Refusal {
     var code: CloseCode
     var reason: StaticString
@@ -21,9 +19,9 @@ private struct Refusal {
 }
 
 extension Shard {
-    /// Admits a connection as its device's session, or closes it with the reason.
+    /// Accepts a connection as its device's session, or closes it with a reason.
     ///
-    /// The gateway has checked the frame, and a registration's proof (`DeviceHandshake`). Here are all later stages, in
+    /// The gateway has checked the frame and a registration's proof (`DeviceHandshake`). This function runs all later stages in
     /// order. A stage with a closure may wait for the disk or for later turns.
     package mutating func hello(_ command: HelloCommand, now: GatewayTime) {
         begin(now)
@@ -34,9 +32,9 @@ extension Shard {
             evictIdle()
             return
         }
-        // The device's record.
+        // Load the device's record.
         whenReady(deviceSlot(command.cid, bucket: command.bucket)) { shard, slot, readiness in
-            // The device may have disconnected meanwhile.
+            // The device may have disconnected during the load.
             guard shard.sessions.isAwaited(command.session) else { return }
             if let refusal = shard.refusal(readiness) ?? shard.refusal(command, slot) {
                 return shard.turnAway(command, refusal)
@@ -49,12 +47,13 @@ extension Shard {
                     guard reading == .whole else {
                         return done(&shard, Refusal(.storeUnavailable, "the queue cannot be read now"))
                     }
-                    // Rows of what the user opened; the shard pages the backlog after that.
+                    // Rows of opened messages, before the shard pages the backlog.
                     shard.settleOpened(arrival) { shard, reading in
                         guard reading == .whole else {
                             return done(&shard, Refusal(.storeUnavailable, "what was opened cannot be recorded now"))
                         }
-                        // Its broadcasts wait until the app's log is known; nobody else's failure keeps it out.
+                        // Broadcasts wait until the app's log is known. An unavailable log does not keep the device from
+                        // connecting.
                         guard shard.knowsBroadcasts(of: command.app) else { return done(&shard, nil) }
                         // Ledger rows of live broadcasts.
                         shard.resolveBroadcasts(slot) { shard, reading in
@@ -85,7 +84,7 @@ extension Shard {
             turnAway(command, Refusal(.storeUnavailable, "registration is not possible now"))
             return nil
         }
-        // Which broadcasts are from before it cannot be told. The next try has another cid, of another part perhaps.
+        // Without the log, earlier broadcasts cannot be excluded. The retry uses a new cid, perhaps in another partition.
         guard knowsBroadcasts(of: command.app) else {
             turnAway(command, Refusal(.storeUnavailable, "the app's broadcasts are not known yet; try again"))
             return nil
@@ -113,7 +112,7 @@ extension Shard {
         }
     }
 
-    /// Checks the proof first, so that a peer learns nothing about a device of another; then the clock.
+    /// Returns why a Hello is refused; the proof is checked before the clock, so that a peer learns nothing about other devices.
     private mutating func refusal(_ command: HelloCommand, _ slot: DeviceSlot) -> Refusal? {
         let device = devices.at(slot)
         guard apps[Int(device.value.appIndex)].key == command.app else {
@@ -130,7 +129,7 @@ extension Shard {
         return nil
     }
 
-    /// The gateway knew the app when it read the Hello, so another gateway, or another loop, is a moment ahead of this one.
+    /// The gateway knew the app when it read the Hello, so this shard's apps are slightly out of date.
     private func refusal(ofApp place: UInt16) -> Refusal {
         switch apps[Int(place)].knowledge {
         case .known: Refusal(.appDisabled, "the app is disabled")
@@ -138,21 +137,21 @@ extension Shard {
         }
     }
 
-    /// True for a timestamp that no earlier Hello of the device can have had.
+    /// Returns whether no earlier Hello of the device can have had this timestamp.
     ///
-    /// A store of an older content has forgotten timestamps, all from before its history began.
+    /// A restored store lacks later timestamps, but all of them are before its history began.
     private func isUnused(_ timestamp: UInt64, by device: Place<Device>) -> Bool {
         let began = history.began / 1_000
         return timestamp > device.value.lastTimestamp && (timestamp > began || began >= UInt64(clamping: now))
     }
 
-    /// True for a timestamp of a device that is near enough to the gateway's time.
+    /// Returns whether a device's timestamp is within the tolerance of gateway time.
     func isWithinClock(_ timestamp: UInt64) -> Bool {
         let skew = Int64(clamping: timestamp).subtractingReportingOverflow(now)
         return !skew.overflow && skew.partialValue.magnitude <= limits.clockTolerance.magnitude
     }
 
-    /// The Hello is accepted: an older session of the device ends.
+    /// Accepts the Hello and ends an older session of the device.
     private mutating func replaceSession(_ command: HelloCommand, _ slot: DeviceSlot) {
         let device = devices.at(slot)
         device.value.admitHello(timestamp: command.hello.timestamp)
@@ -165,10 +164,10 @@ extension Shard {
 
     // MARK: Positions
 
-    /// What of the Hello's positions counts here.
+    /// Returns the positions of the Hello that count.
     ///
-    /// Positions of another history of the store settle nothing. A position that this history never gave means that the
-    /// store is older than what the device has seen. No position counts then, and the queue epoch changes.
+    /// Positions of another history settle nothing. A position above everything assigned in this history means that the store
+    /// lost data: no position counts, and the queue epoch changes.
     private mutating func arrival(_ command: HelloCommand, _ slot: DeviceSlot) -> Arrival {
         let device = devices.at(slot)
         var arrival = Arrival(command: command, slot: slot)
@@ -177,7 +176,7 @@ extension Shard {
                 || isPlanted(.otherHistoryCounts)
         else { return arrival }
         let own = command.hello.positions.first { $0.stream == 0 }
-        // A position counts only beside the log that gave it.
+        // A position counts only if the log that assigned it is known.
         let broadcast =
             knowsBroadcasts(of: command.app) ? command.hello.positions.first { $0.stream == 1 } : nil
         let isBeyondLog = broadcast.map { $0.highest > broadcastLog(device)?.head ?? 0 } ?? false
@@ -192,7 +191,7 @@ extension Shard {
         return arrival
     }
 
-    /// Ends the messages in memory that a position names, a slice a turn, then those on disk.
+    /// Ends the messages in memory that a position names, one slice per turn, then those on disk.
     private mutating func settleOwn(_ arrival: Arrival, completion: @escaping (inout Shard, Reading) -> Void) {
         guard let position = arrival.position else { return completion(&self, .whole) }
         let (slot, highest) = (arrival.slot, position.highest)
@@ -217,7 +216,7 @@ extension Shard {
         }
     }
 
-    /// Ends the cold rows that a position names, page by page; they are at the head of the queue.
+    /// Ends the rows on disk that a position names, page by page; they are at the head of the queue.
     private mutating func settleCold(
         _ slot: DeviceSlot, _ position: StreamPosition, from item: UInt64,
         completion: @escaping (inout Shard, Reading) -> Void
@@ -243,26 +242,25 @@ extension Shard {
         }
     }
 
-    /// Whether a position that names a message is evidence that the device processed it.
+    /// Returns whether a position that names a message proves that the device processed it.
     ///
-    /// Positions are cumulative. The stream passes over messages that expired while a lease is out, and over one-shot
-    /// messages after their attempt. The client cannot see those gaps.
+    /// Positions are cumulative, and the client cannot see gaps. The stream passes over messages that expired during a lease, and
+    /// one-shot messages after their attempt.
     private func mayHaveArrived(_ message: MessageSlot) -> Bool {
         let entry = messages.at(message)
         if entry.value.flags.contains(.passedOver) { return false }
         if entry.value.flags.contains(.attempted) { return true }
         if entry.value.facts.expiresAt <= now { return false }
-        // An earlier session, or the process before the restart, may have passed over a one-shot message in the store.
-        // That it was sent does not say that the device read it. So it keeps its own end: an alert too many is better
-        // than a delivery that never was.
+        // An earlier session, or the process before the restart, may have passed over a one-shot message on disk. A sent message
+        // need not have been read. The message keeps its own end because a redundant alert is better than a false delivery.
         return !entry.value.facts.isOneShot
     }
 
     // MARK: Opened
 
-    /// Ends messages that the user opened from a notification before the shard pages the backlog.
+    /// Ends messages that the user opened from a notification, before the shard pages the backlog.
     ///
-    /// The Welcome settles all of it at the device, so there is none when something could not be recorded.
+    /// The Welcome confirms all of them to the device, so a failed record must prevent the Welcome.
     private mutating func settleOpened(_ arrival: Arrival, completion: @escaping (inout Shard, Reading) -> Void) {
         let hello = arrival.command.hello
         let opened = hello.opened.prefix(Limits.openedPerHello)
@@ -278,7 +276,7 @@ extension Shard {
     ) {
         guard let message = opened.first else { return completion(&self, .whole) }
         let report = DeviceReport(kind: .opened, action: 0, message: message, at: now)
-        // No device gets a second here: each of these few may search the queue.
+        // Clears the limit of one search per second because each of these few messages may need a search.
         devices.at(slot).value.queuedSearchAt = 0
         markOpened(report, slot) { shard, verdict in
             guard verdict != .retry else { return completion(&shard, .unreadable) }
@@ -289,13 +287,13 @@ extension Shard {
     // MARK: Welcome
 
     private mutating func welcome(_ command: HelloCommand, _ slot: DeviceSlot, isRegistration: Bool) {
-        // A device that disconnected meanwhile has no session; what its Hello settled stays settled.
+        // The device disconnected during the look-ups. Messages settled by its Hello stay settled.
         guard sessions.isAwaited(command.session) else { return leaveBroadcasts(slot) }
         let hello = command.hello
         let device = devices.at(slot)
         device.change { device in
-            // The shard does not remember a registration's timestamp. A registration proves a new secret, and a clock
-            // far ahead would lock the new device out until that time.
+            // A registration's timestamp is not stored. It proves a new secret, and a clock far ahead would lock the device out
+            // until that time.
             device.countSession(timestamp: isRegistration ? nil : hello.timestamp)
             device.setReplayOpened(hello.replayOpened)
             if let badge = hello.badge { device.chooseBadge(badge) }

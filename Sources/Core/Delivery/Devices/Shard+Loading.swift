@@ -1,16 +1,14 @@
-// Devices come into memory, commands wait for them in order, and idle records leave again.
-
 internal import Structures
 internal import Wire
 
-/// What a waiting command finds.
+/// The state of a device when a waiting command runs.
 enum Readiness {
     case ready
-    /// There is no such device.
+    /// The device does not exist.
     case unknown
-    /// A reader could not read the store: repeat later.
+    /// The store could not be read; the caller retries.
     case failed
-    /// Too many commands wait already: repeat later.
+    /// Too many commands wait; the caller retries.
     case crowded
 
     var mayBeRepeated: Bool { self == .failed || self == .crowded }
@@ -24,9 +22,9 @@ extension Shard {
         return device.value.isLoaded && !device.value.isBusy && device.value.waiting == .none
     }
 
-    /// Runs a command when the device's record is in memory and no other step is under way: now, or in its turn.
+    /// Runs a command when the device's record is in memory and no other step runs, immediately or in queue order.
     ///
-    /// An alarm takes no place from the device's commands, and is never `crowded`.
+    /// An alarm does not count against the limit and is never `crowded`.
     mutating func whenReady(_ slot: DeviceSlot, isAlarm: Bool = false, _ command: @escaping Waiter) {
         let device = devices.at(slot)
         if isFree(slot) {
@@ -46,13 +44,13 @@ extension Shard {
         if !device.value.isLoaded, !device.value.flags.contains(.loading) { load(slot) }
     }
 
-    /// Runs the commands that wait for a device, until it is busy again.
+    /// Runs the commands that wait for a device, until the device is busy again.
     mutating func drainWaiting(_ slot: DeviceSlot, _ readiness: Readiness = .ready) {
         while devices.isOccupied(slot) {
             let device = devices.at(slot)
             if readiness == .ready, device.value.isBusy, device.value.waiting != .none { return }
             guard let command = devices.popWaiting(slot, waitingCount: &core.waitingCount) else { break }
-            // A command before this one may have removed the device.
+            // An earlier command may have removed the device.
             command(&self, slot, readiness == .ready && !device.value.isLoaded ? .unknown : readiness)
         }
         guard devices.isOccupied(slot) else { return }
@@ -63,7 +61,7 @@ extension Shard {
 
     // MARK: Reading
 
-    /// Takes a reader's answer.
+    /// Handles a reader's answer.
     package mutating func replied(_ reply: StoreReply, now: GatewayTime) {
         begin(now)
         guard let continuation = core.continuations.removeValue(forKey: reply.token) else { return }
@@ -76,9 +74,11 @@ extension Shard {
         continuation(&self, reply)
     }
 
-    /// This young row is on disk now; its location is no longer valid.
+    /// Records that a young row is now only on disk.
     ///
-    /// - Returns: whether there are effects, which is rare.
+    /// Its location is no longer valid.
+    ///
+    /// - Returns: whether the shard has effects, which is rare.
     @discardableResult
     package mutating func cooled(_ key: StoreKey) -> Bool {
         switch key.table {
@@ -149,7 +149,7 @@ extension Shard {
 
     // MARK: Leaving memory
 
-    /// Frees a slot that holds nothing: no record, no job, no command.
+    /// Frees a slot without record, job and command.
     mutating func freeIfEmpty(_ slot: DeviceSlot) {
         let device = devices.at(slot)
         guard device.value.isIdle, !device.value.isLoaded else { return }
@@ -161,7 +161,6 @@ extension Shard {
         devices.remove(slot)
     }
 
-    /// Evicts idle records in place of those that came in.
     mutating func evictIdle() {
         var steps = 0
         while let slot = devices.nextIdle(beyond: limits.cachedDeviceCount, steps: &steps) { removeDevice(slot) }
@@ -169,9 +168,8 @@ extension Shard {
 
     // MARK: Scans
 
-    /// A page of a device's messages.
     enum Page {
-        /// Rows in order; `isLast`: the partition ends with them.
+        /// The rows in order; `isLast`: the partition has no further rows.
         case rows([Scanned], isLast: Bool)
         case unreadable
     }
@@ -183,11 +181,11 @@ extension Shard {
         var row: MessageRow
         var job: JobRow?
         var jobWakeAt: GatewayTime = 0
-        /// The job was in memory; if it has left since, this copy may be out of date.
+        /// The job was in memory; if it has left memory since, this copy may be stale.
         var jobWasListed = false
-        /// The job has a row of its own.
+        /// The job has its own row.
         var isJobStored = false
-        /// Its job's row is there and makes no sense: the message's row does not speak for the job.
+        /// The job's row exists but is invalid, so the message's row does not imply the job's state.
         var hasUnreadableJob = false
 
         mutating func takeJob(_ bytes: LentBytes, _ wakeAt: GatewayTime) {
@@ -196,9 +194,9 @@ extension Shard {
         }
     }
 
-    /// Reads messages of a device from a place on, and their job rows.
+    /// Reads messages of a device from an item on, with their job rows.
     ///
-    /// At the completion the device's slot is still valid; its session may be another.
+    /// At the completion the device's slot is still valid, but its session may have changed.
     mutating func scan(
         _ slot: DeviceSlot, table: StoreKey.Table, from item: UInt64, rowLimit: Int, byteLimit: Int,
         completion: @escaping (inout Shard, Page) -> Void
@@ -252,8 +250,8 @@ extension Shard {
                         && shard.store.young(found.facts.jobKey) == .unknown
                 }
                 guard shard.devices.at(slot).value.endings == endings, !isStale else {
-                    // A message ended or a job left memory during the read of the jobs. Its old row must not come back:
-                    // look again.
+                    // A message ended or a job left memory during the read of the jobs. The scan restarts because a stale row
+                    // must not return to memory.
                     shard.scan(
                         slot, table: table, from: item, rowLimit: rowLimit, byteLimit: byteLimit,
                         completion: completion)
@@ -271,12 +269,12 @@ extension Shard {
         }
     }
 
-    /// Brings a scanned message's job into memory, as its row says or as the message's row implies.
+    /// Adds a scanned message's job to memory, from its row or as implied by the message's row.
     mutating func adoptJob(of scanned: Scanned) -> JobSlot {
         let key = scanned.facts.jobKey
         var found = scanned.isJobStored ? scanned.job : nil
         var wakeAt = scanned.jobWakeAt
-        // A young row is newer than what a reply of an earlier turn said.
+        // A young row is newer than the reply of an earlier turn.
         if case .found(let location, let current) = store.young(key) {
             (found, wakeAt) = (JobRow(store.bytes(at: location)), current)
         }
@@ -294,7 +292,7 @@ extension Shard {
         return slot
     }
 
-    /// Brings a scanned message into memory as a cold one, unless it is there already.
+    /// Adds a scanned message to memory, marked as cold, unless it is already in memory.
     mutating func adoptMessage(_ scanned: Scanned, device: DeviceSlot) -> MessageSlot {
         if let known = listedMessage(table: scanned.facts.table, item: scanned.facts.item, of: device) { return known }
         let job = adoptJob(of: scanned)
@@ -302,8 +300,8 @@ extension Shard {
         let isArmed = scanned.facts.flags.contains(.isArmed) && !scanned.hasUnreadableJob
         message.fallbackAt = isArmed ? scanned.facts.fallbackAt : 0
         message.collapseHash = scanned.row.collapseHash
-        // Its live attempt was before the restart, or in an earlier session. It is over if its deadline has passed or
-        // its job exists.
+        // The live attempt was before the restart or in an earlier session. It is over if its deadline has passed or its job
+        // exists.
         if job != .none || scanned.facts.fallbackAt > 0 && scanned.facts.fallbackAt <= now {
             message.miss()
         }
@@ -313,7 +311,7 @@ extension Shard {
         return slot
     }
 
-    /// Finds a job by its id, in memory or in the store, and brings it in.
+    /// Finds a job by its id, in memory or in the store, and adds it to memory.
     mutating func findJob(
         _ message: MessageID, completion: @escaping (inout Shard, Found<JobSlot>) -> Void
     ) {

@@ -1,7 +1,5 @@
-// Addresses of the memory that a later call will use. With many thousands of devices, none of a device's memory is in a
-// cache when its turn comes. The gateway asks here for addresses, and asks the processor to prefetch them. No decision
-// depends on them, and they may be stale when the gateway uses them. So each `unsafe` here only passes an address on:
-// nobody reads through it.
+// Addresses of memory that a later call will use, for prefetching. With many thousands of devices, a device's memory is rarely in
+// a cache. The addresses are hints and may be stale. Each `unsafe` here only passes an address on: no code reads through it.
 
 internal import Structures
 package import Wire
@@ -9,17 +7,16 @@ package import Wire
 extension Shard {
     // `mutating`: a call from another module that borrows the shard gets a copy of its kilobytes.
 
-    /// The likely record of a device in memory: to check it would wait for the memory to prefetch.
+    /// Returns the likely address of a device's record; a check would wait for the memory to prefetch.
     package mutating func place(of cid: DeviceID) -> UnsafeRawBufferPointer? {
         unsafe devices.likelyAddress(cid).map { unsafe $0.bytes }
     }
 
-    /// The record of the device whose session has this slot.
     package mutating func place(ofSession slot: UInt32) -> UnsafeRawBufferPointer? {
         unsafe sessions.device(at: slot).map { unsafe devices.unchecked($0).bytes }
     }
 
-    /// What the publishes that wait for `ticket` will use once it is durable: devices, then queues, then messages.
+    /// Visits the memory that publishes waiting for `ticket` will use: devices, then queues, then messages.
     package mutating func visitPlaces(awaiting ticket: Ticket, _ body: (UnsafeRawBufferPointer) -> Void) {
         var count = 0
         while count < min(outbox.waitingCount, Limits.foreseenCount), outbox.ticket(at: count) <= ticket {

@@ -1,14 +1,12 @@
-// Sessions: whether a device is reachable, what follows for its queue, and the pages of a backlog.
-
 internal import Structures
 package import Wire
 
 extension Shard {
     // MARK: Presence
 
-    /// The loop read something from this session: called once per read event.
+    /// Records a read from this session; called once per read event.
     ///
-    /// - Returns: true when there are effects to perform, which is rare.
+    /// - Returns: true if the shard has effects, which is rare.
     @discardableResult
     package mutating func heard(_ session: SessionRef, now: GatewayTime) -> Bool {
         begin(now)
@@ -23,7 +21,7 @@ extension Shard {
         return outbox.hasEffects
     }
 
-    /// A session's ack is overdue: the shard sends a Ping and counts the device as unreachable meanwhile.
+    /// Marks a session with an overdue ack as suspect; the shard sends a Ping and treats the device as unreachable.
     mutating func becomeSuspect(_ slot: DeviceSlot) {
         let device = devices.at(slot)
         guard device.value.isConnected, !device.value.flags.contains(.suspect) else { return }
@@ -34,7 +32,7 @@ extension Shard {
         presenceChanged(slot)
     }
 
-    /// Counts the device as reachable or not, and places its jobs again.
+    /// Updates the count of reachable devices and places the device's jobs again.
     mutating func presenceChanged(_ slot: DeviceSlot) {
         let device = devices.at(slot)
         let isReachable = device.value.isReachable
@@ -50,10 +48,9 @@ extension Shard {
         placeJobs(of: slot)
     }
 
-    /// The connection is gone.
+    /// Ends a session whose connection has ended.
     ///
-    /// `announced` says that the client announced the end of its session, or that it terminates. Otherwise the jobs of
-    /// its messages wait two more seconds, in case the device comes back.
+    /// With `announced` the client sent Close or terminates. Otherwise its jobs wait two more seconds for a reconnect.
     package mutating func sessionEnded(_ session: SessionRef, announced: Bool, now: GatewayTime) {
         begin(now)
         guard let slot = device(of: session) else {
@@ -63,9 +60,9 @@ extension Shard {
         endSession(slot, announced: announced)
     }
 
-    /// The connection of a device that was told no Welcome is closed.
+    /// Ends a session whose connection was closed before its Welcome was sent.
     ///
-    /// A device that registered in this Hello is forgotten, if nothing is queued for it: nobody knows its secret.
+    /// A device that registered in this Hello is deleted if its queue is empty, because its secret was never delivered.
     package mutating func sessionRefused(_ session: SessionRef, now: GatewayTime) {
         begin(now)
         guard let slot = device(of: session) else {
@@ -86,7 +83,7 @@ extension Shard {
         device.value.state = .terminated
         devices.timers.cancel(slot)
         recallInFlight(slot, isSessionOver: true)
-        // Asked while the device still has its broadcasts' messages; any later Hello establishes a device.
+        // Computed before the broadcast messages leave memory. Any later Hello establishes the device.
         let isForgotten =
             isRefused && !device.value.isEstablished && isWithoutQueue(slot)
             && !device.value.isBusy && device.value.waiting == .none
@@ -97,9 +94,9 @@ extension Shard {
         if isForgotten { collect(slot) { $0.noteEvent(.offline) } }
     }
 
-    /// Makes the job of every un-acked message due: the device left.
+    /// Makes the job of every un-acked message due because the device left.
     ///
-    /// One turn makes a slice of them; the timers of the other messages make theirs, a slice a turn.
+    /// One turn handles one slice. The timers of the other messages make their jobs, one slice per turn.
     mutating func makeAllDue(_ slot: DeviceSlot) {
         let device = devices.at(slot)
         var count = 0
@@ -132,7 +129,7 @@ extension Shard {
         }
     }
 
-    /// Makes the jobs due two seconds after the connection broke, unless the device is back by then.
+    /// Makes the jobs due two seconds after the connection broke, unless the device reconnects before.
     private mutating func makeAllDueSoon(_ slot: DeviceSlot) {
         let device = devices.at(slot)
         let due = now + limits.unannouncedCloseDelay
@@ -157,7 +154,7 @@ extension Shard {
 
     // MARK: Updates
 
-    /// The client reports its state, tokens, badge, push mode or heartbeat.
+    /// Handles a DeviceUpdate: application state, tokens, badge, push mode or heartbeat.
     package mutating func update(_ session: SessionRef, _ update: DeviceUpdate, now: GatewayTime) {
         begin(now)
         guard let slot = device(of: session) else { return }
@@ -196,8 +193,8 @@ extension Shard {
         let isReachable = device.value.isReachable
         if wasReachable, !isReachable { makeAllDue(slot) }
         if update.applicationState != nil || isReachable != wasReachable {
-            // The app may have dropped unseen what was sent since it was suspended. The shard sends what is not acked
-            // again, with its flags as they are now, after the result.
+            // A suspended app may have dropped messages unseen. The shard resends un-acked messages after the result, with
+            // recomputed flags.
             recallInFlight(slot, isSessionOver: false)
             if !device.value.queue.isNone {
                 device.value.round = min(device.value.round + 1, 1_000)
@@ -219,9 +216,11 @@ extension Shard {
         whenDurable(.updated(session, result))
     }
 
-    /// Takes the tokens that a client named; an empty one removes those of its channel and kind, or of its activity.
+    /// Registers tokens that a client named.
     ///
-    /// - Returns: what the tokens' rows are to learn once the device's record is durable.
+    /// An empty token removes those of its channel and kind, or of its activity.
+    ///
+    /// - Returns: the changes for the tokens' rows, to be sent after the device's record is durable.
     mutating func register(_ tokens: [VendorToken], _ slot: DeviceSlot, isAgain: Bool) -> TokenNews? {
         var profile = profile(slot)
         let before = profile.tokens
@@ -243,7 +242,7 @@ extension Shard {
         return news(of: slot, named: tokens, before: before, after: profile.tokens)
     }
 
-    /// Writes a log line about tokens that were refused; the session continues without them.
+    /// Logs refused tokens; the session continues without them.
     mutating func note(_ refused: RefusedTokens, of slot: DeviceSlot) {
         guard let fault = refused.fault else { return }
         log(
@@ -264,20 +263,20 @@ extension Shard {
         devices.timers.schedule(slot, at: min(silenceEnd(device), suspicionEnd(device)))
     }
 
-    /// The time at which a session's silence has lasted for 1.5 heartbeats.
+    /// Returns the time at which a session has been silent for 1.5 heartbeats.
     ///
-    /// The loop's last standstill does not count as silence: frames of that time may still be in a buffer.
+    /// A standstill of the loop does not count as silence because frames may still be in a buffer.
     private func silenceEnd(_ device: Place<Device>) -> GatewayTime {
         max(device.value.lastHeardAt, standstillEndedAt) + Int64(device.value.heartbeatSeconds) * 1_500
     }
 
-    /// The time at which a suspect session has been silent for too long; `.max` for any other session.
+    /// Returns the timeout of a suspect session; `.max` for any other session.
     private func suspicionEnd(_ device: Place<Device>) -> GatewayTime {
         guard device.value.flags.contains(.suspect) else { return .max }
         return max(device.value.suspectSince, standstillEndedAt) + limits.suspectSilence
     }
 
-    /// Gives each session a fresh period of silence, after the loop stood still for long.
+    /// Restarts the silence timeout of each session after a long standstill of the loop.
     package mutating func stoodStill(now: GatewayTime) {
         begin(now)
         standstillEndedAt = self.now
@@ -295,18 +294,18 @@ extension Shard {
         } else {
             devices.releaseQueue(slot)
             armHeartbeat(slot)
-            // The shard asks again for a page whose read failed.
+            // Requests a page again whose read failed.
             pump(slot)
         }
     }
 
-    /// Closes a device's session for a reason of the gateway's.
+    /// Closes a device's session.
     mutating func close(_ slot: DeviceSlot, _ code: CloseCode, _ reason: StaticString) {
         outbox.send(.close(devices.at(slot).value.session, code, reason: reason))
         endSession(slot, announced: false)
     }
 
-    /// Ends every session of an app's devices, with what is told to them.
+    /// Closes every session of an app's devices.
     package mutating func endSessions(of app: AppKey, _ code: CloseCode, reason: StaticString, now: GatewayTime) {
         begin(now)
         guard let index = apps.index(of: app), sessions.count(ofApp: index) > 0 else { return }
@@ -318,7 +317,7 @@ extension Shard {
 
     // MARK: Backlog
 
-    /// Asks for the next page once half the window is free.
+    /// Requests the next page when half of the window is free.
     mutating func askForPage(_ slot: DeviceSlot) {
         let device = devices.at(slot)
         guard !device.value.flags.contains(.paging),
@@ -365,7 +364,7 @@ extension Shard {
                 messages.at(message).value.facts.item == row.facts.item,
                 !messages.at(message).value.flags.contains(.inFlight)
             {
-                // The shard did not send it: it stays on disk only.
+                // The message was not sent, so it stays only on disk.
                 leaveToStore(message)
             }
             guard wasSent else { return }

@@ -1,7 +1,7 @@
-// Steps of a device that may wait for the disk, or for later turns. Other commands of the device wait meanwhile, in order.
+// Steps of a device that may wait for the disk or for later turns. Other commands of the device wait in order.
 //
-// `whileBusy` is the only way to hold a device: nothing else in the package can set or remove the flag. So no step can
-// forget to let the device go, or to run the commands that waited for it.
+// Only `whileBusy` can hold a device: the flag is private to this file. Every step therefore releases the device and runs the
+// waiting commands.
 
 internal import Structures
 internal import Wire
@@ -11,15 +11,15 @@ extension Device.Flags {
 }
 
 extension Device {
-    /// A step of the device is under way: other commands wait.
+    /// Whether a step of the device runs.
     var isBusy: Bool { flags.contains(.busy) }
 }
 
 extension Shard {
-    /// Takes a step during which other commands of the device wait, then finishes it and runs those commands.
+    /// Runs a step during which other commands of the device wait, then runs those commands.
     ///
-    /// The device's record is in memory and stays there; `step` hands on the completion that it gets, at once or through
-    /// a reader. A step within a step is a part of it: the device is free after the outer one.
+    /// The device's record must be in memory and stays there. `step` must call the completion, immediately or after a read. A
+    /// nested step is part of the outer one: the device is released after the outer step.
     mutating func whileBusy<Value>(
         _ slot: DeviceSlot, _ step: (inout Shard, @escaping (inout Shard, Value) -> Void) -> Void,
         then completion: @escaping (inout Shard, Value) -> Void
@@ -32,7 +32,7 @@ extension Shard {
         }
     }
 
-    /// The same for a step without a result.
+    /// Runs a step without a result.
     mutating func whileBusy(
         _ slot: DeviceSlot, _ step: (inout Shard, @escaping (inout Shard) -> Void) -> Void,
         then completion: @escaping (inout Shard) -> Void
@@ -45,12 +45,12 @@ extension Shard {
         }
     }
 
-    /// The same for one read.
+    /// Runs a step of one read.
     mutating func whileBusy(_ slot: DeviceSlot, reading key: StoreKey, then completion: @escaping Continuation) {
         whileBusy(slot, { shard, done in shard.read([.get(key)], then: done) }, then: completion)
     }
 
-    /// - Returns: false when an outer step holds the device already.
+    /// - Returns: false if an outer step already holds the device.
     private mutating func hold(_ slot: DeviceSlot) -> Bool {
         let device = devices.at(slot)
         guard !device.value.isBusy else { return false }

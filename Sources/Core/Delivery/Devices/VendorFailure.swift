@@ -1,16 +1,15 @@
 package import Wire
 
-/// Why the vendor did not take the last message that a sender offered it for a device.
+/// The reason why the vendor did not accept the last message offered for a device.
 ///
-/// It stands in the device's row until the vendor takes one, so that a device's state says why nothing arrives.
+/// The device's row keeps it until the vendor accepts a message, so that the device's status shows why nothing arrives.
 package struct VendorFailure: Equatable, Sendable, Codable {
     package var message: MessageID
     package var at: GatewayTime
-    /// What the sender reported.
     package var outcome: JobResult.Outcome
-    /// The leases of the message's job so far, but for those that were given back unsent.
+    /// The number of leases of the message's job, without those returned as `unsent`.
     package var attempts: UInt16
-    /// The vendor's own word, at most 64 bytes; may be empty.
+    /// The vendor's reason, at most 64 bytes; may be empty.
     package var reason: String
 
     package init(message: MessageID, at: GatewayTime, outcome: JobResult.Outcome, attempts: UInt16, reason: String) {
@@ -18,7 +17,7 @@ package struct VendorFailure: Equatable, Sendable, Codable {
         (self.attempts, self.reason) = (attempts, reason)
     }
 
-    /// True when only the time and the count of attempts may differ.
+    /// Returns whether at most the time and the number of attempts differ.
     func isLike(_ other: VendorFailure) -> Bool {
         message == other.message && outcome == other.outcome && reason == other.reason
     }
@@ -27,7 +26,7 @@ package struct VendorFailure: Equatable, Sendable, Codable {
 // MARK: The stored form
 
 extension VendorFailure {
-    /// Leads the section; where there is none, the version of the names stands there, or nothing.
+    /// The first byte of the section; without the section, the version of the names or nothing is in its place.
     static let mark: UInt8 = 0x80
     static let largestByteCount = fixedByteCount + 1 + JobResult.reasonByteCount
     private static let fixedByteCount = 1 + 16 + 8 + 1 + 2
@@ -44,9 +43,9 @@ extension VendorFailure {
         writer.put(text: reason)
     }
 
-    /// Reads the section behind its mark; `nil` when the row is cut short.
+    /// Reads the section after its mark; `nil` if the row is truncated.
     ///
-    /// A later version's outcome reads as `rejected`.
+    /// An outcome of a later version is read as `rejected`.
     init?(_ reader: inout RowReader) {
         guard let high = reader.next(UInt64.self), let low = reader.next(UInt64.self),
             let at = reader.next(Int64.self), let outcome = reader.next(UInt8.self),

@@ -1,4 +1,4 @@
-// Events on their way: taken out in batches, removed once their feed has them, and found again after a restart.
+// Events on their way to their feed: taken in batches, deleted after the feed has them, and swept up after a restart.
 
 internal import Wire
 
@@ -11,17 +11,15 @@ extension EventBatch {
 }
 
 extension EventTable {
-    /// Durable events that their feeds do not have yet, one batch for each app without a batch under way.
+    /// Returns durable events that their feeds do not have, one batch per app without a batch in flight.
     ///
-    /// `share` names the buckets of this shard.
-    ///
-    /// The gateway calls this some times a second, and `told` for each batch.
+    /// `share` describes the buckets of this shard. The gateway calls this several times a second, and `told` after each batch.
     mutating func take(_ share: LoopShare, _ core: inout ShardCore) -> [EventBatch] {
         var batches: [EventBatch] = []
         for entry in core.apps.entries {
             guard case .kept = entry.eventRule else { continue }
             let app = entry.key
-            // Taken out while it is changed: a second reference would have the whole list copied.
+            // Removed during the change, because a second reference would copy the whole list.
             var state = apps.removeValue(forKey: app) ?? EventTable.AppEvents()
             if state.unsure > 0 {
                 core.numbers.eventsLost &+= state.unsure
@@ -51,7 +49,7 @@ extension EventTable {
         return batches
     }
 
-    /// The feed's home has the batch, or (`isTold` false) could not take it: it comes again.
+    /// Handles the result of a batch: the feed's home has it, or (`isTold` false) refused it, and the events are sent again.
     mutating func told(_ batch: EventBatch, isTold: Bool, _ core: inout ShardCore) {
         guard var state = apps.removeValue(forKey: batch.app) else { return }
         state.isTelling = false
@@ -82,7 +80,7 @@ extension EventTable {
         }
     }
 
-    /// Reads the rows of the next buckets that the sweep has not passed.
+    /// Reads the rows of the next unswept buckets.
     private mutating func sweep(_ app: AppKey, _ share: LoopShare, _ core: inout ShardCore) {
         guard let state = apps[app] else { return }
         let buckets = share.buckets.filter { Int($0.index) >= state.sweptBelow }.prefix(EventTable.sweptBuckets)
@@ -103,7 +101,6 @@ extension EventTable {
         }
     }
 
-    /// Continues a sweep after a read.
     private mutating func goOn(
         _ app: AppKey, _ share: LoopShare, last: Bucket, edition: Int, _ core: inout ShardCore
     ) {
@@ -113,7 +110,7 @@ extension EventTable {
             state.sweptBelow = share.bucketCount
             apps[app] = state
         }
-        // One app's buckets are passed at the pace of the reads, those of the others a few a tick.
+        // Only one app is swept at the rate of the reads. The others are swept a few buckets per tick.
         guard swiftApp == nil, state.waiting.isEmpty, !state.isTelling,
             state.sweptBelow < share.bucketCount, state.sweepRest.until <= core.now, !core.isAbandoned
         else { return }
@@ -122,14 +119,14 @@ extension EventTable {
         sweep(app, share, &core)
     }
 
-    /// Takes the rows that the sweep has read of some buckets.
+    /// Adds the rows of the swept buckets.
     private mutating func swept(
         _ app: AppKey, _ buckets: [Bucket], _ reply: StoreReply, edition: Int, _ core: inout ShardCore
     ) {
         guard var state = apps.removeValue(forKey: app) else { return }
         state.isSweeping = false
         defer { apps[app] = state }
-        // The events left memory during the read: the sweep starts over.
+        // The events left memory during the read. The sweep restarts.
         guard state.edition == edition else { return }
         guard reply.failure == nil, reply.results.count == buckets.count else {
             return state.sweepRest.failed(at: core.now)
@@ -143,7 +140,7 @@ extension EventTable {
                     core.damaged(row.key)
                     continue
                 }
-                // Rows of an earlier process, each once: a later edition reads them again.
+                // Rows of an earlier process count only in the first edition because later editions read them again.
                 if edition == 0, row.key.item < firstNumber { state.rowCount += 1 }
                 state.waiting.append(EventTable.Entry(bucket: bucket, number: row.key.item, item: item))
             }

@@ -1,10 +1,10 @@
 package import Wire
 
-/// Events of this shard's devices that their feed does not have yet.
+/// The events of this shard's devices that their feed does not have yet.
 ///
-/// Each has a row in its device's bucket, written in the batch of what happened. The row goes when the feed's home has the
-/// event. A *sweep* finds the rows that an earlier process left: it reads bucket after bucket, and until it has passed a bucket,
-/// a new event there is only a row, so that none overtakes an older one. What memory has no room for is swept up later, too.
+/// Each event has a row in its device's bucket, written in the batch of the change. The row is deleted when the feed's home has
+/// the event. A *sweep* finds rows of an earlier process, bucket after bucket. Until a bucket is swept, a new event there is only
+/// a row, so that it does not overtake older ones. Events beyond the memory limit are also swept up later.
 struct EventTable {
     struct Entry {
         var bucket: Bucket
@@ -13,48 +13,52 @@ struct EventTable {
     }
 
     struct AppEvents {
-        /// In order; those from `stamped` on may not be on disk yet.
+        /// The events in order.
+        ///
+        /// Those from index `stamped` on may not be on disk.
         var waiting: [Entry] = []
-        /// How many of `waiting` are in batches up to `stamp`.
+        /// The number of events of `waiting` in batches up to `stamp`.
         var stamped = 0
         var stamp: Ticket = 0
-        /// The index of the first bucket that the sweep has not passed, and the place in it.
+        /// The first unswept bucket, and the position in it.
         var sweptBelow = 0
         var sweepFrom: UInt64 = 0
         var isSweeping = false
-        /// After a read that failed.
+        /// The backoff after a failed read.
         var sweepRest = FeedBackoff()
-        /// Taken out by the gateway and not told yet.
+        /// Whether the gateway has a batch in flight.
         var isTelling = false
-        /// Rises when memory is cleared.
+        /// The number of times memory was cleared.
         var edition = 0
         var rowCount = 0
-        /// Events without a row, since too many had one.
+        /// Events without a row because too many others had one.
         var lost: UInt64 = 0
-        /// Events of a time when it was not known whether the app has the feed; none of them has a row.
+        /// Events counted while it was unknown whether the app has the feed; they have no rows.
         var unsure: UInt64 = 0
 
-        /// Takes an event whose row is in the open batch.
+        /// Adds an event whose row is in the open batch.
         mutating func note(_ entry: Entry) {
             rowCount += 1
             guard Int(entry.bucket.index) < sweptBelow else { return }
             if waiting.count < EventTable.waitingLimit { return waiting.append(entry) }
-            // Its home does not keep up, or is out of reach: the rows have all of it.
+            // The home is too slow or unreachable. All events have rows, so memory is cleared.
             (waiting, stamped, sweptBelow, sweepFrom) = ([], 0, 0, 0)
             edition += 1
         }
     }
 
-    /// Events of one app in memory.
+    /// The maximum number of events of one app in memory.
     static let waitingLimit = 16_384
     static let sweptBuckets = 16
     static let sweptRows = 256
 
     private(set) var lastNumber: UInt64
-    /// Rows below it are of an earlier process.
+    /// The first event number of this process.
+    ///
+    /// Lower numbers are from earlier processes.
     let firstNumber: UInt64
     var apps: [AppKey: AppEvents] = [:]
-    /// The app whose sweep continues with each read's answer; the other sweeps continue once a tick.
+    /// The one app whose sweep continues after each read; the others continue once per tick.
     var swiftApp: AppKey?
 
     init(now: GatewayTime) {
@@ -62,18 +66,20 @@ struct EventTable {
         lastNumber = firstNumber
     }
 
-    /// Grows across restarts, too.
+    /// Returns the next number.
+    ///
+    /// Numbers increase across restarts.
     mutating func nextNumber(_ now: GatewayTime) -> UInt64 {
         lastNumber = max(lastNumber + 1, UInt64(max(0, now)) << 20)
         return lastNumber
     }
 }
 
-/// Events that the gateway takes to the feed's home.
+/// A batch of events from a shard to the feed's home.
 package struct EventBatch: Sendable {
     package var app: AppKey
     package var items: [FeedItem] = []
-    /// Events that have no row and are missing before these.
+    /// The number of missing events, which have no row, before these.
     package var lost: UInt64 = 0
     var rows: [StoreKey] = []
     var edition = 0

@@ -1,13 +1,13 @@
-// A feed in its app's home bucket: messages and events appended under numbers that grow by one, read from a cursor, and
-// removed once the consumer has acked them.
+// A feed in its app's home bucket: items are appended under consecutive numbers, read from a cursor, and removed after the
+// consumer's ack.
 //
-// A row, the head and, for a device's message, the device's own row are one batch. Every answer waits for the last batch,
-// so no consumer sees an item, and no device learns of its acceptance, before it is on disk.
+// An item's row, the head and, for an upstream message, the device's row are one batch. Every answer waits for the last batch, so
+// consumers and devices see an item only after it is on disk.
 
 internal import Wire
 
 extension FeedTable {
-    /// Handles a command about a feed whose home is here.
+    /// Handles a command for a feed whose home is this shard.
     mutating func handle(_ command: FeedCommand, _ origin: Origin, _ core: inout ShardCore) {
         let name = command.feed
         withFeed(name, &core) { feeds, core, isRead in
@@ -17,7 +17,7 @@ extension FeedTable {
             case .append(_, let items, let lost):
                 guard core.store.acceptsWrites else { return core.answer(origin, .busy) }
                 guard let limits = core.feedLimits(name) else { return core.refuseUnset(name, origin) }
-                // Their numbers have no rows, so a page shows them as a gap.
+                // These numbers have no rows, so a page reports them as a gap.
                 if lost > 0 { feeds.skip(Int(clamping: lost), in: name, &core) }
                 feeds.append(items[...], to: name, &core)
                 core.numbers.eventsTaken &+= UInt64(items.count)
@@ -42,7 +42,7 @@ extension FeedTable {
         }
     }
 
-    /// Calls `work` when the feed's head is in memory, with false when it cannot be read, or could not a while ago.
+    /// Calls `work` when the feed's head is in memory; with false if it cannot be read, or a recent read failed.
     private mutating func withFeed(_ name: FeedName, _ core: inout ShardCore, _ work: @escaping Work) {
         guard self[name] == nil else { return work(&self, &core, true) }
         guard mayLook(for: name, at: core.now) else { return work(&self, &core, false) }
@@ -68,10 +68,11 @@ extension FeedTable {
         }
     }
 
-    /// Loads the feeds whose home is here, a few apps a call: items are counted, and removed when too old, without a reader.
+    /// Loads the feeds of this shard, a few apps per call.
     ///
-    /// A head that could not be read, or is damaged, is looked for again at growing times (`FeedBackoff`). No feed holds up
-    /// those behind it.
+    /// Items are then counted, and expire, without a consumer.
+    ///
+    /// A head that could not be read, or is damaged, is retried with `FeedBackoff`. It does not delay other feeds.
     mutating func watch(_ share: LoopShare, _ core: inout ShardCore) {
         for name in takeDueLooks(at: core.now) {
             if core.feedLimits(name) == nil { forget(name) } else { look(for: name, &core) }
@@ -154,7 +155,7 @@ extension FeedTable {
         }
     }
 
-    /// Writes items behind the last one, in as few rows as hold them; `besides` writes rows of the first batch.
+    /// Appends items in as few rows as possible; `besides` writes further rows of the first batch.
     private mutating func append(
         _ items: ArraySlice<FeedItem>, to name: FeedName, _ core: inout ShardCore,
         besides: ((inout ShardCore) -> Void)? = nil
@@ -221,7 +222,7 @@ extension FeedTable {
             var page = FeedPage(first: after + 1, state: feed.state)
             for row in rows {
                 guard let items = FeedRow.read(row.bytes), row.key.item >= UInt64(items.count) else {
-                    // Its items are lost. A page states how many are missing.
+                    // The items are lost. A page reports the number of missing items.
                     core.damaged(row.key)
                     continue
                 }
@@ -230,7 +231,7 @@ extension FeedTable {
                 if page.items.isEmpty {
                     page.first = number + UInt64(skipped)
                 } else if number != page.next + 1 {
-                    // Rows before this one could not be read. The next page states the gap.
+                    // Rows before this one could not be read. The next page reports the gap.
                     break
                 }
                 page.items += items.dropFirst(skipped).prefix(limit - page.items.count)
@@ -264,9 +265,9 @@ extension FeedTable {
 
     // MARK: Removal
 
-    /// Removes rows from the front: what is acked, too old or, of events, too many.
+    /// Deletes rows from the front: acked, expired or, for events, beyond the limits.
     ///
-    /// Without limits (the app is disabled, or not known here yet) it removes what no limits would keep.
+    /// Without limits (the app is disabled, or not known here yet) only items beyond the largest possible age are deleted.
     private mutating func trim(_ name: FeedName, _ limits: FeedLimits?, _ core: inout ShardCore) {
         guard let feed = self[name], !feed.isTrimming, feed.first <= feed.state.last else { return }
         self[name]?.isTrimming = true
@@ -319,14 +320,14 @@ extension FeedTable {
         }
     }
 
-    /// Answers every consumer that waits, since the gateway stops.
+    /// Answers all waiting consumers because the gateway stops.
     mutating func releaseWaiters(_ core: inout ShardCore) {
         for name in Array(feeds.keys) {
             for waiter in takeWaiters(of: name) { serve(waiter.read, waiter.origin, until: 0, &core) }
         }
     }
 
-    /// Answers consumers whose wait is over, and looks for items that are too old.
+    /// Answers consumers whose wait has timed out, and deletes expired items.
     mutating func advance(_ core: inout ShardCore) {
         for waiter in takeDueWaiters(core.now) { serve(waiter.read, waiter.origin, until: 0, &core) }
         for (name, feed) in feeds where feed.state.count > 0 && feed.lookAgainAt <= core.now {
@@ -336,7 +337,7 @@ extension FeedTable {
         findNextDue()
     }
 
-    /// Gets a row, from memory at once or from the disk later.
+    /// Looks up a row and calls `work` at once if memory has the answer, otherwise after a read.
     private mutating func lookUp(
         _ key: StoreKey, _ core: inout ShardCore,
         then work: @escaping (inout FeedTable, inout ShardCore, Found<FoundRow>) -> Void
@@ -350,7 +351,7 @@ extension FeedTable {
 }
 
 extension ShardCore {
-    /// The feed's limits in the app's configuration; `nil`: the feed is off, or the app is not known (yet).
+    /// Returns the feed's limits from the app's settings; `nil` if the feed is off or the app is unknown.
     fileprivate func feedLimits(_ name: FeedName) -> FeedLimits? {
         guard let settings = apps.knowledge(of: name.app).settings else { return nil }
         return switch name.kind {
@@ -359,7 +360,7 @@ extension ShardCore {
         }
     }
 
-    /// Refuses what a feed that is off, or not known yet, cannot take.
+    /// Refuses a command for a feed that is off, or answers `busy` if the app is unknown.
     fileprivate mutating func refuseUnset(_ name: FeedName, _ origin: Origin) {
         let isKnown = apps.knowledge(of: name.app).settings != nil
         answer(origin, isKnown ? .feed(.refused(.off)) : .busy)
@@ -370,7 +371,7 @@ extension ShardCore {
         answer(origin, .feed(.refused(refusal)))
     }
 
-    /// A state with the numbers that consumers see.
+    /// Returns a state with the numbers that consumers see.
     fileprivate func shown(_ state: FeedState) -> FeedState {
         var shown = state
         (shown.last, shown.acked) = (history.cursor(state.last), history.cursor(state.acked))
@@ -392,7 +393,7 @@ extension ShardCore {
         feed.isStored = true
     }
 
-    /// Has a reader read rows; `work` gets the answer.
+    /// Reads rows and passes the reply to `work`.
     fileprivate mutating func readForFeeds(
         _ requests: [StoreRead], then work: @escaping (inout FeedTable, inout ShardCore, StoreReply) -> Void
     ) {

@@ -1,8 +1,8 @@
 internal import Wire
 
-/// How long what failed is let rest: `FeedBounds.lookAgain` at first, then twice as long after each look that fails.
+/// An exponential backoff: `FeedBounds.lookAgain` at first, doubled after each failure up to a limit.
 ///
-/// What is damaged stays so. What could not be read is well again with its disk or its server, and nothing tells when.
+/// The limit for unreadable data is lower than for damaged data because it may become readable at any time.
 struct FeedBackoff {
     private var length: GatewayTime = 0
     private(set) var until: GatewayTime = 0
@@ -13,11 +13,11 @@ struct FeedBackoff {
         until = now + length
     }
 
-    /// The next look may come at once; one that fails is still followed by a longer rest.
+    /// Ends the current delay; the next failure still doubles the delay.
     mutating func end(at now: GatewayTime) { until = min(until, now) }
 }
 
-/// The feeds whose home is this shard, as far as they are in memory: a head each, and who waits.
+/// The heads of this shard's feeds in memory, and the waiting consumers.
 struct FeedTable {
     /// A consumer that waits for a first item.
     struct Waiter {
@@ -26,21 +26,22 @@ struct FeedTable {
         var until: GatewayTime
     }
 
-    /// One feed.
     struct Feed {
         var state: FeedState
-        /// No row with a lower number is stored.
+        /// A lower bound of the numbers of stored rows.
         var first: UInt64
-        /// Its head has a row already.
+        /// Whether the head has a row.
         var isStored: Bool
         var waiters: [Waiter] = []
         var isTrimming = false
-        /// The rows that are left from `first` on are to stay, as far as a look at this time could tell.
+        /// The time of the next check for expired rows.
         var lookAgainAt: GatewayTime = 0
-        /// When the first row came in whose items are not all acked; 0: there is none, or no look was taken yet.
+        /// The time of the oldest row with unacked items; 0: none, or unknown.
         var oldestAt: GatewayTime = 0
 
-        /// What waits for an ack: acked items that share a row with others do not.
+        /// The number of unacked items.
+        ///
+        /// Acked items that share a row with others do not count.
         var unreadCount: Int { Int(min(state.count, state.last - min(state.last, state.acked))) }
     }
 
@@ -56,7 +57,7 @@ struct FeedTable {
         _modify { yield &feeds[name] }
     }
 
-    /// Not after the first waiter's time is over, or a feed is to be looked over.
+    /// A lower bound of the next timeout of a waiter or check of a feed.
     private(set) var nextDue = GatewayTime.max
 
     mutating func isDue(at time: GatewayTime) { nextDue = min(nextDue, time) }
@@ -69,25 +70,23 @@ struct FeedTable {
         }
     }
 
-    // MARK: Looking for feeds that nobody asks for
+    // MARK: Feeds without a consumer
 
-    /// The apps before this place have been looked for.
-    ///
-    /// What they have here is in memory, and counted, unless its head could not be read.
+    /// The number of apps whose feeds were loaded after a start.
     var watchedApps = 0
 
     /// A head that could not be read.
     private struct UnseenHead {
         var rest = FeedBackoff()
-        /// It was read, and is none.
+        /// The row was read and is invalid.
         var isDamaged = false
     }
 
-    /// Two of an app at most.
+    /// The unread heads, at most two per app.
     private var unseen: [FeedName: UnseenHead] = [:]
-    /// No unseen head is due before this.
+    /// A lower bound of the next retry.
     private var nextLook = GatewayTime.max
-    /// Heads that the store could not read are not looked for before this, unless a caller asks.
+    /// The earliest retry of heads that the store could not read, unless a caller requests one.
     private var looksFrom: GatewayTime = 0
 
     private func lookTime(_ head: UnseenHead) -> GatewayTime {
@@ -96,10 +95,10 @@ struct FeedTable {
 
     func isLookDue(at now: GatewayTime) -> Bool { nextLook <= now }
 
-    /// The unseen feeds whose turn it is, a few a call.
+    /// Returns the unread feeds that are due, a few per call.
     ///
-    /// A head that the store cannot read again stops the looks for a while: a store that reads nothing is asked
-    /// seldom, and one that reads again is asked for all of them soon.
+    /// A head that is unreadable again pauses all retries. A failing store thus gets few reads, and after it recovers all heads
+    /// are read soon.
     mutating func takeDueLooks(at now: GatewayTime) -> [FeedName] {
         guard isLookDue(at: now) else { return [] }
         var due: [(at: GatewayTime, name: FeedName)] = []
@@ -113,13 +112,13 @@ struct FeedTable {
         return due.prefix(FeedBounds.watchedApps).map(\.name)
     }
 
-    /// False when the feed is in memory, or waits for its next look.
+    /// Returns whether the feed is neither in memory nor waiting for a retry.
     func isToBeWatched(_ name: FeedName) -> Bool { feeds[name] == nil && unseen[name] == nil }
 
-    /// Whether the head may be read for a caller now: it did not fail a moment ago.
+    /// Returns whether a caller may read the head now; false shortly after a failure.
     func mayLook(for name: FeedName, at now: GatewayTime) -> Bool { unseen[name].map { $0.rest.until <= now } ?? true }
 
-    /// A look has failed, at this time.
+    /// Records a failed read of a head.
     mutating func lookFailed(_ name: FeedName, isDamaged: Bool = false, at now: GatewayTime) {
         var head = unseen[name] ?? UnseenHead(isDamaged: isDamaged)
         if isDamaged, !head.isDamaged { storeReadsAgain(at: now) }
@@ -130,18 +129,18 @@ struct FeedTable {
         nextLook = min(nextLook, lookTime(head))
     }
 
-    /// Nothing was read for a look that was due: too much waits.
+    /// Records that a due read was not started because too many commands wait.
     mutating func lookWasLeft(_ name: FeedName, at now: GatewayTime) {
         let head = unseen[name, default: UnseenHead()]
         unseen[name] = head
-        // Callers may ask meanwhile: nothing is known of the head.
+        // Callers may still read the head, so the backoff is unchanged.
         nextLook = min(nextLook, max(lookTime(head), now + FeedBounds.lookAgain))
     }
 
-    /// Nobody looks for the feed any more unless a caller asks.
+    /// Stops the retries of a feed unless a caller requests it.
     mutating func forget(_ name: FeedName) { unseen[name] = nil }
 
-    /// A head could be read that could not: all others that could not are due.
+    /// Makes all unreadable heads due because one of them could be read.
     private mutating func storeReadsAgain(at now: GatewayTime) {
         looksFrom = 0
         for name in unseen.keys where unseen[name]?.isDamaged == false { unseen[name]?.rest.end(at: now) }
@@ -152,17 +151,16 @@ struct FeedTable {
 
     var itemCount: Int { feeds.values.reduce(0) { $0 + $1.unreadCount } }
 
-    /// How long the oldest item of all feeds has waited.
+    /// Returns the age of the oldest unacked item of all feeds.
     func longestWait(at now: GatewayTime) -> GatewayTime {
         feeds.values.reduce(0) { max($0, Self.wait($1, now)) }
     }
 
-    /// How many items of one feed wait for an ack, and for how long the oldest has; zeros while its head is not in memory.
+    /// Returns the number of unacked items of one feed and the age of the oldest; zeros if its head is not in memory.
     func waiting(in name: FeedName, at now: GatewayTime) -> (count: Int, milliseconds: GatewayTime) {
         feeds[name].map { ($0.unreadCount, Self.wait($0, now)) } ?? (0, 0)
     }
 
-    /// What is stored of a feed whose head was read.
     func byteCount(of name: FeedName) -> Int64 { feeds[name].map { Int64(clamping: $0.state.byteCount) } ?? 0 }
 
     private static func wait(_ feed: Feed, _ now: GatewayTime) -> GatewayTime {
@@ -171,9 +169,9 @@ struct FeedTable {
 
     // MARK: Reading heads
 
-    /// Keeps work until the head is read.
+    /// Queues work until the head is read.
     ///
-    /// - Returns: whether the caller is to read it, or `nil` when too much waits.
+    /// - Returns: whether the caller must read the head; `nil` if too many commands wait.
     mutating func wait(for name: FeedName, _ work: @escaping Work) -> Bool? {
         guard waitingCount < FeedBounds.waitingCommands else { return nil }
         waitingCount += 1
@@ -194,7 +192,7 @@ struct FeedTable {
 
     // MARK: Waiters
 
-    /// Takes the waiters of a feed out, or of all feeds those whose time is over.
+    /// Removes the waiters of a feed.
     mutating func takeWaiters(of name: FeedName) -> [Waiter] {
         guard let waiters = feeds[name]?.waiters, !waiters.isEmpty else { return [] }
         feeds[name]?.waiters = []

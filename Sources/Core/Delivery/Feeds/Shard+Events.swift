@@ -1,6 +1,6 @@
-// What became of messages and devices, on its way to the app's feed of events: a row in the batch of what happened, then an
-// append at the feed's home, then the row goes. So what happened durably is told, at least once, and in the order of each
-// device. An app without the feed pays one look at its settings for each event.
+// The path of an event to the app's feed: a row in the batch of the change, an append at the feed's home, then the deletion of
+// the row. Durable events are thus reported at least once, in order per device. An app without the feed costs one check of its
+// settings per event.
 
 internal import Structures
 internal import Wire
@@ -45,7 +45,7 @@ extension Shard {
         events.apps[app, default: .init()].note(entry)
     }
 
-    /// The session of a device begins or ends.
+    /// Writes an event when a device's session begins or ends.
     mutating func notePresence(_ kind: FeedItem.Kind, of slot: DeviceSlot) {
         guard apps[Int(devices.at(slot).value.appIndex)].mayHaveEvents, !batch.isOpen, batch.series == .none else {
             return
@@ -65,6 +65,6 @@ extension Shard {
         events.told(batch, isTold: isTold, &core)
     }
 
-    /// True when an app of this shard has the feed.
+    /// Whether an app of this shard has the feed.
     package var hasEvents: Bool { apps.entries.contains { $0.mayHaveEvents } }
 }

@@ -1,4 +1,4 @@
-// The shard's door to its feeds: what they answered goes out, and their work of later turns is noted.
+// The shard's access to its feeds: it releases their answers and schedules their slices.
 
 internal import Wire
 
@@ -8,14 +8,14 @@ extension Shard {
         finishPart()
     }
 
-    /// Looks for heads of feeds without a reader; see `FeedTable.watch`.
+    /// Loads heads of feeds without a consumer; see `FeedTable.watch`.
     package mutating func watchFeeds(_ share: LoopShare, now: GatewayTime) {
         guard feeds.watchedApps < apps.count || feeds.isLookDue(at: now) else { return }
         begin(now)
         inFeeds { feeds, core in feeds.watch(share, &core) }
     }
 
-    /// Answers every consumer that waits, since the gateway stops.
+    /// Answers all waiting consumers because the gateway stops.
     package mutating func releaseFeedWaiters(now: GatewayTime) {
         begin(now)
         inFeeds { feeds, core in feeds.releaseWaiters(&core) }

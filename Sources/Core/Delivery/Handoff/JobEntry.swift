@@ -1,7 +1,7 @@
 internal import Structures
 internal import Wire
 
-/// A job in memory: as its row says, or as the row of its message implies while it has none.
+/// A job in memory: from its row, or implied by its message's row.
 struct JobEntry {
     enum Place: UInt8 { case none, due, held, leasing }
 
@@ -9,23 +9,23 @@ struct JobEntry {
     var device: DeviceSlot
     var appIndex: UInt16
     var place = Place.none
-    /// Its message's slot, if the message is in memory.
+    /// The message's slot, if the message is in memory.
     var message = MessageSlot.none
-    /// In the app's due list.
+    /// The links in the app's due list.
     var dueLinks = SlotLinks<JobEntry>()
-    /// Among the device's jobs.
+    /// The links among the device's jobs.
     var deviceLinks = SlotLinks<JobEntry>()
-    /// The alarm of the row that has the job, as it was last written; 0: no row has it.
+    /// The alarm of the job's row as last written; 0 without a row.
     var storedWakeAt: GatewayTime = 0
-    /// The store has a row for the job, besides the message's row.
+    /// Whether the job has its own row besides the message's row.
     var isStored = false
-    /// The row that has the job is on disk and not young.
+    /// Whether the row that represents the job is only on disk.
     var isCold = false
-    /// The store has reported that row's alarm and will not do so again.
+    /// Whether the store has reported that row's alarm; it reports each alarm only once.
     var wasReported = false
     var countsAsLeased = false
 
-    /// The row that has the job: its own, or its message's.
+    /// The key of the row that represents the job: its own, or its message's.
     var alarmKey: StoreKey { isStored ? row.facts.jobKey : row.facts.key }
 
     var nextOfDevice: JobSlot { deviceLinks.next }

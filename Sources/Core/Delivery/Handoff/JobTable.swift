@@ -1,11 +1,9 @@
 internal import Structures
 internal import Wire
 
-/// Handoff jobs in memory: found by their message's id and through their device, and, when due, in the list of their app
-/// and channel.
+/// The handoff jobs in memory: by message id, by device and, when due, in the list of their app and channel.
 ///
-/// The table keeps the index, the lists and the numbers of due, held and leased jobs. The shard decides which of these
-/// a job is (`Shard.placeJob`).
+/// The table keeps the index, the lists and the counts of due, held and leased jobs. `Shard.placeJob` decides the place of a job.
 struct JobTable: ~Copyable {
     private enum DueChain: SlotChain {
         @inline(__always)
@@ -21,26 +19,26 @@ struct JobTable: ~Copyable {
         static func setLinks(_ job: Place<JobEntry>, _ links: SlotLinks<JobEntry>) { job.value.deviceLinks = links }
     }
 
-    /// Due jobs of one app, channel and kind, oldest first.
+    /// The due jobs of one app, channel and kind, oldest first.
     private struct DueList {
         var ends = SlotEnds<JobEntry>()
         var count = 0
-        /// Held jobs of the app, channel and kind, which stand in no list.
+        /// The number of held jobs of the app, channel and kind; they are in no list.
         var heldCount = 0
     }
 
-    /// An app's lists: for each channel single pushes first, then bulk.
+    /// The lists of an app: per channel one for single pushes, then one for bulk.
     private static let listsPerApp = VendorChannel.allCases.count * 2
 
     private var entries = Slab<JobEntry>()
     private var index = WideMap()
-    /// App after app.
+    /// The lists, ordered by app.
     private var lists: [DueList]
     private var timers: SlotTimers<JobEntry>
     private(set) var dueCount = 0
     private(set) var heldCount = 0
     private(set) var leasedCount = PerChannel { _ in 0 }
-    /// Jobs that were due before this time were counted as created before the start.
+    /// The start of the table; jobs that were due earlier were counted as created by an earlier process.
     let startedAt: GatewayTime
 
     init(appCount: Int, now: GatewayTime) {
@@ -53,10 +51,9 @@ struct JobTable: ~Copyable {
 
     var count: Int { entries.count }
     @inline(__always) func isOccupied(_ slot: JobSlot) -> Bool { entries.isOccupied(slot) }
-    /// The job's place, valid until the job is removed.
+    /// Returns the job's address, valid until the job is removed.
     @inline(__always) func at(_ slot: JobSlot) -> Place<JobEntry> { entries.at(slot) }
 
-    /// The job of a message, if it is in memory.
     @inline(__always) func find(_ message: MessageID) -> JobSlot? {
         index[message.high, message.low].map { JobSlot(number: $0) }
     }
@@ -71,7 +68,7 @@ struct JobTable: ~Copyable {
         return slot
     }
 
-    /// Takes a job out of memory and out of its lists.
+    /// Removes a job from memory and from its lists.
     mutating func remove(_ slot: JobSlot, of device: Place<Device>) {
         unplace(slot)
         let id = at(slot).value.row.facts.message
@@ -84,9 +81,9 @@ struct JobTable: ~Copyable {
 
     // MARK: Places
 
-    /// Puts a job without a place into the due list of its app and channel.
+    /// Appends a job without a place to the due list of its app and channel.
     ///
-    /// - Returns: true when the list was empty.
+    /// - Returns: true if the list was empty.
     mutating func placeDue(_ slot: JobSlot, of channel: VendorChannel) -> Bool {
         let list = Self.list(of: at(slot), channel)
         let wasEmpty = lists[list].ends.isEmpty
@@ -97,7 +94,6 @@ struct JobTable: ~Copyable {
         return wasEmpty
     }
 
-    /// Counts a job without a place among the held ones.
     mutating func placeHeld(_ slot: JobSlot, of channel: VendorChannel) {
         lists[Self.list(of: at(slot), channel)].heldCount += 1
         heldCount += 1
@@ -110,7 +106,7 @@ struct JobTable: ~Copyable {
         leasedCount[channel] += 1
     }
 
-    /// Takes a job out of its place, and stops its timer.
+    /// Removes a job from its place and stops its timer.
     mutating func unplace(_ slot: JobSlot) {
         let entry = at(slot)
         // A job of an unknown channel has no place.
@@ -143,7 +139,7 @@ struct JobTable: ~Copyable {
         app * listsPerApp + channel.place * 2 + (isBulk ? 1 : 0)
     }
 
-    /// The oldest due job of an app, channel and kind, or `.none`.
+    /// Returns the oldest due job of an app, channel and kind, or `.none`.
     func firstDue(of app: Int, _ channel: VendorChannel, isBulk: Bool) -> JobSlot {
         lists[Self.list(of: app, channel, isBulk: isBulk)].ends.first
     }
@@ -164,7 +160,6 @@ struct JobTable: ~Copyable {
         lists[app * Self.listsPerApp..<(app + 1) * Self.listsPerApp]
     }
 
-    /// Fills in how many jobs of a channel are where.
     func count(into numbers: inout VendorStatistics, of channel: VendorChannel) {
         numbers.leasedJobs = leasedCount[channel]
         (numbers.dueJobs, numbers.heldJobs) = (0, 0)

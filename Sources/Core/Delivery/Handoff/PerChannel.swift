@@ -1,12 +1,11 @@
 package import Wire
 
-/// A value for each channel, in its place.
+/// A value for each channel.
 ///
-/// Without an array, so that reading and counting cost what they cost for one value.
+/// Not an array, so access costs no more than a single value.
 package struct PerChannel<Value> {
     private var apns: Value
 
-    /// Makes the value of every channel.
     package init(_ make: (VendorChannel) -> Value) { apns = make(.apns) }
 
     package subscript(channel: VendorChannel) -> Value {
@@ -22,13 +21,12 @@ package struct PerChannel<Value> {
         }
     }
 
-    /// Visits the values in the order of their channels.
+    /// Visits the values in channel order.
     package func forEach(_ body: (Value) -> Void) { body(apns) }
 
-    /// Changes each value in its place, in the order of the channels.
+    /// Changes each value in place, in channel order.
     package mutating func change(_ body: (inout Value) -> Void) { body(&apns) }
 
-    /// Adds up a number of all channels.
     package func sum<Number: AdditiveArithmetic>(_ number: (Value) -> Number) -> Number {
         var sum = Number.zero
         forEach { sum += number($0) }
@@ -37,7 +35,9 @@ package struct PerChannel<Value> {
 }
 
 extension VendorChannel {
-    /// Its place among all channels: stored numbers may have gaps.
+    /// The channel's index among all known channels.
+    ///
+    /// Stored numbers may have gaps.
     var place: Int {
         switch self {
         case .apns: 0
@@ -47,25 +47,27 @@ extension VendorChannel {
 
 extension PerChannel: Sendable where Value: Sendable {}
 
-/// A set of channels: a bit for each, so that rows may name those that only a later version knows.
+/// A set of channels as bits; it can contain channels that only a later version knows.
 package struct ChannelSet: OptionSet, Sendable, Codable {
     package let rawValue: UInt16
     package init(rawValue: UInt16) { self.rawValue = rawValue }
     package init(_ channel: VendorChannel) { self.init(rawValue: 1 << UInt16(channel.rawValue)) }
 
-    /// The channel of the lowest number among those that this version knows.
+    /// The lowest known channel of the set.
     ///
-    /// A message has a content for one channel at most today; which of several is tried first is to be decided with the
-    /// second channel.
+    /// A message has content for at most one channel today. The order of several channels will be decided with the second
+    /// channel.
     var first: VendorChannel? { Self.known.first { contains(ChannelSet($0)) } }
 
     private static let known = VendorChannel.allCases
 
-    /// All channels, including those that later releases add.
+    /// All channels, including those of later versions.
     package static let all = ChannelSet(rawValue: .max)
 }
 
-/// The figures of one channel's jobs in one shard: counters count since the process started, gauges show the state of now.
+/// The job figures of one channel in one shard.
+///
+/// Counters count since the process started; gauges show the current state.
 package struct VendorStatistics: Sendable {
     // Counters.
     package var jobsCreated: UInt64 = 0
@@ -78,7 +80,7 @@ package struct VendorStatistics: Sendable {
     package var resultsBadToken: UInt64 = 0
     package var resultsStale: UInt64 = 0
     package var jobsExhausted: UInt64 = 0
-    /// The vendor showed an alert of a message that the device had acked already.
+    /// Alerts that the vendor showed although the device had already acked the message.
     package var alertedTwice: UInt64 = 0
 
     // Gauges.

@@ -1,17 +1,17 @@
 package import Wire
 
-/// What a device reports of its messages in one HTTPS call, proven with its secret.
+/// A device's report about its messages in one HTTPS call, signed with its secret.
 package struct ReceiptCommand: Sendable, Codable {
     package var origin: Origin
     package var app: AppKey
     package var bucket: Bucket
     package var cid: DeviceID
-    /// The device's clock, in milliseconds, when it made the call.
+    /// The device's clock at the time of the call, in milliseconds.
     package var timestamp: UInt64
-    /// The bytes under the proof.
+    /// The signed bytes.
     package var transcript: [UInt8]
     package var proof: [UInt8]
-    /// The caller bounds their number: one step of the device records them all.
+    /// The events; the caller bounds their number because one step records them all.
     package var events: [ReceiptEvent]
 
     package init(
@@ -23,13 +23,12 @@ package struct ReceiptCommand: Sendable, Codable {
     }
 }
 
-/// One event of a receipt.
 package struct ReceiptEvent: Sendable, Equatable, Codable {
     package var kind: Feedback.Kind
     package var message: MessageID
-    /// The number of a custom action; 0 for the other kinds.
+    /// The number of a custom action; 0 for other kinds.
     package var action: UInt32
-    /// When it happened, by the clock of the call's timestamp; 0: the device does not say.
+    /// The time of the event by the device's clock; 0: unknown.
     package var at: GatewayTime
 
     package init(kind: Feedback.Kind, message: MessageID, action: UInt32 = 0, at: GatewayTime = 0) {
@@ -37,23 +36,24 @@ package struct ReceiptEvent: Sendable, Equatable, Codable {
     }
 }
 
-/// What became of one event that a device reported.
+/// The result of one reported event.
 package enum EventVerdict: Sendable, Equatable, CaseIterable, Codable {
     /// Recorded and counted, durably.
     case recorded
-    /// It was recorded before; nothing changed.
+    /// Already recorded.
+    ///
+    /// Nothing changed.
     case repeated
-    /// Not the device's message, one that is not known any more, a number that is no action, or one action too many.
+    /// Not the device's message, an unknown message, an invalid action number, or too many actions.
     case ignored
-    /// A reader could not read the store, or the store takes no writes; the device repeats it.
+    /// The store could not be read or accepts no writes; the device reports the event again.
     case retry
 }
 
-/// What a device's call is answered.
 package enum ReceiptAnswer: Sendable, Equatable, Codable {
-    /// One verdict an event, in the order given.
+    /// One verdict per event, in the given order.
     case taken([EventVerdict])
-    /// No such device in this app, or the proof does not match its secret: a caller learns nothing about the difference.
+    /// Unknown device or wrong proof; the caller cannot distinguish the two.
     case refused
     /// The timestamp is too far from this time.
     case clockSkew(serverTime: GatewayTime)

@@ -1,56 +1,55 @@
 internal import Wire
 
-/// Reports of devices' sessions that are not recorded durably yet, and what stands behind them.
+/// Session reports that are not recorded durably, and the frames behind them.
 ///
-/// A session has a *lane* from its first report until everything in it is durable. A Ping of such a session takes its place in
-/// the lane, so its Pong says that what came before is recorded. A session without a lane has nothing that a Pong could
-/// confirm too early.
+/// A session has a *lane* from its first report until all of the lane is durable. A Ping is queued in the lane, so its Pong
+/// confirms the reports before it. Without a lane a Ping is answered immediately.
 struct ReportLanes {
     enum Entry {
         case report(DeviceReport)
-        /// A Ping, by its nonce.
+        /// A Ping with its nonce.
         case ping(UInt64)
-        /// The device sends no more: the session ends when all before it is answered.
+        /// The device has half-closed its connection; the session ends after all earlier entries are answered.
         case end
     }
 
     struct Lane {
         var waiting: [Entry] = []
-        /// The device's turn has begun, or is waited for.
+        /// Whether the lane has the device's turn, or waits for it.
         var isUnderWay = false
-        /// The first entry is tried again at this time.
+        /// The time of the next try of the first entry.
         var restsUntil: GatewayTime = 0
-        /// Entries that are taken and wait for the disk.
+        /// The number of handled entries that wait for their commit.
         var undurable = 0
-        /// Pongs that are owed, in `waiting` or behind the disk.
+        /// The number of unanswered Pings.
         var owedPongs = 0
-        /// When the device last got a keep-alive Ping, or began to wait for a Pong.
+        /// The time of the last keep-alive Ping, or of the Ping that began the wait.
         var pingedAt: GatewayTime = 0
-        /// Results of the last search of the device's queue, for the messages that reports waited for then.
+        /// The results of the last search of the device's queue, for the messages of the reports that waited then.
         var findings: [MessageID: Found<ReportedMessage>] = [:]
     }
 
-    /// More than a client keeps: 256 opens and 256 other reports, and the Ping behind them.
+    /// The maximum number of waiting entries; a client keeps fewer: 256 opens, 256 other reports and a Ping.
     static let waitingPerSession = 1_024
     static let waitingInAll = 65_536
-    /// Sessions with so few are not refused for what others have waiting.
+    /// Sessions below this number of entries are not refused when the total is reached.
     static let waitingInAnyCase = 16
-    /// Entries that one turn of a device takes; other commands of the device get theirs in between.
+    /// The number of entries per turn of a device; other commands of the device run in between.
     static let sliceCount = 8
-    /// How long a report waits that could not be read or written.
+    /// The retry delay in ms of a report that could not be read or written.
     static let rest: Int64 = 1_000
-    /// Between two keep-alive Pings: a client that waits for a Pong gives up after 10 s without any frame.
+    /// The interval in ms of keep-alive Pings; a client times out after 10 s without a frame.
     static let keepAlivePause: Int64 = 4_000
 
     private var lanes: [SessionRef: Lane] = [:]
     private var waitingCount = 0
-    /// When the lanes are to be looked at again.
+    /// A lower bound of the next retry or keep-alive Ping.
     private(set) var nextDue = GatewayTime.max
 
     @inline(__always)
     func has(_ session: SessionRef) -> Bool { !lanes.isEmpty && lanes[session] != nil }
 
-    /// False: too many wait.
+    /// Appends an entry; returns false if too many entries wait.
     mutating func append(_ entry: Entry, of session: SessionRef, at now: GatewayTime) -> Bool {
         var lane = lanes.removeValue(forKey: session) ?? Lane()
         defer { lanes[session] = lane }
@@ -64,7 +63,7 @@ struct ReportLanes {
         }
         waitingCount += 1
         if case .report(let report) = entry, report.kind == .opened, !lane.isUnderWay, lane.restsUntil > now {
-            // An open ends its message, which makes room where a full store keeps the others waiting.
+            // An open ends its message, which frees room in a full store. It is therefore tried before the waiting reports.
             lane.waiting.insert(entry, at: 0)
             lane.restsUntil = now
         } else {
@@ -81,24 +80,24 @@ struct ReportLanes {
         waitingCount -= 1
     }
 
-    /// The messages that the session's waiting reports are about.
+    /// Returns the messages of the session's waiting reports.
     func messages(of session: SessionRef) -> Set<MessageID> {
         var messages: Set<MessageID> = []
         for case .report(let report) in lanes[session]?.waiting ?? [] { messages.insert(report.message) }
         return messages
     }
 
-    /// Keeps what a search of the queue found, in place of an earlier one's, as long as the session has a lane.
+    /// Replaces the search results of the session if it has a lane.
     mutating func keep(_ findings: [MessageID: Found<ReportedMessage>], of session: SessionRef) {
         if has(session) { lanes[session]?.findings = findings }
     }
 
-    /// The last search's result for a message; `nil`: it was not looked for.
+    /// Returns the last search result for a message; `nil` if it was not searched for.
     func finding(_ message: MessageID, of session: SessionRef) -> Found<ReportedMessage>? {
         has(session) ? lanes[session]?.findings[message] : nil
     }
 
-    /// Whether the session's lane is to be given the device's turn now; then it is under way.
+    /// Begins the lane's turn; returns false if the lane is running, empty or delayed.
     mutating func begin(_ session: SessionRef, at now: GatewayTime) -> Bool {
         guard let lane = lanes[session], !lane.isUnderWay, !lane.waiting.isEmpty, lane.restsUntil <= now else {
             return false
@@ -107,7 +106,7 @@ struct ReportLanes {
         return true
     }
 
-    /// Ends the device's turn; true when more entries wait and are due.
+    /// Ends the turn; returns true if more entries are due.
     mutating func end(_ session: SessionRef, at now: GatewayTime) -> Bool {
         guard var lane = lanes.removeValue(forKey: session) else { return false }
         lane.isUnderWay = false
@@ -115,17 +114,17 @@ struct ReportLanes {
         return !lane.waiting.isEmpty && lane.restsUntil <= now
     }
 
-    /// The first entry could not be taken: it is tried again after a while.
+    /// Delays the first entry after a failure.
     mutating func rest(_ session: SessionRef, at now: GatewayTime) {
         guard lanes[session] != nil else { return }
         lanes[session]?.restsUntil = now + Self.rest
         nextDue = min(nextDue, now + Self.rest)
     }
 
-    /// Something of the session waits for the disk from now on; it makes the lane if there is none.
+    /// Counts a write that the next Pong must wait for, and creates the lane if needed.
     mutating func awaitDisk(_ session: SessionRef) { lanes[session, default: Lane()].undurable += 1 }
 
-    /// That is durable now.
+    /// Counts a durable write.
     mutating func durable(_ session: SessionRef, isPong: Bool) {
         guard var lane = lanes.removeValue(forKey: session) else { return }
         lane.undurable -= 1
@@ -137,13 +136,13 @@ struct ReportLanes {
         if lane.undurable > 0 || lane.isUnderWay || !lane.waiting.isEmpty { lanes[session] = lane }
     }
 
-    /// The session is over: the device reports again what got no Pong.
+    /// Removes the lane of an ended session; the device repeats reports without a Pong.
     mutating func forget(_ session: SessionRef) {
         guard !lanes.isEmpty, let lane = lanes.removeValue(forKey: session) else { return }
         waitingCount -= lane.waiting.count
     }
 
-    /// Sessions whose retry is due, and sessions that need a keep-alive Ping while their Pong waits.
+    /// Returns sessions whose retry is due, and sessions that need a keep-alive Ping.
     mutating func takeDue(at now: GatewayTime) -> (rested: [SessionRef], keepAlives: [SessionRef]) {
         guard nextDue <= now else { return ([], []) }
         nextDue = .max
@@ -160,7 +159,7 @@ struct ReportLanes {
             }
             nextDue = min(nextDue, lane.pingedAt + Self.keepAlivePause)
         }
-        // Dictionaries have no order, and a simulation is to repeat itself.
+        // Sorted, because dictionaries have no order and a simulation must be reproducible.
         return (rested.sorted { $0.slot < $1.slot }, keepAlives.sorted { $0.slot < $1.slot })
     }
 }

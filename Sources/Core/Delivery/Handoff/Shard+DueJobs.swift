@@ -1,19 +1,19 @@
-// The bound of due and held jobs in memory, app by app, and the jobs beyond it.
+// The bound of due and held jobs in memory, per app.
 //
-// Each app has a share of `dueJobReadAhead`. It may take more while all apps together are below that. An app whose
-// share is full leaves the rest in the store. The store passes over their alarms, and looks again when the app has room
-// (`AlarmGroup`). Held jobs count apart: those of devices with push mode off, say, keep no due job from its sender.
+// Each app has a share of `dueJobReadAhead` and may exceed it while all apps together are below the bound. The store keeps
+// further jobs of a full app, skips their alarms, and reads them when the app has room (`AlarmGroup`). Held jobs are bounded
+// separately, so that jobs of silenced devices do not displace due jobs.
 
 internal import Structures
 internal import Wire
 
 extension Shard {
-    /// The due jobs that each app may have in memory, whatever the others have.
+    /// The number of due jobs that each app may always have in memory.
     private var dueShare: Int {
         max(limits.dueJobReadAhead / max(1, apps.count), min(limits.dueJobReadAhead, ShardLimits.smallestDueShare))
     }
 
-    /// True when the shard reads no more due jobs of the app.
+    /// Returns whether the shard stops reading due jobs of the app.
     func isFull(_ app: Int) -> Bool { jobs.dueCount >= limits.dueJobReadAhead && jobs.dueCount(of: app) >= dueShare }
 
     func isOverfull(_ app: Int) -> Bool { jobs.dueCount > limits.dueJobReadAhead && jobs.dueCount(of: app) > dueShare }
@@ -24,7 +24,7 @@ extension Shard {
 
     // MARK: Asking
 
-    /// When one of the groups is due for a look.
+    /// The next time at which a group is due.
     var nextGroupAlarm: GatewayTime {
         var next = GatewayTime.max
         for group in store.alarmGroups { next = min(next, nextAlarm(of: group)) }
@@ -36,7 +36,7 @@ extension Shard {
         guard next < .max else { return next }
         let pause = alarms.pause(of: group)
         guard group.kind != .held else { return max(next, pause) }
-        // Jobs left for want of room are due as soon as there is room.
+        // Jobs skipped for lack of room are due as soon as there is room.
         return max(hasRoom(group.app) ? 0 : next, pause)
     }
 
@@ -45,7 +45,7 @@ extension Shard {
         return !isFull(app)
     }
 
-    /// Takes due alarms from the store, a bounded number at a time; those of jobs only as far as their app has room.
+    /// Requests due alarms from the store, up to the batch size and the apps' room.
     mutating func askForAlarms() {
         guard alarms.mayAsk(now), let request = nextAlarmRequest() else { return }
         alarms.asked()
@@ -53,7 +53,7 @@ extension Shard {
         core.continuations[token] = { shard, reply in
             shard.alarms.answered(request.group, hasFailed: reply.failure != nil, now: shard.now)
             guard case .rows(let rows, _)? = reply.results.first else { return }
-            // Held until the work on all rows has begun, so that a finished row does not ask for more in between.
+            // Blocks further requests until the work on all rows has begun.
             shard.alarms.begin()
             for row in rows { shard.alarmFired(row) }
             shard.alarmDone()
@@ -88,9 +88,10 @@ extension Shard {
 
     // MARK: What goes back
 
-    /// Gives a job that the store has just reported back to it, when its app has too many.
+    /// Returns a just reported job to the store if its app has too many.
     ///
-    /// A job whose end or timeout is due stays: the store would report it again at once, and so on for ever.
+    /// A job whose expiry or timeout is due stays in memory; otherwise the store would report it again immediately, in an endless
+    /// loop.
     mutating func leaveIfOverfull(_ slot: JobSlot) {
         let entry = jobs.at(slot)
         guard entry.value.place == .due else { return leaveIfHeld(slot) }
@@ -104,7 +105,7 @@ extension Shard {
         forgetJob(slot)
     }
 
-    /// Gives a held job back to the store when too many are in memory.
+    /// Returns a held job to the store if too many are in memory.
     mutating func leaveIfHeld(_ slot: JobSlot) {
         let entry = jobs.at(slot)
         guard entry.value.place == .held, entry.value.wasReported, entry.value.isCold,
@@ -120,7 +121,7 @@ extension Shard {
         forgetJob(slot)
     }
 
-    /// Makes the device's held jobs in the store due for a look, unless push mode or the blacklist still silences it.
+    /// Makes the device's held jobs in the store due, unless push mode or the blacklist still silences the device.
     mutating func recallJobs(of slot: DeviceSlot) {
         guard devices.isOccupied(slot) else { return }
         let device = devices.at(slot)

@@ -1,41 +1,38 @@
-// Feedback: what a user did with a message, as its device reports it.
+// Feedback: user actions on a message, as reported by its device.
 //
-// Each event of a message is a row of its own beside the message's trace, whether the message is pending or has ended.
-// The shard looks for that row before it counts, so that a repetition counts nothing, after a restart as well.
+// Each event of a message has its own row besides the trace, whether the message is pending or has ended. The shard looks the row
+// up before it counts an event. A repetition is therefore not counted, even after a restart.
 
 internal import Structures
 internal import Wire
 
-/// One event that a device reports, in a frame or in a receipt.
+/// An event that a device reports, in a frame or in a receipt.
 struct DeviceReport {
     var kind: Feedback.Kind
-    /// The number of a custom action.
     var action: UInt32
     var message: MessageID
     var at: GatewayTime
-    /// A service extension reports it, so there was a notification, whether or not its sender has told so yet.
+    /// Whether a notification service extension reports the event; a notification then existed, even without the sender's result.
     var isOfNotification = false
 }
 
-/// A message that a device reports about.
 struct ReportedMessage {
     var id: MessageID
     var task: TaskID
-    /// The vendor accepted it, so a report counts for its alert.
+    /// Whether the vendor accepted the message, so the report counts for its alert.
     var isVendor: Bool
-    /// A sender has or had it, perhaps without a result yet.
+    /// Whether the job was ever leased.
     var wasLeased: Bool
-    /// Events in its job's row or its trace.
+    /// The events in the job's row or the trace.
     var events: Set<TraceEvent>
-    /// It is pending, and an open of its notification ends it.
+    /// Whether the message is pending and an open of its notification ends it.
     var endsWhenOpened = false
 }
 
-/// The result of a search of a device's queue.
 private enum QueueSearch {
-    /// A row that is enough; no more were read.
+    /// A sufficient row; the search stopped there.
     case enough(Shard.Scanned)
-    /// All rows were read: what they say of the messages that were looked for.
+    /// All rows were read; the results of all searched messages.
     case whole([MessageID: Found<ReportedMessage>])
     case unreadable
 
@@ -47,14 +44,14 @@ private enum QueueSearch {
 extension Shard {
     private func mayRecord(_ kind: Feedback.Kind, action: UInt32) -> Bool {
         switch kind {
-        // An opened message ends, which makes room.
+        // An open ends its message, which frees room.
         case .opened: true
         case .shown: store.acceptsWrites
         case .action: store.acceptsWrites && Wire.Limits.actions.contains(action)
         }
     }
 
-    /// Records one event of a device; the device is ready, and held until the end of this (`whileBusy`).
+    /// Records one event of a device; the device must be ready and is held until the completion (`whileBusy`).
     mutating func record(
         _ report: DeviceReport, of slot: DeviceSlot, completion: @escaping (inout Shard, EventVerdict) -> Void
     ) {
@@ -69,10 +66,11 @@ extension Shard {
         }
     }
 
-    /// Ends a message as opened if it is the device's own, pending, and its alert carried all of it; otherwise that is an
-    /// event of its trace, and a pending message is still delivered.
+    /// Ends a pending message as opened if it is the device's own and its alert carried all of it.
     ///
-    /// The device is ready, and held until the end of this (`whileBusy`).
+    /// Otherwise the open is only a trace event, and a pending message is still delivered.
+    ///
+    /// The device must be ready and is held until the completion (`whileBusy`).
     mutating func markOpened(
         _ opened: DeviceReport, _ slot: DeviceSlot, completion: @escaping (inout Shard, EventVerdict) -> Void
     ) {
@@ -84,7 +82,7 @@ extension Shard {
             return
         }
         lookUp(shown) { shard, late in
-            // What a reader cannot read may have been counted.
+            // An unreadable event may have been counted.
             let wasShown = !late.isAbsent
             if let listed = shard.listedMessage(message, of: slot) {
                 let entry = shard.messages.at(listed)
@@ -113,7 +111,7 @@ extension Shard {
         }
     }
 
-    /// A pending message that a sender has was opened from its notification, whether or not the result is here.
+    /// Returns the report marked as one of a notification, whether or not the sender's result has arrived.
     private static func tap(_ opened: DeviceReport) -> DeviceReport {
         var tap = opened
         tap.isOfNotification = true
@@ -124,7 +122,7 @@ extension Shard {
         facts.strategy.endsWhenOpened(carriesAll: facts.vendorCarriesAll || isPlanted(.partEndsWhenOpened))
     }
 
-    /// As `markOpened` for a message that is neither in memory nor has a job row: only its device's queue has it.
+    /// Handles an open of a message that is neither in memory nor has a job row, so only the queue's rows have it.
     private mutating func markColdOpened(
         _ opened: DeviceReport, _ slot: DeviceSlot, _ wasShown: Bool,
         completion: @escaping (inout Shard, EventVerdict) -> Void
@@ -134,7 +132,7 @@ extension Shard {
         case .absent: return note(.opened, opened, slot, completion: completion)
         case .found(let reported) where !reported.endsWhenOpened:
             return note(.opened, Self.tap(opened), of: .found(reported), slot, completion: completion)
-        // A search finds it, which is no search in vain.
+        // The search succeeds, so it costs the device no delay.
         case .found: break
         case .unreadable, nil:
             guard mayBeQueued(message, of: slot), maySearchQueue(of: slot) else {
@@ -151,7 +149,7 @@ extension Shard {
             let wanted = shard.wanted(message, slot)
             shard.searchQueue(of: slot, for: wanted, until: { $0 == message && $1 }) { shard, search in
                 guard case .enough(let found) = search else {
-                    // What the device names in vain costs a search: the next one comes a second later.
+                    // A failed search delays the device's next one by a second.
                     shard.devices.at(slot).value.queuedSearchAt = shard.now
                     return shard.note(
                         .opened, Self.tap(opened), of: search.finding(message), slot, completion: completion)
@@ -177,7 +175,7 @@ extension Shard {
 
     // MARK: Events
 
-    /// Notes an event of one of the device's messages, once.
+    /// Records an event of one of the device's messages, once.
     private mutating func note(
         _ event: TraceEvent, _ report: DeviceReport, _ slot: DeviceSlot,
         completion: @escaping (inout Shard, EventVerdict) -> Void
@@ -203,7 +201,7 @@ extension Shard {
         }
     }
 
-    /// Finds a message of this device: in memory, by its job, by its trace, or among the rows of its queue.
+    /// Finds a message of this device: in memory, by its job, by its trace, or in the rows of its queue.
     private mutating func findReported(
         _ message: MessageID, _ slot: DeviceSlot, completion: @escaping (inout Shard, Found<ReportedMessage>) -> Void
     ) {
@@ -254,10 +252,10 @@ extension Shard {
             wasLeased: job.map { $0.attempts > 0 } ?? false, events: Set((job?.steps ?? []).lazy.map(\.event)))
     }
 
-    /// Looks for an un-acked message in the rows of its device's queue, which no id finds; once a second a device.
+    /// Searches the rows of the device's queue for an un-acked message, at most once per second and device.
     ///
-    /// One search serves all reports that wait in the session's lane: messages that are long gone would hold their Pong for a
-    /// second each.
+    /// One search serves all reports in the session's lane. Otherwise each report of an unknown message would delay the Pong by a
+    /// second.
     private mutating func findQueued(
         _ message: MessageID, _ slot: DeviceSlot, completion: @escaping (inout Shard, Found<ReportedMessage>) -> Void
     ) {
@@ -265,7 +263,7 @@ extension Shard {
         if let finding = reports.finding(message, of: devices.at(slot).value.session) {
             return completion(&self, finding)
         }
-        // It may well be the device's: the next search comes a second later.
+        // The message may exist. The next search is possible a second later.
         guard maySearchQueue(of: slot) else { return completion(&self, .unreadable) }
         devices.at(slot).value.queuedSearchAt = now
         searchQueue(of: slot, for: wanted(message, slot), until: { _, _ in false }) { shard, search in
@@ -273,7 +271,7 @@ extension Shard {
         }
     }
 
-    /// A message to look for, and those that the session's waiting reports are about; none is found yet.
+    /// Returns the searched messages: this one, and those of the session's waiting reports.
     private func wanted(_ message: MessageID, _ slot: DeviceSlot) -> [MessageID: Found<ReportedMessage>] {
         var wanted = reports.messages(of: devices.at(slot).value.session)
         wanted.insert(message)
@@ -288,9 +286,9 @@ extension Shard {
         devices.at(slot).value.queuedSearchAt + 1_000 <= now
     }
 
-    /// Reads the live stream's rows of a device, until one of these is enough: its message, and whether an open ends it.
+    /// Reads the device's live rows until `isEnough` returns true for a message and whether an open ends it.
     ///
-    /// The results for all messages of the search stay in the session's lane.
+    /// The results for all searched messages are kept in the session's lane.
     private mutating func searchQueue(
         of slot: DeviceSlot, for wanted: [MessageID: Found<ReportedMessage>], from item: UInt64 = 0,
         until isEnough: @escaping (MessageID, Bool) -> Bool,
@@ -316,7 +314,7 @@ extension Shard {
         }
     }
 
-    /// Records `shown` or `opened`, unless it is recorded already.
+    /// Records `shown` or `opened`, unless it is already recorded.
     private mutating func noteOnce(
         _ event: TraceEvent, at time: GatewayTime, of found: ReportedMessage, _ slot: DeviceSlot,
         completion: @escaping (inout Shard, EventVerdict) -> Void
@@ -338,7 +336,7 @@ extension Shard {
                 completion(&shard, .recorded)
                 return
             }
-            // A click implies that the user saw the alert; on the live channel only the client knows whether it showed
+            // A click on an alert implies that it was shown. On the live channel only the client knows whether it showed
             // something.
             shard.lookUp(shown) { shard, late in
                 shard.writeOnce(event, at: time, of: found, slot, wasShown: !late.isAbsent)
@@ -364,13 +362,13 @@ extension Shard {
         }
     }
 
-    /// Counts, in the open batch, that the user saw an alert which was opened; its device may tell so later, too.
+    /// Counts, in the open batch, that an opened alert was shown; the device may report that later.
     private mutating func noteImplied(_ message: MessageID, at time: GatewayTime) {
         count(.shownVendor)
         noteLate(.shown, at: time, of: message, detail: "")
     }
 
-    /// Records a custom action: each number once, and at most `actionsPerMessage` numbers a message.
+    /// Records a custom action: each number once, and at most `actionsPerMessage` numbers per message.
     private mutating func noteAction(
         _ report: DeviceReport, of found: ReportedMessage, _ slot: DeviceSlot,
         completion: @escaping (inout Shard, EventVerdict) -> Void
@@ -393,7 +391,7 @@ extension Shard {
                 completion(&shard, isKnown ? .repeated : .recorded)
                 return
             }
-            // A task's reports outlive traces, and with them the row beside the trace.
+            // The trace and its action row expire before the task's report rows.
             let first = TaskEventRow.item(found.id, .action, action: 0)
             let start = StoreKey(
                 shard.devices.at(slot).value.bucket, .taskEvent, found.task, item: first)

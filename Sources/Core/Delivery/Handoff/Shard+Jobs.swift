@@ -1,11 +1,11 @@
-// Handoff jobs in memory: created, placed in a due list or held, written, dropped.
+// Handoff jobs in memory.
 //
-// A job is *held* while its device could get the message live, or wants none. Only memory has that state, so that after
-// a crash the alert comes rather than not. `placeJob` alone decides a job's place; the shard calls it after any change.
+// A job is *held* while its device could get the message live, or is silenced. This state is in memory only, so after a crash a
+// redundant alert is possible, but not a lost one. `placeJob` alone decides a job's place and is called after every change.
 //
-// A job that is only due has no row: its message's row implies it, from the message's deadline on or from acceptance.
-// That row's alarm brings the job back after a restart, or when the message has left memory. The first lease, or
-// whatever else changes the job alone, writes its row, which has an alarm of its own from then on.
+// A job that is only due has no row. The message's row implies it, from the message's deadline or acceptance on. That row's alarm
+// restores the job after a restart, or after the message left memory. The first lease, or another change of the job alone, writes
+// the job's row with its own alarm.
 
 internal import Structures
 internal import Wire
@@ -14,15 +14,17 @@ internal import Wire
 struct LoadedJob {
     var slot: JobSlot
     var device: DeviceSlot
-    /// The message's row, if a reader read it from the disk; valid during the call.
+    /// The message's row, if it was read from disk; valid during the call.
     var coldRow: LentBytes?
 }
 
 extension Shard {
-    /// Makes the job of a message in memory due; without a fallback the message has none.
+    /// Makes the job of a message in memory due.
     ///
-    /// The job has no row while its message's row implies it. The row of a message that missed its deadline early, since
-    /// its device left, does not; nor has a broadcast's message a row that could. Their jobs are written.
+    /// A message without a fallback gets no job.
+    ///
+    /// The job needs no row while its message's row implies it. A message that missed its deadline early, because its device
+    /// left, needs one. So does a broadcast's message, which has no message row.
     mutating func makeDue(_ message: MessageSlot, timedOut: Bool) {
         let entry = messages.at(message)
         guard entry.value.facts.tellsMissed(at: now) else {
@@ -30,7 +32,7 @@ extension Shard {
             return
         }
         guard entry.value.facts.flags.contains(.isArmed) else {
-            // Its timer has nothing more to do than to end it.
+            // The timer now only has to end the message.
             entry.value.fallbackAt = 0
             return
         }
@@ -45,9 +47,11 @@ extension Shard {
         placeJob(slot)
     }
 
-    /// As `makeDue` with a row for the job, in the open batch: the message's own row does not tell that it is flagged.
+    /// Creates a due job with a row, in the open batch.
     ///
-    /// The row of a message without a fallback tells just that.
+    /// The message's row does not show that the message is flagged.
+    ///
+    /// For a message without a fallback the row records only the flag.
     mutating func createStoredJob(_ message: MessageSlot, timedOut: Bool) {
         let entry = messages.at(message)
         let isArmed = entry.value.facts.flags.contains(.isArmed)
@@ -60,7 +64,7 @@ extension Shard {
         placeJob(slot)
     }
 
-    /// Brings into memory a job that the row of its message implies, or finds it there.
+    /// Adds a job that its message's row implies, or returns the one in memory.
     mutating func adoptImplied(_ row: JobRow) -> JobSlot {
         let slot = adopt(row, storedWakeAt: row.facts.wakeAt, isStored: false)
         let entry = jobs.at(slot)
@@ -71,14 +75,14 @@ extension Shard {
         return slot
     }
 
-    /// The alarm of a cold message came, and no job row exists: its row implies a due job.
+    /// Handles the alarm of a message on disk whose row implies a due job.
     mutating func impliedJobFired(_ facts: MessageFacts) {
         let known = jobs.find(facts.message)
         if known == nil {
             if let device = knownDevice(facts.cid),
                 let listed = listedMessage(table: facts.table, item: facts.item, of: device)
             {
-                // Its timer makes the job, at the ack deadline if it is in flight.
+                // The message's timer makes the job, at the ack deadline if the message is in flight.
                 messages.at(listed).value.markReported()
                 return
             }
@@ -90,30 +94,29 @@ extension Shard {
         }
         let slot = known ?? adoptImplied(JobRow(impliedBy: facts))
         let entry = jobs.at(slot)
-        // The job's own row has an alarm of its own.
+        // A job with its own row has its own alarm.
         guard !entry.value.isStored else { return }
         entry.value.wasReported = true
         if entry.value.place == .none { placeJob(slot) }
-        // A device that left before the deadline had made it due. From now on its message's row says the same.
+        // The device left before the deadline and made the job due early. The message's row now implies the same.
         if entry.value.place == .due || entry.value.place == .held, entry.value.row.dueAt <= now {
             entry.value.row.dueAt = facts.jobDueAt
         }
         leaveIfOverfull(slot)
     }
 
-    /// Notes in a new job's row that it is due, and counts it.
+    /// Records in a new job's row that it is due, and counts it.
     mutating func noteDue(_ row: inout JobRow, _ dueAt: GatewayTime) {
         row.note(.jobDue, dueAt)
         count(row) { $0.jobsCreated &+= 1 }
     }
 
-    /// Counts something of a job among the figures of its channel.
     @inline(__always)
     mutating func count(_ row: JobRow, _ change: (inout VendorStatistics) -> Void) {
         if let channel = row.channel { change(&numbers[channel]) }
     }
 
-    /// Brings a job into memory, or finds it there.
+    /// Adds a job to memory, or returns the one in memory.
     mutating func adopt(_ row: JobRow, storedWakeAt: GatewayTime, isStored: Bool) -> JobSlot {
         let id = row.facts.message
         if let known = jobs.find(id) { return known }
@@ -137,7 +140,7 @@ extension Shard {
         }
         store.putRow(
             entry.value.row.facts.jobKey, wakeAt: wakeAt,
-            // A job's first row is new: a job without a row has never had one.
+            // A job without a row has never had one.
             prior: entry.value.isStored ? .maybe(wakeAt: entry.value.storedWakeAt) : .none,
             byteCount: entry.value.row.byteCount
         ) { entry.value.row.write(into: $0) }
@@ -145,17 +148,17 @@ extension Shard {
         batch.rowCount += 1
     }
 
-    /// Puts a job into the place of its state: due, held, or only watched by its timer.
+    /// Places a job by its state: due, held, or only watched by its timer.
     mutating func placeJob(_ slot: JobSlot) {
         let entry = jobs.at(slot)
         guard entry.value.place != .leasing else { return }
         if entry.value.place == .due, entry.value.row.state == .due, entry.value.row.dueAt <= now, !isHeld(slot) {
-            return  // it keeps its place in the list
+            return  // the job keeps its place in the list
         }
         jobs.unplace(slot)
         switch entry.value.row.state {
         case .due:
-            // No sender asks for a channel that this version does not know: the job ends with its message.
+            // No sender requests an unknown channel. The job ends with its message.
             guard let channel = entry.value.row.channel else {
                 jobs.watch(slot, until: entry.value.row.mayWait(limits.vendorFirstPatience))
                 return
@@ -178,7 +181,7 @@ extension Shard {
         }
     }
 
-    /// Held while the device is silenced, or reachable and the ack is not overdue.
+    /// Returns whether the job is held: the device is silenced, or reachable and the ack is not overdue.
     ///
     /// See docs/Semantics.md, "Reachability and fallback".
     func isHeld(_ slot: JobSlot) -> Bool {
@@ -189,14 +192,14 @@ extension Shard {
         guard device.value.isReachable,
             entry.value.row.facts.strategy.holdsJob(in: entry.value.row.facts.table)
         else { return false }
-        // A one-shot message whose attempt is over does not go out live again: to hold its job would lose it.
+        // A one-shot message after its attempt is not sent live again, so its job must not be held.
         guard entry.value.message != .none else { return !entry.value.row.facts.isOneShot }
         let message = messages.at(entry.value.message)
         if message.value.flags.contains(.inFlight) { return !message.value.flags.contains(.overdue) }
         return !isAttemptOver(message)
     }
 
-    /// Places all jobs of a device again: its reachability changed.
+    /// Places all jobs of a device again after a change of its reachability.
     mutating func placeJobs(of device: DeviceSlot) {
         var slot = devices.at(device).value.firstJob
         while slot != .none {
@@ -208,7 +211,7 @@ extension Shard {
         recallJobs(of: device)
     }
 
-    /// Takes a job out of memory; its row stays.
+    /// Removes a job from memory; its row remains.
     mutating func forgetJob(_ slot: JobSlot) {
         let entry = jobs.at(slot)
         if entry.value.message != .none { messages.at(entry.value.message).value.job = .none }
@@ -219,15 +222,15 @@ extension Shard {
         freeIfEmpty(deviceSlot)
     }
 
-    /// Leaves a job to the store that only waits for its message's end, once the row that has it is cold.
+    /// Removes a job from memory that only waits for its message's expiry, if its row is on disk.
     mutating func dropJobIfDone(_ slot: JobSlot) {
         let entry = jobs.at(slot)
         guard entry.value.isCold, entry.value.message == .none, entry.value.place != .leasing else { return }
         switch entry.value.place {
         case .due, .held:
-            // The store reported its alarm, and takes it back into a group.
+            // The store has reported the alarm, so the job must be returned to a group.
             guard !entry.value.wasReported else { return leaveIfOverfull(slot) }
-            // Its alarm is past, so the store reports it when its app has room.
+            // The alarm is in the past. The store reports it when the app has room.
             let app = Int(entry.value.appIndex)
             if entry.value.place == .due ? isOverfull(app) : isHeldOverfull(app),
                 entry.value.row.wakeAt == entry.value.storedWakeAt
@@ -235,7 +238,7 @@ extension Shard {
                 forgetJob(slot)
             }
         case .none, .leasing:
-            // The store reports an alarm once: a job that it reported stays in memory until its end.
+            // The store reports an alarm only once, so a reported job stays in memory until its end.
             if !entry.value.wasReported { forgetJob(slot) }
         }
     }
@@ -269,7 +272,7 @@ extension Shard {
         placeJob(slot)
     }
 
-    /// A lease ran out without a result.
+    /// Handles a lease that lapsed without a result.
     private mutating func lapse(_ slot: JobSlot) {
         let entry = jobs.at(slot)
         count(entry.value.row) { $0.leasesLapsed &+= 1 }
@@ -282,14 +285,13 @@ extension Shard {
             giveUpVendor(slot, state: .exhausted, reason: "exhausted")
         } else {
             if isPlanted(.lapsedLeaseLost) { return }
-            // In memory only: after a crash the stored lease lapses again.
+            // In memory only. After a crash the stored lease lapses again.
             entry.value.row.state = .due
             entry.value.row.dueAt = now
             placeJob(slot)
         }
     }
 
-    /// The message of a job has expired.
     private mutating func expireJob(_ slot: JobSlot) {
         let id = jobs.at(slot).value.row.facts.message
         let device = jobs.at(slot).value.device
@@ -311,11 +313,11 @@ extension Shard {
         }
     }
 
-    /// Looks again later at a job whose device's record a reader could not read.
+    /// Retries a job whose device's record could not be read.
     mutating func retryJobLater(_ id: MessageID, _ readiness: Readiness) {
         guard let job = jobs.find(id) else { return }
         if readiness == .unknown {
-            // A job without a device: no sender can get it, and its message cannot reach a device.
+            // Without a device the job cannot be leased and its message cannot be delivered.
             log(.error, "orphanedJob", "message \(id) has a job but no device")
             forgetJob(job)
         } else {
@@ -323,7 +325,7 @@ extension Shard {
         }
     }
 
-    /// The vendor will not carry this message: its strategy decides what follows.
+    /// Ends a message's vendor part; its strategy decides how the message continues.
     mutating func giveUpVendor(_ slot: JobSlot, state: JobRow.State, reason: String) {
         let id = jobs.at(slot).value.row.facts.message
         jobs.unplace(slot)
@@ -335,7 +337,7 @@ extension Shard {
             shard.withJob(id, device: device) { shard, found in
                 switch found {
                 case .absent: break
-                // The job's state is as it was: its timer leads here again.
+                // The job's state is unchanged, so its timer repeats this.
                 case .unreadable: shard.retryJobLater(id, .failed)
                 case .found(let job): shard.endVendorPart(job, state: state, reason: reason)
                 }
@@ -343,7 +345,7 @@ extension Shard {
         }
     }
 
-    /// As `giveUpVendor`, with the device loaded.
+    /// Ends the vendor part with the device loaded; see `giveUpVendor`.
     mutating func endVendorPart(_ job: LoadedJob, state: JobRow.State, reason: String) {
         let (slot, device) = (job.slot, job.device)
         let entry = jobs.at(slot)
@@ -375,10 +377,10 @@ extension Shard {
 
     // MARK: Strategy 4, second half
 
-    /// Continues with a job whose device is loaded, and with its message's row if that may move to the live stream.
+    /// Passes on a job whose device is loaded, with its message's row if the message may go live.
     ///
-    /// The shard reads the row first. It must not answer a result, or end a lease, before the move is written. Nor must
-    /// the move be half done when a reader cannot read the row.
+    /// The row is read first. A result must not be answered, nor a lease ended, before the move to the live stream is written. An
+    /// unreadable row must not leave the move half done.
     mutating func withJob(
         _ id: MessageID, device: DeviceSlot, completion: @escaping (inout Shard, Found<LoadedJob>) -> Void
     ) {
@@ -396,7 +398,7 @@ extension Shard {
         }
     }
 
-    /// Counts, in the open batch, that the vendor took a message which stays, once.
+    /// Counts, in the open batch, that the vendor accepted a message that stays pending; once per message.
     mutating func countAlert(_ slot: JobSlot) {
         let entry = jobs.at(slot)
         guard !entry.value.row.isAlertCounted else { return }
@@ -406,9 +408,9 @@ extension Shard {
         noteAlerted(facts, wasSent: entry.value.row.steps.contains { $0.event == .sent })
     }
 
-    /// Takes back how a job's lease changed its device's badge, or applies that again, with the device's next write.
+    /// Reverts the badge change of a job's lease, or applies it again, with the device's next write.
     ///
-    /// The client's own value wins: a value set since the lease stays.
+    /// A value that the client set since the lease wins.
     mutating func moveBadge(_ slot: JobSlot, isTakenBack: Bool) {
         let entry = jobs.at(slot)
         guard entry.value.row.badgeApplied, entry.value.row.isBadgeTakenBack != isTakenBack else { return }
@@ -421,8 +423,9 @@ extension Shard {
         device.change { $0.badge = Int32(clamping: Int64($0.badge) + (isTakenBack ? -change : change)) }
     }
 
-    /// Gives a message a place in the live stream, with the offline flag: the vendor failed it, or its alert did not carry
-    /// all of it, which the vendor has just taken (`isAlerted`).
+    /// Moves a message to the live stream, with the offline flag.
+    ///
+    /// Either the vendor failed it, or the vendor accepted an alert that carried only part of it (`isAlerted`).
     mutating func moveToLive(_ job: LoadedJob, isAlerted: Bool = false) {
         let facts = jobs.at(job.slot).value.row.facts
         if case .found(let location, _) = store.young(facts.key) {
@@ -465,7 +468,7 @@ extension Shard {
             entry.value.row.facts = facts
             shard.writeJob(slot)
             let record = shard.devices.at(device)
-            record.value.endings &+= 1  // its old row is gone
+            record.value.endings &+= 1  // its old row is deleted
             record.value.add(facts)
             record.value.remove(old)
             var message = Message(facts: facts, device: device)

@@ -1,9 +1,7 @@
-// Leases: senders get due jobs, complete; the shard writes each lease before a sender gets it.
-
 internal import Structures
 package import Wire
 
-/// The state of a lease while readers read devices or messages.
+/// The state of a lease while its devices and messages are read.
 private final class LeaseOperation {
     let command: LeaseCommand
     var items: [MessageID] = []
@@ -17,14 +15,14 @@ private final class LeaseOperation {
 }
 
 extension Shard {
-    /// True when a lease of the channel for these apps (`nil`: all) would find jobs.
+    /// Returns whether a lease of the channel for these apps (`nil`: all) would return jobs.
     package func hasDueJobs(for keys: Set<AppKey>?, _ channel: VendorChannel) -> Bool {
         apps.entries.enumerated().contains { index, app in
             mayLease(app) && keys?.contains(app.key) != false && jobs.dueCount(of: index, channel) > 0
         }
     }
 
-    /// The channels of which a lease for all apps would find jobs.
+    /// The channels for which a lease of all apps would return jobs.
     package var dueChannels: ChannelSet {
         mutating get {
             var channels: ChannelSet = []
@@ -37,7 +35,7 @@ extension Shard {
 
     private func mayLease(_ app: AppEntry) -> Bool { app.mayLease || isPlanted(.unknownAppLeased) }
 
-    /// Leases due jobs; the answer comes as `.leased`, once it is durable, and may be empty.
+    /// Leases due jobs; the answer is `.leased`, possibly empty, when the lease is durable.
     package mutating func lease(_ command: LeaseCommand, now: GatewayTime) {
         begin(now)
         let operation = LeaseOperation(command)
@@ -80,7 +78,7 @@ extension Shard {
         leasePartDone(operation)
     }
 
-    /// Takes jobs from the due lists of the channel: single pushes before bulk, the apps in turn.
+    /// Removes jobs from the due lists of the channel: single pushes before bulk, round-robin over the apps.
     private mutating func pick(_ operation: LeaseOperation) {
         let limit = max(0, operation.command.limit)
         for isBulk in [false, true] {
@@ -88,7 +86,7 @@ extension Shard {
             while tookAny, operation.items.count < limit {
                 tookAny = false
                 for index in apps.indices where operation.items.count < limit {
-                    // Without the app's settings a job has no topic: it stays until they are known, or its message ends.
+                    // Without the app's settings the job's topic is unknown. The job waits for them or ends with its message.
                     guard mayLease(apps[index]) else { continue }
                     if let allowed = operation.command.apps, !allowed.contains(apps[index].key) { continue }
                     let slot = jobs.firstDue(of: index, operation.command.channel, isBulk: isBulk)
@@ -121,7 +119,7 @@ extension Shard {
         whenDurable(.leased(operation.command.origin, leased))
     }
 
-    /// Writes one lease and renders its job; `nil` when the job must not be leased after all.
+    /// Writes one lease and renders its job; `nil` if the job must not be leased.
     private mutating func leaseOne(_ slot: JobSlot, _ operation: LeaseOperation) -> Job? {
         let entry = jobs.at(slot)
         let facts = entry.value.row.facts
@@ -134,7 +132,7 @@ extension Shard {
         let broadcast = facts.table == .broadcast ? self.broadcast(facts.item, of: facts.app) : nil
         if facts.table == .broadcast {
             guard let broadcast, !broadcast.isOver, !isSuperseded(entry.value.device, broadcast) else {
-                // The job ends with the end of its task, or gives way to a newer broadcast under its key.
+                // The job ends with its task, or is replaced by a newer broadcast under its key.
                 withdrawLease(slot, isSuperseded: broadcast?.isOver == false)
                 return nil
             }
@@ -144,7 +142,7 @@ extension Shard {
         } else if let cold = operation.cold[facts.message] {
             bytes = cold
         } else {
-            // Its row turned cold during the other reads.
+            // The row left memory during the other reads.
             entry.value.row.dueAt = now + 1
             placeJob(slot)
             return nil
@@ -166,12 +164,12 @@ extension Shard {
         }
         let app = apps[Int(entry.value.appIndex)]
         guard let appTopic = app.topic(of: channel) ?? (isPlanted(.unknownAppLeased) ? "" : nil) else {
-            // The app has gone while the device was read.
+            // The app was removed while the device was read.
             placeJob(slot)
             return nil
         }
         guard Int(entry.value.row.attempts) < app.maxAttempts else {
-            // Its last lease lapsed while the app was not known.
+            // The last lease lapsed while the app was unknown.
             count(entry.value.row) { $0.jobsExhausted &+= 1 }
             let job = LoadedJob(slot: slot, device: deviceSlot, coldRow: bytes)
             endVendorPart(job, state: .exhausted, reason: "exhausted")
@@ -201,7 +199,7 @@ extension Shard {
             entry.value.row.sentKind = token.kind
             entry.value.row.note(.leased, shard.now)
             shard.writeJob(slot)
-            // Rendered before the batch closes, while the row's bytes are certainly in place.
+            // Rendered before the batch closes, while the row's bytes are still valid.
             let ownID = content.collapseText
             let collapseID = ownID.isEmpty ? facts.message.description : ownID
             return Job(
@@ -219,7 +217,7 @@ extension Shard {
         return job
     }
 
-    /// Fills the holes of a rendered body: the msgId's digits over their place, the badge's digits at theirs.
+    /// Fills the holes of a rendered body: the msgId's digits overwrite their place, and the badge's digits are inserted.
     package static func rendered(_ content: VendorContent, message: MessageID, badge: Int32) -> [UInt8] {
         var body = content.bodyBytes
         let idOffset = Int(content.messageIDOffset)

@@ -1,26 +1,28 @@
-// Receipts: what a device reports over HTTPS, without a session. A notification service extension makes the call while
-// the app is dead. The rules of the events are those of Feedback frames (Shard+Feedback).
+// Receipts: a device's reports over HTTPS without a session. A notification service extension calls while the app is not running.
+// The rules of the events are those of Feedback frames (Shard+Feedback).
 
 internal import Structures
 internal import Wire
 
 extension Shard {
-    /// Takes a device's events in order; `.receiptAnswered` follows when what it tells is durable.
+    /// Records a device's events in order.
     ///
-    /// Nothing of it is a sign of presence: reachability and the time when the device was last seen stay as they are.
+    /// `.receiptAnswered` follows when all of them are durable.
+    ///
+    /// A receipt does not change the device's reachability or last-seen time.
     package mutating func receipt(_ command: ReceiptCommand, now: GatewayTime) {
         begin(now)
-        // Before the device is looked for: every caller may know the gateway's time.
+        // Checked before the look-up of the device, because the gateway's time is no secret.
         guard isWithinClock(command.timestamp) else {
             return answer(command, .clockSkew(serverTime: self.now))
         }
-        // The gateway that sent it here serves the app; this one does not know that yet.
+        // The sending gateway serves the app; this one does not know that yet.
         guard apps.isServed(command.app) else { return answer(command, .busy) }
         whenReady(deviceSlot(command.cid, bucket: command.bucket)) { shard, slot, readiness in
             switch readiness {
             case .failed, .crowded: return shard.answer(command, .busy)
             case .unknown:
-                // As much work as for a known device.
+                // An unknown device must take as much time as a known one.
                 _ = shard.verifier.isProof(command.proof, of: command.transcript, secret: Self.noSecret)
                 return shard.answer(command, .refused)
             case .ready: break
@@ -43,13 +45,13 @@ extension Shard {
         return isProof && apps[Int(device.value.appIndex)].key == command.app
     }
 
-    /// Records events one after another; the device is held until the end of this.
+    /// Records events one after another while the device is held.
     private mutating func take(
         _ events: ArraySlice<ReceiptEvent>, of slot: DeviceSlot, after verdicts: [EventVerdict],
         completion: @escaping (inout Shard, [EventVerdict]) -> Void
     ) {
         guard let event = events.first else { return completion(&self, verdicts) }
-        // Its time is the device's word: not before the message, not in the future.
+        // The device's time is limited to the range from the message's acceptance to now.
         let at = event.at == 0 ? now : min(now, max(event.message.acceptedAtMilliseconds, event.at))
         let report = DeviceReport(
             kind: event.kind, action: event.action, message: event.message, at: at, isOfNotification: true)

@@ -1,10 +1,10 @@
-// The order in which a session's reports are recorded, and the answers that say so: the Pong behind them, and the end of a
-// connection whose device sends no more.
+// The order in which a session's reports are recorded and answered: by the Pong after them, and by the end of a half-closed
+// connection.
 
 internal import Structures
 package import Wire
 
-/// The effect of a lane's entry once everything before it is durable.
+/// The effect of a lane's entry when everything before it is durable.
 enum ReportSign {
     case nothing
     case pong(UInt64)
@@ -12,9 +12,7 @@ enum ReportSign {
 }
 
 extension Shard {
-    /// The user opened a notification, or the client showed one, or did something with it.
-    ///
-    /// It waits in the session's lane until it is recorded: a store that cannot be read or written delays it.
+    /// Queues feedback in the session's lane until it is recorded.
     package mutating func feedback(_ session: SessionRef, _ feedback: Feedback, now: GatewayTime) {
         begin(now)
         guard let slot = device(of: session) else { return }
@@ -24,7 +22,7 @@ extension Shard {
         enqueue(.report(report), of: session, slot)
     }
 
-    /// Answers a Ping: at once, or when the reports before it are durable.
+    /// Answers a Ping, immediately or when the earlier reports are durable.
     package mutating func ping(_ session: SessionRef, nonce: UInt64, now: GatewayTime) {
         begin(now)
         guard let slot = device(of: session) else { return }
@@ -33,17 +31,17 @@ extension Shard {
         enqueue(.ping(nonce), of: session, slot)
     }
 
-    /// The device sends no more: `.finished` follows when all that it is owed is out.
+    /// Ends a half-closed session: `.finished` follows when everything pending is sent.
     package mutating func finish(_ session: SessionRef, now: GatewayTime) {
         begin(now)
         guard let slot = device(of: session) else { return outbox.send(.finished(session)) }
         enqueue(.end, of: session, slot)
     }
 
-    /// Whether a Pong, or the end, of the session has to wait for something.
+    /// Whether a Pong or the end of the session must wait.
     package func hasReports(_ session: SessionRef) -> Bool { reports.has(session) }
 
-    /// Whether the shard has yet to answer something that the session sent.
+    /// Returns whether the shard still has to answer a frame of the session.
     package func owesAnswers(_ session: SessionRef) -> Bool {
         if reports.has(session) { return true }
         guard let slot = device(of: session), !isPlanted(.updatesNotOwed) else { return false }
@@ -52,7 +50,7 @@ extension Shard {
 
     private mutating func enqueue(_ entry: ReportLanes.Entry, of session: SessionRef, _ slot: DeviceSlot) {
         guard reports.append(entry, of: session, at: now) else {
-            // Without a Pong the device reports all of it again.
+            // Without a Pong the device repeats all its reports.
             return close(slot, .overloaded, "more reports than can be recorded now; report them again")
         }
         runLane(session, slot)
@@ -83,7 +81,7 @@ extension Shard {
         }
     }
 
-    /// Takes entries of a lane in order; the device is held until the end of this (`whileBusy`).
+    /// Handles entries of a lane in order while the device is held (`whileBusy`).
     private mutating func takeReports(
         _ session: SessionRef, _ slot: DeviceSlot, left: Int, completion: @escaping (inout Shard) -> Void
     ) {
@@ -104,14 +102,14 @@ extension Shard {
         takeReports(session, slot, left: left - 1, completion: completion)
     }
 
-    /// The first entry is taken: its sign is given when everything written so far is durable.
+    /// Removes the first entry; its effect follows when everything written so far is durable.
     private mutating func leave(_ session: SessionRef, _ sign: ReportSign) {
         guard reports.has(session) else { return }
         reports.removeFirst(session)
         awaitDisk(session, sign)
     }
 
-    /// Has the session's next Pong wait for what was just written of it.
+    /// Delays the session's next Pong until the last write is durable.
     mutating func awaitDisk(_ session: SessionRef, _ sign: ReportSign = .nothing) {
         reports.awaitDisk(session)
         whenDurable(.reported(session, sign))
@@ -130,7 +128,7 @@ extension Shard {
         }
     }
 
-    /// Tries reports again that had to wait, and sends keep-alive Pings to devices whose Pong waits.
+    /// Retries delayed reports and sends keep-alive Pings to devices whose Pong is delayed.
     mutating func tendReports() {
         let due = reports.takeDue(at: now)
         for session in due.rested {

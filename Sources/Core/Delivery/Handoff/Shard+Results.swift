@@ -1,13 +1,13 @@
-// Senders' results of leased jobs. Results are idempotent by (jobId, leaseId); a late `accepted` always counts; every
-// other late outcome is stale.
+// Results of leased jobs from senders. Results are idempotent by (jobId, leaseId). A late `accepted` always counts; other late
+// outcomes are stale.
 
 internal import Structures
 package import Wire
 
-/// The verdicts of one call, in the order asked.
+/// The verdicts of one call, in request order.
 private final class VerdictOperation {
     let origin: Origin
-    /// Apps that the caller may see; `nil`: all.
+    /// The apps that the caller may access; `nil`: all.
     let apps: Set<AppKey>?
     var verdicts: [ResultVerdict]
     var outstanding: Int
@@ -22,9 +22,11 @@ private final class VerdictOperation {
 }
 
 extension Shard {
-    /// Takes results; the verdicts come as `.settled` when all that they changed is durable.
+    /// Handles results.
     ///
-    /// A job of an app that is not among `apps` (`nil`: all) is unknown to the caller.
+    /// The verdicts follow as `.settled` when all changes are durable.
+    ///
+    /// A job of an app outside `apps` (`nil`: all) is reported as unknown.
     package mutating func settle(_ results: [JobResult], apps: Set<AppKey>?, origin: Origin, now: GatewayTime) {
         begin(now)
         let operation = VerdictOperation(origin, apps, results.map(\.job))
@@ -38,7 +40,7 @@ extension Shard {
         verdictDone(operation)
     }
 
-    /// Extends leases to this many milliseconds from now; the verdicts come as `.settled`.
+    /// Extends leases to `milliseconds` from now; the verdicts follow as `.settled`.
     package mutating func extend(
         _ jobs: [(job: MessageID, leaseID: (UInt64, UInt64))], milliseconds: Int64, apps: Set<AppKey>?, origin: Origin,
         now: GatewayTime
@@ -65,7 +67,7 @@ extension Shard {
         verdictDone(operation)
     }
 
-    /// Finds a job and its device, or the trace of a message that ended, and takes the verdict.
+    /// Finds a job and its device, or the trace of an ended message, and records the verdict.
     private mutating func withJob(
         _ message: MessageID, _ operation: VerdictOperation, _ index: Int,
         pending act: @escaping (inout Shard, LoadedJob) -> ResultVerdict.Verdict,
@@ -84,7 +86,7 @@ extension Shard {
             case .found(let slot): job = slot
             }
             guard operation.sees(shard.jobs.at(job).value.row.facts.app) else {
-                // A caller who may not see the app does not learn that the job exists.
+                // A caller without access to the app must not learn that the job exists.
                 shard.dropJobIfDone(job)
                 shard.verdictDone(operation)
                 return
@@ -100,7 +102,7 @@ extension Shard {
                     case .found(let job):
                         operation.verdicts[index].verdict = act(&shard, job)
                         if let left = shard.jobs.find(message) { shard.dropJobIfDone(left) }
-                    // It ended during the read of its device.
+                    // The message ended during the read of its device.
                     case .absent: return shard.withEnded(message, operation, index, ended)
                     case .unreadable: operation.verdicts[index].verdict = .storeFailed
                     }
@@ -110,7 +112,7 @@ extension Shard {
         }
     }
 
-    /// Finds the trace of a message that ended, and takes the verdict.
+    /// Finds the trace of an ended message and records the verdict.
     private mutating func withEnded(
         _ message: MessageID, _ operation: VerdictOperation, _ index: Int,
         _ ended:
@@ -150,8 +152,8 @@ extension Shard {
         if let given = entry.value.row.leases.first(where: { $0.id == result.leaseID }) {
             if given.hasTaken(result.outcome) { return .recorded }
         } else {
-            // No sender got this lease for this job, or too many leases came after it. What the vendor took under one of
-            // those it must not get again.
+            // The lease is unknown or was forgotten because of later leases. A message that the vendor accepted under a forgotten
+            // lease must not be sent to the vendor again.
             guard result.outcome == .accepted, entry.value.row.hasForgottenLeases else {
                 count(entry.value.row) { $0.resultsStale &+= 1 }
                 return .stale
@@ -166,7 +168,7 @@ extension Shard {
         let reason = result.reason.bounded(JobResult.reasonByteCount)
         entry.value.row.settle(result.leaseID, result.outcome)
         if entry.value.place == .leasing { entry.value.place = .none }
-        // What never reached the vendor is no failure of its.
+        // A job that never reached the vendor is no failure of the vendor.
         if result.outcome != .unsent { noteVendor(result.outcome, reason, entry.value.row, job.device) }
         switch result.outcome {
         case .accepted: vendorAccepted(job, result)
@@ -181,7 +183,7 @@ extension Shard {
         return .recorded
     }
 
-    /// Keeps in the device's record why the vendor did not take its last message; forgets it when the vendor takes one.
+    /// Stores the vendor's last failure in the device's record, or removes it after an acceptance.
     private mutating func noteVendor(
         _ outcome: JobResult.Outcome, _ reason: String, _ row: JobRow, _ device: DeviceSlot
     ) {
@@ -202,7 +204,7 @@ extension Shard {
         save(profile, device)
     }
 
-    /// While the vendor is down each result would write the same into a device's row.
+    /// The interval in ms between writes of an equal failure; it limits writes during a vendor outage.
     private static let failureRepeatMilliseconds: Int64 = 60_000
 
     private mutating func vendorAccepted(_ job: LoadedJob, _ result: JobResult) {
@@ -210,15 +212,15 @@ extension Shard {
         let entry = jobs.at(slot)
         count(entry.value.row) { $0.resultsAccepted &+= 1 }
         entry.value.row.note(.vendorAccepted, now, result.vendorID.bounded(JobResult.reasonByteCount))
-        // The vendor's own time, unless it is impossible.
+        // The vendor's timestamp, if plausible.
         let facts = entry.value.row.facts
         let isPlausible = result.timestamp >= facts.acceptedAt && result.timestamp <= now
         if entry.value.row.alertedAt == 0 { entry.value.row.alertedAt = isPlausible ? result.timestamp : now }
         entry.value.row.state = .accepted
-        // The gateway had given the message up, and the vendor showed it all the same.
+        // The vendor showed a message that the gateway had given up, so its badge change applies again.
         moveBadge(slot, isTakenBack: false)
         var verdict = facts.strategy.vendorAccepted(VendorPart(entry.value.row, now: now))
-        // A newer message under its key stands in for it.
+        // A newer message under the collapse key replaces the part that the alert did not carry.
         if verdict == .goesLive, entry.value.row.isCollapsed || isPlanted(.acceptedPartLost) {
             verdict = .ends(.handedOff)
         }
@@ -254,10 +256,10 @@ extension Shard {
         makeDueAgain(slot, of: device, after: min(delay, Self.longestRetryDelay))
     }
 
-    /// What a sender may ask for at most.
+    /// The longest delay in ms that a sender may request.
     private static var longestRetryDelay: Int64 { 86_400_000 }
 
-    /// The vendor never got the job: it is due again, and the lease does not count against `maxAttempts`.
+    /// Makes an unsent job due again; its lease does not count against `maxAttempts`.
     private mutating func unsent(_ job: LoadedJob, _ result: JobResult, _ reason: String) {
         let (slot, device) = (job.slot, job.device)
         let entry = jobs.at(slot)
@@ -271,7 +273,7 @@ extension Shard {
         let wanted = result.retryAfterMilliseconds > 0 ? result.retryAfterMilliseconds : limits.unsentDelay
         let delay = min(max(wanted, limits.retryDelay.lowerBound), Self.longestRetryDelay)
         let facts = entry.value.row.facts
-        // A message that goes live when the vendor fails does not wait for a vendor that cannot be reached.
+        // A message that goes live when the vendor fails does not wait beyond its vendor timeout.
         if facts.strategy.mustBeLeasedInTime(in: facts.table),
             now + delay >= facts.acceptedAt + limits.vendorFirstPatience
         {
@@ -291,7 +293,7 @@ extension Shard {
         placeJob(slot)
     }
 
-    /// Quarantines the token that was sent, unless the device has another by now or registered it again since.
+    /// Quarantines the leased token, unless the device has replaced it or registered it again.
     private mutating func badToken(_ job: LoadedJob, _ result: JobResult, _ reason: String) {
         let (slot, device) = (job.slot, job.device)
         let entry = jobs.at(slot)
@@ -319,9 +321,7 @@ extension Shard {
         }
     }
 
-    /// Takes a result for a message that ended already.
-    ///
-    /// Its trace row says what was counted before, however long ago that was.
+    /// Handles a result for an ended message; its trace row shows which results were already counted.
     private mutating func settleEnded(
         _ result: JobResult, _ trace: TraceRow,
         completion: @escaping (inout Shard, ResultVerdict.Verdict) -> Void
@@ -329,7 +329,7 @@ extension Shard {
         if let given = trace.leases.first(where: { $0.id == result.leaseID }) {
             if given.hasTaken(result.outcome) { return completion(&self, .recorded) }
         } else {
-            // As for a pending one.
+            // The same rule as for a pending message.
             guard result.outcome == .accepted, trace.leases.first?.isAfterForgotten == true else {
                 countStale(trace)
                 return completion(&self, .stale)
@@ -338,7 +338,7 @@ extension Shard {
                 return completion(&self, .recorded)
             }
         }
-        // The vendor showed an alert that the device had already: reported, not hidden.
+        // The vendor showed an alert for a message that the device already had. The trace records that.
         let event: TraceEvent =
             trace.finalState == .delivered || trace.finalState == .deliveredOffline || trace.finalState == .opened
             ? .alertedTwice : .vendorAccepted
@@ -360,7 +360,7 @@ extension Shard {
                 shard.noteLate(
                     event, of: trace.facts.message, detail: result.vendorID.bounded(JobResult.reasonByteCount))
                 shard.noteTaskEvent(.alerted, isVendor: true, task: trace.facts.task, message: trace.facts.message)
-                // Of many steps the middle ones are gone.
+                // A long trace lacks its middle steps, so the final state counts, too.
                 let wasAlerted =
                     trace.steps.contains { $0.event == .vendorAccepted } || trace.finalState == .opened
                     || trace.finalState == .handedOff
